@@ -1,0 +1,42 @@
+// The only code that does arithmetic on tensor elements.
+//
+// Every kernel is a pure function of its arguments: no state, no allocation, callable from any thread. Inputs need no
+// alignment. Results are bit-identical at every SIMD level, for every split of a range into calls, and for every
+// alignment: an element's result depends only on its n inputs in rank order, the dtype, the op and the two factors.
+//
+// Order: inputs are combined in the left-complete binary tree over their positions (the tree of a binary counter:
+// ((x0 x1) (x2 x3)) (x4 x5) ...). fp16 and bf16 accumulate in fp32 and round once, to nearest even. Integer sums wrap;
+// integer averages accumulate in 64 bits and round toward zero. min and max propagate NaN; -0 < +0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.hpp"
+#include "base/reduce_op.hpp"
+
+namespace ciranda::kernels {
+
+// Instruction sets that the reduction kernels are compiled for, weakest first.
+enum class SimdLevel : std::uint8_t { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
+std::string_view to_string(SimdLevel level);
+SimdLevel best_simd_level();                      // what this CPU can do
+SimdLevel active_simd_level();                    // what the kernels use now
+void set_simd_level(SimdLevel level);             // clamped to best_simd_level(); for tests and CIRANDA_SIMD
+
+struct Reduction {
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;  // Average divides by n_average
+  double prescale = 1.0;         // applied to each input
+  double postscale = 1.0;        // applied to the result
+  int n_average = 1;             // the divisor of Average: the number of ranks that took part
+};
+
+// out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count).
+// out may be one of the inputs (exactly equal, not merely overlapping).
+// REQUIRES: accepts(reduction.op, reduction.dtype); inputs is not empty; each input and out has count elements.
+void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
+
+}  // namespace ciranda::kernels
