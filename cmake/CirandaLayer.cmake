@@ -1,0 +1,46 @@
+# ciranda_layer([NAME] <name> [DEPS <layer or target>...] [SOURCES <file>...])
+#
+# Defines the static library ciranda_<name> from the folder's sources; without SOURCES, a header-only (INTERFACE) one.
+# A plain word in DEPS is another layer (base -> ciranda_base); anything with "::" is a target of a package. Headers
+# are included relative to cpp/. tools/check_layers.py checks that the arrows of DEPS and of the includes are allowed.
+function(ciranda_layer)
+  cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME" "DEPS;SOURCES")
+  set(name ${ARG_NAME})
+  if(NOT name)
+    list(GET ARG_UNPARSED_ARGUMENTS 0 name)
+  endif()
+  ciranda_resolve_deps(deps ${ARG_DEPS})
+  set(target ciranda_${name})
+  if(ARG_SOURCES)
+    add_library(${target} STATIC ${ARG_SOURCES})
+    ciranda_compile_options(${target})
+    set(scope PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR}/cpp)
+  target_link_libraries(${target} ${scope} ${deps} Threads::Threads)
+endfunction()
+
+# ciranda_resolve_deps(<output variable> <layer or target>...): the CMake targets meant by a DEPS list.
+function(ciranda_resolve_deps output)
+  set(resolved)
+  foreach(dep IN LISTS ARGN)
+    if(dep MATCHES "::" OR dep MATCHES "^ciranda_")
+      list(APPEND resolved ${dep})
+    else()
+      list(APPEND resolved ciranda_${dep})
+    endif()
+  endforeach()
+  set(${output} ${resolved} PARENT_SCOPE)
+endfunction()
+
+# ciranda_add_subdirectory_if_present(<folder>...): add those that have a CMakeLists.txt, in the order given.
+function(ciranda_add_subdirectory_if_present)
+  foreach(folder IN LISTS ARGN)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt)
+      add_subdirectory(${folder})
+    endif()
+  endforeach()
+endfunction()
