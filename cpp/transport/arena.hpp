@@ -1,0 +1,69 @@
+// SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
+//
+// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then m x 2 slots of slot_bytes. Every
+// counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only grow, so
+// there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's buffer does).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ciranda {
+
+class SharedArena {
+ public:
+  // Who has come how far. `k` counts chunks since the arena was made; a chunk lives in slot k % 2.
+  enum class Counter : std::uint8_t {
+    kPacked,    // this member's part of chunk k is in its slot
+    kReduced,   // this member's slice of chunk k is reduced
+    kConsumed,  // this member has read all it needs of chunk k
+  };
+  static constexpr std::size_t kNumCounters = 3;
+  static constexpr std::size_t kLineBytes = 128;
+  static constexpr std::size_t kAlignment = 4096;
+
+  // The bytes an arena for n_members needs.
+  static constexpr std::size_t required_bytes(int n_members, std::size_t slot_bytes) {
+    return header_bytes(n_members) + static_cast<std::size_t>(n_members) * 2 * slot_bytes;
+  }
+
+  // REQUIRES: memory is zeroed when the first member attaches, aligned to kAlignment, and at least required_bytes()
+  // long; slot_bytes is a multiple of kAlignment; member in [0, n_members).
+  SharedArena(std::span<std::byte> memory, int n_members, int member, std::size_t slot_bytes)
+      : memory_(memory), n_members_(n_members), member_(member), slot_bytes_(slot_bytes) {}
+
+  int n_members() const { return n_members_; }
+  int member() const { return member_; }
+  std::size_t slot_bytes() const { return slot_bytes_; }
+
+  std::byte* slot(int member, std::uint64_t chunk) const {
+    const auto index = static_cast<std::size_t>(member) * 2 + static_cast<std::size_t>(chunk % 2);
+    return memory_.data() + header_bytes(n_members_) + index * slot_bytes_;
+  }
+
+  std::atomic<std::uint64_t>& counter(int member, Counter which) const {
+    const auto index = static_cast<std::size_t>(member) * kNumCounters + static_cast<std::size_t>(which);
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(static_cast<std::size_t>(n_members_) + index));
+  }
+
+  // 1 while the member sleeps and wants to be woken. Written by the member (arm, disarm) and by whoever wakes it.
+  std::atomic<std::uint32_t>& doorbell(int member) const {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(line(static_cast<std::size_t>(member)));
+  }
+
+ private:
+  static constexpr std::size_t header_bytes(int n_members) {
+    const std::size_t lines = static_cast<std::size_t>(n_members) * (1 + kNumCounters);
+    return (lines * kLineBytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  std::byte* line(std::size_t index) const { return memory_.data() + index * kLineBytes; }
+
+  std::span<std::byte> memory_;
+  int n_members_;
+  int member_;
+  std::size_t slot_bytes_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,62 @@
+// Mesh: everything one rank has for reaching the others, in one epoch.
+//
+// A mesh is built complete (membership/ builds real ones, loopback_fabric.hpp makes in-process ones for tests) and is
+// then only used. It carries bytes and wake-ups, and knows which peers are gone; it understands none of what it carries.
+//
+// Threads: all methods are for the holder of the engine's progress token, except kick() (any thread), and sleep()
+// (the engine's background thread, which does not hold the token meanwhile).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/arena.hpp"
+#include "transport/channel.hpp"
+
+namespace ciranda {
+
+struct PeerInfo {
+  int rank = 0;
+  int pid = 0;
+  std::string host;       // label for messages: "node7"
+  std::string address;    // "10.0.0.7:4000", empty in process
+  bool shares_memory = false;
+};
+
+class Mesh {
+ public:
+  virtual ~Mesh() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const PeerInfo& peer(int rank) const = 0;  // any rank, this one too
+
+  // REQUIRES: peer != rank(). Control carries the engine's frames, data the tensors: neither can hold up the other.
+  virtual Channel& control(int peer) = 0;
+  virtual Channel& data(int peer) = 0;
+
+  // The memory shared by ALL ranks of the mesh; null when some rank is on another host or shared memory is not to be had.
+  virtual SharedArena* arena() = 0;
+
+  // Cheap when nothing happened: notices arrived events and dead peers. May do a system call at most every few calls.
+  virtual void poll_events() = 0;
+
+  // Wakes every sleeping peer that may have something new to read (after channel writes or arena counter updates).
+  virtual void notify() = 0;
+
+  // Sleep protocol of the background thread: arm(); look once more for work; if there is none sleep(); disarm().
+  // Whatever a peer writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the
+  // deadline, or for no reason.
+  virtual void arm() = 0;
+  virtual void disarm() = 0;
+  virtual void sleep(std::optional<std::chrono::nanoseconds> at_most) = 0;
+  virtual void kick() = 0;
+
+  // Ranks whose connection has closed so far, in the order noticed. Whether they had said goodbye is the engine's to know.
+  virtual const std::vector<int>& closed_peers() const = 0;
+};
+
+}  // namespace ciranda
