@@ -1,0 +1,74 @@
+// THE table of settings: name, Horovod's name for it, default, range, meaning; and the values read from it.
+//
+// A setting is read from CIRANDA_<NAME>, else from Horovod's variable, else it has its default. A value that does not
+// parse or is out of range is an InvalidArgument that names the variable, the value and the range.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace ciranda {
+
+struct Config {
+  // Identity; given by the launcher.
+  std::int64_t rank = 0;
+  std::int64_t size = 1;
+  std::int64_t local_rank = 0;
+  std::int64_t local_size = 1;
+  std::int64_t cross_rank = 0;
+  std::int64_t cross_size = 1;
+  std::string host;
+  std::string host_id;
+  std::string job;
+  std::string store;
+  std::string secret_file;
+  // Membership and transports.
+  double start_timeout_seconds = 30;
+  std::string port_range;
+  std::string interface;
+  bool shared_memory = true;
+  // Data.
+  std::int64_t slot_bytes = 256 << 10;
+  std::int64_t one_shot_bytes = 16 << 10;
+  std::int64_t fusion_threshold_bytes = 128 << 20;
+  std::int64_t cache_capacity = 65536;
+  bool learned_order = true;
+  std::string simd;
+  // Progress.
+  double spin_microseconds = 200;
+  // Faults.
+  double stall_warning_seconds = 10;
+  double stall_shutdown_seconds = 600;
+  std::string log_level = "warning";
+};
+
+enum class SettingType : std::uint8_t { kInteger, kReal, kBoolean, kText };
+
+struct Setting {
+  std::string_view name;          // after "CIRANDA_"
+  std::string_view horovod_name;  // whole variable, empty if Horovod has none
+  SettingType type;
+  double lowest;   // numbers only
+  double highest;  // numbers only
+  std::string_view meaning;
+  // Exactly one of these is set, according to the type.
+  std::int64_t Config::*integer = nullptr;
+  double Config::*real = nullptr;
+  bool Config::*boolean = nullptr;
+  std::string Config::*text = nullptr;
+};
+
+std::span<const Setting> settings();
+
+using GetEnv = std::function<std::optional<std::string>(const std::string& variable)>;
+Result<Config> read_config(const GetEnv& get_env);
+// From the environment of the process.
+Result<Config> read_config();
+
+}  // namespace ciranda

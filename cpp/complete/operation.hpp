@@ -1,0 +1,61 @@
+// Operation: a submitted request's handle. It is pending until the engine completes it once, with a status and, for
+// collectives that allocate their output, the output.
+//
+// Threads: the engine's turning thread completes; any number of threads may look, wait, or hold references.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace ciranda {
+
+// Memory that the engine allocated for one tensor of a result, aligned to 64 bytes; keeps itself alive.
+struct OutputBuffer {
+  std::shared_ptr<std::byte> data;
+  std::size_t n_bytes = 0;
+  std::vector<std::int64_t> shape;
+};
+
+// Allocates n_bytes (at least one cache line) aligned to 64 bytes; null data when there is no memory.
+OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape);
+
+class Operation {
+ public:
+  using Callback = std::function<void(const Operation&)>;
+
+  // `callback`, if any, runs on the completing thread, once, after is_done() became true, under no lock of ours.
+  explicit Operation(Callback callback = nullptr) : callback_(std::move(callback)) {}
+
+  bool is_done() const { return state_.load(std::memory_order_acquire) == kDone; }
+
+  // REQUIRES: is_done().
+  const Status& status() const { return status_; }
+  const std::vector<OutputBuffer>& outputs() const { return outputs_; }
+
+  // Sleeps until done, a signal interrupts the thread, or at_most has passed. Returns is_done().
+  bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
+
+  // The engine's side. REQUIRES: not done yet.
+  void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
+  void complete(Status status);
+
+ private:
+  static constexpr std::uint32_t kPending = 0;
+  static constexpr std::uint32_t kPendingWithSleeper = 1;
+  static constexpr std::uint32_t kDone = 2;
+
+  mutable std::atomic<std::uint32_t> state_{kPending};
+  Status status_;
+  std::vector<OutputBuffer> outputs_;
+  Callback callback_;
+};
+
+}  // namespace ciranda

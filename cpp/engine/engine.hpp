@@ -1,0 +1,64 @@
+// Engine: takes requests, agrees on them with the other ranks, carries them out, completes their operations.
+//
+// Threads: submit(), wait(), poll() from any thread at any time; create(), shutdown() by one thread. At any moment at
+// most one thread *turns* the engine (holds the progress token): a caller that waits, or the background thread when
+// nobody waits and there is work. Callbacks run on the turning thread and must not block.
+// Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/config.hpp"
+#include "base/status.hpp"
+#include "complete/operation.hpp"
+#include "request/request.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+class Engine {
+ public:
+  using OperationPtr = std::shared_ptr<Operation>;
+  // Asked when a signal interrupts a wait: true gives the wait up (the operation goes on).
+  using Interrupted = std::function<bool()>;
+
+  // The engine owns the mesh and starts its background thread.
+  static std::unique_ptr<Engine> create(std::unique_ptr<Mesh> mesh, const Config& config);
+  ~Engine();  // shutdown(), if that was not called
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int rank() const;
+  int size() const;
+  const PeerInfo& peer(int rank) const;
+  // True when every rank shares memory with this one.
+  bool shares_memory_with_all() const;
+
+  // Never blocks. An invalid request gives an operation that has failed already. The request's memory must stay valid
+  // until the operation is done.
+  OperationPtr submit(Request request, Operation::Callback callback = nullptr);
+
+  // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned, and the operation
+  // is still pending). The caller's thread does the work while it waits.
+  Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr);
+
+  // One look, and one turn of the engine if it is free. Returns is_done().
+  bool poll(const OperationPtr& operation);
+
+  // A name for a request that has none: "noname.7". Ranks that make the same calls in the same order get the same names.
+  std::string next_name();
+
+  // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer
+  // knows (or after two seconds). Idempotent.
+  void shutdown();
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,66 @@
+// Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must agree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/reduce_op.hpp"
+#include "base/status.hpp"
+#include "request/op_table.hpp"
+
+namespace ciranda {
+
+using Shape = std::vector<std::int64_t>;  // empty: a scalar
+
+// "[3, 4]"
+std::string to_string(const Shape& shape);
+// The number of elements. REQUIRES: a shape that validate() has accepted (no overflow).
+std::uint64_t count_of(const Shape& shape);
+
+struct TensorSignature {
+  DataType dtype = DataType::kFloat32;
+  Shape shape;
+  bool operator==(const TensorSignature&) const = default;
+  std::size_t n_bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
+};
+
+// What travels when a name is used for the first time, or differently from last time. A grouped call is one request
+// with several tensors: that makes it all or nothing by construction.
+struct Signature {
+  Collective collective = Collective::kAllreduce;
+  ReduceOp op = ReduceOp::kSum;  // reductions only
+  std::int32_t root = -1;        // rooted collectives only
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::uint32_t process_set = 0;
+  std::vector<TensorSignature> tensors;
+  bool operator==(const Signature&) const = default;
+  std::size_t n_bytes() const;
+};
+
+// Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates (allgather).
+struct TensorMemory {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+struct Request {
+  std::string name;  // identifies the request across ranks; see is_cacheable
+  Signature signature;
+  std::vector<TensorMemory> memory;  // one a tensor; owned by the caller until the operation has completed
+  bool is_cacheable = true;          // false for made-up names, which never come again
+  bool is_deferrable = false;        // somebody will wait() or poll(): it may be held back to travel with others
+};
+
+// InvalidArgument unless the request can be carried out whatever the other ranks say. `size` is the number of ranks.
+Status validate(const Request& request, int size);
+
+// Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
+// property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".
+std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b);
+
+}  // namespace ciranda
