@@ -1,0 +1,18 @@
+// connect: from settings to a running engine: read the secret, join the circle, start the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/config.hpp"
+#include "base/status.hpp"
+#include "engine/engine.hpp"
+
+namespace ciranda {
+
+// Blocks until all config.size ranks have come (or config.start_timeout_seconds: Timeout, naming the missing ranks).
+// A size of one needs neither store nor secret. `epoch` counts the circles of this job: all ranks must pass the same
+// value, and a new one each time they connect again. REQUIRES: no other engine of this job and epoch in this process.
+Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch);
+
+}  // namespace ciranda
