@@ -1,0 +1,33 @@
+// RingChannel: a Channel over two byte rings, one each way. Used in shared memory and, in tests, in private memory.
+//
+// Threads, failure: as Channel. The memory of the rings is not owned and must outlive the channel. close() may come
+// from either side, or from whoever learns that a side is dead.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "transport/channel.hpp"
+#include "transport/ring.hpp"
+
+namespace ciranda {
+
+class RingChannel final : public Channel {
+ public:
+  RingChannel(ByteRing outgoing, ByteRing incoming) : outgoing_(outgoing), incoming_(incoming) {}
+
+  std::size_t write_some(std::span<const std::byte> bytes) override { return outgoing_.write_some(bytes); }
+  std::size_t read_some(std::span<std::byte> bytes) override { return incoming_.read_some(bytes); }
+  ChannelState state() const override { return incoming_.closed() ? ChannelState::kClosed : ChannelState::kOpen; }
+
+  void close() {
+    outgoing_.close();
+    incoming_.close();
+  }
+
+ private:
+  ByteRing outgoing_;
+  ByteRing incoming_;
+};
+
+}  // namespace ciranda
