@@ -14,6 +14,11 @@
 
 namespace ciranda {
 
+// What a peer may make us believe: larger values are refused, here and on the wire.
+inline constexpr std::size_t kMaxNameBytes = 1024;
+inline constexpr std::size_t kMaxTensorsPerRequest = 65536;
+inline constexpr std::size_t kMaxDimensions = 64;
+
 using Shape = std::vector<std::int64_t>;  // empty: a scalar
 
 // "[3, 4]"

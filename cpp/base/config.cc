@@ -1,0 +1,190 @@
+#include "base/config.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string>
+
+namespace ciranda {
+namespace {
+
+constexpr double kMaxRanks = 1 << 20;
+constexpr double kMaxSeconds = 1e9;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+constexpr Setting integer(std::string_view name, std::string_view horovod, std::int64_t Config::*field, double lowest,
+                          double highest, std::string_view meaning) {
+  Setting setting{name, horovod, SettingType::kInteger, lowest, highest, meaning};
+  setting.integer = field;
+  return setting;
+}
+
+constexpr Setting real(std::string_view name, std::string_view horovod, double Config::*field, double lowest,
+                       double highest, std::string_view meaning) {
+  Setting setting{name, horovod, SettingType::kReal, lowest, highest, meaning};
+  setting.real = field;
+  return setting;
+}
+
+constexpr Setting boolean(std::string_view name, std::string_view horovod, bool Config::*field,
+                          std::string_view meaning) {
+  Setting setting{name, horovod, SettingType::kBoolean, 0, 1, meaning};
+  setting.boolean = field;
+  return setting;
+}
+
+constexpr Setting text(std::string_view name, std::string_view horovod, std::string Config::*field,
+                       std::string_view meaning) {
+  Setting setting{name, horovod, SettingType::kText, 0, 0, meaning};
+  setting.text = field;
+  return setting;
+}
+
+constexpr std::array kSettings{
+    integer("RANK", "HOROVOD_RANK", &Config::rank, 0, kMaxRanks, "This process among all; set by the launcher."),
+    integer("SIZE", "HOROVOD_SIZE", &Config::size, 1, kMaxRanks, "The number of processes; set by the launcher."),
+    integer("LOCAL_RANK", "HOROVOD_LOCAL_RANK", &Config::local_rank, 0, kMaxRanks,
+            "This process among those of its host; set by the launcher."),
+    integer("LOCAL_SIZE", "HOROVOD_LOCAL_SIZE", &Config::local_size, 1, kMaxRanks,
+            "The number of processes on this host; set by the launcher."),
+    integer("CROSS_RANK", "HOROVOD_CROSS_RANK", &Config::cross_rank, 0, kMaxRanks,
+            "This host among those that have a process of this local rank; set by the launcher."),
+    integer("CROSS_SIZE", "HOROVOD_CROSS_SIZE", &Config::cross_size, 1, kMaxRanks,
+            "The number of hosts that have a process of this local rank; set by the launcher."),
+    text("HOST", "HOROVOD_HOSTNAME", &Config::host, "This host's name in messages; set by the launcher."),
+    text("HOST_ID", "", &Config::host_id,
+         "Only ranks with the same id try whether they share memory; by default derived from the running kernel."),
+    text("JOB", "", &Config::job, "The job's identifier, not secret; set by the launcher."),
+    text("STORE", "", &Config::store, "Where the rendezvous store listens: addr:port, several by comma."),
+    text("SECRET_FILE", "", &Config::secret_file, "A private file with the job's secret as 64 hexadecimal digits."),
+    real("START_TIMEOUT", "HOROVOD_START_TIMEOUT", &Config::start_timeout_seconds, 0.1, kMaxSeconds,
+         "Seconds that init() waits for all ranks to come."),
+    text("PORT_RANGE", "", &Config::port_range, "low-high: the only ports to listen on; empty for any."),
+    text("INTERFACE", "HOROVOD_GLOO_IFACE", &Config::interface,
+         "Network interface (name or address) to use; empty to choose the one that reaches the store."),
+    boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
+    integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
+            "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
+    integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, 0, kGiB,
+            "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two)."),
+    integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
+            "Largest number of bytes that travel as one; 0 sends every request on its own."),
+    integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,
+            "How many names have a slot, so that they are announced by a number; 0 announces all in full."),
+    boolean("LEARNED_ORDER", "", &Config::learned_order,
+            "Learn in which order tensors come and send them in planned groups."),
+    text("SIMD", "", &Config::simd, "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
+    real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
+         "How long a waiting rank looks for news without sleeping."),
+    real("STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_warning_seconds, 0, kMaxSeconds,
+         "After how many seconds ranks that others wait for are named; 0 for never."),
+    real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
+         kMaxSeconds, "After how many seconds a tensor that some rank did not submit fails; 0 for never."),
+    text("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, "trace, debug, info, warning, error or fatal."),
+};
+
+template <typename T>
+std::optional<T> parse_number(const std::string& value) {
+  T number{};
+  const char* end = value.data() + value.size();
+  const auto [last, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc{} || last != end) return std::nullopt;
+  return number;
+}
+
+std::optional<bool> parse_boolean(const std::string& value) {
+  if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
+  if (value == "0" || value == "false" || value == "no" || value == "off") return false;
+  return std::nullopt;
+}
+
+std::string number_text(double value) {
+  std::string out(32, '\0');
+  const auto [last, error] = std::to_chars(out.data(), out.data() + out.size(), value);
+  out.resize(static_cast<std::size_t>(last - out.data()));
+  return out;
+}
+
+Status refuse(const std::string& variable, const std::string& value, const std::string& expected) {
+  return Status::invalid_argument(variable + "='" + value + "' is not " + expected + ". Unset it or give it such a value.");
+}
+
+Status assign(const Setting& setting, const std::string& variable, const std::string& value, Config& config) {
+  const std::string range = " between " + number_text(setting.lowest) + " and " + number_text(setting.highest);
+  switch (setting.type) {
+    case SettingType::kText:
+      config.*setting.text = value;
+      return Status::ok_status();
+    case SettingType::kBoolean: {
+      const auto parsed = parse_boolean(value);
+      if (!parsed) return refuse(variable, value, "a yes or no (1, 0, true, false, on, off)");
+      config.*setting.boolean = *parsed;
+      return Status::ok_status();
+    }
+    case SettingType::kInteger: {
+      const auto parsed = parse_number<std::int64_t>(value);
+      const auto number = static_cast<double>(parsed.value_or(0));
+      if (!parsed || number < setting.lowest || number > setting.highest) {
+        return refuse(variable, value, "a whole number" + range);
+      }
+      config.*setting.integer = *parsed;
+      return Status::ok_status();
+    }
+    case SettingType::kReal: {
+      const auto parsed = parse_number<double>(value);
+      if (!parsed || !(*parsed >= setting.lowest && *parsed <= setting.highest)) {
+        return refuse(variable, value, "a number" + range);
+      }
+      config.*setting.real = *parsed;
+      return Status::ok_status();
+    }
+  }
+  return Status::internal("a setting of unknown type: " + variable);
+}
+
+Status check_together(const Config& config) {
+  if (config.rank >= config.size) {
+    return Status::invalid_argument("CIRANDA_RANK=" + std::to_string(config.rank) + " must be less than CIRANDA_SIZE=" +
+                                    std::to_string(config.size) + ".");
+  }
+  if (config.slot_bytes % 4096 != 0) {
+    return Status::invalid_argument("CIRANDA_SLOT_BYTES=" + std::to_string(config.slot_bytes) +
+                                    " must be a multiple of 4096.");
+  }
+  if (config.size > 1 && (config.store.empty() || config.secret_file.empty())) {
+    return Status::invalid_argument("CIRANDA_SIZE=" + std::to_string(config.size) +
+                                    " but CIRANDA_STORE or CIRANDA_SECRET_FILE is not set: start the ranks with "
+                                    "'ciranda run', which sets them.");
+  }
+  return Status::ok_status();
+}
+
+}  // namespace
+
+std::span<const Setting> settings() { return kSettings; }
+
+Result<Config> read_config(const GetEnv& get_env) {
+  Config config;
+  for (const Setting& setting : kSettings) {
+    std::string variable = "CIRANDA_" + std::string(setting.name);
+    auto value = get_env(variable);
+    if (!value && !setting.horovod_name.empty()) {
+      variable = setting.horovod_name;
+      value = get_env(variable);
+    }
+    if (!value || value->empty()) continue;
+    if (Status status = assign(setting, variable, *value, config); !status.ok()) return status;
+  }
+  if (Status status = check_together(config); !status.ok()) return status;
+  return config;
+}
+
+Result<Config> read_config() {
+  return read_config([](const std::string& variable) -> std::optional<std::string> {
+    const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  });
+}
+
+}  // namespace ciranda

@@ -1,0 +1,306 @@
+#include "negotiate/codec.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+namespace ciranda {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are written in the memory order of the host");
+
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>& out) : out_(out) {}
+
+  template <typename T>
+  void number(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::size_t at = out_.size();
+    out_.resize(at + sizeof value);
+    std::memcpy(out_.data() + at, &value, sizeof value);
+  }
+  void flag(bool value) { number<std::uint8_t>(value ? 1 : 0); }
+  void text(const std::string& value) {
+    number(static_cast<std::uint32_t>(value.size()));
+    const auto* data = reinterpret_cast<const std::byte*>(value.data());
+    out_.insert(out_.end(), data, data + value.size());
+  }
+  template <typename T>
+  void numbers(const std::vector<T>& values) {
+    number(static_cast<std::uint32_t>(values.size()));
+    for (const T value : values) number(value);
+  }
+
+ private:
+  std::vector<std::byte>& out_;
+};
+
+// Reads until something does not fit; then it stays failed and gives zeros.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return rest_.empty(); }
+  void fail() { ok_ = false; }
+
+  template <typename T>
+  T number() {
+    T value{};
+    if (!take(sizeof value)) return value;
+    std::memcpy(&value, taken_.data(), sizeof value);
+    return value;
+  }
+  bool flag() {
+    const auto value = number<std::uint8_t>();
+    if (value > 1) fail();
+    return value == 1;
+  }
+  std::string text(std::size_t at_most = kMaxFrameBytes) {
+    const auto size = number<std::uint32_t>();
+    if (size > at_most || !take(size)) {
+      fail();
+      return {};
+    }
+    return {reinterpret_cast<const char*>(taken_.data()), size};
+  }
+  // A list's length, no larger than what the rest of the frame can hold.
+  std::uint32_t length(std::size_t item_bytes) {
+    const auto n = number<std::uint32_t>();
+    if (n > rest_.size() / item_bytes) {
+      fail();
+      return 0;
+    }
+    return n;
+  }
+  template <typename T>
+  std::vector<T> numbers() {
+    std::vector<T> values(length(sizeof(T)));
+    for (T& value : values) value = number<T>();
+    return values;
+  }
+  template <typename T>
+  T value_or_fail(std::optional<T> value, T otherwise) {
+    if (!value) fail();
+    return value.value_or(otherwise);
+  }
+
+ private:
+  bool take(std::size_t n_bytes) {
+    if (!ok_ || n_bytes > rest_.size()) {
+      ok_ = false;
+      return false;
+    }
+    taken_ = rest_.first(n_bytes);
+    rest_ = rest_.subspan(n_bytes);
+    return true;
+  }
+
+  std::span<const std::byte> rest_;
+  std::span<const std::byte> taken_;
+  bool ok_ = true;
+};
+
+void write(Writer& w, const Signature& s) {
+  w.number(static_cast<std::uint8_t>(s.collective));
+  w.number(static_cast<std::uint8_t>(s.op));
+  w.number(s.root);
+  w.number(s.prescale);
+  w.number(s.postscale);
+  w.number(s.process_set);
+  w.number(static_cast<std::uint32_t>(s.tensors.size()));
+  for (const TensorSignature& tensor : s.tensors) {
+    w.number(static_cast<std::uint8_t>(tensor.dtype));
+    w.numbers(tensor.shape);
+  }
+}
+
+Signature read_signature(Reader& r) {
+  Signature s;
+  s.collective = r.value_or_fail(collective_from_wire(r.number<std::uint8_t>()), Collective::kBarrier);
+  s.op = r.value_or_fail(reduce_op_from_wire(r.number<std::uint8_t>()), ReduceOp::kSum);
+  s.root = r.number<std::int32_t>();
+  s.prescale = r.number<double>();
+  s.postscale = r.number<double>();
+  s.process_set = r.number<std::uint32_t>();
+  s.tensors.resize(r.length(sizeof(std::uint8_t) + sizeof(std::uint32_t)));
+  if (s.tensors.size() > kMaxTensorsPerRequest) r.fail();
+  for (TensorSignature& tensor : s.tensors) {
+    tensor.dtype = r.value_or_fail(data_type_from_wire(r.number<std::uint8_t>()), DataType::kUInt8);
+    tensor.shape = r.numbers<std::int64_t>();
+    if (tensor.shape.size() > kMaxDimensions) r.fail();
+  }
+  return s;
+}
+
+ErrorKind read_error_kind(Reader& r) {
+  const auto value = r.number<std::uint8_t>();
+  if (value < 1 || value > static_cast<std::uint8_t>(ErrorKind::kInternal)) r.fail();
+  return r.ok() ? static_cast<ErrorKind>(value) : ErrorKind::kInternal;
+}
+
+void write(Writer& w, const RequestMessage& m) {
+  w.flag(m.is_cacheable);
+  w.flag(m.is_deferrable);
+  w.text(m.name);
+  write(w, m.signature);
+}
+void read(Reader& r, RequestMessage& m) {
+  m.is_cacheable = r.flag();
+  m.is_deferrable = r.flag();
+  m.name = r.text(kMaxNameBytes);
+  m.signature = read_signature(r);
+}
+
+void write(Writer& w, const ReadyMessage& m) {
+  w.number(static_cast<std::uint32_t>(m.items.size()));
+  for (const ReadyMessage::Item& item : m.items) {
+    w.number(item.slot);
+    w.flag(item.is_deferrable);
+  }
+}
+void read(Reader& r, ReadyMessage& m) {
+  m.items.resize(r.length(sizeof(std::uint32_t) + 1));
+  for (ReadyMessage::Item& item : m.items) {
+    item.slot = r.number<std::uint32_t>();
+    item.is_deferrable = r.flag();
+  }
+}
+
+void write(Writer& w, const DuplicateMessage& m) { w.text(m.name); }
+void read(Reader& r, DuplicateMessage& m) { m.name = r.text(kMaxNameBytes); }
+
+void write(Writer& /*w*/, const WaitingMessage& /*m*/) {}
+void read(Reader& /*r*/, WaitingMessage& /*m*/) {}
+void write(Writer& w, const ByeMessage& m) { w.number(m.log_index); }
+void read(Reader& r, ByeMessage& m) { m.log_index = r.number<std::uint64_t>(); }
+void write(Writer& /*w*/, const ByeAckMessage& /*m*/) {}
+void read(Reader& /*r*/, ByeAckMessage& /*m*/) {}
+void write(Writer& /*w*/, const PingMessage& /*m*/) {}
+void read(Reader& /*r*/, PingMessage& /*m*/) {}
+void write(Writer& /*w*/, const PongMessage& /*m*/) {}
+void read(Reader& /*r*/, PongMessage& /*m*/) {}
+
+void write(Writer& w, const AbortMessage& m) {
+  w.number(static_cast<std::uint8_t>(m.kind));
+  w.text(m.text);
+}
+void read(Reader& r, AbortMessage& m) {
+  m.kind = read_error_kind(r);
+  m.text = r.text();
+}
+
+void write(Writer& w, const NoticeMessage& m) { w.text(m.text); }
+void read(Reader& r, NoticeMessage& m) { m.text = r.text(); }
+
+void write(Writer& w, const ExecuteEntry& entry) {
+  w.number(static_cast<std::uint32_t>(entry.items.size()));
+  for (const ExecuteItem& item : entry.items) {
+    w.number(item.slot);
+    w.flag(item.is_defined_here);
+    if (!item.is_defined_here) continue;
+    w.text(item.name);
+    w.number(static_cast<std::uint32_t>(item.first_dims.size()));
+    for (const auto& dims : item.first_dims) w.numbers(dims);
+  }
+}
+void read(Reader& r, ExecuteEntry& entry) {
+  entry.items.resize(r.length(sizeof(std::uint32_t) + 1));
+  for (ExecuteItem& item : entry.items) {
+    item.slot = r.number<std::uint32_t>();
+    item.is_defined_here = r.flag();
+    if (!item.is_defined_here) continue;
+    item.name = r.text(kMaxNameBytes);
+    item.first_dims.resize(r.length(sizeof(std::uint32_t)));
+    for (auto& dims : item.first_dims) dims = r.numbers<std::int64_t>();
+  }
+}
+
+void write(Writer& w, const FailEntry& entry) {
+  w.text(entry.name);
+  w.number(static_cast<std::uint8_t>(entry.kind));
+  w.text(entry.text);
+  w.numbers(entry.targets);
+}
+void read(Reader& r, FailEntry& entry) {
+  entry.name = r.text(kMaxNameBytes);
+  entry.kind = read_error_kind(r);
+  entry.text = r.text();
+  entry.targets = r.numbers<std::int32_t>();
+}
+
+// A variant is its index and its value.
+template <typename... Alternatives>
+void write_variant(Writer& w, const std::variant<Alternatives...>& value) {
+  w.number(static_cast<std::uint8_t>(value.index()));
+  std::visit([&w](const auto& alternative) { write(w, alternative); }, value);
+}
+
+template <typename Variant, std::size_t kIndex = 0>
+void read_variant(Reader& r, std::size_t index, Variant& value) {
+  if constexpr (kIndex == std::variant_size_v<Variant>) {
+    r.fail();
+  } else if (index == kIndex) {
+    read(r, value.template emplace<kIndex>());
+  } else {
+    read_variant<Variant, kIndex + 1>(r, index, value);
+  }
+}
+
+void write(Writer& w, const LogMessage& m) {
+  w.number(static_cast<std::uint32_t>(m.entries.size()));
+  for (const LogEntry& entry : m.entries) write_variant(w, entry);
+}
+void read(Reader& r, LogMessage& m) {
+  m.entries.resize(r.length(1));
+  for (LogEntry& entry : m.entries) {
+    if (!r.ok()) return;
+    read_variant(r, r.number<std::uint8_t>(), entry);
+  }
+}
+
+}  // namespace
+
+void append_frame(const Message& message, std::vector<std::byte>& out) {
+  const std::size_t start = out.size();
+  Writer w(out);
+  w.number(std::uint32_t{0});
+  write_variant(w, message);
+  const auto length = static_cast<std::uint32_t>(out.size() - start - kFrameHeaderBytes);
+  std::memcpy(out.data() + start, &length, sizeof length);
+}
+
+Result<Message> decode_frame(std::span<const std::byte> body) {
+  Reader r(body);
+  Message message;
+  read_variant(r, r.number<std::uint8_t>(), message);
+  if (!r.ok() || !r.at_end()) {
+    return Status::internal("a control frame of " + std::to_string(body.size()) + " bytes is malformed");
+  }
+  return message;
+}
+
+void FrameReader::append(std::span<const std::byte> bytes) {
+  if (consumed_ == buffer_.size()) {
+    buffer_.clear();
+    consumed_ = 0;
+  }
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+std::optional<Result<Message>> FrameReader::next() {
+  const auto rest = std::span<const std::byte>(buffer_).subspan(consumed_);
+  if (rest.size() < kFrameHeaderBytes) return std::nullopt;
+  std::uint32_t length = 0;
+  std::memcpy(&length, rest.data(), sizeof length);
+  if (length > kMaxFrameBytes) {
+    return Result<Message>(Status::internal("a control frame claims " + std::to_string(length) + " bytes"));
+  }
+  if (rest.size() - kFrameHeaderBytes < length) return std::nullopt;
+  consumed_ += kFrameHeaderBytes + length;
+  return decode_frame(rest.subspan(kFrameHeaderBytes, length));
+}
+
+}  // namespace ciranda

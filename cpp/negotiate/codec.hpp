@@ -1,0 +1,41 @@
+// Bytes <-> messages. A frame is a 32-bit length and that many bytes: a type and the message, little endian.
+//
+// Decoding trusts nothing: every length is checked against what is there before memory is asked for, and a frame that
+// is not exactly one well-formed message is refused with the reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "negotiate/messages.hpp"
+
+namespace ciranda {
+
+inline constexpr std::size_t kFrameHeaderBytes = 4;
+inline constexpr std::size_t kMaxFrameBytes = 64 << 20;
+
+// Appends the whole frame, header included.
+void append_frame(const Message& message, std::vector<std::byte>& out);
+
+// `body` is a frame without its header.
+Result<Message> decode_frame(std::span<const std::byte> body);
+
+// Collects the bytes of a stream into frames.
+class FrameReader {
+ public:
+  void append(std::span<const std::byte> bytes);
+
+  // The next whole frame's message; nothing when more bytes are needed; the error of a frame that cannot be read (the
+  // stream is then useless).
+  std::optional<Result<Message>> next();
+
+ private:
+  std::vector<std::byte> buffer_;
+  std::size_t consumed_ = 0;
+};
+
+}  // namespace ciranda

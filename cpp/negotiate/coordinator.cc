@@ -1,0 +1,411 @@
+#include "negotiate/coordinator.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+// A planned group of this size keeps the wire busy for longer than one agreement takes, on every transport we know.
+constexpr std::size_t kPlannedGroupBytes = 1 << 20;
+// While the wire is busy at least this much must have gathered before another entry is worth its overhead.
+constexpr std::size_t kBusyBatchBytes = 4 << 20;
+
+std::string join_ranks(const std::vector<std::string>& parts) {
+  std::string out;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i != 0) out += ", ";
+    if (i == 16) return out + "and " + std::to_string(parts.size() - i) + " more";
+    out += parts[i];
+  }
+  return out;
+}
+
+std::string seconds_text(std::chrono::nanoseconds duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(duration).count());
+  return text;
+}
+
+}  // namespace
+
+struct Coordinator::Round {
+  std::vector<Arrival> arrivals;
+  std::vector<Signature> in_full;  // by rank, where arrivals says so
+  int n_arrived = 0;
+  bool is_open = false;
+  bool is_ready = false;
+  bool is_deferrable = true;
+  bool is_poisoned = false;
+  ErrorKind error = ErrorKind::kOk;
+  std::string error_text;
+  std::optional<PlannedGroup> group;
+  TimePoint opened;
+  TimePoint next_report;
+};
+
+struct Coordinator::Name {
+  std::string name;
+  bool is_cacheable = true;
+  std::uint32_t slot = kNoSlot;
+  bool has_agreed = false;
+  Signature agreed;  // what all ranks had last time; the first dimensions of rank 0
+  std::vector<std::vector<std::int64_t>> first_dims;
+  Round round;
+};
+
+Coordinator::Coordinator(CoordinatorOptions options)
+    : options_(std::move(options)),
+      order_(kPlannedGroupBytes),
+      is_waiting_(static_cast<std::size_t>(options_.size)),
+      last_name_(static_cast<std::size_t>(options_.size)),
+      last_announced_(static_cast<std::size_t>(options_.size)) {}
+
+Coordinator::~Coordinator() = default;
+
+// --- announcements
+
+Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
+  Name& name = name_for(message.name, message.is_cacheable);
+  announce(name, rank, std::move(message.signature), message.is_deferrable, now);
+  return Status::ok_status();
+}
+
+Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
+  for (const ReadyMessage::Item& item : message.items) {
+    if (item.slot >= slots_.size()) {
+      return Status::internal("rank " + std::to_string(rank) + " announced slot " + std::to_string(item.slot) +
+                              " of only " + std::to_string(slots_.size()));
+    }
+    announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now);
+  }
+  return Status::ok_status();
+}
+
+Status Coordinator::on_duplicate(int rank, const DuplicateMessage& message, TimePoint now) {
+  Name& name = name_for(message.name, true);
+  const Round& round = name.round;
+  std::vector<std::int32_t> twice;
+  if (round.is_open && round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent) twice.push_back(rank);
+  const bool was_poisoned = round.is_poisoned;
+  arrive(name, rank, Arrival::kUnchanged, now);
+  if (was_poisoned) {
+    answer_failed(name, {rank});
+    return Status::ok_status();
+  }
+  poison(name, ErrorKind::kInvalidArgument,
+         "Duplicate name '" + name.name + "': " + rank_text(rank) +
+             " submitted it again while its first use was still pending. Wait for the first one, or give each its own "
+             "name.",
+         std::move(twice));
+  return Status::ok_status();
+}
+
+void Coordinator::on_waiting(int rank) {
+  if (is_waiting_[static_cast<std::size_t>(rank)]) return;
+  is_waiting_[static_cast<std::size_t>(rank)] = true;
+  ++n_waiting_;
+}
+
+Coordinator::Name& Coordinator::name_for(const std::string& name, bool is_cacheable) {
+  std::unique_ptr<Name>& entry = names_[name];
+  if (!entry) {
+    entry = std::make_unique<Name>();
+    entry->name = name;
+    entry->is_cacheable = is_cacheable;
+    entry->round.arrivals.assign(static_cast<std::size_t>(options_.size), Arrival::kAbsent);
+  }
+  return *entry;
+}
+
+void Coordinator::arrive(Name& name, int rank, Arrival arrival, TimePoint now) {
+  const auto at = static_cast<std::size_t>(rank);
+  Round& round = name.round;
+  if (is_waiting_[at]) {
+    is_waiting_[at] = false;  // who submits is not stuck in a wait; if another thread is, it says so again
+    --n_waiting_;
+  }
+  last_name_[at] = name.name;
+  last_announced_[at] = now;
+  if (!round.is_open) {
+    round.is_open = true;
+    round.opened = now;
+    round.next_report = now + options_.stall_warning;
+    ++n_open_rounds_;
+    if (!stall_check_due_) stall_check_due_ = first_due(round);
+  }
+  if (round.arrivals[at] == Arrival::kAbsent) ++round.n_arrived;
+  round.arrivals[at] = arrival;
+}
+
+void Coordinator::announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable,
+                           TimePoint now) {
+  arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
+  Round& round = name.round;
+  round.is_deferrable = round.is_deferrable && is_deferrable;
+  if (signature) {
+    round.in_full.resize(static_cast<std::size_t>(options_.size));
+    round.in_full[static_cast<std::size_t>(rank)] = std::move(*signature);
+  }
+  if (round.is_poisoned) {
+    answer_failed(name, {rank});
+  } else if (std::string why = disagreement(name, rank); !why.empty()) {
+    poison(name, ErrorKind::kMismatch,
+           "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.", {});
+  } else if (round.n_arrived == options_.size) {
+    became_ready(name);
+  }
+}
+
+// Compares the rank that has just arrived with another that was there before; all those agree with each other.
+std::string Coordinator::disagreement(const Name& name, int rank) const {
+  const Round& round = name.round;
+  if (round.n_arrived < 2) return {};
+  for (int other = 0; other < options_.size; ++other) {
+    const Arrival arrival = round.arrivals[static_cast<std::size_t>(other)];
+    if (other == rank || arrival == Arrival::kAbsent) continue;
+    if (arrival == Arrival::kUnchanged && round.arrivals[static_cast<std::size_t>(rank)] == Arrival::kUnchanged) {
+      return {};
+    }
+    const int low = std::min(rank, other);
+    const int high = std::max(rank, other);
+    return describe_mismatch(signature_of(name, low), low, signature_of(name, high), high);
+  }
+  return {};
+}
+
+const Signature& Coordinator::signature_of(const Name& name, int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return name.round.arrivals[at] == Arrival::kInFull ? name.round.in_full[at] : name.agreed;
+}
+
+// --- failures
+
+void Coordinator::poison(Name& name, ErrorKind kind, const std::string& text, std::vector<std::int32_t> targets) {
+  Round& round = name.round;
+  if (round.is_ready) {
+    // Complete but not yet in the log: it fails instead.
+    ready_.erase(std::remove(ready_.begin(), ready_.end(), &name), ready_.end());
+    leave_group(name);
+    round.is_ready = false;
+  }
+  round.is_poisoned = true;
+  round.error = kind;
+  round.error_text = text;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent) targets.push_back(rank);
+  }
+  answer_failed(name, std::move(targets));
+}
+
+void Coordinator::answer_failed(Name& name, std::vector<std::int32_t> targets) {
+  failures_.push_back(FailEntry{name.name, name.round.error, name.round.error_text, std::move(targets)});
+  if (name.round.n_arrived == options_.size) close_round(name);
+}
+
+void Coordinator::close_round(Name& name) {
+  Round& round = name.round;
+  const bool was_poisoned = round.is_poisoned;
+  std::fill(round.arrivals.begin(), round.arrivals.end(), Arrival::kAbsent);
+  round.in_full.clear();
+  round.n_arrived = 0;
+  round.is_open = round.is_ready = round.is_poisoned = false;
+  round.is_deferrable = true;
+  if (--n_open_rounds_ == 0) stall_check_due_.reset();
+  if (was_poisoned) forget_if_unused(name);
+}
+
+void Coordinator::forget_if_unused(Name& name) {
+  if (name.slot == kNoSlot && !name.round.is_open) names_.erase(std::string(name.name));
+}
+
+// --- what is carried out
+
+void Coordinator::became_ready(Name& name) {
+  name.round.is_ready = true;
+  name.round.group.reset();
+  ready_.push_back(&name);
+  if (!options_.learned_order || name.slot == kNoSlot) return;
+  order_.observe(name.slot, name.agreed.n_bytes());
+  if (plan_ != order_.plan()) {
+    plan_ = order_.plan();
+    n_in_group_.assign(order_.n_groups(), 0);
+  }
+  if (const auto group = order_.group_of(name.slot)) {
+    name.round.group = PlannedGroup{plan_, *group};
+    ++n_in_group_[*group];
+  }
+}
+
+// A ready request is held while the rest of its planned group is still to come, unless somebody needs it now.
+bool Coordinator::is_held(const Name& name) const {
+  const auto& group = name.round.group;
+  if (n_waiting_ > 0 || !name.round.is_deferrable || !group || group->plan != plan_) return false;
+  return n_in_group_[group->index] < order_.group_size(group->index);
+}
+
+void Coordinator::leave_group(Name& name) {
+  const auto& group = name.round.group;
+  if (group && group->plan == plan_) --n_in_group_[group->index];
+  name.round.group.reset();
+}
+
+std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
+  std::vector<LogEntry> entries;
+  entries.swap(failures_);
+  if (ready_.empty()) return entries;
+  std::deque<Name*> waiting;
+  std::vector<Name*> free;
+  std::size_t n_free_bytes = 0;
+  for (Name* name : ready_) {
+    if (is_held(*name)) {
+      waiting.push_back(name);
+    } else {
+      free.push_back(name);
+      n_free_bytes += signature_of(*name, 0).n_bytes();
+    }
+  }
+  if (free.empty() || (!wire_is_idle && n_free_bytes < kBusyBatchBytes)) return entries;
+  ready_ = std::move(waiting);
+  Signature head;
+  std::size_t n_bytes = 0;
+  ExecuteEntry entry;
+  for (Name* name : free) {
+    const Signature& signature = signature_of(*name, 0);
+    if (!entry.items.empty() && !can_join(head, signature, n_bytes + signature.n_bytes())) {
+      entries.emplace_back(std::exchange(entry, {}));
+      n_bytes = 0;
+    }
+    if (entry.items.empty()) head = signature;
+    n_bytes += signature.n_bytes();
+    leave_group(*name);
+    entry.items.push_back(execute_item(*name));
+  }
+  entries.emplace_back(std::move(entry));
+  return entries;
+}
+
+bool Coordinator::can_join(const Signature& head, const Signature& other, std::size_t n_bytes) const {
+  return n_bytes <= options_.fusion_threshold_bytes && head.collective == Collective::kAllreduce &&
+         other.collective == Collective::kAllreduce && head.op == other.op && head.prescale == other.prescale &&
+         head.postscale == other.postscale && head.process_set == other.process_set &&
+         head.tensors.front().dtype == other.tensors.front().dtype;
+}
+
+ExecuteItem Coordinator::execute_item(Name& name) {
+  ExecuteItem item;
+  const bool in_full =
+      std::any_of(name.round.arrivals.begin(), name.round.arrivals.end(), [](Arrival a) { return a == Arrival::kInFull; });
+  if (in_full) update_agreed(name);
+  if (in_full || name.slot == kNoSlot) {
+    assign_slot(name);
+    item.is_defined_here = true;
+    item.name = name.name;
+    item.first_dims = name.first_dims;
+  }
+  item.slot = name.slot;
+  close_round(name);
+  if (name.slot == kNoSlot) names_.erase(std::string(name.name));
+  return item;
+}
+
+// What was sent in full replaces what was agreed before.
+void Coordinator::update_agreed(Name& name) {
+  const Signature signature = signature_of(name, 0);
+  if (info(signature.collective).first_dim_may_differ) {
+    auto first_dims = name.first_dims;
+    first_dims.resize(signature.tensors.size());
+    for (std::size_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
+      first_dims[tensor].resize(static_cast<std::size_t>(options_.size));
+      for (int rank = 0; rank < options_.size; ++rank) {
+        const auto at = static_cast<std::size_t>(rank);
+        if (name.round.arrivals[at] != Arrival::kInFull) continue;  // unchanged: as it was
+        first_dims[tensor][at] = name.round.in_full[at].tensors[tensor].shape.front();
+      }
+    }
+    name.first_dims = std::move(first_dims);
+  } else {
+    name.first_dims.clear();
+  }
+  name.agreed = signature;
+  name.has_agreed = true;
+}
+
+void Coordinator::assign_slot(Name& name) {
+  if (name.slot != kNoSlot || !name.is_cacheable || slots_.size() >= options_.cache_capacity) return;
+  name.slot = static_cast<std::uint32_t>(slots_.size());
+  slots_.push_back(&name);
+}
+
+// --- ranks that never come
+
+std::string Coordinator::rank_text(int rank) const {
+  std::string text = "rank " + std::to_string(rank);
+  const auto at = static_cast<std::size_t>(rank);
+  if (at < options_.hosts.size() && !options_.hosts[at].empty()) text += " (host " + options_.hosts[at] + ")";
+  return text;
+}
+
+Coordinator::StallReport Coordinator::describe_stall(const Name& name, TimePoint now) const {
+  StallReport report;
+  std::vector<std::string> missing;
+  std::vector<std::string> present;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (name.round.arrivals[at] != Arrival::kAbsent) {
+      present.push_back(std::to_string(rank));
+      continue;
+    }
+    report.missing.push_back(rank);
+    std::string text = rank_text(rank);
+    text += last_name_[at].empty() ? ", which has submitted nothing yet"
+                                   : ", which last submitted '" + last_name_[at] + "' " +
+                                         seconds_text(now - last_announced_[at]) + " ago";
+    missing.push_back(text);
+  }
+  report.text = "'" + name.name + "' has waited " + seconds_text(now - name.round.opened) + " for " +
+                join_ranks(missing) + ". Ranks that submitted it: " + join_ranks(present) +
+                ". All ranks must make the same calls; if one works long on its own, raise "
+                "CIRANDA_STALL_WARNING_SECONDS and CIRANDA_STALL_SHUTDOWN_SECONDS.";
+  return report;
+}
+
+std::optional<TimePoint> Coordinator::first_due(const Round& round) const {
+  std::optional<TimePoint> due;
+  if (options_.stall_warning.count() > 0) due = round.next_report;
+  if (options_.stall_shutdown.count() > 0) {
+    const TimePoint end = round.opened + options_.stall_shutdown;
+    due = due ? std::min(*due, end) : end;
+  }
+  return due;
+}
+
+std::vector<Coordinator::StallReport> Coordinator::check_stalls(TimePoint now) {
+  std::vector<StallReport> reports;
+  if (!stall_check_due_ || now < *stall_check_due_) return reports;
+  std::optional<TimePoint> next;
+  std::vector<Name*> to_fail;
+  for (auto& [key, name] : names_) {
+    Round& round = name->round;
+    if (!round.is_open || round.is_poisoned || round.is_ready) continue;
+    const auto waited = now - round.opened;
+    if (options_.stall_shutdown.count() > 0 && waited >= options_.stall_shutdown) {
+      to_fail.push_back(name.get());
+      continue;
+    }
+    if (options_.stall_warning.count() > 0 && now >= round.next_report) {
+      reports.push_back(describe_stall(*name, now));
+      round.next_report = now + options_.stall_warning;
+    }
+    const auto due = first_due(round);
+    if (due && (!next || *due < *next)) next = due;
+  }
+  stall_check_due_ = next;
+  for (Name* name : to_fail) {
+    poison(*name, ErrorKind::kTimeout, describe_stall(*name, now).text + " It has failed now.", {});
+  }
+  return reports;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,107 @@
+// Coordinator: decides, for all ranks, what is carried out and in which order.
+//
+// It is a pure state machine: announcements of ranks and the time go in, entries of the response log come out. It knows
+// no socket, no thread and no clock. One rank of the circle runs it; every rank executes the log (participant.hpp).
+//
+// A *round* is one use of a name: it opens with the first announcement and ends when every rank's announcement has been
+// answered. A round in which something was wrong is *poisoned*: the ranks that announced are told at once, the others
+// when they announce, so that nobody is left waiting.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "negotiate/learned_order.hpp"
+#include "negotiate/messages.hpp"
+
+namespace ciranda {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+struct CoordinatorOptions {
+  int size = 1;
+  std::vector<std::string> hosts;  // label by rank, for messages; may be empty
+  std::size_t fusion_threshold_bytes = 128 << 20;
+  std::size_t cache_capacity = 65536;
+  bool learned_order = true;
+  std::chrono::nanoseconds stall_warning{0};   // 0: never
+  std::chrono::nanoseconds stall_shutdown{0};  // 0: never
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(CoordinatorOptions options);
+  ~Coordinator();
+
+  // --- what ranks announce, in the order in which each rank sent it
+  Status on_request(int rank, RequestMessage message, TimePoint now);
+  Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
+  Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
+  void on_waiting(int rank);
+
+  // The entries to append to the log now. While the wire is busy, small requests are kept back to travel together.
+  std::vector<LogEntry> take_entries(bool wire_is_idle);
+
+  // --- ranks that never come
+  struct StallReport {
+    std::string text;               // for a person
+    std::vector<int> missing;       // the ranks not heard of for this name
+  };
+  // Names that have waited longer than the warning time since the last report; fails those over the shutdown time.
+  std::vector<StallReport> check_stalls(TimePoint now);
+  // When check_stalls should next be called; none while nothing waits.
+  std::optional<TimePoint> next_stall_check() const { return stall_check_due_; }
+
+ private:
+  struct Round;
+  struct Name;
+  struct PlannedGroup {
+    std::uint64_t plan;
+    std::uint32_t index;
+  };
+  enum class Arrival : std::uint8_t { kAbsent, kUnchanged, kInFull };
+
+  Name& name_for(const std::string& name, bool is_cacheable);
+  void arrive(Name& name, int rank, Arrival arrival, TimePoint now);
+  void announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
+  std::string disagreement(const Name& name, int rank) const;
+  const Signature& signature_of(const Name& name, int rank) const;
+  void poison(Name& name, ErrorKind kind, const std::string& text, std::vector<std::int32_t> targets);
+  void answer_failed(Name& name, std::vector<std::int32_t> targets);
+  void close_round(Name& name);
+  void forget_if_unused(Name& name);
+  void became_ready(Name& name);
+  bool is_held(const Name& name) const;
+  void leave_group(Name& name);
+  ExecuteItem execute_item(Name& name);
+  void update_agreed(Name& name);
+  void assign_slot(Name& name);
+  bool can_join(const Signature& head, const Signature& other, std::size_t n_bytes) const;
+  std::string rank_text(int rank) const;
+  StallReport describe_stall(const Name& name, TimePoint now) const;
+  std::optional<TimePoint> first_due(const Round& round) const;
+
+  CoordinatorOptions options_;
+  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
+  std::vector<Name*> slots_;
+  std::deque<Name*> ready_;        // rounds complete, in the order of completion
+  std::size_t n_open_rounds_ = 0;
+  std::optional<TimePoint> stall_check_due_;  // no later than the first report of an open round
+  std::vector<LogEntry> failures_;
+  LearnedOrder order_;
+  std::uint64_t plan_ = 0;               // that n_in_group_ counts for
+  std::vector<std::size_t> n_in_group_;  // ready requests by planned group
+  std::vector<bool> is_waiting_;
+  int n_waiting_ = 0;
+  std::vector<std::string> last_name_;     // by rank: what it last announced
+  std::vector<TimePoint> last_announced_;
+};
+
+}  // namespace ciranda

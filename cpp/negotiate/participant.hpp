@@ -1,0 +1,72 @@
+// Participant: one rank's side of the agreement: what it announces for a request, and what the log's entries mean for it.
+//
+// Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
+// exactly once, to carry out or to fail.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/status.hpp"
+#include "negotiate/messages.hpp"
+#include "request/request.hpp"
+
+namespace ciranda {
+
+class Participant {
+ public:
+  using Ticket = std::uint64_t;
+  using FirstDims = std::vector<std::vector<std::int64_t>>;  // [tensor][rank]
+
+  struct Ready {
+    Ticket ticket;
+    std::shared_ptr<const FirstDims> first_dims;  // null where first dimensions cannot differ
+  };
+  struct Execute {
+    std::vector<Ready> requests;  // in order; they travel together
+  };
+  struct Fail {
+    std::vector<Ticket> tickets;
+    Status status;
+  };
+  using Action = std::variant<Execute, Fail>;
+
+  explicit Participant(int rank) : rank_(rank) {}
+
+  // What to tell the coordinator. REQUIRES: a valid request.
+  Message submit(const Request& request, Ticket ticket);
+
+  // An Internal error means that the log does not fit what this rank announced: the circle is broken.
+  Result<Action> apply(const LogEntry& entry);
+
+  bool has_pending() const { return n_pending_ > 0; }
+
+ private:
+  struct Name {
+    std::uint32_t slot = kNoSlot;
+    Signature known;  // with which the slot was last agreed
+    std::shared_ptr<const FirstDims> first_dims;
+    struct Pending {
+      Ticket ticket;
+      std::unique_ptr<Signature> in_full;  // what was announced, unless it was the known one
+    };
+    std::vector<Pending> pending;  // announced and not yet answered, oldest first
+  };
+
+  Result<Action> execute(const ExecuteEntry& entry);
+  Result<Action> fail(const FailEntry& entry);
+  Name* find(const ExecuteItem& item);
+  void learn(const ExecuteItem& item, Name& name);
+  void forget_if_unused(const std::string& text);
+
+  int rank_;
+  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
+  std::vector<Name*> slots_;
+  std::size_t n_pending_ = 0;
+};
+
+}  // namespace ciranda

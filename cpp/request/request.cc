@@ -1,0 +1,181 @@
+#include "request/request.hpp"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace ciranda {
+namespace {
+
+// The largest tensor that is not surely a mistake: 2^56 bytes is more than an address space holds.
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
+
+Status check_shape(const Request& request, const TensorSignature& tensor) {
+  std::uint64_t n_bytes = size_of(tensor.dtype);
+  for (const std::int64_t dimension : tensor.shape) {
+    if (dimension < 0) {
+      return Status::invalid_argument("'" + request.name + "': shape " + to_string(tensor.shape) +
+                                      " has a negative dimension.");
+    }
+    if (dimension != 0 && n_bytes > kMaxBytes / static_cast<std::uint64_t>(dimension)) {
+      return Status::invalid_argument("'" + request.name + "': a tensor of shape " + to_string(tensor.shape) +
+                                      " is larger than any memory.");
+    }
+    n_bytes *= static_cast<std::uint64_t>(dimension);
+  }
+  return Status::ok_status();
+}
+
+std::string types_accepted_by(ReduceOp op) {
+  std::string list;
+  for (const DataTypeInfo& row : kDataTypes) {
+    if (!accepts(op, row.dtype)) continue;
+    if (!list.empty()) list += ", ";
+    list += row.name;
+  }
+  return list;
+}
+
+Status check_reduction(const Request& request) {
+  const Signature& signature = request.signature;
+  const std::string where = std::string(to_string(signature.collective)) + " '" + request.name + "': ";
+  if (!info(signature.op).implemented) {
+    return Status::invalid_argument(where + "the reduce op " + std::string(to_string(signature.op)) +
+                                    " is not available; use average, sum, min, max or product.");
+  }
+  for (const TensorSignature& tensor : signature.tensors) {
+    if (!accepts(signature.op, tensor.dtype)) {
+      return Status::invalid_argument(where + "the reduce op " + std::string(to_string(signature.op)) +
+                                      " does not take " + std::string(to_string(tensor.dtype)) + " but only " +
+                                      types_accepted_by(signature.op) + ".");
+    }
+    const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
+    if (is_scaled && tensor.dtype == DataType::kBool) {
+      return Status::invalid_argument(where + "a bool tensor cannot be scaled; leave prescale_factor and "
+                                              "postscale_factor at 1.");
+    }
+  }
+  if (!std::isfinite(signature.prescale) || !std::isfinite(signature.postscale)) {
+    return Status::invalid_argument(where + "prescale_factor and postscale_factor must be finite numbers.");
+  }
+  return Status::ok_status();
+}
+
+std::string quoted_factors(const Signature& signature) {
+  return "(" + std::to_string(signature.prescale) + ", " + std::to_string(signature.postscale) + ")";
+}
+
+// "x on rank 0 but y on rank 1"
+std::string differ(std::string_view property, const std::string& a, int rank_a, const std::string& b, int rank_b) {
+  return std::string(property) + " " + a + " on rank " + std::to_string(rank_a) + " but " + b + " on rank " +
+         std::to_string(rank_b);
+}
+
+bool shapes_agree(const Shape& a, const Shape& b, bool first_dim_may_differ) {
+  if (!first_dim_may_differ) return a == b;
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 1; i < a.size(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+std::string describe_tensor_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b) {
+  const CollectiveInfo& row = info(a.collective);
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    const std::string which = a.tensors.size() == 1 ? "" : " of tensor " + std::to_string(i) + " of the group";
+    if (a.tensors[i].dtype != b.tensors[i].dtype) {
+      return differ("dtype" + which, std::string(to_string(a.tensors[i].dtype)), rank_a,
+                    std::string(to_string(b.tensors[i].dtype)), rank_b);
+    }
+    if (!shapes_agree(a.tensors[i].shape, b.tensors[i].shape, row.first_dim_may_differ)) {
+      return differ("shape" + which, to_string(a.tensors[i].shape), rank_a, to_string(b.tensors[i].shape), rank_b) +
+             (row.first_dim_may_differ ? " (only the first dimension may differ)" : "");
+    }
+  }
+  return {};
+}
+
+bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+
+}  // namespace
+
+std::string to_string(const Shape& shape) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i != 0) out += ", ";
+    out += std::to_string(shape[i]);
+  }
+  return out + "]";
+}
+
+std::uint64_t count_of(const Shape& shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t dimension : shape) count *= static_cast<std::uint64_t>(dimension);
+  return count;
+}
+
+std::size_t Signature::n_bytes() const {
+  std::size_t total = 0;
+  for (const TensorSignature& tensor : tensors) total += tensor.n_bytes();
+  return total;
+}
+
+Status validate(const Request& request, int size) {
+  const Signature& signature = request.signature;
+  const CollectiveInfo& row = info(signature.collective);
+  const std::string where = std::string(row.name) + " '" + request.name + "': ";
+  if (request.name.empty() || request.name.size() > kMaxNameBytes) {
+    return Status::invalid_argument(std::string(row.name) + ": a name must have 1 to " + std::to_string(kMaxNameBytes) +
+                                    " bytes, this one has " + std::to_string(request.name.size()) + ".");
+  }
+  if (signature.process_set != 0) {
+    return Status::invalid_argument(where + "process set " + std::to_string(signature.process_set) +
+                                    " does not exist; only the global one (0) does.");
+  }
+  if (row.has_tensors == signature.tensors.empty()) {
+    return Status::invalid_argument(where + (row.has_tensors ? "no tensor was given." : "takes no tensor."));
+  }
+  if (signature.tensors.size() > kMaxTensorsPerRequest || request.memory.size() != signature.tensors.size()) {
+    return Status::invalid_argument(where + "between 1 and " + std::to_string(kMaxTensorsPerRequest) +
+                                    " tensors make a group, each with its memory.");
+  }
+  if (row.has_root && (signature.root < 0 || signature.root >= size)) {
+    return Status::invalid_argument(where + "root_rank " + std::to_string(signature.root) +
+                                    " is not a rank: they go from 0 to " + std::to_string(size - 1) + ".");
+  }
+  for (const TensorSignature& tensor : signature.tensors) {
+    if (Status status = check_shape(request, tensor); !status.ok()) return status;
+    if (tensor.shape.size() > kMaxDimensions) {
+      return Status::invalid_argument(where + "a tensor may have at most " + std::to_string(kMaxDimensions) +
+                                      " dimensions, this one has " + std::to_string(tensor.shape.size()) + ".");
+    }
+    if (row.first_dim_may_differ && tensor.shape.empty()) {
+      return Status::invalid_argument(where + "a scalar has no first dimension to join along; reshape it to [1].");
+    }
+  }
+  return row.is_reduction ? check_reduction(request) : Status::ok_status();
+}
+
+std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b) {
+  const CollectiveInfo& row = info(a.collective);
+  if (a.collective != b.collective) {
+    return differ("collective", std::string(row.name), rank_a, std::string(to_string(b.collective)), rank_b);
+  }
+  if (row.is_reduction && a.op != b.op) {
+    return differ("reduce op", std::string(to_string(a.op)), rank_a, std::string(to_string(b.op)), rank_b);
+  }
+  if (row.is_reduction && !(same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale))) {
+    return differ("(prescale_factor, postscale_factor)", quoted_factors(a), rank_a, quoted_factors(b), rank_b);
+  }
+  if (row.has_root && a.root != b.root) {
+    return differ("root_rank", std::to_string(a.root), rank_a, std::to_string(b.root), rank_b);
+  }
+  if (a.tensors.size() != b.tensors.size()) {
+    return differ("number of tensors", std::to_string(a.tensors.size()), rank_a, std::to_string(b.tensors.size()),
+                  rank_b);
+  }
+  return describe_tensor_mismatch(a, rank_a, b, rank_b);
+}
+
+}  // namespace ciranda
