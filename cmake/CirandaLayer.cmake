@@ -19,18 +19,19 @@ function(ciranda_layer)
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR}/cpp)
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/cpp/include)
   target_link_libraries(${target} ${scope} ${deps} Threads::Threads)
 endfunction()
 
-# ciranda_resolve_deps(<output variable> <layer or target>...): the CMake targets meant by a DEPS list.
+# ciranda_resolve_deps(<output variable> <layer or target>...): the CMake targets meant by a DEPS list. A layer that
+# has no folder yet is left out; tools/check_layers.py catches a misspelt one.
 function(ciranda_resolve_deps output)
   set(resolved)
   foreach(dep IN LISTS ARGN)
-    if(dep MATCHES "::" OR dep MATCHES "^ciranda_")
+    if(dep MATCHES "::")
       list(APPEND resolved ${dep})
     else()
-      list(APPEND resolved ciranda_${dep})
+      list(APPEND resolved $<TARGET_NAME_IF_EXISTS:ciranda_${dep}>)
     endif()
   endforeach()
   set(${output} ${resolved} PARENT_SCOPE)

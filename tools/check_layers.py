@@ -1,0 +1,121 @@
+"""Check who includes whom under cpp/, and that no CMakeLists.txt links what its folder may not use.
+
+ALLOWED is the architecture: the folders stand in the order of a tensor's way, each with the folders that it may use
+directly. `python tools/check_layers.py [ROOT]` prints every offending line and exits 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ALLOWED: dict[str, frozenset[str]] = {
+    "base": frozenset(),
+    "tensor": frozenset({"base"}),
+    "request": frozenset({"base"}),
+    "negotiate": frozenset({"base", "request"}),
+    "fuse": frozenset({"base"}),
+    "kernels": frozenset({"base"}),
+    "transport": frozenset({"base"}),
+    "collective": frozenset({"base", "fuse", "kernels", "transport"}),
+    "backend": frozenset({"base", "collective"}),
+    "complete": frozenset({"base"}),
+    "observe": frozenset({"base"}),
+    "membership": frozenset({"base", "transport"}),
+    "engine": frozenset(
+        {"base", "tensor", "request", "negotiate", "fuse", "kernels", "transport", "collective", "backend"}
+        | {"complete", "observe", "membership"}
+    ),
+    "capi": frozenset({"base", "engine", "membership", "ciranda"}),
+    "bindings": frozenset({"base", "engine", "membership", "ciranda"}),
+    # The public headers stand on their own: they are installed without the rest.
+    "ciranda": frozenset(),
+}
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+_LAYER_CALL = re.compile(r"ciranda_(?:layer|python_module)\s*\(([^)]*)\)")
+_KEYWORDS = frozenset({"NAME", "DEPS", "SOURCES"})
+
+
+@dataclass(frozen=True)
+class Offence:
+    """One line that breaks the architecture: where it stands and what is wrong with it."""
+
+    path: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        """Return the offence the way compilers print one: path:line: message."""
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+def folder_of(path: Path) -> str:
+    """Return the layer of a path relative to cpp/; the public headers in include/ciranda are "ciranda"."""
+    return "ciranda" if path.parts[0] == "include" else path.parts[0]
+
+
+def judge(user: str, used: str, what: str) -> str | None:
+    """Say what is wrong with folder `user` using folder `used` by way of `what`, or return None if it may."""
+    if user not in ALLOWED:
+        return f"{user}/ is not in the table ALLOWED of tools/check_layers.py"
+    if used not in ALLOWED:
+        return f"{what}: write the path from cpp/, beginning with a layer ({used} is none)"
+    if used != user and used not in ALLOWED[user]:
+        may = ", ".join(sorted(ALLOWED[user])) or "nothing"
+        return f"{what}: {user} may not use {used} (it may use {may})"
+    return None
+
+
+def check_includes(cpp: Path) -> Iterator[Offence]:
+    """Yield an offence for each quoted include under the folder `cpp` that the table does not allow."""
+    for path in sorted(p for p in cpp.rglob("*") if p.suffix in {".hpp", ".cc", ".h", ".c"}):
+        user = folder_of(path.relative_to(cpp))
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            match = _INCLUDE.match(text)
+            if match is None:
+                continue
+            if message := judge(user, Path(match[1]).parts[0], f'#include "{match[1]}"'):
+                yield Offence(path, number, message)
+
+
+def check_links(cpp: Path) -> Iterator[Offence]:
+    """Yield an offence for each layer in the DEPS of a CMakeLists.txt under `cpp` that the table does not allow."""
+    for path in sorted(cpp.glob("*/CMakeLists.txt")):
+        user = path.parent.name
+        text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
+        for call in _LAYER_CALL.finditer(text):
+            number = text.count("\n", 0, call.start()) + 1
+            for dep in linked_layers(call[1].split()):
+                if message := judge(user, dep, f"DEPS {dep}"):
+                    yield Offence(path, number, message)
+
+
+def linked_layers(words: list[str]) -> list[str]:
+    """Return the layers that follow DEPS in the words of a call, without targets of packages (a::b) and variables."""
+    keyword = ""
+    layers = []
+    for word in words:
+        if word in _KEYWORDS:
+            keyword = word
+        elif keyword == "DEPS" and "::" not in word and "$" not in word:
+            layers.append(word)
+    return layers
+
+
+def main(arguments: list[str]) -> int:
+    """Check the repository at arguments[0] (default: the one of this file); return the exit status."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    cpp = root / "cpp"
+    offences = [*check_includes(cpp), *check_links(cpp)]
+    for offence in offences:
+        print(offence)
+    print(f"check_layers: {len(offences)} offences")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
