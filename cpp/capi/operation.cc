@@ -1,0 +1,110 @@
+// operation: ciranda_submit() to ciranda_operation_release().
+#include <memory>
+#include <utility>
+
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/translate.hpp"
+#include "ciranda/ciranda.h"
+
+namespace ciranda::capi {
+namespace {
+
+Operation::Callback callback_of(const ciranda_request& request) {
+  if (request.callback == nullptr) return nullptr;
+  return [callback = request.callback, user_data = request.user_data](const Operation& done) {
+    const ciranda_operation view{nullptr, nullptr, &done};
+    callback(&view, user_data);
+  };
+}
+
+ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
+  Result<Request> request = translate(from);
+  if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
+  if (!request.value().is_cacheable) request.value().name = context.engine->next_name();
+  // Made before the request is handed in, so that nothing can fail after that.
+  auto handle = operation == nullptr ? nullptr : std::make_unique<ciranda_operation>();
+  auto submitted = context.engine->submit(std::move(request).value(), callback_of(from));
+  if (!handle) return CIRANDA_OK;
+  handle->engine = context.engine;
+  handle->operation = submitted.get();
+  handle->owned = std::move(submitted);
+  *operation = handle.release();
+  return CIRANDA_OK;
+}
+
+ciranda_status wait(ciranda_operation& operation, const Engine::Interrupted& interrupted) {
+  if (operation.engine == nullptr) return CIRANDA_INVALID_ARGUMENT;  // a callback's: must not wait
+  return static_cast<ciranda_status>(operation.engine->wait(operation.owned, interrupted).kind());
+}
+
+}  // namespace
+}  // namespace ciranda::capi
+
+extern "C" {
+
+ciranda_status ciranda_submit(ciranda_context* context, const ciranda_request* request,
+                              ciranda_operation** operation) noexcept {
+  if (operation != nullptr) *operation = nullptr;
+  if (context == nullptr || request == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  return ciranda::capi::guarded([&] { return ciranda::capi::submit(*context, *request, operation); });
+}
+
+ciranda_status ciranda_wait(ciranda_operation* operation) noexcept {
+  if (operation == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  return ciranda::capi::guarded([&] { return ciranda::capi::wait(*operation, nullptr); });
+}
+
+ciranda_status ciranda_wait_interruptible(ciranda_operation* operation, int (*give_up)(void*),
+                                          void* user_data) noexcept {
+  if (operation == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  return ciranda::capi::guarded([&] {
+    if (give_up == nullptr) return ciranda::capi::wait(*operation, nullptr);
+    return ciranda::capi::wait(*operation, [=] { return give_up(user_data) != 0; });
+  });
+}
+
+int ciranda_poll(ciranda_operation* operation) noexcept {
+  if (operation == nullptr || operation->engine == nullptr) return 1;
+  bool is_done = false;
+  ciranda::capi::guarded([&] {
+    is_done = operation->engine->poll(operation->owned);
+    return CIRANDA_OK;
+  });
+  return is_done ? 1 : 0;
+}
+
+ciranda_status ciranda_operation_status(const ciranda_operation* operation) noexcept {
+  if (operation == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  if (!operation->operation->is_done()) return CIRANDA_PENDING;
+  return static_cast<ciranda_status>(operation->operation->status().kind());
+}
+
+const char* ciranda_operation_message(const ciranda_operation* operation) noexcept {
+  if (operation == nullptr) return "operation is NULL";
+  return operation->operation->is_done() ? operation->operation->status().message().c_str() : "";
+}
+
+size_t ciranda_operation_outputs_count(const ciranda_operation* operation) noexcept {
+  if (operation == nullptr || !operation->operation->is_done()) return 0;
+  return operation->operation->outputs().size();
+}
+
+ciranda_status ciranda_operation_output(const ciranda_operation* operation, size_t index,
+                                        ciranda_output* output) noexcept {
+  if (output == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  *output = {nullptr, 0, nullptr, 0};
+  if (operation == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  if (!operation->operation->is_done()) return CIRANDA_PENDING;
+  const auto& outputs = operation->operation->outputs();
+  if (index >= outputs.size()) return CIRANDA_INVALID_ARGUMENT;
+  const ciranda::OutputBuffer& buffer = outputs[index];
+  *output = {buffer.data.get(), buffer.n_bytes, buffer.shape.data(), static_cast<int32_t>(buffer.shape.size())};
+  return CIRANDA_OK;
+}
+
+void ciranda_operation_release(ciranda_operation* operation) noexcept {
+  const std::unique_ptr<ciranda_operation> owned(operation);
+}
+
+}  // extern "C"

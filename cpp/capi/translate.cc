@@ -1,0 +1,118 @@
+#include "capi/translate.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace ciranda::capi {
+namespace {
+
+// Copies the part of a caller's struct that we know.
+template <typename Struct>
+Result<Struct> read_struct(const void* from, std::size_t n_bytes, const char* what) {
+  if (n_bytes < sizeof(Struct)) {
+    return Status::invalid_argument(std::string(what) + ": its size is " + std::to_string(n_bytes) +
+                                    " bytes, less than the " + std::to_string(sizeof(Struct)) +
+                                    " of version 1; start from its *_INIT macro");
+  }
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(from), n_bytes);
+  const auto unknown = bytes.subspan(sizeof(Struct));
+  if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
+    return Status::invalid_argument(std::string(what) + ": it uses a field of a newer version than this library's, " +
+                                    std::to_string(CIRANDA_ABI_VERSION));
+  }
+  Struct known;
+  std::memcpy(&known, bytes.data(), sizeof(known));
+  return known;
+}
+
+template <typename Enum>
+std::optional<Enum> from_abi(std::int32_t value, std::optional<Enum> (*from_wire)(std::uint8_t)) {
+  if (value < 0 || value > 255) return std::nullopt;
+  return from_wire(static_cast<std::uint8_t>(value));
+}
+
+Status out_of_enum(const char* field, std::int32_t value) {
+  return Status::invalid_argument(std::string("ciranda_request: ") + field + " has no value " + std::to_string(value));
+}
+
+Status add_tensor(const ciranda_tensor& tensor, Request& to) {
+  const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
+  if (!dtype) return out_of_enum("dtype", tensor.dtype);
+  if (tensor.ndim < 0 || static_cast<std::size_t>(tensor.ndim) > kMaxDimensions) {
+    return Status::invalid_argument("ciranda_tensor: ndim is " + std::to_string(tensor.ndim) + ", not 0 to " +
+                                    std::to_string(kMaxDimensions));
+  }
+  if (tensor.ndim > 0 && tensor.shape == nullptr) return Status::invalid_argument("ciranda_tensor: shape is NULL");
+  to.signature.tensors.push_back({*dtype, Shape(tensor.shape, tensor.shape + tensor.ndim)});
+  to.memory.push_back({static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)});
+  return Status::ok_status();
+}
+
+Status add_tensors(const ciranda_request& request, Request& to) {
+  if (request.tensors_count == 0) return Status::ok_status();
+  if (request.tensors == nullptr) return Status::invalid_argument("ciranda_request: tensors is NULL");
+  if (request.tensors_count > kMaxTensorsPerRequest) {
+    return Status::invalid_argument("ciranda_request: " + std::to_string(request.tensors_count) +
+                                    " tensors, more than " + std::to_string(kMaxTensorsPerRequest));
+  }
+  const auto* next = reinterpret_cast<const std::byte*>(request.tensors);
+  for (std::size_t i = 0; i < request.tensors_count; ++i, next += request.tensor_struct_size) {
+    const auto tensor = read_struct<ciranda_tensor>(next, request.tensor_struct_size, "ciranda_tensor");
+    if (!tensor.ok()) return tensor.status();
+    if (Status status = add_tensor(tensor.value(), to); !status.ok()) return status;
+  }
+  return Status::ok_status();
+}
+
+}  // namespace
+
+Result<Options> translate(const ciranda_options* options) {
+  Options to;
+  if (options == nullptr) return to;
+  const auto known = read_struct<ciranda_options>(options, options->struct_size, "ciranda_options");
+  if (!known.ok()) return known.status();
+  const ciranda_options& from = known.value();
+  if (from.settings_count > 0 && from.settings == nullptr) {
+    return Status::invalid_argument("ciranda_options: settings is NULL");
+  }
+  for (const ciranda_setting& setting : std::span(from.settings, from.settings_count)) {
+    if (setting.name == nullptr || setting.value == nullptr) {
+      return Status::invalid_argument("ciranda_options: a setting's name or value is NULL");
+    }
+    to.settings.emplace_back(setting.name, setting.value);
+  }
+  to.epoch = from.epoch;
+  return to;
+}
+
+Result<Request> translate(const ciranda_request& request) {
+  const auto known = read_struct<ciranda_request>(&request, request.struct_size, "ciranda_request");
+  if (!known.ok()) return known.status();
+  const ciranda_request& from = known.value();
+  const auto collective = from_abi(from.collective, collective_from_wire);
+  if (!collective) return out_of_enum("collective", from.collective);
+  const auto op = from_abi(from.op, reduce_op_from_wire);
+  if (!op) return out_of_enum("op", from.op);
+  if ((from.flags & ~std::uint32_t{CIRANDA_REQUEST_DEFERRABLE}) != 0) {
+    return Status::invalid_argument("ciranda_request: flags has a bit that this library does not know");
+  }
+
+  Request to;
+  to.name = from.name == nullptr ? "" : from.name;
+  to.is_cacheable = from.name != nullptr;
+  to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
+  to.signature.collective = *collective;
+  to.signature.process_set = from.process_set;
+  if (info(*collective).is_reduction) {
+    to.signature.op = *op;
+    to.signature.prescale = from.prescale;
+    to.signature.postscale = from.postscale;
+  }
+  if (info(*collective).has_root) to.signature.root = from.root;
+  if (Status status = add_tensors(from, to); !status.ok()) return status;
+  return to;
+}
+
+}  // namespace ciranda::capi

@@ -1,0 +1,30 @@
+// translate: from the structs of ciranda.h to the engine's types. Pure; reads no environment and calls no engine.
+//
+// A struct may be of another version than ours: a shorter one than version 1 is refused, and a longer one is accepted
+// as long as what we do not know is zero, for then it asks for nothing that we cannot do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "ciranda/ciranda.h"
+#include "request/request.hpp"
+
+namespace ciranda::capi {
+
+struct Options {
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::uint64_t epoch = CIRANDA_EPOCH_AUTO;
+};
+
+// REQUIRES: options, if not null, points to as many readable bytes as its struct_size says. Null gives the defaults.
+Result<Options> translate(const ciranda_options* options);
+
+// The name stays empty if there is none: the engine then gives one. REQUIRES: as above, and the same of its tensors.
+Result<Request> translate(const ciranda_request& request);
+
+}  // namespace ciranda::capi

@@ -1,0 +1,253 @@
+/* ciranda.h: the stable C interface of Ciranda. All frameworks and languages may stand on it.
+ *
+ * Use: ciranda_init(), then submit requests and wait for their operations, then ciranda_shutdown(). All ranks of a job
+ * make the same requests (those with the same name belong together); order matters only for requests without a name.
+ *
+ * Versions: the interface only grows. Every struct that may grow starts with its size, set by its *_INIT macro, so that
+ * a program compiled against an older header runs with a newer library. What breaks that raises CIRANDA_ABI_VERSION;
+ * compare ciranda_abi_version() with it where the two may differ.
+ *
+ * Threads: every function may be called from any thread at any time, but ciranda_shutdown() must be the last call that
+ * is given its context, and ciranda_operation_release() the last that is given its operation. No function changes the
+ * process: no signal handlers, no output except warnings on standard error.
+ *
+ * Ownership: contexts and operations belong to the caller, who ends them with the two functions just named. Tensor
+ * memory stays the caller's and must stay valid, and outputs unread, until the operation is done. Everything else that
+ * is passed in is copied. Strings given out belong to the library; how long they live is said at each function.
+ *
+ * Failure: no function throws, aborts, or sets a global. Status codes say what the caller can do about an error;
+ * messages name the operation, the tensor and the ranks concerned.
+ */
+#ifndef CIRANDA_CIRANDA_H_
+#define CIRANDA_CIRANDA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define CIRANDA_API __attribute__((visibility("default")))
+#else
+#define CIRANDA_API
+#endif
+
+#define CIRANDA_ABI_VERSION 1
+
+#ifdef __cplusplus
+#define CIRANDA_NOEXCEPT noexcept
+extern "C" {
+#else
+#define CIRANDA_NOEXCEPT
+#endif
+
+/* One of these has a fixed width everywhere, which a C enum has not. */
+typedef int32_t ciranda_status;
+enum {
+  CIRANDA_PENDING = -1, /* not an error: the operation is not done yet */
+  CIRANDA_OK = 0,
+  CIRANDA_INVALID_ARGUMENT = 1, /* this call is wrong: fix the call */
+  CIRANDA_MISMATCH = 2,         /* ranks disagree about one tensor: fix the program; the context goes on working */
+  CIRANDA_RANKS_LOST = 3,       /* a rank died: shut down and initialise again */
+  CIRANDA_TIMEOUT = 4,          /* a rank never came, or did not answer in time */
+  CIRANDA_ABORTED = 5,          /* shut down, here or on another rank; or a wait was given up */
+  CIRANDA_INTERNAL = 6          /* a defect of the library, or the operating system refused what it should grant */
+};
+
+typedef int32_t ciranda_dtype;
+enum {
+  CIRANDA_BOOL = 0,
+  CIRANDA_UINT8 = 1,
+  CIRANDA_UINT16 = 2,
+  CIRANDA_UINT32 = 3,
+  CIRANDA_UINT64 = 4,
+  CIRANDA_INT8 = 5,
+  CIRANDA_INT16 = 6,
+  CIRANDA_INT32 = 7,
+  CIRANDA_INT64 = 8,
+  CIRANDA_FLOAT16 = 9,
+  CIRANDA_BFLOAT16 = 10,
+  CIRANDA_FLOAT32 = 11,
+  CIRANDA_FLOAT64 = 12
+};
+
+typedef int32_t ciranda_reduce_op;
+enum {
+  CIRANDA_AVERAGE = 0,
+  CIRANDA_SUM = 1,
+  CIRANDA_ADASUM = 2, /* not available yet: refused with CIRANDA_INVALID_ARGUMENT */
+  CIRANDA_MIN = 3,
+  CIRANDA_MAX = 4,
+  CIRANDA_PRODUCT = 5
+};
+
+typedef int32_t ciranda_collective;
+enum {
+  CIRANDA_ALLREDUCE = 0, /* output = op over all ranks' inputs; the same bits on every rank */
+  CIRANDA_ALLGATHER = 1, /* all ranks' inputs after one another along dimension 0, which may differ between ranks */
+  CIRANDA_BROADCAST = 2, /* output = the root's input */
+  CIRANDA_BARRIER = 3    /* done when every rank has submitted it; no tensors */
+};
+
+/* The circle of ranks that this process belongs to, and the engine that works for it. */
+typedef struct ciranda_context ciranda_context;
+/* A submitted request's handle. */
+typedef struct ciranda_operation ciranda_operation;
+
+/* ---- the library ------------------------------------------------------------------------------------------------ */
+
+/* The CIRANDA_ABI_VERSION that the library was built with. */
+CIRANDA_API uint32_t ciranda_abi_version(void) CIRANDA_NOEXCEPT;
+/* The library's version, as in "0.1.0". Lives for ever. */
+CIRANDA_API const char* ciranda_version(void) CIRANDA_NOEXCEPT;
+/* "OK", "InvalidArgument", "Mismatch", ...; "unknown" for other values. Lives for ever. */
+CIRANDA_API const char* ciranda_status_name(ciranda_status status) CIRANDA_NOEXCEPT;
+/* "float32", ...; NULL for other values. Lives for ever. */
+CIRANDA_API const char* ciranda_dtype_name(ciranda_dtype dtype) CIRANDA_NOEXCEPT;
+/* The bytes of one element; 0 for other values. */
+CIRANDA_API size_t ciranda_dtype_size(ciranda_dtype dtype) CIRANDA_NOEXCEPT;
+
+/* ---- joining and leaving ---------------------------------------------------------------------------------------- */
+
+/* One setting, by the name of its environment variable: {"CIRANDA_STALL_WARNING_SECONDS", "5"}. */
+typedef struct ciranda_setting {
+  const char* name;
+  const char* value;
+} ciranda_setting;
+
+typedef struct ciranda_options {
+  size_t struct_size;
+  /* Settings that go before the environment's. All settings, and their meaning: docs/guide/settings.md. */
+  const ciranda_setting* settings;
+  size_t settings_count;
+  /* Counts the circles of the job: every rank passes the same number, and a new one each time it joins again.
+   * CIRANDA_EPOCH_AUTO counts the calls of ciranda_init() in this process: the same, if all ranks do alike. */
+  uint64_t epoch;
+} ciranda_options;
+
+#define CIRANDA_EPOCH_AUTO UINT64_MAX
+#define CIRANDA_OPTIONS_INIT \
+  { sizeof(ciranda_options), NULL, 0, CIRANDA_EPOCH_AUTO }
+
+/* Joins the circle and blocks until all ranks have come. `options` may be NULL: the environment, as `ciranda run` sets
+ * it; with none of it set, a circle of one.
+ * On CIRANDA_OK *context is the new context. Otherwise *context is NULL, and `message`, if not NULL, holds the reason,
+ * cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
+CIRANDA_API ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** context, char* message,
+                                        size_t message_capacity) CIRANDA_NOEXCEPT;
+
+/* Leaves the circle: tells the others, fails every pending operation with CIRANDA_ABORTED, and frees the context.
+ * Returns when every living rank knows, at most after about two seconds. Operations outlive it and must still be
+ * released. NULL is allowed. Not from a completion callback. */
+CIRANDA_API void ciranda_shutdown(ciranda_context* context) CIRANDA_NOEXCEPT;
+
+/* Which process this is: among all, among those of its host, and its host among hosts. -1 if the context is NULL. */
+CIRANDA_API int32_t ciranda_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
+CIRANDA_API int32_t ciranda_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
+CIRANDA_API int32_t ciranda_local_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
+CIRANDA_API int32_t ciranda_local_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
+CIRANDA_API int32_t ciranda_cross_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
+CIRANDA_API int32_t ciranda_cross_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
+/* The label of that rank's host; NULL if there is no such rank. Lives as long as the context. */
+CIRANDA_API const char* ciranda_host_of(const ciranda_context* context, int32_t rank) CIRANDA_NOEXCEPT;
+
+/* ---- requests --------------------------------------------------------------------------------------------------- */
+
+/* One tensor of a request, contiguous in memory, first dimension outermost. */
+typedef struct ciranda_tensor {
+  /* What this rank brings. Read until the operation is done. A broadcast reads it on the root only. */
+  const void* input;
+  /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Ignored by CIRANDA_ALLGATHER,
+   * whose result's size is not known beforehand: see ciranda_operation_output(). */
+  void* output;
+  const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
+  int32_t ndim;
+  ciranda_dtype dtype;
+} ciranda_tensor;
+
+typedef void (*ciranda_callback)(const ciranda_operation* operation, void* user_data);
+
+enum {
+  /* Somebody will call ciranda_wait() or ciranda_poll() for this operation, so that it may be held back a little to
+   * travel together with others. For many small requests that are waited for at the end. */
+  CIRANDA_REQUEST_DEFERRABLE = 1
+};
+
+typedef struct ciranda_request {
+  size_t struct_size;
+  size_t tensor_struct_size; /* of one element of `tensors` */
+  ciranda_collective collective;
+  ciranda_reduce_op op; /* CIRANDA_ALLREDUCE only */
+  int32_t root;         /* CIRANDA_BROADCAST only */
+  uint32_t process_set; /* 0: all ranks */
+  double prescale;      /* CIRANDA_ALLREDUCE only: each input is multiplied by it first ... */
+  double postscale;     /* ... and each result by this at last; every rank must pass the same two */
+  uint32_t flags;
+  /* The same on every rank, and of one pending request at most; use it again for the next step. NULL: named by the
+   * order of such requests, which must then be the same on every rank. */
+  const char* name;
+  /* Several make one grouped request: all of them are done at once, or fail together. */
+  const ciranda_tensor* tensors;
+  size_t tensors_count;
+  /* If not NULL, called once when the operation is done, on a thread that works for the library, under no lock. It
+   * must not block, wait or shut down. Its operation is valid during the call only and must not be released. It may run
+   * before ciranda_submit() has returned. */
+  ciranda_callback callback;
+  void* user_data;
+} ciranda_request;
+
+#define CIRANDA_REQUEST_INIT                                                                                         \
+  {                                                                                                                  \
+    sizeof(ciranda_request), sizeof(ciranda_tensor), CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 1.0, 1.0, 0, NULL, NULL, \
+        0, NULL, NULL                                                                                                \
+  }
+
+/* Hands in a request; never blocks.
+ * CIRANDA_OK: *operation is its handle, also when the request is invalid: the operation has then failed already, which
+ * ciranda_operation_status() tells. With `operation` NULL nobody waits, and only the callback sees the end.
+ * CIRANDA_INVALID_ARGUMENT: the structs cannot be read (a NULL, a struct size of no known version, a number out of
+ * its enum). CIRANDA_INTERNAL: out of memory. In these two cases *operation is NULL, and the callback never runs. */
+CIRANDA_API ciranda_status ciranda_submit(ciranda_context* context, const ciranda_request* request,
+                                          ciranda_operation** operation) CIRANDA_NOEXCEPT;
+
+/* ---- operations ------------------------------------------------------------------------------------------------- */
+
+/* Blocks until the operation is done, its thread doing the work meanwhile, and returns the operation's status. A signal
+ * does not end the wait. */
+CIRANDA_API ciranda_status ciranda_wait(ciranda_operation* operation) CIRANDA_NOEXCEPT;
+
+/* Like ciranda_wait(), but when a signal arrives asks give_up(user_data); if that says other than 0, returns
+ * CIRANDA_ABORTED while the operation stays pending. */
+CIRANDA_API ciranda_status ciranda_wait_interruptible(ciranda_operation* operation, int (*give_up)(void* user_data),
+                                                      void* user_data) CIRANDA_NOEXCEPT;
+
+/* 1 if the operation is done, else 0 after giving the engine a chance to go on. Never blocks. */
+CIRANDA_API int ciranda_poll(ciranda_operation* operation) CIRANDA_NOEXCEPT;
+
+/* CIRANDA_PENDING until it is done, then how it ended. */
+CIRANDA_API ciranda_status ciranda_operation_status(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
+/* Why it failed; "" when it did not, or is pending. Lives as long as the operation. */
+CIRANDA_API const char* ciranda_operation_message(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
+
+/* The part of a result that the library allocated. */
+typedef struct ciranda_output {
+  const void* data; /* aligned to 64 bytes; lives as long as the operation */
+  size_t n_bytes;
+  const int64_t* shape; /* ndim numbers; lives as long as the operation */
+  int32_t ndim;
+} ciranda_output;
+
+/* How many outputs the library allocated: the number of tensors of a finished CIRANDA_ALLGATHER, else 0. */
+CIRANDA_API size_t ciranda_operation_outputs_count(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
+/* The output of tensor `index`. CIRANDA_PENDING if the operation is not done, CIRANDA_INVALID_ARGUMENT if there is no
+ * such output; *output is then all zero. */
+CIRANDA_API ciranda_status ciranda_operation_output(const ciranda_operation* operation, size_t index,
+                                                    ciranda_output* output) CIRANDA_NOEXCEPT;
+
+/* Gives the handle back, with its outputs and message. An operation that is pending goes on, and its tensors' memory
+ * must stay valid until the callback has come or the context is shut down. NULL is allowed. */
+CIRANDA_API void ciranda_operation_release(ciranda_operation* operation) CIRANDA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CIRANDA_CIRANDA_H_ */

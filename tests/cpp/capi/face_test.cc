@@ -1,0 +1,80 @@
+// The C++ face, in a circle of one: types, options, exceptions, lifetimes.
+#include <gtest/gtest.h>
+
+#include <ciranda/ciranda.hpp>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace {
+
+using ciranda::Context;
+
+const Context::Settings kAlone{{"CIRANDA_RANK", "0"}, {"CIRANDA_SIZE", "1"}};
+
+static_assert(ciranda::DataTypeOf<bool>::value == CIRANDA_BOOL);
+static_assert(ciranda::DataTypeOf<signed char>::value == CIRANDA_INT8);
+static_assert(ciranda::DataTypeOf<std::uint16_t>::value == CIRANDA_UINT16);
+static_assert(ciranda::DataTypeOf<std::int32_t>::value == CIRANDA_INT32);
+static_assert(ciranda::DataTypeOf<std::uint32_t>::value == CIRANDA_UINT32);
+static_assert(ciranda::DataTypeOf<long long>::value == CIRANDA_INT64);
+static_assert(ciranda::DataTypeOf<std::uint64_t>::value == CIRANDA_UINT64);
+static_assert(ciranda::DataTypeOf<float>::value == CIRANDA_FLOAT32);
+static_assert(ciranda::DataTypeOf<double>::value == CIRANDA_FLOAT64);
+
+TEST(Face, AllreduceInPlaceAndNot) {
+  Context circle(kAlone);
+  std::vector<float> values{1, 2, 3};
+  circle.allreduce(std::span(values), {.name = "values", .postscale = 2});
+  EXPECT_EQ(values, (std::vector<float>{2, 4, 6}));
+  std::vector<float> doubled(3);
+  circle.allreduce_async<float>(values, doubled, {.op = ciranda::ReduceOp::kMax, .prescale = 2}).wait();
+  EXPECT_EQ(doubled, (std::vector<float>{4, 8, 12}));
+}
+
+TEST(Face, BroadcastAllgatherBarrier) {
+  Context circle(kAlone);
+  std::vector<std::uint8_t> bytes{1, 2};
+  circle.broadcast(std::span(bytes), {.name = "bytes"});
+  EXPECT_EQ(bytes, (std::vector<std::uint8_t>{1, 2}));
+  const std::vector<double> rows{1, 2, 3, 4};
+  const auto gathered = circle.allgather(std::span(rows), {.row_shape = {2}});
+  EXPECT_EQ(std::vector<double>(gathered.values().begin(), gathered.values().end()), rows);
+  EXPECT_EQ(std::vector<std::int64_t>(gathered.shape().begin(), gathered.shape().end()),
+            (std::vector<std::int64_t>{2, 2}));
+  circle.barrier();
+}
+
+TEST(Face, ErrorsAreExceptionsWithAKind) {
+  Context circle(kAlone);
+  std::vector<float> values{1, 2, 3};
+  try {
+    circle.broadcast(std::span(values), {.name = "there", .root = 4});
+    FAIL() << "a root outside the circle was accepted";
+  } catch (const ciranda::Error& error) {
+    EXPECT_EQ(error.kind(), ciranda::ErrorKind::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("there"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW((void)circle.allgather(std::span(values), {.row_shape = {2}}), ciranda::Error);
+  std::vector<float> shorter(2);
+  EXPECT_THROW((void)circle.allreduce_async<float>(values, shorter), ciranda::Error);
+  EXPECT_THROW(Context(Context::Settings{{"CIRANDA_SIZE", "0"}}), ciranda::Error);
+}
+
+TEST(Face, AnOperationMayOutliveItsContextAndBeMoved) {
+  std::vector<float> values{1, 2, 3};
+  ciranda::Operation operation;
+  {
+    Context circle(kAlone);
+    operation = circle.allreduce_async(std::span(values), {.name = "first"});
+    ciranda::Operation other = circle.allreduce_async(std::span(values).first<0>(), {.name = "second"});
+    other = std::move(operation);
+    other.wait();
+    EXPECT_TRUE(other.is_done());
+    operation = std::move(other);
+  }
+  EXPECT_TRUE(operation.is_done());
+  operation.wait();
+}
+
+}  // namespace

@@ -1,0 +1,172 @@
+// translate: structs of other versions, and values that no enum has.
+#include "capi/translate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+extern "C" ciranda_request request_initialised_in_c(void);
+
+namespace ciranda::capi {
+namespace {
+
+struct LargerRequest {
+  ciranda_request known = CIRANDA_REQUEST_INIT;
+  std::uint64_t of_a_later_version = 0;
+};
+
+ciranda_tensor vector_of(float* values, const std::int64_t* shape) {
+  return {values, values, shape, 1, CIRANDA_FLOAT32};
+}
+
+void expect_invalid(const ciranda_request& request, const char* part) {
+  const auto result = translate(request);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_NE(result.status().message().find(part), std::string::npos) << result.status().message();
+}
+
+TEST(Translate, InitialisedInCMeansTheSame) {
+  const auto result = translate(request_initialised_in_c());
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value().signature, Signature{});
+  EXPECT_TRUE(result.value().name.empty());
+  EXPECT_FALSE(result.value().is_cacheable);
+  EXPECT_FALSE(result.value().is_deferrable);
+}
+
+TEST(Translate, CarriesEveryField) {
+  float values[6] = {};
+  const std::int64_t shape[] = {2, 3};
+  const ciranda_tensor tensors[] = {{values, values + 1, shape, 2, CIRANDA_INT16},
+                                    {values, nullptr, nullptr, 0, CIRANDA_BOOL}};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.op = CIRANDA_AVERAGE;
+  request.prescale = 0.5;
+  request.postscale = 3;
+  request.process_set = 7;
+  request.flags = CIRANDA_REQUEST_DEFERRABLE;
+  request.name = "gradient";
+  request.tensors = tensors;
+  request.tensors_count = 2;
+  const auto result = translate(request);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  const Request& to = result.value();
+  EXPECT_EQ(to.name, "gradient");
+  EXPECT_TRUE(to.is_cacheable);
+  EXPECT_TRUE(to.is_deferrable);
+  EXPECT_EQ(to.signature, (Signature{Collective::kAllreduce,
+                                     ReduceOp::kAverage,
+                                     -1,
+                                     0.5,
+                                     3,
+                                     7,
+                                     {{DataType::kInt16, {2, 3}}, {DataType::kBool, {}}}}));
+  EXPECT_EQ(to.memory[0].input, reinterpret_cast<std::byte*>(values));
+  EXPECT_EQ(to.memory[0].output, reinterpret_cast<std::byte*>(values + 1));
+  EXPECT_EQ(to.memory[1].output, nullptr);
+}
+
+TEST(Translate, IgnoresWhatACollectiveDoesNotUse) {
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.collective = CIRANDA_BARRIER;
+  request.op = CIRANDA_MAX;
+  request.root = 5;
+  request.prescale = 9;
+  const auto result = translate(request);
+  ASSERT_TRUE(result.ok());
+  Signature expected;
+  expected.collective = Collective::kBarrier;
+  EXPECT_EQ(result.value().signature, expected);
+}
+
+TEST(Translate, AcceptsALargerStructWhoseRestIsZero) {
+  LargerRequest request;
+  request.known.struct_size = sizeof(request);
+  EXPECT_TRUE(translate(request.known).ok());
+  request.of_a_later_version = 1;
+  expect_invalid(request.known, "newer version");
+}
+
+TEST(Translate, StepsOverLargerTensors) {
+  struct LargerTensor {
+    ciranda_tensor known;
+    std::uint64_t of_a_later_version = 0;
+  };
+  float values[2] = {};
+  const std::int64_t shapes[] = {1, 2};
+  LargerTensor tensors[] = {{vector_of(values, &shapes[0])}, {vector_of(values, &shapes[1])}};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.tensor_struct_size = sizeof(LargerTensor);
+  request.tensors = &tensors[0].known;
+  request.tensors_count = 2;
+  const auto result = translate(request);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value().signature.tensors[1].shape, (Shape{2}));
+}
+
+TEST(Translate, RefusesAShorterStruct) {
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.struct_size = sizeof(ciranda_request) - 1;
+  expect_invalid(request, "less than");
+  request.struct_size = 0;
+  expect_invalid(request, "ciranda_request");
+}
+
+TEST(Translate, RefusesValuesOutOfTheirEnum) {
+  for (const std::int32_t value : {-1, 4, 255, 256, 1 << 20}) {
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.collective = value;
+    expect_invalid(request, "collective");
+  }
+  for (const std::int32_t value : {-1, 6, 256}) {
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.op = value;
+    expect_invalid(request, "op");
+  }
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.flags = 2;
+  expect_invalid(request, "flags");
+}
+
+TEST(Translate, RefusesTensorsThatCannotBeRead) {
+  float value = 0;
+  const std::int64_t shape = 1;
+  ciranda_tensor tensor = vector_of(&value, &shape);
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.tensors_count = 1;
+  expect_invalid(request, "tensors is NULL");
+  request.tensors = &tensor;
+  tensor.dtype = 13;
+  expect_invalid(request, "dtype");
+  tensor.dtype = CIRANDA_FLOAT32;
+  tensor.ndim = -1;
+  expect_invalid(request, "ndim");
+  tensor.ndim = 65;
+  expect_invalid(request, "ndim");
+  tensor.ndim = 1;
+  tensor.shape = nullptr;
+  expect_invalid(request, "shape is NULL");
+  request.tensors_count = kMaxTensorsPerRequest + 1;
+  expect_invalid(request, "tensors, more than");
+}
+
+TEST(Translate, Options) {
+  EXPECT_EQ(translate(nullptr).value().epoch, CIRANDA_EPOCH_AUTO);
+  const ciranda_setting rows[] = {{"CIRANDA_HOST", "a b"}};
+  ciranda_options options = CIRANDA_OPTIONS_INIT;
+  options.settings = rows;
+  options.settings_count = 1;
+  options.epoch = 3;
+  const auto result = translate(&options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result.value().epoch, 3u);
+  EXPECT_EQ(result.value().settings.at(0), (std::pair<std::string, std::string>("CIRANDA_HOST", "a b")));
+  options.settings = nullptr;
+  EXPECT_FALSE(translate(&options).ok());
+  options.struct_size = 4;
+  EXPECT_FALSE(translate(&options).ok());
+}
+
+}  // namespace
+}  // namespace ciranda::capi
