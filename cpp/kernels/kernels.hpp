@@ -4,9 +4,12 @@
 // alignment. Results are bit-identical at every SIMD level, for every split of a range into calls, and for every
 // alignment: an element's result depends only on its n inputs in rank order, the dtype, the op and the two factors.
 //
-// Order: inputs are combined in the left-complete binary tree over their positions (the tree of a binary counter:
-// ((x0 x1) (x2 x3)) (x4 x5) ...). fp16 and bf16 accumulate in fp32 and round once, to nearest even. Integer sums wrap;
-// integer averages accumulate in 64 bits and round toward zero. min and max propagate NaN; -0 < +0.
+// Order: inputs are combined in the left-complete binary tree over their positions: the left part of every range is
+// the largest power of two that leaves something to the right, so seven inputs are ((x0 x1) (x2 x3)) ((x4 x5) x6).
+// fp16 and bf16 accumulate in fp32 and round once, to nearest even. Integer sums and products wrap; integer averages
+// accumulate in 64 bits and round toward zero (scaled_integers.hpp: averages and factors of integers). bool has
+// min = and, max = or, and ignores factors. min and max propagate NaN; -0 < +0. A NaN result is always the type's
+// quiet, positive NaN without payload; but one input that needs no scaling is copied as it is.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +25,9 @@ namespace ciranda::kernels {
 // Instruction sets that the reduction kernels are compiled for, weakest first.
 enum class SimdLevel : std::uint8_t { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 std::string_view to_string(SimdLevel level);
-SimdLevel best_simd_level();                      // what this CPU can do
-SimdLevel active_simd_level();                    // what the kernels use now
-void set_simd_level(SimdLevel level);             // clamped to best_simd_level(); for tests and CIRANDA_SIMD
+SimdLevel best_simd_level();           // what this CPU can do
+SimdLevel active_simd_level();         // what the kernels use now
+void set_simd_level(SimdLevel level);  // clamped to best_simd_level(); for tests and CIRANDA_SIMD
 
 struct Reduction {
   DataType dtype = DataType::kFloat32;

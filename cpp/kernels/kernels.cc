@@ -1,0 +1,80 @@
+#include "kernels/kernels.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/cpu.hpp"
+#include "kernels/level.hpp"
+#include "kernels/scaled_integers.hpp"
+
+namespace ciranda::kernels {
+namespace {
+
+// The one piece of process-wide state: which of the equivalent implementations runs. It never changes a result.
+std::atomic<SimdLevel>& active_level() {
+  static std::atomic<SimdLevel> level{best_simd_level()};
+  return level;
+}
+
+// The factor that the result is multiplied by: an average is a sum with a postscale.
+double result_factor(const Reduction& reduction) {
+  if (reduction.op != ReduceOp::kAverage) return reduction.postscale;
+  return reduction.postscale / static_cast<double>(reduction.n_average);
+}
+
+// Whether the result is that of the operator alone. Factors do not apply to bool.
+bool is_unscaled(const Reduction& reduction, TypeClass type_class) {
+  if (type_class == TypeClass::kBoolean) return true;
+  const bool divides = reduction.op == ReduceOp::kAverage && reduction.n_average != 1;
+  return reduction.prescale == 1.0 && reduction.postscale == 1.0 && !divides;
+}
+
+void copy(const std::byte* from, std::byte* to, std::size_t n_bytes) {
+  if (from != to) std::memcpy(to, from, n_bytes);
+}
+
+}  // namespace
+
+std::string_view to_string(SimdLevel level) {
+  switch (level) {
+    case SimdLevel::kAvx512: return "avx512";
+    case SimdLevel::kAvx2: return "avx2";
+    case SimdLevel::kBaseline: break;
+  }
+  return "baseline";
+}
+
+SimdLevel best_simd_level() {
+  static const SimdLevel best = detect_simd_level();
+  return best;
+}
+
+SimdLevel active_simd_level() { return active_level().load(std::memory_order_relaxed); }
+
+void set_simd_level(SimdLevel level) {
+  active_level().store(std::min(level, best_simd_level()), std::memory_order_relaxed);
+}
+
+void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count) {
+  assert(!inputs.empty() && accepts(reduction.op, reduction.dtype) && reduction.n_average >= 1);
+  if (count == 0) return;
+  const DataTypeInfo& type = info(reduction.dtype);
+  const bool unscaled = is_unscaled(reduction, type.type_class);
+  if (unscaled && inputs.size() == 1) return copy(inputs[0], out, count * type.n_bytes);
+  const ScopedFloatEnvironment environment;
+  if (!unscaled && type.type_class != TypeClass::kFloating) {
+    return reduce_scaled_integers(reduction, inputs, out, count);
+  }
+  vector_kernel(active_simd_level())({.dtype = reduction.dtype,
+                                      .op = reduction.op == ReduceOp::kAverage ? ReduceOp::kSum : reduction.op,
+                                      .prescale = unscaled ? 1.0 : reduction.prescale,
+                                      .postscale = unscaled ? 1.0 : result_factor(reduction),
+                                      .inputs = inputs.data(),
+                                      .n_inputs = inputs.size(),
+                                      .out = out,
+                                      .n_bytes = count * type.n_bytes});
+}
+
+}  // namespace ciranda::kernels

@@ -1,0 +1,33 @@
+// The seam between dispatch and the vectorised kernels: what one SIMD level is asked to do.
+//
+// Every level_*.cc defines one function of type VectorKernel; they are the same templates (level_reduce.hpp) compiled
+// for different instruction sets. Pure functions of the job; callable from any thread; they cannot fail.
+#pragma once
+
+#include <cstddef>
+
+#include "base/dtype.hpp"
+#include "base/reduce_op.hpp"
+
+namespace ciranda::kernels {
+
+// REQUIRES: op is not kAverage (an average is a sum with a postscale); factors are 1 unless dtype is floating;
+// n_inputs >= 1; accepts(op, dtype).
+struct VectorJob {
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  const std::byte* const* inputs = nullptr;
+  std::size_t n_inputs = 0;
+  std::byte* out = nullptr;
+  std::size_t n_bytes = 0;  // of each input and of out
+};
+
+using VectorKernel = void (*)(const VectorJob& job);
+
+void reduce_baseline(const VectorJob& job);
+void reduce_avx2(const VectorJob& job);    // defined on x86 only
+void reduce_avx512(const VectorJob& job);  // defined on x86 only
+
+}  // namespace ciranda::kernels

@@ -1,0 +1,20 @@
+# Fails if an object of a SIMD level defines a symbol that another object could define too (weak, unique or common), or
+# any function but its entry: the linker might then run AVX-512 code on a CPU without it.
+#   cmake -DNM=nm -DLIBRARY=libciranda_kernels.a -P level_symbols.cmake
+execute_process(COMMAND ${NM} -A --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" lines "${symbols}")
+set(n_entries 0)
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "level_[a-z0-9]+\\.cc\\.o:")
+    continue()
+  endif()
+  if(line MATCHES " T _ZN7ciranda7kernels[0-9]+reduce_(baseline|avx2|avx512)ERKNS0_9VectorJobE$")
+    math(EXPR n_entries "${n_entries} + 1")
+  elseif(line MATCHES " [A-Zuv] [^ ]+$")
+    message(SEND_ERROR "a SIMD level exports more than its entry: ${line}")
+  endif()
+endforeach()
+if(n_entries EQUAL 0)
+  message(FATAL_ERROR "no SIMD level found in ${LIBRARY}")
+endif()
+message(STATUS "${n_entries} levels, each exporting its entry alone")
