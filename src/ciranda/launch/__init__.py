@@ -1,0 +1,26 @@
+"""Starting jobs: hosts and slots, an agent on every host, their output, their end.
+
+Importing this package costs nothing and loads neither a framework nor the engine; the names below are found when used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ciranda.launch.api import run
+    from ciranda.launch.errors import HostsError, LaunchError
+
+__all__ = ["HostsError", "LaunchError", "run"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "run":
+        from ciranda.launch import api
+
+        return api.run
+    if name in ("HostsError", "LaunchError"):
+        from ciranda.launch import errors
+
+        return getattr(errors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

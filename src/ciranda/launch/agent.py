@@ -1,0 +1,368 @@
+"""The agent: one a host, whatever launched it. Starts the host's ranks, streams their output, sees their death at once.
+
+It reads the job from its stdin (protocol.py) and ends every rank when told to, when its stdin ends (the launcher, or the
+ssh connection, has died), or on SIGTERM, SIGINT, SIGHUP: SIGTERM to all, SIGKILL after the grace period. It is a
+subreaper, so descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this; the
+*guardian*, its parent, only waits, and if the worker is killed ends what the worker leaves behind. If the guardian is
+killed, the worker ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from ciranda.launch import protocol
+from ciranda.launch.errors import ProtocolError
+from ciranda.launch.processes import (
+    END_SIGNALS,
+    become_subreaper,
+    descendants,
+    die_with_parent,
+    kill_descendants,
+    open_standard_streams,
+    signal_descendants,
+)
+from ciranda.launch.protocol import Message
+from ciranda.launch.rank_process import RankProcess
+from ciranda.launch.shared_file import SharedFile
+
+MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
+LAST_WORDS_SECONDS = 0.2  # how long to go on writing to a launcher that may be gone
+SWEEP_SECONDS = 0.02  # between SIGKILL rounds
+
+
+class Outbox:
+    """Messages on their way to the launcher; never blocks. When the launcher is gone, messages go nowhere."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.broken = False
+        self._queue = bytearray()
+        os.set_blocking(fd, False)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def send(self, message: Message) -> None:
+        if not self.broken:
+            self._queue += protocol.encode(message)
+
+    def flush(self) -> None:
+        """Write what the pipe takes now."""
+        try:
+            while self._queue:
+                del self._queue[: os.write(self.fd, self._queue[: protocol.CHUNK_BYTES])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.broken = True
+            self._queue.clear()
+
+
+class Agent:
+    """The worker's event loop. Phases: waiting for the job, running, ending, done."""
+
+    def __init__(self, inbox: int, outbox: int) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._inbox = inbox
+        self._reader = protocol.LineReader()
+        self._outbox = Outbox(outbox)
+        self._spec: protocol.Spec | None = None
+        self._blobs: dict[str, SharedFile] = {}
+        self._secret: SharedFile | None = None
+        self._ranks: dict[int, RankProcess] = {}  # by pid, those not yet reaped
+        self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
+        self._paused = False
+        self._started = False
+        self._done = False
+        self._end_reason: str | None = None
+        self._kill_at = 0.0
+        self._give_up_at: float | None = None
+        self._signalled = 0
+        self._wake_read, self._wake_write = os.pipe()
+
+    def run(self) -> None:
+        """Serve until every descendant is gone and the launcher has been told, or is gone itself."""
+        self._watch_signals()
+        os.set_blocking(self._inbox, False)
+        self._selector.register(self._inbox, selectors.EVENT_READ, self._on_inbox)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
+        self._outbox.send({"t": "hello", "version": protocol.VERSION, "pid": os.getpid(), "host": os.uname().nodename})
+        self._outbox.flush()
+        self._regulate()
+        while not self._finished():
+            for key, _ in self._selector.select(self._timeout()):
+                handler: Callable[[], None] = key.data
+                handler()
+            if self._signalled:
+                self._give_up_soon()
+                self._end(f"signal {signal.Signals(self._signalled).name}")
+            self._advance(self._reap())
+            self._outbox.flush()
+            self._regulate()
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _watch_signals(self) -> None:
+        for fd in (self._wake_read, self._wake_write):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in END_SIGNALS:
+            signal.signal(number, self._on_end_signal)
+
+    def _on_end_signal(self, number: int, _frame: object) -> None:
+        self._signalled = number  # the loop, woken by the same signal, does the rest
+
+    def _on_wake(self) -> None:
+        try:
+            while os.read(self._wake_read, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _on_inbox(self) -> None:
+        try:
+            data = os.read(self._inbox, protocol.CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(self._inbox)
+            self._give_up_soon()
+            self._end("the launcher is gone")
+            return
+        try:
+            for line in self._reader.feed(data):
+                self._on_message(protocol.decode(line))
+        except ProtocolError as error:
+            self._outbox.send({"t": "fatal", "text": str(error)})
+            self._end("protocol error")
+
+    def _on_message(self, message: Message) -> None:
+        if message["t"] == "end":
+            self._end("order", protocol.seconds_of(message, "grace"))
+        elif self._spec is None:
+            self._spec = protocol.Spec(message)
+            self._blobs = {name: SharedFile(f"ciranda-{name}") for name in self._spec.blobs}
+        elif message["t"] == "blob":
+            blob = self._blobs.get(protocol.text_of(message, "name"))
+            if blob is None:
+                raise ProtocolError("a blob that the spec does not name")
+            blob.append(protocol.unpack(protocol.text_of(message, "data")))
+        elif message["t"] == "start" and not self._started and self._end_reason is None:
+            self._start(self._spec)
+        else:
+            raise ProtocolError(f"unexpected message {message['t']!r}")
+
+    # -- ranks -------------------------------------------------------------------------------------------------------
+
+    def _start(self, spec: protocol.Spec) -> None:
+        self._started = True
+        self._enter(spec.cwd)
+        self._secret = SharedFile("ciranda-secret")
+        self._secret.append(spec.secret.encode("ascii"))
+        common = dict(os.environb)
+        common.update(spec.env)
+        common[b"CIRANDA_SECRET_FILE"] = self._secret.path.encode()
+        for name, blob in self._blobs.items():
+            common[name.encode()] = blob.path.encode()
+        for shared in (self._secret, *self._blobs.values()):
+            shared.seal()
+        self._share_cores(common, len(spec.rank_env))
+        for rank, own in spec.rank_env:
+            try:
+                process = RankProcess(rank, spec.argv, {**common, **own}, spec.want_results)
+            except OSError as error:
+                self._outbox.send({"t": "fatal", "text": f"cannot start rank {rank}: {error.strerror}"})
+                self._end("no process")
+                return
+            self._ranks[process.pid] = process
+            for stream, fd in process.pipes.items():
+                self._pipes[fd] = (rank, stream)
+                self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
+            self._outbox.send({"t": "started", "rank": rank, "pid": process.pid})
+
+    def _enter(self, cwd: bytes) -> None:
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            home = os.path.expanduser(b"~")
+            os.chdir(home if os.path.isdir(home) else b"/")
+            where = protocol.to_text(os.getcwdb())
+            text = f"cannot enter {protocol.to_text(cwd)!r} ({error.strerror}): the ranks run in {where!r}"
+            self._outbox.send({"t": "note", "text": text, "warning": True})
+
+    def _share_cores(self, env: dict[bytes, bytes], local_size: int) -> None:
+        """Unless the user says otherwise, each rank's OpenMP gets its share of the cores, not all of them."""
+        if local_size > 1 and b"OMP_NUM_THREADS" not in env:
+            n_cores = len(os.sched_getaffinity(0))
+            n_threads = max(1, n_cores // local_size)
+            env[b"OMP_NUM_THREADS"] = b"%d" % n_threads
+            text = f"OMP_NUM_THREADS={n_threads} for each rank ({n_cores} cores, {local_size} ranks); set it to override"
+            self._outbox.send({"t": "note", "text": text, "warning": False})
+
+    def _on_output(self, fd: int) -> None:
+        """Pass on one piece; close the pipe at its end."""
+        try:
+            data = os.read(fd, protocol.CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        rank, stream = self._pipes[fd]
+        if data:
+            self._outbox.send({"t": "data", "rank": rank, "stream": stream, "data": protocol.pack(data)})
+        else:
+            self._close_pipe(fd)
+
+    def _close_pipe(self, fd: int) -> None:
+        if not self._paused:
+            self._selector.unregister(fd)
+        del self._pipes[fd]
+        os.close(fd)
+
+    def _drain(self, fds: list[int]) -> None:
+        """Pass on all that was written to these pipes until now."""
+        for fd in fds:
+            n_bytes = 0
+            while fd in self._pipes and n_bytes != len(self._outbox):
+                n_bytes = len(self._outbox)
+                self._on_output(fd)
+
+    def _reap(self) -> bool:
+        """Collect the dead, telling the launcher of ranks. Whether any child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            process = self._ranks.pop(pid, None)
+            if process is not None:
+                self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
+                code = os.waitstatus_to_exitcode(status)
+                ended = self._end_reason is not None
+                self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _end(self, reason: str, grace_seconds: float | None = None) -> None:
+        """Ask all descendants to stop; those left after the grace period are killed. A later call can only hasten it."""
+        if grace_seconds is None:
+            grace_seconds = self._spec.grace_seconds if self._spec else 0.0
+        kill_at = time.monotonic() + grace_seconds
+        if self._end_reason is None:
+            self._end_reason = reason
+            self._kill_at = kill_at
+            signal_descendants(signal.SIGTERM)
+        self._kill_at = min(self._kill_at, kill_at)
+
+    def _give_up_soon(self) -> None:
+        if self._give_up_at is None:
+            grace_seconds = self._spec.grace_seconds if self._spec else 0.0
+            self._give_up_at = time.monotonic() + grace_seconds + LAST_WORDS_SECONDS
+
+    def _advance(self, children_left: bool) -> None:
+        if self._done:
+            return
+        if self._end_reason is None:
+            if not self._started or self._ranks:
+                return
+            if children_left:
+                self._end("finished")
+        if not children_left:
+            self._drain(list(self._pipes))
+            for fd in list(self._pipes):
+                self._close_pipe(fd)
+            self._outbox.send({"t": "done", "reason": self._end_reason or "finished"})
+            self._done = True
+        elif time.monotonic() >= self._kill_at:
+            signal_descendants(signal.SIGKILL)
+            self._kill_at = time.monotonic() + SWEEP_SECONDS
+
+    def _finished(self) -> bool:
+        if not self._done:
+            return False
+        gave_up = self._give_up_at is not None and time.monotonic() >= self._give_up_at
+        return not self._outbox or self._outbox.broken or gave_up
+
+    def _timeout(self) -> float | None:
+        deadlines = []
+        if self._end_reason is not None and not self._done:
+            deadlines.append(self._kill_at)
+        if self._done and self._give_up_at is not None:
+            deadlines.append(self._give_up_at)
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _regulate(self) -> None:
+        """Wake when the launcher can take more; leave output in the pipes while too much waits for it."""
+        registered = self._outbox.fd in self._selector.get_map()
+        if self._outbox and not registered:
+            self._selector.register(self._outbox.fd, selectors.EVENT_WRITE, self._outbox.flush)
+        elif not self._outbox and registered:
+            self._selector.unregister(self._outbox.fd)
+        pause = len(self._outbox) > MAX_QUEUED_BYTES
+        if pause == self._paused:
+            return
+        for fd in self._pipes:
+            if pause:
+                self._selector.unregister(fd)
+            else:
+                self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
+        self._paused = pause
+
+
+def _guard(worker: int) -> int:
+    """Wait for the worker; end what it leaves behind. Its exit status becomes ours."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == worker:
+            break
+    if descendants(os.getpid()):
+        kill_descendants()
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _forward_to(worker: int) -> None:
+    def forward(_number: int, _frame: object) -> None:
+        try:
+            os.kill(worker, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
+    for number in END_SIGNALS:
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+
+
+def main(launcher: int | None = None) -> None:
+    """Run as an agent on stdin and stdout. ``launcher`` is the parent's process id where the launcher is the parent."""
+    open_standard_streams()
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    become_subreaper()
+    if launcher is not None:
+        die_with_parent(signal.SIGTERM, launcher)
+    guardian = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        become_subreaper()
+        agent = Agent(0, 1)
+        die_with_parent(signal.SIGTERM, guardian)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+        agent.run()
+        os._exit(0)
+    _forward_to(worker)
+    os._exit(_guard(worker))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -1,0 +1,126 @@
+"""``run``: a Python function on many processes, from Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from ciranda.launch import call
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.hosts import Host, assign, checked_size, parse_hostfile, parse_hosts
+from ciranda.launch.launcher import Job, Show, launch
+from ciranda.launch.output import ScreenStyle
+from ciranda.launch.output_dir import OutputDir
+from ciranda.launch.ssh import SshOptions
+from ciranda.launch.store import StoreFactory, engine_store
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What ``run`` can be told beside the function and where it runs.
+
+    Attributes:
+        env: variables to set for every rank.
+        output_dir: also write each rank's output to ``output_dir/rank.N/stdout`` and ``stderr``.
+        start_timeout: seconds for all hosts to answer, and for the ranks to find each other.
+        network_interface: the interface to use on every host.
+        python: the Python to use, by default this one.
+        ssh: how to call ssh.
+        verbose: say what is done.
+        store_factory: what starts the rendezvous store.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    output_dir: str | Path | None = None
+    start_timeout: float = 30.0
+    network_interface: str | None = None
+    python: str = field(default_factory=lambda: sys.executable)
+    ssh: SshOptions = field(default_factory=SshOptions)
+    verbose: bool = False
+    store_factory: StoreFactory = engine_store
+
+
+def chosen_hosts(np: int | None, hosts: str | None, hostfile: str | Path | None) -> list[Host]:
+    """The hosts asked for; by default this machine with ``np`` slots. HostsError if that makes no sense."""
+    if hosts is not None and hostfile is not None:
+        raise LaunchError("give either hosts (-H) or a host file (--hostfile), not both")
+    if hosts is not None:
+        return parse_hosts(hosts)
+    if hostfile is not None:
+        try:
+            text = Path(hostfile).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LaunchError(f"cannot read the host file {hostfile}: {error}") from None
+        return parse_hostfile(text, str(hostfile))
+    if np is None:
+        raise LaunchError("say how many processes to start: -np N, or name hosts with -H")
+    return [Host("localhost", checked_size(np))]
+
+
+def run(
+    func: Callable[..., Result],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    np: int | None = None,
+    hosts: str | None = None,
+    hostfile: str | Path | None = None,
+    options: RunOptions | None = None,
+) -> list[Result]:
+    """Call ``func(*args, **kwargs)`` on ``np`` ranks and return their results, in the order of ranks.
+
+    The function travels by cloudpickle, so that it may be a lambda or defined in a notebook. Output of the ranks appears
+    on this process's stdout and stderr, with the rank in front.
+
+    Args:
+        func: called once on each rank; its result must be picklable.
+        args, kwargs: the same for every rank.
+        np: the number of ranks; None for every slot of the hosts.
+        hosts: as ``-H``: ``"hostA:2,hostB:2"``. Without hosts all ranks run on this machine.
+        hostfile: a file with lines ``host slots=N`` instead.
+        options: everything else.
+
+    Raises:
+        HostsError: the hosts or ``np`` make no sense.
+        LaunchError: a host cannot be used, or a rank failed; ``exit_code`` is that rank's.
+        KeyboardInterrupt: SIGINT came; all ranks are gone.
+    """
+    import cloudpickle
+
+    options = options or RunOptions()
+    slots = assign(chosen_hosts(np, hosts, hostfile), np)
+    env = {**options.env, "CIRANDA_START_TIMEOUT": str(options.start_timeout)}
+    if options.network_interface is not None:
+        env["CIRANDA_INTERFACE"] = options.network_interface
+    job = Job(
+        argv=[options.ssh.remote_python or options.python, "-m", call.__name__],
+        slots=slots,
+        env=env,
+        start_timeout_seconds=options.start_timeout,
+        network_interface=options.network_interface,
+        blobs={call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))},
+        want_results=True,
+        python=options.python,
+    )
+    files = OutputDir(Path(options.output_dir), len(slots)) if options.output_dir is not None else None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        outcome = launch(
+            job, options.ssh, Show(ScreenStyle(), files, options.verbose), store_factory=options.store_factory
+        )
+    finally:
+        if files is not None:
+            files.close()
+    if outcome.interrupted_by is not None:
+        raise KeyboardInterrupt
+    if outcome.exit_code != 0:
+        raise LaunchError(outcome.message or "the job failed", outcome.exit_code)
+    missing = [slot.rank for slot in slots if slot.rank not in outcome.results]
+    if missing:
+        raise LaunchError(f"rank {missing[0]} ended without a result: the function must return, not exit")
+    return [cloudpickle.loads(outcome.results[slot.rank]) for slot in slots]

@@ -1,0 +1,240 @@
+"""The ``ciranda`` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ciranda.launch.api import chosen_hosts
+from ciranda.launch.errors import HostsError, LaunchError
+from ciranda.launch.hosts import assign
+from ciranda.launch.launcher import Job, Show, launch
+from ciranda.launch.output import ScreenStyle
+from ciranda.launch.output_dir import OutputDir
+from ciranda.launch.processes import open_standard_streams
+from ciranda.launch.ssh import SshOptions
+from ciranda.launch.store import StoreFactory, engine_store
+
+app = typer.Typer(
+    name="ciranda",
+    help="Train one model on many processes and hosts.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_HOSTS = "Hosts"
+_OUTPUT = "Output"
+_SSH = "Reaching other hosts"
+_JOB = "The job"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        try:
+            print(f"ciranda {metadata.version('ciranda')}")
+        except metadata.PackageNotFoundError:
+            print("ciranda (not installed as a package)")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", "-v", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Train one model on many processes and hosts."""
+
+
+@app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+    no_args_is_help=True,
+    epilog="Examples:  [bold]ciranda run -np 4 python train.py --lr 0.1[/bold]   "
+    "[bold]ciranda run -H hostA:2,hostB:2 python train.py[/bold]",
+)
+def _run(
+    context: typer.Context,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGS]", help="What each rank runs.")],
+    num_proc: Annotated[
+        int | None,
+        typer.Option("-np", "--num-proc", "-n", metavar="N", help="Number of ranks.", show_default="all slots",
+                     rich_help_panel=_HOSTS),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option("-H", "--hosts", metavar="HOST:SLOTS,...", help="Hosts and how many ranks each takes.",
+                     show_default="this machine", rich_help_panel=_HOSTS),
+    ] = None,
+    hostfile: Annotated[
+        Path | None,
+        typer.Option("--hostfile", metavar="FILE", help="A file with a line 'host slots=N' for each host.",
+                     rich_help_panel=_HOSTS),
+    ] = None,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("--output-dir", metavar="DIR",
+                     help="Also write each rank's output to DIR/rank.N/stdout and stderr.", rich_help_panel=_OUTPUT),
+    ] = None,
+    prefix: Annotated[
+        bool, typer.Option("--prefix/--no-prefix", help="Put \\[rank]<stream>: in front of each line.",
+                           rich_help_panel=_OUTPUT),
+    ] = True,
+    prefix_timestamp: Annotated[
+        bool, typer.Option("--prefix-timestamp", help="Put the time in front as well.",
+                           rich_help_panel=_OUTPUT),
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say what is done.", rich_help_panel=_OUTPUT)] = False,
+    ssh_port: Annotated[
+        int | None, typer.Option("--ssh-port", "-p", min=1, max=65535, metavar="PORT",
+                                 help="Port of the ssh servers.", rich_help_panel=_SSH),
+    ] = None,
+    ssh_identity_file: Annotated[
+        str | None, typer.Option("--ssh-identity-file", "-i", metavar="FILE", help="Private key for ssh.",
+                                 rich_help_panel=_SSH),
+    ] = None,
+    ssh_config: Annotated[
+        str | None, typer.Option("--ssh-config", "-F", metavar="FILE", help="Configuration file for ssh.",
+                                 show_default="the user's", rich_help_panel=_SSH),
+    ] = None,
+    remote_python: Annotated[
+        str | None, typer.Option("--remote-python", metavar="PATH", help="Python on the other hosts.",
+                                 show_default="same path as here", rich_help_panel=_SSH),
+    ] = None,
+    network_interface: Annotated[
+        str | None, typer.Option("--network-interface", metavar="NAME",
+                                 help="Network interface that the ranks use.",
+                                 show_default="the one that reaches the others", rich_help_panel=_SSH),
+    ] = None,
+    port_range: Annotated[
+        str | None, typer.Option("--port-range", metavar="LOW-HIGH", help="The only ports the ranks may listen on.",
+                                 show_default="any", rich_help_panel=_SSH),
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Set a variable for the ranks; repeatable.",
+                                       rich_help_panel=_JOB),
+    ] = None,
+    exclude_env: Annotated[
+        list[str] | None, typer.Option("--exclude-env", metavar="PATTERN",
+                                       help="Do not pass on variables of this name; repeatable.", rich_help_panel=_JOB),
+    ] = None,
+    start_timeout: Annotated[
+        float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS",
+                            help="For all hosts to answer and all ranks to find each other.", rich_help_panel=_JOB),
+    ] = 30.0,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0.0, metavar="SECONDS", help="Between asking ranks to stop and killing them.",
+                            rich_help_panel=_JOB),
+    ] = 1.0,
+    stall_warning_seconds: Annotated[
+        float | None, typer.Option("--stall-warning-seconds", min=0.0, metavar="SECONDS",
+                                   help="Name ranks that the others have waited for this long.", rich_help_panel=_JOB),
+    ] = None,
+    stall_shutdown_seconds: Annotated[
+        float | None, typer.Option("--stall-shutdown-seconds", min=0.0, metavar="SECONDS",
+                                   help="End the job when ranks were waited for this long.", rich_help_panel=_JOB),
+    ] = None,
+) -> None:  # fmt: skip
+    """Run COMMAND on every rank: here, or on several hosts over ssh.
+
+    Options of [bold]ciranda run[/bold] stand before the command; what follows the command is its own.
+    Output appears with the rank in front. When a rank fails the others are ended; its last words stand last on the
+    screen, and its exit code becomes that of this command.
+    """
+    slots = assign(chosen_hosts(num_proc, hosts, hostfile), num_proc)
+    settings = {
+        "CIRANDA_START_TIMEOUT": start_timeout,
+        "CIRANDA_INTERFACE": network_interface,
+        "CIRANDA_PORT_RANGE": port_range,
+        "CIRANDA_STALL_WARNING_SECONDS": stall_warning_seconds,
+        "CIRANDA_STALL_SHUTDOWN_SECONDS": stall_shutdown_seconds,
+    }
+    job = Job(
+        argv=command,
+        slots=slots,
+        env={**_pairs(env or []), **{name: _plain(value) for name, value in settings.items() if value is not None}},
+        exclude_env=exclude_env or [],
+        grace_seconds=grace,
+        start_timeout_seconds=start_timeout,
+        network_interface=network_interface,
+    )
+    options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
+    files = OutputDir(output_dir, len(slots)) if output_dir is not None else None
+    store_factory: StoreFactory = context.obj or engine_store
+    try:
+        outcome = launch(job, options, Show(_style(prefix, prefix_timestamp), files, verbose), store_factory)
+    finally:
+        if files is not None:
+            files.close()
+    raise typer.Exit(outcome.exit_code)
+
+
+def _plain(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _pairs(entries: list[str]) -> dict[str, str]:
+    pairs = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not name or not equals:
+            raise LaunchError(f"--env {entry!r}: write NAME=VALUE", exit_code=2)
+        pairs[name] = value
+    return pairs
+
+
+def _style(prefix: bool, timestamp: bool) -> ScreenStyle:
+    """Live lines and colours only where a person looks on."""
+    is_terminal = os.isatty(1) and os.isatty(2) and os.environ.get("TERM") != "dumb"
+    columns = os.get_terminal_size(2).columns if is_terminal else 0
+    colour = is_terminal and not os.environ.get("NO_COLOR")
+    return ScreenStyle(prefix=prefix, timestamp=timestamp, colour=colour, columns=columns)
+
+
+@app.command(
+    "bench",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    help="Measure collectives, and compare with other systems.",
+)
+def _bench(context: typer.Context) -> None:
+    try:
+        from ciranda.bench.cli import app as bench
+    except ImportError as error:
+        raise LaunchError(f"ciranda bench cannot be loaded: {error}") from None
+    bench(args=context.args, prog_name="ciranda bench")
+
+
+@app.command("doctor")
+def _doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check this machine: what was found, what works, and what to do about what does not."""
+    from ciranda.doctor import examine, show, to_json
+
+    findings = examine()
+    print(to_json(findings)) if as_json else show(findings)
+    raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
+
+
+def main(args: list[str] | None = None, store_factory: StoreFactory | None = None) -> None:
+    """The console script. Never returns."""
+    open_standard_streams()
+    try:
+        app(args=args, prog_name="ciranda", obj=store_factory)
+    except (HostsError, LaunchError) as error:
+        print(f"ciranda: {error}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 2))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

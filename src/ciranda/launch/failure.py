@@ -1,0 +1,69 @@
+"""Who failed, and what to show for it. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TAIL_BYTES = 32 << 10
+TAIL_LINES = 60
+_TRACEBACK = b"Traceback (most recent call last):"
+# What a rank's last words contain when it ended because another rank did.
+_SECONDHAND = (b"RanksLost", b"HorovodInternalError", b"AbortedError")
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """A rank that ended badly. ``code`` is its exit code, or minus the signal that killed it."""
+
+    rank: int
+    host: str
+    code: int
+    stderr_tail: bytes
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell reports it."""
+        return self.code if self.code >= 0 else 128 - self.code
+
+    @property
+    def is_secondhand(self) -> bool:
+        """Whether it says itself that it ended because another rank was lost."""
+        last_lines = self.stderr_tail.splitlines()[-TAIL_LINES:]
+        return any(word in line for line in last_lines for word in _SECONDHAND)
+
+    def how(self) -> str:
+        """``exit code 3`` or ``killed by SIGKILL (signal 9)``."""
+        if self.code >= 0:
+            return f"exit code {self.code}"
+        try:
+            name = signal.Signals(-self.code).name
+        except ValueError:
+            name = "a signal"
+        return f"killed by {name} (signal {-self.code})"
+
+
+def culprit(failures: Sequence[RankFailure]) -> RankFailure:
+    """The one to blame: the first that does not itself point at another, else the first. REQUIRES: not empty."""
+    return next((failure for failure in failures if not failure.is_secondhand), failures[0])
+
+
+def report(failure: RankFailure) -> str:
+    """What stands last on the screen: a header with rank, host and code, then the rank's own last words."""
+    header = f"ciranda: rank {failure.rank} on {failure.host} failed first: {failure.how()}"
+    words = last_words(failure.stderr_tail).decode("utf-8", "surrogateescape")
+    if not words:
+        hint = " (SIGKILL often means that memory ran out: see the kernel log)" if failure.code == -signal.SIGKILL else ""
+        return f"{header}; it wrote nothing to stderr{hint}"
+    return f"{header}; the end of its stderr:\n{words}"
+
+
+def last_words(stderr_tail: bytes) -> bytes:
+    """The last lines, from the first traceback among them on if there is one."""
+    lines = [line.rsplit(b"\r", 1)[-1] for line in stderr_tail.replace(b"\r\n", b"\n").rstrip().split(b"\n")]
+    lines = lines[-TAIL_LINES:]
+    for index, line in enumerate(lines):
+        if line.endswith(_TRACEBACK):
+            return b"\n".join(lines[index:])
+    return b"\n".join(lines[-20:])

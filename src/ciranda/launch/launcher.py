@@ -1,0 +1,446 @@
+"""The launcher's event loop: starts an agent on every host, shows what the ranks write, ends everything when one fails.
+
+All agents must have said hello before any rank is started, so that a host that cannot be used costs nothing but a
+message. The first rank to fail ends the job: the others get SIGTERM, then SIGKILL after the grace period. The launcher
+leaves only when every agent has said that nothing is left on its host, or when it has waited long enough for that.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ciranda.launch import environment, protocol, ssh
+from ciranda.launch import store as stores
+from ciranda.launch.errors import LaunchError, ProtocolError
+from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, report
+from ciranda.launch.hosts import Slot, by_host
+from ciranda.launch.link import AgentLink
+from ciranda.launch.output import Screen, ScreenStyle
+from ciranda.launch.output_dir import OutputDir
+from ciranda.launch.protocol import Message
+from ciranda.launch.ssh import SshOptions
+from ciranda.launch.store import Store, StoreFactory
+from ciranda.launch.writer import Writer
+
+MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
+END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
+BLAME_SECONDS = 0.3  # to hear of the rank that was lost, when the first to fail says that another was
+
+
+@dataclass
+class Job:
+    """What to run.
+
+    Attributes:
+        argv: the command, the same for every rank.
+        slots: from hosts.assign().
+        env: set for every rank on top of the forwarded environment.
+        exclude_env: names or patterns not to forward.
+        grace_seconds: from SIGTERM to SIGKILL.
+        start_timeout_seconds: for all agents to answer.
+        blobs: variables, each to hold the path of a file with this content.
+        want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
+    """
+
+    argv: list[str]
+    slots: list[Slot]
+    env: Mapping[str, str] = field(default_factory=dict)
+    exclude_env: list[str] = field(default_factory=list)
+    cwd: str = field(default_factory=os.getcwd)
+    grace_seconds: float = 1.0
+    start_timeout_seconds: float = 30.0
+    network_interface: str | None = None
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    want_results: bool = False
+    python: str = field(default_factory=lambda: sys.executable)
+
+
+@dataclass
+class Show:
+    """How to show it."""
+
+    screen: ScreenStyle = field(default_factory=ScreenStyle)
+    output_dir: OutputDir | None = None
+    verbose: bool = False
+
+
+@dataclass
+class Outcome:
+    """How it ended. ``exit_code`` 0 is success; ``failure`` is the rank to blame, if one is; ``message`` says why else."""
+
+    exit_code: int = 0
+    failure: RankFailure | None = None
+    message: str | None = None
+    interrupted_by: int | None = None
+    results: dict[int, bytes] = field(default_factory=dict)
+
+
+def launch(
+    job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFactory = stores.engine_store
+) -> Outcome:
+    """Run the job to its end and say how it ended. What failed is the last thing written to the screen.
+
+    Raises:
+        LaunchError: nothing was started, since the store or a host cannot be used.
+    """
+    groups = by_host(job.slots)
+    remote = [host for host in groups if not ssh.is_local(host)]
+    addresses = stores.bind_addresses(remote, ssh_options, job.network_interface)
+    secret = os.urandom(32)
+    job_id = os.urandom(8).hex()
+    store = store_factory(addresses, secret, len(job.slots), job_id)
+    try:
+        run = _Run(job, show)
+        run.connect(groups, set(remote), ssh_options)
+        run.common_env = {
+            "CIRANDA_JOB": job_id,
+            "CIRANDA_STORE": stores.candidates(addresses, store.port),
+        }
+        run.note(f"job {job_id}: {len(job.slots)} ranks, store at {run.common_env['CIRANDA_STORE']}")
+        return run.until_end(secret.hex())
+    finally:
+        store.close()
+
+
+class _Run:
+    """The state of one job under way."""
+
+    def __init__(self, job: Job, show: Show) -> None:
+        self._job = job
+        self._show = show
+        self._screen = Screen(show.screen)
+        self._writer = Writer()
+        self._links: list[AgentLink] = []
+        self._remote: set[str] = set()
+        self.common_env: dict[str, str] = {}
+        self._tails = {slot.rank: bytearray() for slot in job.slots}
+        self._host_of = {slot.rank: slot.host for slot in job.slots}
+        self._failures: list[RankFailure] = []
+        self._outcome = Outcome()
+        self._secret = ""
+        self._started = False
+        self._ending = False
+        self._deadline: float | None = None  # for the phase: start, blame or end
+        self._signals: list[int] = []
+
+    # -- start -------------------------------------------------------------------------------------------------------
+
+    def connect(self, groups: Mapping[str, list[Slot]], remote: set[str], options: SshOptions) -> None:
+        """Start an agent for every host."""
+        self._remote = remote
+        python_path = os.pathsep.join(os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
+        for host, slots in groups.items():
+            if host in remote:
+                command = ssh.ssh_command(host, self._job.python, python_path, options)
+            else:
+                command = ssh.local_command(self._job.python)
+            try:
+                self._links.append(AgentLink(host, slots, command))
+            except OSError as error:
+                self._abandon()
+                raise LaunchError(f"cannot start {command[0]}: {error.strerror}") from None
+            ranks = ", ".join(str(slot.rank) for slot in slots)
+            self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
+
+    def _start_ranks(self) -> None:
+        self._started = True
+        self._deadline = None
+        for link in self._links:
+            try:
+                for message in self._orders(link):
+                    link.send(message)
+            except ProtocolError as error:
+                self._fail(f"the command and its environment cannot be sent: {error}")
+
+    def _orders(self, link: AgentLink) -> Iterator[Message]:
+        """The messages that start a host's ranks."""
+        job = self._job
+        env = environment.forwarded(os.environb, link.host in self._remote, job.exclude_env)
+        env.update({os.fsencode(name): os.fsencode(value) for name, value in {**job.env, **self.common_env}.items()})
+        env.setdefault(b"PYTHONUNBUFFERED", b"1")
+        yield {
+            "t": "spec",
+            "version": protocol.VERSION,
+            "argv": [protocol.to_text(os.fsencode(argument)) for argument in job.argv],
+            "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
+            "cwd": protocol.to_text(os.fsencode(job.cwd)),
+            "ranks": [{"rank": slot.rank, "env": environment.identity(slot)} for slot in link.slots],
+            "secret": self._secret,
+            "grace": job.grace_seconds,
+            "blobs": list(job.blobs),
+            "results": job.want_results,
+        }
+        for name, content in job.blobs.items():
+            for start in range(0, len(content), 1 << 20):
+                yield {"t": "blob", "name": name, "data": protocol.pack(content[start : start + (1 << 20)])}
+        yield {"t": "start"}
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def until_end(self, secret: str) -> Outcome:
+        """Turn until every agent has left; then say how it went."""
+        self._secret = secret
+        self._deadline = time.monotonic() + self._job.start_timeout_seconds
+        try:
+            with _signals_to(self._signals) as wake_fd:
+                while any(link.out_fd in link.open_fds for link in self._links):
+                    self._turn(wake_fd)
+        except BaseException:
+            self._abandon()
+            raise
+        for link in self._links:
+            link.close()
+        self._finish()
+        return self._outcome
+
+    def _turn(self, wake_fd: int) -> None:
+        with selectors.PollSelector() as selector:
+            selector.register(wake_fd, selectors.EVENT_READ, lambda: _empty(wake_fd))
+            waiting_for = self._writer.waiting_for
+            if waiting_for is not None:
+                selector.register(waiting_for, selectors.EVENT_WRITE, self._writer.flush)
+            for link in self._links:
+                self._watch(link, selector)
+            timeout = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            for key, _ in selector.select(timeout):
+                action: Callable[[], None] = key.data
+                action()
+        while self._signals:
+            self._on_signal(self._signals.pop(0))
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._on_deadline()
+
+    def _watch(self, link: AgentLink, selector: selectors.PollSelector) -> None:
+        if link.has_outgoing:
+            selector.register(link.in_fd, selectors.EVENT_WRITE, link.flush)
+        if link.err_fd in link.open_fds:
+            selector.register(link.err_fd, selectors.EVENT_READ, lambda: self._on_stderr(link))
+        if link.out_fd in link.open_fds and self._writer.n_queued_bytes <= MAX_QUEUED_BYTES:
+            selector.register(link.out_fd, selectors.EVENT_READ, lambda: self._on_output(link))
+
+    def _on_output(self, link: AgentLink) -> None:
+        try:
+            for message in link.read_messages():
+                self._on_message(link, message)
+        except (ProtocolError, LaunchError) as error:
+            link.kill()
+            link.open_fds.clear()
+            link.done_reason = "error"
+            self._fail(f"{link.host}: {error}" if isinstance(error, ProtocolError) else str(error))
+        if link.out_fd not in link.open_fds and link.done_reason is None:
+            self._on_lost(link)
+
+    def _on_stderr(self, link: AgentLink) -> None:
+        data = link.read_stderr()
+        if data and link.greeted:
+            for line in data.decode("utf-8", "surrogateescape").splitlines():
+                self._say(f"ciranda: {link.host}: {line}")
+
+    def _on_lost(self, link: AgentLink) -> None:
+        """An agent left without a word."""
+        link.done_reason = "lost"
+        if self._ending:
+            return
+        exit_code = link.close()
+        words = link.stderr.decode("utf-8", "replace")
+        if not link.greeted:
+            self._fail(ssh.explain(link.host, exit_code, words))
+        else:
+            ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
+            said = f"\n  it said: {words.strip()}" if words.strip() else ""
+            self._fail(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _on_message(self, link: AgentLink, message: Message) -> None:
+        kind = message["t"]
+        if kind == "data":
+            self._on_data(self._rank_of(link, message), message)
+        elif kind == "exit":
+            self._on_exit(link, self._rank_of(link, message), message)
+        elif kind == "started":
+            rank = self._rank_of(link, message)
+            link.running.add(rank)
+            self.note(f"rank {rank} on {link.host}: process {message.get('pid')}")
+        elif kind == "hello":
+            self._on_hello(link, message)
+        elif kind == "note":
+            text = f"{link.host}: {protocol.text_of(message, 'text')}"
+            self._say(f"ciranda: warning: {text}") if message.get("warning") else self.note(text)
+        elif kind == "fatal":
+            self._fail(f"{link.host}: {protocol.text_of(message, 'text')}")
+        elif kind == "done":
+            link.done_reason = protocol.text_of(message, "reason")
+            if not self._ending and link.done_reason != "finished":
+                self._fail(f"the agent on {link.host} ended the job: {link.done_reason}")
+        else:
+            raise ProtocolError(f"unexpected message {kind!r} from the agent")
+
+    def _on_hello(self, link: AgentLink, message: Message) -> None:
+        if message.get("version") != protocol.VERSION:
+            raise ProtocolError(
+                f"its ciranda speaks version {message.get('version')!r} of the protocol, this one {protocol.VERSION}: "
+                f"install the same ciranda on every host"
+            )
+        link.greeted = True
+        self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
+        if all(other.greeted for other in self._links) and not self._ending:
+            self._start_ranks()
+
+    def _rank_of(self, link: AgentLink, message: Message) -> int:
+        rank = protocol.int_of(message, "rank", 0, len(self._job.slots) - 1)
+        if self._host_of[rank] != link.host:
+            raise ProtocolError(f"rank {rank} is not its own")
+        return rank
+
+    def _on_data(self, rank: int, message: Message) -> None:
+        stream = protocol.text_of(message, "stream")
+        data = protocol.unpack(protocol.text_of(message, "data"))
+        if stream == "result":
+            self._outcome.results[rank] = self._outcome.results.get(rank, b"") + data
+            return
+        if stream not in ("stdout", "stderr"):
+            raise ProtocolError(f"unknown stream {stream!r}")
+        if stream == "stderr":
+            tail = self._tails[rank]
+            tail += data
+            del tail[:-TAIL_BYTES]
+        if self._show.output_dir is not None:
+            self._show.output_dir.write(rank, stream, data)
+        self._writer.put(self._screen.feed(rank, stream, data))
+
+    def _on_exit(self, link: AgentLink, rank: int, message: Message) -> None:
+        link.running.discard(rank)
+        self._writer.put(self._screen.finish(rank))
+        code = protocol.int_of(message, "code", -64, 255)
+        if code == 0 or message.get("ended") is True:
+            return
+        failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]))
+        self._failures.append(failure)
+        if self._ending:
+            return
+        if failure.is_secondhand and any(other.running for other in self._links):
+            if self._deadline is None:
+                self._deadline = time.monotonic() + BLAME_SECONDS
+        else:
+            self._end()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _fail(self, text: str) -> None:
+        """The job cannot go on, for a reason that is not a rank's."""
+        if self._outcome.message is None and not self._failures:
+            self._outcome.message = text
+            self._outcome.exit_code = 1
+        self._end()
+
+    def _end(self, grace_seconds: float | None = None) -> None:
+        """Tell every agent to stop its ranks, once; a later call hastens it."""
+        if grace_seconds is None:
+            if self._ending:
+                return
+            grace_seconds = self._job.grace_seconds
+        deadline = time.monotonic() + grace_seconds + END_MARGIN_SECONDS
+        self._deadline = min(self._deadline or deadline, deadline) if self._ending else deadline
+        self._ending = True
+        for link in self._links:
+            if link.done_reason is not None:
+                continue
+            if link.greeted:
+                link.send({"t": "end", "grace": grace_seconds})
+            else:
+                link.kill()
+
+    def _on_signal(self, number: int) -> None:
+        if self._outcome.interrupted_by is None:
+            self._outcome.interrupted_by = number
+            hint = " (again to kill them at once)" if number == signal.SIGINT else ""
+            self._say(f"ciranda: {signal.Signals(number).name}: ending all ranks{hint}")
+            self._end()
+        else:
+            self._end(0.0)
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self._ending:
+            for link in self._links:
+                if link.open_fds:
+                    link.kill()
+                    link.open_fds.clear()
+        elif self._failures:
+            self._end()
+        elif not self._started:
+            silent = ", ".join(link.host for link in self._links if not link.greeted)
+            seconds = f"{self._job.start_timeout_seconds:g}"
+            self._fail(f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout")
+
+    def _finish(self) -> None:
+        """Show what is left, then the reason of the failure, last."""
+        for slot in self._job.slots:
+            self._writer.put(self._screen.finish(slot.rank))
+        outcome = self._outcome
+        if outcome.interrupted_by is not None:
+            outcome.exit_code = 128 + outcome.interrupted_by
+        elif self._failures:
+            outcome.failure = culprit(self._failures)
+            outcome.exit_code = outcome.failure.exit_code
+            outcome.message = report(outcome.failure)
+        if outcome.message is not None and outcome.interrupted_by is None:
+            self._say(outcome.message if outcome.failure else f"ciranda: {outcome.message}")
+        self._writer.flush(wait_seconds=0.2 if outcome.interrupted_by is not None else 3600)
+
+    def _abandon(self) -> None:
+        for link in self._links:
+            link.kill()
+            link.close()
+
+    def _say(self, text: str) -> None:
+        self._writer.put(self._screen.say(text))
+
+    def note(self, text: str) -> None:
+        """Say it in verbose mode."""
+        if self._show.verbose:
+            self._say(f"ciranda: {text}")
+
+
+@contextmanager
+def _signals_to(received: list[int]) -> Iterator[int]:
+    """While in it, SIGINT, SIGTERM and SIGHUP are appended to ``received`` and make the yielded descriptor readable.
+
+    Signals that were ignored (nohup, background jobs) stay so; in other threads than the main one nothing is changed.
+    """
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    os.set_blocking(write_fd, False)
+    previous: dict[int, object] = {}
+    old_wakeup = -1
+    try:
+        if threading.current_thread() is threading.main_thread():
+            old_wakeup = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    previous[number] = signal.signal(number, lambda n, _frame: received.append(n))
+        yield read_fd
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(old_wakeup)
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def _empty(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        pass

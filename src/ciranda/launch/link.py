@@ -1,0 +1,137 @@
+"""The launcher's end of one agent: its process (a child, or an ssh to it), and what has been heard from it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from ciranda.launch import protocol
+from ciranda.launch.hosts import Slot
+from ciranda.launch.protocol import Message
+
+_STDERR_BYTES = 16 << 10
+_LEAVE_SECONDS = 1.0  # from the end of its output to the end of the process
+
+
+class AgentLink:
+    """Owns the child process and its three pipes. Never blocks, but for wait().
+
+    Attributes:
+        host, slots: what the agent is for.
+        greeted, done_reason: whether it said hello; why it ended, once it said so.
+        running: ranks it has started and not yet reported dead.
+    """
+
+    def __init__(self, host: str, slots: Sequence[Slot], command: Sequence[str]) -> None:
+        """Start the agent in a session of its own, where the terminal's Ctrl-C does not reach it."""
+        self.host = host
+        self.slots = list(slots)
+        self.greeted = False
+        self.done_reason: str | None = None
+        self.running: set[int] = set()
+        self.stderr = bytearray()
+        self._reader = protocol.LineReader()
+        self._outgoing = bytearray()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self.in_fd = self._process.stdin.fileno()
+        self.out_fd = self._process.stdout.fileno()
+        self.err_fd = self._process.stderr.fileno()
+        for fd in (self.in_fd, self.out_fd, self.err_fd):
+            os.set_blocking(fd, False)
+        self.open_fds = {self.out_fd, self.err_fd}
+
+    @property
+    def pid(self) -> int:
+        """The process id of the agent, or of the ssh that leads to it."""
+        return self._process.pid
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether messages wait for the pipe."""
+        return bool(self._outgoing)
+
+    def send(self, message: Message) -> None:
+        """Queue a message and write what the pipe takes. After close() it goes nowhere."""
+        if self._process.stdin is None or self._process.stdin.closed:
+            return
+        self._outgoing += protocol.encode(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the pipe takes now; nothing once the agent is gone."""
+        try:
+            while self._outgoing:
+                n_bytes = os.write(self.in_fd, self._outgoing[: protocol.CHUNK_BYTES])
+                del self._outgoing[:n_bytes]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._outgoing.clear()
+
+    def read_messages(self) -> list[Message]:
+        """What the agent says; at its end, out_fd leaves open_fds. Lines before its hello that are not messages are
+        kept as part of its complaints (a login script may print some).
+
+        Raises:
+            ProtocolError: it does not speak our language.
+        """
+        lines = self._reader.feed(self._read(self.out_fd))
+        messages = []
+        for line in lines:
+            try:
+                messages.append(protocol.decode(line))
+            except protocol.ProtocolError:
+                if self.greeted or messages:
+                    raise
+                self._complain(line + b"\n")
+        return messages
+
+    def read_stderr(self) -> bytes:
+        """What ssh or the agent itself complains of; the end of it is kept."""
+        data = self._read(self.err_fd)
+        self._complain(data)
+        return data
+
+    def _complain(self, data: bytes) -> None:
+        self.stderr += data
+        del self.stderr[:-_STDERR_BYTES]
+
+    def _read(self, fd: int) -> bytes:
+        try:
+            data = os.read(fd, protocol.CHUNK_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self.open_fds.discard(fd)
+        return data
+
+    def kill(self) -> None:
+        """At once; the agent's own guard and the kernel end the ranks of a local one, the end of file those of ssh."""
+        if self._process.poll() is None:
+            self._process.kill()
+
+    def close(self) -> int:
+        """Wait for the process, which is about to end or was killed, and close the pipes; its exit code. Idempotent."""
+        try:
+            exit_code = self._process.wait(timeout=_LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            exit_code = self._process.wait()
+        if self.err_fd in self.open_fds:
+            while self.read_stderr():
+                pass
+        self.open_fds.clear()
+        self._outgoing.clear()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe:
+                pipe.close()
+        return exit_code

@@ -1,0 +1,41 @@
+"""``--output-dir``: every rank's output, byte for byte, in DIR/rank.N/stdout and DIR/rank.N/stderr."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from ciranda.launch.errors import LaunchError
+
+
+class OutputDir:
+    """Owns the open files. N has as many digits as the highest rank, so that names sort."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        """Create the folders and empty files; LaunchError where that is impossible."""
+        self._files: dict[tuple[int, str], BinaryIO] = {}
+        width = len(str(size - 1))
+        try:
+            for rank in range(size):
+                folder = directory / f"rank.{rank:0{width}d}"
+                folder.mkdir(parents=True, exist_ok=True)
+                for stream in ("stdout", "stderr"):
+                    self._files[rank, stream] = (folder / stream).open("wb", buffering=0)
+        except OSError as error:
+            self.close()
+            raise LaunchError(f"--output-dir {directory}: {error.strerror} ({error.filename})") from None
+
+    def write(self, rank: int, stream: str, data: bytes) -> None:
+        """Append at once; LaunchError when the disk will not take it."""
+        file = self._files[rank, stream]
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[file.write(view) or 0 :]
+        except OSError as error:
+            raise LaunchError(f"--output-dir: cannot write {file.name}: {error.strerror}") from None
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

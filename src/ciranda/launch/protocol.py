@@ -1,0 +1,202 @@
+"""What launcher and agent say to each other: one JSON object a line, over the agent's stdin and stdout.
+
+To the agent:    ``spec`` (always first), ``blob`` (a piece of a file for the ranks), ``end`` (stop the ranks).
+From the agent:  ``hello``, ``started``, ``data`` (a piece of a rank's output), ``exit``, ``note``, ``fatal``, ``done``.
+
+Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
+carries as ``\\udcXX``, so that every byte survives. Output travels as base64. Nothing is trusted: lines are bounded and
+every field is checked. Imports only the standard library, and little of it: an agent must start at once.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+
+from ciranda.launch.errors import ProtocolError
+
+VERSION = 1
+MAX_LINE_BYTES = 16 << 20
+CHUNK_BYTES = 64 << 10
+Message = dict[str, object]
+
+STREAMS = ("stdout", "stderr", "result")
+
+
+def encode(message: Message) -> bytes:
+    """One message as one line.
+
+    Raises:
+        ProtocolError: the line would be longer than the other side accepts.
+    """
+    line = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    if len(line) > MAX_LINE_BYTES:
+        raise ProtocolError(f"a message of {len(line)} bytes is longer than {MAX_LINE_BYTES}")
+    return line
+
+
+def decode(line: bytes) -> Message:
+    """The message in one line, an object with a text field ``t``.
+
+    Raises:
+        ProtocolError: not that.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {line[:80]!r} ({error})") from None
+    if not isinstance(message, dict) or not isinstance(message.get("t"), str):
+        raise ProtocolError(f"not a message: {line[:80]!r}")
+    return message
+
+
+class LineReader:
+    """Cuts a byte stream into lines of bounded length. Not for sharing between threads."""
+
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max = max_line_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that ``data`` completes, without their newline; ProtocolError when one is too long."""
+        searched = len(self._buffer)
+        self._buffer += data
+        end = self._buffer.find(b"\n", searched)
+        if end < 0:
+            self._check(len(self._buffer))
+            return []
+        lines = []
+        start = 0
+        while end >= 0:
+            self._check(end - start)
+            lines.append(bytes(self._buffer[start:end]))
+            start = end + 1
+            end = self._buffer.find(b"\n", start)
+        del self._buffer[:start]
+        self._check(len(self._buffer))
+        return lines
+
+    def _check(self, n_bytes: int) -> None:
+        if n_bytes > self._max:
+            raise ProtocolError(f"a line is longer than {self._max} bytes")
+
+
+def to_text(raw: bytes) -> str:
+    """Bytes of the system as text that JSON can carry."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def to_bytes(text: str) -> bytes:
+    """The inverse of to_text; ProtocolError for text that no bytes decode to, or with a NUL."""
+    try:
+        raw = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ProtocolError(f"{text[:80]!r} is not text of the system") from None
+    if b"\0" in raw:
+        raise ProtocolError(f"{text[:80]!r} contains a NUL byte")
+    return raw
+
+
+def pack(data: bytes) -> str:
+    """Any bytes as base64 text."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def unpack(text: str) -> bytes:
+    """The inverse of pack; ProtocolError when it is not base64."""
+    try:
+        return binascii.a2b_base64(text, strict_mode=True) if text else b""
+    except TypeError:  # Python 3.10 has no strict mode
+        return binascii.a2b_base64(text)
+    except ValueError:
+        raise ProtocolError(f"not base64: {text[:40]!r}") from None
+
+
+def text_of(message: Message, key: str) -> str:
+    """A text field, or ProtocolError."""
+    value = message.get(key)
+    if not isinstance(value, str):
+        raise ProtocolError(f"{message.get('t')}: {key} must be text, not {value!r:.80}")
+    return value
+
+
+def int_of(message: Message, key: str, low: int, high: int) -> int:
+    """A whole number field within [low, high], or ProtocolError."""
+    value = message.get(key)
+    if type(value) is not int or not low <= value <= high:
+        raise ProtocolError(f"{message.get('t')}: {key} must be a number from {low} to {high}, not {value!r:.80}")
+    return value
+
+
+def seconds_of(message: Message, key: str) -> float:
+    """A non-negative, finite number field, or ProtocolError."""
+    value = message.get(key)
+    if type(value) not in (int, float) or not 0 <= float(value) < 1e9:  # type: ignore[arg-type]
+        raise ProtocolError(f"{message.get('t')}: {key} must be seconds, not {value!r:.80}")
+    return float(value)  # type: ignore[arg-type]
+
+
+class Spec:
+    """What an agent must know to run its host's ranks. Built from a ``spec`` message; every field is checked.
+
+    Attributes:
+        argv: the command, bytes as the system takes them.
+        env: variables to set on top of the agent's own.
+        cwd: where the ranks run.
+        rank_env: for each of this host's ranks, in order, its rank and the variables that are its alone.
+        secret: 64 hex digits.
+        grace_seconds: from SIGTERM to SIGKILL.
+        blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
+        want_results: give each rank a pipe for its result.
+    """
+
+    def __init__(self, message: Message) -> None:
+        if message["t"] != "spec":
+            raise ProtocolError(f"the first message must be a spec, not {message['t']!r}")
+        if message.get("version") != VERSION:
+            raise ProtocolError(f"launcher speaks version {message.get('version')!r}, this agent {VERSION}")
+        self.argv = [to_bytes(argument) for argument in _texts(message, "argv")]
+        self.env = _environment(message, "env")
+        self.cwd = to_bytes(text_of(message, "cwd"))
+        self.rank_env = _ranks(message)
+        self.secret = text_of(message, "secret")
+        self.grace_seconds = seconds_of(message, "grace")
+        self.blobs = _texts(message, "blobs")
+        self.want_results = message.get("results") is True
+        if not self.argv:
+            raise ProtocolError("spec: argv is empty")
+        if len(self.secret) != 64 or not set(self.secret) <= set("0123456789abcdef"):
+            raise ProtocolError("spec: the secret must be 64 hex digits")
+
+
+def _texts(message: Message, key: str) -> list[str]:
+    values = message.get(key)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ProtocolError(f"{message.get('t')}: {key} must be a list of texts")
+    return values
+
+
+def _environment(message: Message, key: str) -> dict[bytes, bytes]:
+    values = message.get(key)
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise ProtocolError(f"{message.get('t')}: {key} must be names and texts")
+    env = {to_bytes(name): to_bytes(value) for name, value in values.items()}
+    for name in env:
+        if not name or b"=" in name:
+            raise ProtocolError(f"{message.get('t')}: {name!r} is not a name for a variable")
+    return env
+
+
+def _ranks(message: Message) -> list[tuple[int, dict[bytes, bytes]]]:
+    entries = message.get("ranks")
+    if not isinstance(entries, list) or not entries:
+        raise ProtocolError("spec: ranks must be a list")
+    ranks = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise ProtocolError("spec: each rank must be an object")
+        fields: Message = {**entry, "t": "spec"}
+        ranks.append((int_of(fields, "rank", 0, 1 << 24), _environment(fields, "env")))
+    if len({rank for rank, _ in ranks}) != len(ranks):
+        raise ProtocolError("spec: a rank stands twice in it")
+    return ranks

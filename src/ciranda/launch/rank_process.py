@@ -1,0 +1,68 @@
+"""One rank as the agent starts it: a session of its own, its output in pipes, gone when the agent goes. Stdlib only."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+from ciranda.launch.processes import END_SIGNALS, die_with_parent
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+
+class RankProcess:
+    """A running rank.
+
+    Attributes:
+        rank, pid: who it is.
+        pipes: read ends of its streams, by name; non-blocking, owned here.
+    """
+
+    def __init__(self, rank: int, argv: Sequence[bytes], env: Mapping[bytes, bytes], want_result: bool) -> None:
+        """Fork and exec. A command that cannot run shows as the rank's stderr and exit code 127 or 126."""
+        self.rank = rank
+        self.pipes: dict[str, int] = {}
+        writers: dict[str, int] = {}
+        for name in ("stdout", "stderr", "result") if want_result else ("stdout", "stderr"):
+            self.pipes[name], writers[name] = os.pipe()
+            os.set_blocking(self.pipes[name], False)
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                _become(argv, dict(env), writers, parent)
+            finally:
+                os._exit(NOT_EXECUTABLE)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+        for fd in writers.values():
+            os.close(fd)
+
+
+def _become(argv: Sequence[bytes], env: dict[bytes, bytes], writers: Mapping[str, int], parent: int) -> None:
+    """In the child: set everything up and exec; returns only if that failed."""
+    os.setsid()
+    die_with_parent(signal.SIGKILL, parent)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, *END_SIGNALS):  # Python ignores the first two; programs do not
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(writers["stdout"], 1)
+    os.dup2(writers["stderr"], 2)
+    if "result" in writers:
+        os.set_inheritable(writers["result"], True)
+        env[b"CIRANDA_RESULT_FD"] = b"%d" % writers["result"]
+    try:
+        os.execvpe(argv[0], argv, env)
+    except FileNotFoundError:
+        _fail(b"cannot run %s: no such program (is it on the PATH of this host?)" % argv[0], NOT_FOUND)
+    except OSError as error:
+        _fail(b"cannot run %s: %s" % (argv[0], (error.strerror or str(error)).encode()), NOT_EXECUTABLE)
+
+
+def _fail(text: bytes, code: int) -> None:
+    os.write(2, b"ciranda: " + text + b"\n")
+    os._exit(code)

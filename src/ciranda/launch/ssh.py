@@ -1,0 +1,127 @@
+"""How to reach a host: as a child process here, or through the user's own ssh; and what ssh's complaints mean."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass
+
+from ciranda.launch.errors import LaunchError
+
+# Runs the agent without loading the ciranda package itself (which loads the engine), and without the working directory
+# on the path (where a file named like a standard module would be taken for it). The roots given are a fallback.
+BOOTSTRAP = (
+    "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[2:]\n"
+    "import types, importlib.util\n"
+    "spec = importlib.util.find_spec('ciranda')\n"
+    "if spec is None: sys.exit('CIRANDA-MISSING')\n"
+    "package = types.ModuleType('ciranda'); package.__path__ = list(spec.submodule_search_locations)\n"
+    "sys.modules['ciranda'] = package\n"
+    "from ciranda.launch.agent import main\n"
+    "main(int(sys.argv[1]) or None)\n"
+)
+# ssh must carry it on one line, whatever the login shell of the host is.
+_ONE_LINE = "exec(bytes.fromhex('" + BOOTSTRAP.encode().hex() + "'))"
+
+
+@dataclass(frozen=True)
+class SshOptions:
+    """How to call ssh. Host keys, users, jump hosts and all else are left to the user's ssh configuration."""
+
+    port: int | None = None
+    identity_file: str | None = None
+    config_file: str | None = None
+    connect_timeout_seconds: int = 10
+    remote_python: str | None = None
+
+
+def package_root() -> str:
+    """The folder that holds the ciranda package in use here."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def local_command(python: str) -> list[str]:
+    """The agent as a child of this process."""
+    return [python, "-c", BOOTSTRAP, str(os.getpid()), package_root()]
+
+
+def ssh_command(host: str, python: str, python_path: str, options: SshOptions) -> list[str]:
+    """The agent on ``host``. ``python_path`` is the PYTHONPATH to use there, "" for none. No secret is in it."""
+    command = [*_ssh(options), "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={options.connect_timeout_seconds}"]
+    command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
+    remote = ["env", f"PYTHONPATH={python_path}"] if python_path else []
+    remote += [options.remote_python or python, "-c", _ONE_LINE, "0", package_root()]
+    return [*command, "--", host, "exec " + shlex.join(remote)]
+
+
+def _ssh(options: SshOptions) -> list[str]:
+    program = shutil.which("ssh")
+    if program is None:
+        raise LaunchError("no ssh program on the PATH: install an OpenSSH client to start ranks on other hosts")
+    command = [program]
+    if options.config_file is not None:
+        command += ["-F", options.config_file]
+    if options.port is not None:
+        command += ["-p", str(options.port)]
+    if options.identity_file is not None:
+        command += ["-i", options.identity_file]
+    return command
+
+
+def resolved_name(host: str, options: SshOptions) -> tuple[str, bool]:
+    """The name or address that ssh would connect to for ``host``, and whether it goes there directly (no jump host)."""
+    done = subprocess.run([*_ssh(options), "-G", "--", host], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    settings = dict(line.partition(" ")[::2] for line in os.fsdecode(done.stdout).splitlines())
+    jumps = [settings.get(key, "none") for key in ("proxyjump", "proxycommand")]
+    return settings.get("hostname", host.rpartition("@")[2]), all(jump == "none" for jump in jumps)
+
+
+def is_local(host: str) -> bool:
+    """Whether ``host`` is this machine: its name, or a name or address of one of its interfaces. Never for user@host."""
+    if "@" in host:
+        return False
+    if host in ("localhost", socket.gethostname()):
+        return True
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return all(_is_own_address(family, address) for family, _, _, _, address in found)
+
+
+def _is_own_address(family: int, address: object) -> bool:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(address)  # type: ignore[arg-type]
+        except OSError:
+            return False
+    return True
+
+
+# What ssh says -> what it means and what to do. The first that matches counts.
+_COMPLAINTS = (
+    ("CIRANDA-MISSING", "Python there has no ciranda package: install it on that host too, or name another with --remote-python"),
+    ("Could not resolve hostname", "the host is unknown: check its name, or give it an address in ~/.ssh/config"),
+    ("Host key verification failed", "its host key is not trusted: connect once by hand with ssh and accept the key"),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed: check why, then update ~/.ssh/known_hosts"),
+    ("Permission denied", "ssh may not log in without a password: set up a key (ssh-copy-id), or choose one with -i"),
+    ("Too many authentication failures", "ssh may not log in: choose the right key with -i"),
+    ("Connection refused", "no ssh server listens there: start sshd on that host, or give its port with --ssh-port"),
+    ("Connection timed out", "the host does not answer: check that it is up and that no firewall stands between"),
+    ("No route to host", "there is no network route to it: check the network"),
+    ("Network is unreachable", "there is no network route to it: check the network"),
+    ("No such file or directory", "that Python is not there: give its path on that host with --remote-python"),
+    ("not found", "that Python is not there: give its path on that host with --remote-python"),
+)  # fmt: skip
+
+
+def explain(host: str, exit_code: int, stderr: str) -> str:
+    """One clear error for an agent on ``host`` that did not start: what it means, what to do, the words themselves."""
+    words = stderr.strip()
+    meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
+    words = words.replace("CIRANDA-MISSING", "").strip()
+    said = f"\n  it said: {words}" if words else ""
+    return f"cannot start ranks on {host}: {meaning} (exit code {exit_code}){said}"

@@ -1,0 +1,106 @@
+"""Where the ranks find each other: addresses for the rendezvous store, and the store itself."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.ssh import SshOptions, resolved_name
+
+
+class Store(Protocol):
+    """A running rendezvous store."""
+
+    @property
+    def port(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+StoreFactory = Callable[[list[str], bytes, int, str], Store]
+"""(addresses to bind, secret, size of the job, id of the job) -> a store that listens on them all."""
+
+
+def engine_store(bind: list[str], secret: bytes, size: int, job: str) -> Store:
+    """The engine's own store server.
+
+    Raises:
+        LaunchError: the engine is not built, or the store cannot listen.
+    """
+    try:
+        from ciranda._core import StoreServer
+    except ImportError as error:
+        raise LaunchError(
+            f"the engine cannot be loaded, so ranks cannot find each other: {error}\n"
+            f"  install ciranda with 'pip install .', and see 'ciranda doctor'"
+        ) from None
+    try:
+        store: Store = StoreServer(bind, secret, size, job)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise LaunchError(f"the rendezvous store cannot listen on {', '.join(bind)}: {error}") from None
+    return store
+
+
+def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: str | None) -> list[str]:
+    """This machine's addresses that the ranks can reach: loopback if all are here, else those that face their hosts.
+
+    Raises:
+        LaunchError: no address faces a host, or ``interface`` has none.
+    """
+    if interface is not None:
+        return interface_addresses(interface)
+    if not remote_hosts:
+        return ["127.0.0.1"]
+    found: list[str] = []
+    for host in remote_hosts:
+        name, direct = resolved_name(host, options)
+        candidates = [_facing(host, name)] if direct else _all_addresses()
+        found += [address for address in candidates if address not in found]
+    return found
+
+
+def candidates(addresses: Sequence[str], port: int) -> str:
+    """The value of CIRANDA_STORE."""
+    return ",".join(f"[{address}]:{port}" if ":" in address else f"{address}:{port}" for address in addresses)
+
+
+def interface_addresses(interface: str) -> list[str]:
+    """The addresses of a network interface of this machine, IPv4 first; LaunchError if it is unknown or has none."""
+    import psutil
+
+    known = psutil.net_if_addrs()
+    if interface not in known:
+        raise LaunchError(f"--network-interface {interface}: no such interface; this host has {', '.join(sorted(known))}")
+    addresses = _internet_addresses(known[interface])
+    if not addresses:
+        raise LaunchError(f"--network-interface {interface} has no address")
+    return addresses
+
+
+def _internet_addresses(entries: Sequence[object]) -> list[str]:
+    found = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for entry in entries:
+            address = getattr(entry, "address", "")
+            if getattr(entry, "family", None) == family and not address.lower().startswith("fe80"):
+                found.append(address)
+    return found
+
+
+def _all_addresses() -> list[str]:
+    import psutil
+
+    return [address for name, entries in psutil.net_if_addrs().items() if name != "lo" for address in _internet_addresses(entries)]
+
+
+def _facing(host: str, name: str) -> str:
+    """The address of this machine from which packets to ``name`` would go; nothing is sent."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except (OSError, UnicodeError) as error:
+        raise LaunchError(f"cannot start ranks on {host}: {name} cannot be reached from here: {error}") from None
