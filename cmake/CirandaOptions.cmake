@@ -10,6 +10,7 @@ endif()
 
 option(CIRANDA_BUILD_PYTHON "Build the Python extension ciranda._core" ${_ciranda_wheel})
 option(CIRANDA_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" ${_ciranda_tree})
+option(CIRANDA_BUILD_BENCHMARKS "Build the C++ benchmarks (needs google-benchmark)" OFF)
 option(CIRANDA_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(CIRANDA_WITH_OPENSSL "Use OpenSSL where it is found" ${_ciranda_tree})
 option(CIRANDA_WERROR "Treat warnings as errors" ON)

@@ -14,7 +14,7 @@ function(ciranda_cpp_test name)
   add_executable(${target} ${ARG_SOURCES})
   ciranda_compile_options(${target})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/tests/cpp)
-  target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gtest_main GTest::gmock)
+  target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gtest_main)
   gtest_discover_tests(${target}
     TEST_PREFIX "${name}."
     DISCOVERY_MODE PRE_TEST

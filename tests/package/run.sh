@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Install a build of the library and use it as a stranger would: run.sh BUILD_FOLDER SCRATCH_FOLDER.
+# Builds the programs of examples/ against the installed package, and runs each alone and, where the launcher is
+# installed, as two ranks. Fails if libciranda exports anything but its C functions.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(realpath "$1")
+mkdir -p "$2"
+scratch=$(realpath "$2")
+prefix=$scratch/prefix
+
+rm -rf "$prefix" "$scratch/build"
+cmake --install "$build" --prefix "$prefix" --component development > "$scratch/install.log"
+cmake -S "$root/examples" -B "$scratch/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_C_FLAGS='-Wall -Wextra -Wpedantic -Wconversion -Werror' \
+  -DCMAKE_CXX_FLAGS='-Wall -Wextra -Wpedantic -Wconversion -Werror' > "$scratch/configure.log"
+cmake --build "$scratch/build"
+
+library=$(find "$prefix" -name libciranda.so)
+strangers=$(nm --dynamic --defined-only --format=posix "$library" | awk '{print $1}' | grep -v '^ciranda_' || true)
+if [ -n "$strangers" ]; then
+  echo "package: libciranda exports more than its C functions:" >&2
+  echo "$strangers" >&2
+  exit 1
+fi
+
+for program in allreduce_c allreduce_cpp; do
+  "$scratch/build/$program"
+  if command -v ciranda > /dev/null; then
+    ciranda run -np 2 "$scratch/build/$program"
+  fi
+done
+echo "package: the installed library serves C and C++ programs"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Install the Debian packages that a group of commands needs, if any is missing: "build" is what `pip install .` needs,
+# "test" adds what the tests and checks need. Needs root only when something is missing.
+set -euo pipefail
+
+build_packages=(g++ libc6-dev make python3-venv python3-pip)
+test_packages=(
+  ccache          # the wheel and the test build share their objects
+  clang clang-format clang-tidy libclang-rt-14-dev
+  git
+  iproute2        # network namespaces that act as hosts
+  libgtest-dev
+  libssl-dev
+  openssh-client openssh-server
+  procps
+)
+
+case "${1:-}" in
+  build) packages=("${build_packages[@]}") ;;
+  test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  *) echo "usage: $0 build|test" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query > /dev/null; then
+  echo "install-deps: not a Debian system; make sure that you have the likes of: ${packages[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+# A Python that does not come from Debian brings its own venv and pip.
+if python3 -c 'import ensurepip, venv' 2> /dev/null; then
+  kept=()
+  for package in "${missing[@]}"; do
+    case "$package" in python3-*) ;; *) kept+=("$package") ;; esac
+  done
+  missing=("${kept[@]+"${kept[@]}"}")
+  [ ${#missing[@]} -gt 0 ] || exit 0
+fi
+
+if [ "$(id -u)" -ne 0 ]; then
+  echo "install-deps: these Debian packages are missing, and installing them needs root. Run this, then try again:" >&2
+  echo "  sudo apt-get update && sudo apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+echo "install-deps: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}"

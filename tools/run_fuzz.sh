@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Run every fuzz target of a build folder, sharing a number of seconds between them: run_fuzz.sh FOLDER SECONDS.
+# A finding is left beside the target as <target>.crash-*, whose exit status stops this script.
+set -euo pipefail
+
+folder=$1
+seconds=$2
+mapfile -t targets < <(find "$folder/tests/fuzz" -maxdepth 1 -type f -name '*_fuzz' -perm -u+x | sort)
+if [ ${#targets[@]} -eq 0 ]; then
+  echo "run_fuzz: no target in $folder/tests/fuzz" >&2
+  exit 1
+fi
+
+each=$((seconds / ${#targets[@]}))
+for target in "${targets[@]}"; do
+  echo "run_fuzz: $(basename "$target") for ${each} s"
+  mkdir -p "$target.corpus"
+  "$target" -max_total_time="$each" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="$target." "$target.corpus" > "$target.log" 2>&1 || {
+    tail -n 60 "$target.log"
+    exit 1
+  }
+  grep -E 'number_of_executed_units|peak_rss' "$target.log"
+done
+echo "run_fuzz: ${#targets[@]} targets, no finding"

@@ -1,0 +1,93 @@
+"""Run clang-tidy over the engine's sources, several at a time, skipping those that passed before unchanged.
+
+`python tools/run_tidy.py BUILD_FOLDER` reads the compile commands of a configured build folder and keeps there, in
+tidy/, one empty file for each source that passed, named after the hash of all that clang-tidy saw: the source, the
+engine headers that it includes, its compile command and .clang-tidy. Exits 1 if clang-tidy finds something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of the engine and the command that compiles it."""
+
+    path: Path
+    command: str
+
+
+def sources_of(build: Path) -> list[Source]:
+    """Return the sources under cpp/ that the build compiles, without the bindings (their headers are not ours)."""
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    by_path = {Path(entry["file"]): entry["command"] for entry in commands}
+    ours = ROOT / "cpp"
+    return [
+        Source(path, command)
+        for path, command in sorted(by_path.items())
+        if path.is_relative_to(ours) and not path.is_relative_to(ours / "bindings")
+    ]
+
+
+def seen_by(path: Path) -> set[Path]:
+    """Return the source and every header under cpp/ that it includes, however deep."""
+    seen: set[Path] = set()
+    todo = [path]
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for name in _INCLUDE.findall(current.read_text(encoding="utf-8")):
+            todo += [found for base in ("cpp", "cpp/include") if (found := ROOT / base / name).exists()]
+    return seen
+
+
+def key_of(source: Source) -> str:
+    """Return the hash of everything that decides what clang-tidy says about `source`."""
+    digest = hashlib.sha256(source.command.encode())
+    for path in [ROOT / ".clang-tidy", *sorted(seen_by(source.path))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def tidy(source: Source, build: Path) -> str:
+    """Return what clang-tidy says against `source`; empty if nothing, now or when it last looked the same."""
+    stamp = build / "tidy" / key_of(source)
+    if stamp.exists():
+        return ""
+    command = ["clang-tidy", "-p", str(build), "--quiet", str(source.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        stamp.touch()
+        return ""
+    return done.stdout.strip() or done.stderr.strip()
+
+
+def main(arguments: list[str]) -> int:
+    """Run clang-tidy for the build folder arguments[0]; return the exit status."""
+    build = Path(arguments[0]).resolve()
+    (build / "tidy").mkdir(exist_ok=True)
+    sources = sources_of(build)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        said = [words for words in pool.map(lambda source: tidy(source, build), sources) if words]
+    for words in said:
+        print(words)
+    print(f"run_tidy: {len(sources)} sources, {len(said)} with findings")
+    return 1 if said or not sources else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
