@@ -1,0 +1,55 @@
+// ArenaSession: this rank's place in the chunk sequence of a shared arena. All ranks run the same collectives in the
+// same order, so each knows the number of every chunk without being told.
+//
+// Invariant: chunk k may be packed once every member has consumed chunk k - 2, which used the same slot. Every member
+// publishes every counter it is waited for on, and kConsumed for every chunk, also where it had nothing to do.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/arena.hpp"
+
+namespace ciranda {
+
+class ArenaSession {
+ public:
+  using Counter = SharedArena::Counter;
+
+  explicit ArenaSession(SharedArena& arena) : arena_(arena) {}
+
+  int n_members() const { return arena_.n_members(); }
+  int member() const { return arena_.member(); }
+  std::size_t slot_bytes() const { return arena_.slot_bytes(); }
+  std::byte* slot(int member, std::uint64_t chunk) const { return arena_.slot(member, chunk); }
+  std::byte* own_slot(std::uint64_t chunk) const { return slot(member(), chunk); }
+
+  // The numbers of the next n_chunks chunks: the first of them.
+  std::uint64_t take(std::uint64_t n_chunks) {
+    const std::uint64_t first = next_chunk_;
+    next_chunk_ += n_chunks;
+    return first;
+  }
+
+  bool is_slot_free(std::uint64_t chunk) const { return chunk < 2 || have_all(Counter::kConsumed, chunk - 2); }
+
+  void publish(Counter which, std::uint64_t chunk) const {
+    arena_.counter(member(), which).store(chunk + 1, std::memory_order_release);
+  }
+  bool has(int member, Counter which, std::uint64_t chunk) const {
+    return arena_.counter(member, which).load(std::memory_order_acquire) > chunk;
+  }
+  bool have_all(Counter which, std::uint64_t chunk) const {
+    for (int member = 0; member < n_members(); ++member) {
+      if (!has(member, which, chunk)) return false;
+    }
+    return true;
+  }
+
+ private:
+  SharedArena& arena_;
+  std::uint64_t next_chunk_ = 0;
+};
+
+}  // namespace ciranda

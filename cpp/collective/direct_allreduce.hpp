@@ -1,0 +1,26 @@
+// Allreduce by direct exchange over the pair channels, for ranks that do not all share memory.
+//
+// One shot: everybody sends everything to everybody; one delay. Two shot: rank r gets slice r of every block from all
+// others, reduces it in rank order, sends the result to all. Unlike a ring, neither rounds between hops nor rotates the
+// order of the sum, so the bits are those of kernels::reduce over the inputs in rank order.
+// Blocks are pipelined: the slices of block b + 1 travel while block b is reduced and its results travel.
+#pragma once
+
+#include <memory>
+
+#include "collective/running_collective.hpp"
+#include "fuse/plan.hpp"
+#include "kernels/kernels.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
+                                                             const kernels::Reduction& reduction);
+
+// segment_bytes: a rank's share of one block, a multiple of 64.
+std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
+                                                             const kernels::Reduction& reduction,
+                                                             std::size_t segment_bytes);
+
+}  // namespace ciranda

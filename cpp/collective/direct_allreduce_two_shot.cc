@@ -1,0 +1,150 @@
+#include <array>
+#include <vector>
+
+#include "collective/direct_allreduce.hpp"
+#include "collective/pair_transfers.hpp"
+#include "collective/slices.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kDepth = 2;  // blocks in flight
+
+class TwoShot final : public RunningCollective {
+ public:
+  TwoShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes)
+      : mesh_(mesh),
+        plan_(plan),
+        reduction_(reduction),
+        block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
+        n_blocks_((plan.input.n_bytes() + block_bytes_ - 1) / block_bytes_),
+        transfers_(mesh),
+        inputs_(static_cast<std::size_t>(mesh.size())) {
+    const std::size_t n_bytes = slice_of(block_range(0).n_bytes, mesh.size(), 0).n_bytes;
+    for (Stage& stage : stages_) {
+      stage.arrived.assign(static_cast<std::size_t>(mesh.size()), std::vector<std::byte>(n_bytes));
+      for (auto& bytes : stage.arrived) stage.arrived_pieces.emplace_back(bytes.data(), n_bytes);
+      stage.result.resize(n_bytes);
+      stage.result_pieces = InputPieces(stage.result.data(), n_bytes);
+    }
+    for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) exchange_slices(block);
+  }
+
+  Progress step() override {
+    bool moved = transfers_.step();
+    while (n_reduced_ < n_blocks_ && has_all_slices(n_reduced_) && is_result_free(n_reduced_)) {
+      reduce(n_reduced_);
+      exchange_results(n_reduced_);
+      ++n_reduced_;
+      if (n_reduced_ - 1 + kDepth < n_blocks_) exchange_slices(n_reduced_ - 1 + kDepth);
+      moved = true;
+    }
+    if (n_reduced_ == n_blocks_ && transfers_.is_idle()) return Progress::kDone;
+    return moved ? Progress::kMoved : Progress::kStuck;
+  }
+
+ private:
+  struct Stage {
+    std::vector<std::vector<std::byte>> arrived;  // own slice of each rank's block
+    std::vector<OutputPieces> arrived_pieces;
+    std::vector<std::byte> result;
+    InputPieces result_pieces;
+  };
+
+  Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
+
+  Slice block_range(std::size_t block) const {
+    const std::size_t begin = std::min(block * block_bytes_, plan_.input.n_bytes());
+    return {begin, std::min(block_bytes_, plan_.input.n_bytes() - begin)};
+  }
+  // Relative to the whole plan.
+  Slice slice(std::size_t block, int rank) const {
+    const Slice range = block_range(block);
+    const Slice part = slice_of(range.n_bytes, mesh_.size(), rank);
+    return {range.offset + part.offset, part.n_bytes};
+  }
+
+  void exchange_slices(std::size_t block) {
+    const Slice own = slice(block, mesh_.rank());
+    for_peers([&](int peer) {
+      const Slice theirs = slice(block, peer);
+      transfers_.send(peer, plan_.input, theirs.offset, theirs.n_bytes);
+      transfers_.receive(peer, stage(block).arrived_pieces[static_cast<std::size_t>(peer)], 0, own.n_bytes);
+    });
+  }
+
+  void exchange_results(std::size_t block) {
+    const Slice own = slice(block, mesh_.rank());
+    for_peers([&](int peer) {
+      const Slice theirs = slice(block, peer);
+      transfers_.send(peer, stage(block).result_pieces, 0, own.n_bytes);
+      transfers_.receive(peer, plan_.output, theirs.offset, theirs.n_bytes);
+    });
+  }
+
+  // The queue of each pair is: slices 0, slices 1, results 0, slices 2, results 1, slices 3, ... so the slices of a
+  // block b > 1 are transfer 2b - 1, and its results are transfer 2b + 2 (one less at the end, where slices run out).
+  std::size_t index_of_slices(std::size_t block) const { return block < kDepth ? block : 2 * block - 1; }
+  std::size_t index_of_results(std::size_t block) const {
+    const std::size_t slices_before = std::min(block + kDepth, n_blocks_);
+    return slices_before + block;
+  }
+
+  bool has_all_slices(std::size_t block) const {
+    return all_peers([&](int peer) { return transfers_.n_received(peer) > index_of_slices(block); });
+  }
+  // The results of the block that used this stage before have left.
+  bool is_result_free(std::size_t block) const {
+    if (block < kDepth) return true;
+    return all_peers([&](int peer) { return transfers_.n_sent(peer) > index_of_results(block - kDepth); });
+  }
+
+  void reduce(std::size_t block) {
+    const Slice own = slice(block, mesh_.rank());
+    if (own.n_bytes == 0) return;
+    Stage& at = stage(block);
+    for (std::size_t rank = 0; rank < inputs_.size(); ++rank) inputs_[rank] = at.arrived[rank].data();
+    const auto self = static_cast<std::size_t>(mesh_.rank());
+    if (const auto in_place = plan_.input.contiguous(own.offset, own.n_bytes); !in_place.empty()) {
+      inputs_[self] = in_place.data();
+    } else {
+      gather(plan_.input, own.offset, std::span(at.arrived[self]).first(own.n_bytes));
+    }
+    kernels::reduce(reduction_, inputs_, at.result.data(), own.n_bytes / size_of(reduction_.dtype));
+    scatter(plan_.output, own.offset, std::span<const std::byte>(at.result).first(own.n_bytes));
+  }
+
+  template <typename Visit>
+  void for_peers(Visit visit) const {
+    for (int peer = 0; peer < mesh_.size(); ++peer) {
+      if (peer != mesh_.rank()) visit(peer);
+    }
+  }
+  template <typename Test>
+  bool all_peers(Test test) const {
+    for (int peer = 0; peer < mesh_.size(); ++peer) {
+      if (peer != mesh_.rank() && !test(peer)) return false;
+    }
+    return true;
+  }
+
+  Mesh& mesh_;
+  const Plan& plan_;
+  kernels::Reduction reduction_;
+  std::size_t block_bytes_;
+  std::size_t n_blocks_;
+  PairTransfers transfers_;
+  std::array<Stage, kDepth> stages_;
+  std::vector<const std::byte*> inputs_;
+  std::size_t n_reduced_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
+                                                             const kernels::Reduction& reduction,
+                                                             std::size_t segment_bytes) {
+  return std::make_unique<TwoShot>(mesh, plan, reduction, segment_bytes);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,53 @@
+#include <vector>
+
+#include "collective/shm_allreduce.hpp"
+
+namespace ciranda {
+namespace {
+
+class OneShot final : public RunningCollective {
+ public:
+  OneShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction)
+      : session_(session), plan_(plan), reduction_(reduction), chunk_(session.take(1)) {}
+
+  Progress step() override {
+    if (!is_packed_) {
+      if (!session_.is_slot_free(chunk_)) return Progress::kStuck;
+      gather(plan_.input, 0, {session_.own_slot(chunk_), plan_.input.n_bytes()});
+      session_.publish(ArenaSession::Counter::kPacked, chunk_);
+      is_packed_ = true;
+      return Progress::kMoved;
+    }
+    if (!session_.have_all(ArenaSession::Counter::kPacked, chunk_)) return Progress::kStuck;
+    reduce();
+    session_.publish(ArenaSession::Counter::kConsumed, chunk_);
+    return Progress::kDone;
+  }
+
+ private:
+  void reduce() const {
+    const std::size_t element_bytes = size_of(reduction_.dtype);
+    std::vector<const std::byte*> inputs(static_cast<std::size_t>(session_.n_members()));
+    plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
+      for (int member = 0; member < session_.n_members(); ++member) {
+        inputs[static_cast<std::size_t>(member)] = session_.slot(member, chunk_) + at;
+      }
+      kernels::reduce(reduction_, inputs, part.data(), part.size() / element_bytes);
+    });
+  }
+
+  ArenaSession& session_;
+  const Plan& plan_;
+  kernels::Reduction reduction_;
+  std::uint64_t chunk_;
+  bool is_packed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> shm_allreduce_one_shot(ArenaSession& session, const Plan& plan,
+                                                          const kernels::Reduction& reduction) {
+  return std::make_unique<OneShot>(session, plan, reduction);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,105 @@
+#include <vector>
+
+#include "collective/shm_allreduce.hpp"
+#include "collective/slices.hpp"
+
+namespace ciranda {
+namespace {
+
+class TwoShot final : public RunningCollective {
+ public:
+  TwoShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction)
+      : session_(session),
+        plan_(plan),
+        reduction_(reduction),
+        n_chunks_((plan.input.n_bytes() + session.slot_bytes() - 1) / session.slot_bytes()),
+        first_chunk_(session.take(n_chunks_)),
+        inputs_(static_cast<std::size_t>(session.n_members())) {}
+
+  Progress step() override {
+    if (n_unpacked_ == n_chunks_) return Progress::kDone;
+    if (n_packed_ < n_chunks_ && session_.is_slot_free(first_chunk_ + n_packed_)) {
+      pack(n_packed_++);
+    } else if (n_reduced_ < n_packed_ && session_.have_all(Counter::kPacked, first_chunk_ + n_reduced_)) {
+      reduce(n_reduced_++);
+    } else if (n_unpacked_ < n_reduced_ && session_.have_all(Counter::kReduced, first_chunk_ + n_unpacked_)) {
+      unpack(n_unpacked_++);
+    } else {
+      return Progress::kStuck;
+    }
+    return n_unpacked_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
+  }
+
+ private:
+  using Counter = ArenaSession::Counter;
+
+  Slice chunk_range(std::size_t i) const {
+    const std::size_t offset = i * session_.slot_bytes();
+    return {offset, std::min(session_.slot_bytes(), plan_.input.n_bytes() - offset)};
+  }
+  // A member's slice of chunk i, relative to the chunk.
+  Slice slice(std::size_t i, int member) const {
+    return slice_of(chunk_range(i).n_bytes, session_.n_members(), member);
+  }
+
+  void pack(std::size_t i) {
+    const std::size_t offset = chunk_range(i).offset;
+    for (int member = 0; member < session_.n_members(); ++member) {
+      const Slice part = slice(i, member);
+      const bool is_read_in_place =
+          member == session_.member() && !plan_.input.contiguous(offset + part.offset, part.n_bytes).empty();
+      if (is_read_in_place) continue;
+      gather(plan_.input, offset + part.offset, {session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes});
+    }
+    session_.publish(Counter::kPacked, first_chunk_ + i);
+  }
+
+  void reduce(std::size_t i) {
+    const Slice own = slice(i, session_.member());
+    if (own.n_bytes > 0) {
+      const std::size_t offset = chunk_range(i).offset + own.offset;
+      std::byte* result = session_.own_slot(first_chunk_ + i) + own.offset;
+      for (int member = 0; member < session_.n_members(); ++member) {
+        inputs_[static_cast<std::size_t>(member)] = session_.slot(member, first_chunk_ + i) + own.offset;
+      }
+      if (const auto in_place = plan_.input.contiguous(offset, own.n_bytes); !in_place.empty()) {
+        inputs_[static_cast<std::size_t>(session_.member())] = in_place.data();
+      }
+      kernels::reduce(reduction_, inputs_, result, own.n_bytes / size_of(reduction_.dtype));
+      session_.publish(Counter::kReduced, first_chunk_ + i);
+      scatter(plan_.output, offset, {result, own.n_bytes});
+    } else {
+      session_.publish(Counter::kReduced, first_chunk_ + i);
+    }
+  }
+
+  void unpack(std::size_t i) {
+    const std::size_t offset = chunk_range(i).offset;
+    for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
+      const int member = (session_.member() + step) % session_.n_members();
+      const Slice part = slice(i, member);
+      scatter(plan_.output, offset + part.offset,
+              {session_.slot(member, first_chunk_ + i) + part.offset, part.n_bytes});
+    }
+    session_.publish(Counter::kConsumed, first_chunk_ + i);
+  }
+
+  ArenaSession& session_;
+  const Plan& plan_;
+  kernels::Reduction reduction_;
+  std::size_t n_chunks_;
+  std::uint64_t first_chunk_;
+  std::vector<const std::byte*> inputs_;
+  std::size_t n_packed_ = 0;
+  std::size_t n_reduced_ = 0;
+  std::size_t n_unpacked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> shm_allreduce_two_shot(ArenaSession& session, const Plan& plan,
+                                                          const kernels::Reduction& reduction) {
+  return std::make_unique<TwoShot>(session, plan, reduction);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,50 @@
+#include "collective/shm_broadcast.hpp"
+
+#include <algorithm>
+
+namespace ciranda {
+namespace {
+
+class ShmBroadcast final : public RunningCollective {
+ public:
+  ShmBroadcast(ArenaSession& session, const Plan& plan)
+      : session_(session),
+        plan_(plan),
+        n_chunks_((plan.input.n_bytes() + session.slot_bytes() - 1) / session.slot_bytes()),
+        first_chunk_(session.take(n_chunks_)) {}
+
+  Progress step() override {
+    if (n_done_ == n_chunks_) return Progress::kDone;
+    const std::uint64_t chunk = first_chunk_ + n_done_;
+    const std::size_t offset = n_done_ * session_.slot_bytes();
+    const std::size_t n_bytes = std::min(session_.slot_bytes(), plan_.input.n_bytes() - offset);
+    if (session_.member() == plan_.root) {
+      if (!session_.is_slot_free(chunk)) return Progress::kStuck;
+      gather(plan_.input, offset, {session_.own_slot(chunk), n_bytes});
+      session_.publish(ArenaSession::Counter::kPacked, chunk);
+    } else if (!session_.has(plan_.root, ArenaSession::Counter::kPacked, chunk)) {
+      return Progress::kStuck;
+    }
+    const bool is_already_there = plan_.input.at(offset).data() == plan_.output.at(offset).data();
+    if (session_.member() != plan_.root || !is_already_there) {
+      scatter(plan_.output, offset, {session_.slot(plan_.root, chunk), n_bytes});
+    }
+    session_.publish(ArenaSession::Counter::kConsumed, chunk);
+    return ++n_done_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
+  }
+
+ private:
+  ArenaSession& session_;
+  const Plan& plan_;
+  std::size_t n_chunks_;
+  std::uint64_t first_chunk_;
+  std::size_t n_done_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> shm_broadcast(ArenaSession& session, const Plan& plan) {
+  return std::make_unique<ShmBroadcast>(session, plan);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,23 @@
+// How a range of bytes is shared out among ranks: whole cache lines, so that no element and no line is split.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ciranda {
+
+struct Slice {
+  std::size_t offset;
+  std::size_t n_bytes;
+};
+
+inline Slice slice_of(std::size_t n_bytes, int n_ranks, int rank) {
+  constexpr std::size_t kLine = 64;
+  const auto n = static_cast<std::size_t>(n_ranks);
+  const std::size_t share = ((n_bytes + n - 1) / n + kLine - 1) / kLine * kLine;
+  const std::size_t begin = std::min(share * static_cast<std::size_t>(rank), n_bytes);
+  const std::size_t end = std::min(begin + share, n_bytes);
+  return {begin, end - begin};
+}
+
+}  // namespace ciranda

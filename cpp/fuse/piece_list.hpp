@@ -1,0 +1,80 @@
+// PieceList: many pieces of memory seen as one range of bytes, in order. This is virtual fusion: nothing is copied to
+// fuse tensors; whoever moves the range reads from, or writes to, the tensors themselves.
+//
+// It owns no memory. One thread, or many that only read it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace ciranda {
+
+template <typename Byte>
+class PieceList {
+ public:
+  PieceList() = default;
+  PieceList(Byte* data, std::size_t n_bytes) { add(data, n_bytes); }
+
+  void add(Byte* data, std::size_t n_bytes) {
+    if (n_bytes == 0) return;
+    starts_.push_back(n_bytes_);
+    pieces_.push_back(std::span<Byte>(data, n_bytes));
+    n_bytes_ += n_bytes;
+  }
+
+  std::size_t n_bytes() const { return n_bytes_; }
+  const std::vector<std::span<Byte>>& pieces() const { return pieces_; }
+
+  // From offset to the end of the piece it lies in. REQUIRES: offset < n_bytes().
+  std::span<Byte> at(std::size_t offset) const {
+    if (pieces_.size() == 1) return pieces_.front().subspan(offset);
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), offset);
+    const auto index = static_cast<std::size_t>(after - starts_.begin()) - 1;
+    return pieces_[index].subspan(offset - starts_[index]);
+  }
+
+  // The whole range if it lies in one piece, else an empty span. REQUIRES: offset + n_bytes <= this->n_bytes().
+  std::span<Byte> contiguous(std::size_t offset, std::size_t n_bytes) const {
+    if (n_bytes == 0) return {};
+    const std::span<Byte> piece = at(offset);
+    return piece.size() >= n_bytes ? piece.first(n_bytes) : std::span<Byte>{};
+  }
+
+  // Calls visit(span, offset within the range) for each part of [offset, offset + n_bytes), in order.
+  template <typename Visit>
+  void for_range(std::size_t offset, std::size_t n_bytes, Visit visit) const {
+    for (std::size_t done = 0; done < n_bytes;) {
+      const std::span<Byte> piece = at(offset + done);
+      const std::size_t n = std::min(piece.size(), n_bytes - done);
+      visit(piece.first(n), done);
+      done += n;
+    }
+  }
+
+ private:
+  std::vector<std::span<Byte>> pieces_;
+  std::vector<std::size_t> starts_;
+  std::size_t n_bytes_ = 0;
+};
+
+using InputPieces = PieceList<const std::byte>;
+using OutputPieces = PieceList<std::byte>;
+
+// Pack: pieces -> destination.
+inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination) {
+  pieces.for_range(offset, destination.size(), [&](std::span<const std::byte> part, std::size_t at) {
+    std::memcpy(destination.data() + at, part.data(), part.size());
+  });
+}
+
+// Unpack: source -> pieces.
+inline void scatter(const OutputPieces& pieces, std::size_t offset, std::span<const std::byte> source) {
+  pieces.for_range(offset, source.size(), [&](std::span<std::byte> part, std::size_t at) {
+    std::memcpy(part.data(), source.data() + at, part.size());
+  });
+}
+
+}  // namespace ciranda
