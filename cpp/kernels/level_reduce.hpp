@@ -1,200 +1,124 @@
-// The reduction of n inputs, for one codec and one operator, and the choice among them.
+// The reduction of n inputs by the kernels of one level: which kernel, and how the inputs pass through it.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
 //
-// Inputs are taken in groups of four, each combined in registers ("leaf"). Up to four inputs are therefore one pass
-// over memory. More are reduced block by block: each full group leaves a partial result in a cache-resident block, and
-// partials are merged like the carries of a binary counter, in the same pass as the leaf that completes them. The
-// last group (one to four inputs) merges all partials and writes the result.
+// Inputs are taken in groups of eight, each combined in registers. Up to eight inputs are therefore one pass over
+// memory. More are reduced block by block: each full group leaves a partial result in a cache-resident block, and
+// partials are merged like the carries of a binary counter, in the same pass as the group that completes them. The
+// last group (one to eight inputs) merges all partials and writes the result.
 #pragma once
 
 #include "kernels/level.hpp"
-#include "kernels/level_codecs.hpp"
+#include "kernels/level_kernel.hpp"
 
 namespace ciranda::kernels {
 namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
 
-inline constexpr std::size_t kGroup = 4;          // inputs combined in registers
-inline constexpr std::size_t kBlockBytes = 4096;  // of one partial result
-inline constexpr std::size_t kMaxPartials = 20;   // more than 4 * 2^19 inputs would be needed to exceed it
+inline constexpr std::size_t kMaxPartials = 20;  // exceeded only by more than 8 * 2^20 inputs
+inline constexpr std::size_t kMaxChunkBytes = 128;
 
-template <class Codec, ReduceOp kOp, bool kScaled>
-class Kernel {
+// A zero-filled chunk of each input of a group that holds its bytes [from_bytes, to_bytes).
+class PaddedTail {
  public:
-  static void run(const VectorJob& job) {
-    const Kernel kernel{static_cast<Scalar>(job.prescale), static_cast<Scalar>(job.postscale)};
-    if (job.n_inputs <= kGroup) {
-      kernel.template last_pass<false>({job.inputs, job.n_inputs, 0}, nullptr, 0, job.out, job.n_bytes);
-    } else {
-      kernel.run_blocks(job);
+  PaddedTail(const Group& group, std::size_t n_inputs, std::size_t from_bytes, std::size_t to_bytes) {
+    for (std::size_t i = 0; i < n_inputs; ++i) {
+      __builtin_memcpy(bytes_[i], group.inputs[i] + group.offset_bytes + from_bytes, to_bytes - from_bytes);
+      inputs_[i] = bytes_[i];
+    }
+  }
+  Group group() const { return {inputs_, 0}; }
+
+ private:
+  std::byte bytes_[kGroup][kMaxChunkBytes] = {};
+  const std::byte* inputs_[kGroup] = {};
+};
+
+class Driver {
+ public:
+  Driver(const KernelTable& kernel, const VectorJob& job)
+      : kernel_(kernel), job_(job), factors_{job.prescale, job.postscale} {}
+
+  void run() const {
+    if (job_.n_inputs <= kGroup) return run_last({job_.inputs, 0}, job_.n_inputs, {}, job_.n_bytes);
+    Block partials[kMaxPartials];
+    const std::size_t n_block_bytes = kBlockBytes / kernel_.partial_chunk_bytes * kernel_.chunk_bytes;
+    for (std::size_t at = 0; at < job_.n_bytes; at += n_block_bytes) {
+      const std::size_t n_rest = job_.n_bytes - at;
+      run_block(partials, at, n_rest < n_block_bytes ? n_rest : n_block_bytes);
     }
   }
 
  private:
-  using Lanes = typename Codec::Lanes;
-  using Scalar = typename Codec::Scalar;
-  using Values = Pair<Lanes>;
-  static constexpr std::size_t kChunk = Codec::kChunkBytes;
-  static constexpr std::size_t kChunksPerBlock = kBlockBytes / sizeof(Values);
-
-  struct Block {
-    Values values[kChunksPerBlock];
-  };
-  struct Group {
-    const std::byte* const* inputs;
-    std::size_t n_inputs;
-    std::size_t offset_bytes;
-  };
-
-  struct Partials {
-    const Block* blocks;
-    std::size_t count;
-    std::size_t first_chunk;  // of each block
-  };
-
-  Kernel(Scalar prescale, Scalar postscale) : prescale_(prescale), postscale_(postscale) {}
-
-  void run_blocks(const VectorJob& job) const {
-    Block partials[kMaxPartials];
-    const std::size_t n_full_groups = (job.n_inputs - 1) / kGroup;
-    for (std::size_t at = 0; at < job.n_bytes; at += kChunksPerBlock * kChunk) {
-      const std::size_t rest = job.n_bytes - at;
-      const std::size_t n_bytes = rest < kChunksPerBlock * kChunk ? rest : kChunksPerBlock * kChunk;
-      std::size_t n_partials = 0;
-      for (std::size_t group = 0; group < n_full_groups; ++group) {
-        const auto n_carries = static_cast<std::size_t>(__builtin_ctzll(group + 1));
-        n_partials -= n_carries;
-        group_pass({job.inputs + group * kGroup, kGroup, at}, partials + n_partials, n_carries, n_bytes);
-        ++n_partials;
-      }
-      const std::size_t n_done = n_full_groups * kGroup;
-      last_pass<true>({job.inputs + n_done, job.n_inputs - n_done, at}, partials, n_partials, job.out + at, n_bytes);
+  void run_block(Block* partials, std::size_t at, std::size_t n_bytes) const {
+    const std::size_t n_full_groups = (job_.n_inputs - 1) / kGroup;
+    std::size_t n_partials = 0;
+    for (std::size_t group = 0; group < n_full_groups; ++group) {
+      const auto n_carries = static_cast<std::size_t>(__builtin_ctzll(group + 1));
+      n_partials -= n_carries;
+      run_group({job_.inputs + group * kGroup, at}, partials + n_partials, n_carries, n_bytes);
+      ++n_partials;
     }
+    const std::size_t n_done = n_full_groups * kGroup;
+    run_last({job_.inputs + n_done, at}, job_.n_inputs - n_done, {partials, n_partials, 0}, n_bytes);
   }
 
   // Combines a full group with the n_carries blocks from first on, and leaves the result in *first.
-  [[gnu::noinline]] void group_pass(const Group& group, Block* first, std::size_t n_carries,
-                                    std::size_t n_bytes) const {
-    const std::size_t n_chunks = n_bytes / kChunk;
-    auto* to = reinterpret_cast<std::byte*>(first);
-    chunks<kGroup, true, false>(group, {first, n_carries, 0}, to, n_chunks);
-    if (n_chunks * kChunk == n_bytes) return;
-    const PaddedTail<kGroup> tail(group, n_chunks * kChunk, n_bytes);
-    chunks<kGroup, true, false>(tail.group(), {first, n_carries, n_chunks}, to + n_chunks * sizeof(Values), 1);
-  }
-
-  // Combines the last group with all partials and writes the result to out.
-  template <bool kPartials>
-  void last_pass(const Group& group, const Block* partials, std::size_t n_partials, std::byte* out,
-                 std::size_t n_bytes) const {
-    switch (group.n_inputs) {
-      case 1: return out_pass<1, kPartials>(group, partials, n_partials, out, n_bytes);
-      case 2: return out_pass<2, kPartials>(group, partials, n_partials, out, n_bytes);
-      case 3: return out_pass<3, kPartials>(group, partials, n_partials, out, n_bytes);
-      default: return out_pass<4, kPartials>(group, partials, n_partials, out, n_bytes);
-    }
-  }
-
-  template <std::size_t kInputs, bool kPartials>
-  [[gnu::noinline]] void out_pass(const Group& group, const Block* partials, std::size_t n_partials, std::byte* out,
-                                  std::size_t n_bytes) const {
-    const std::size_t n_chunks = n_bytes / kChunk;
-    const std::size_t n_whole_bytes = n_chunks * kChunk;
-    chunks<kInputs, kPartials, true>(group, {partials, n_partials, 0}, out, n_chunks);
+  void run_group(const Group& group, Block* first, std::size_t n_carries, std::size_t n_bytes) const {
+    const std::size_t n_chunks = n_bytes / kernel_.chunk_bytes;
+    kernel_.group(group, {first, n_carries, 0}, factors_, first->bytes, n_chunks);
+    const std::size_t n_whole_bytes = n_chunks * kernel_.chunk_bytes;
     if (n_whole_bytes == n_bytes) return;
-    const PaddedTail<kInputs> tail(group, n_whole_bytes, n_bytes);
-    std::byte padded[kChunk];
-    chunks<kInputs, kPartials, true>(tail.group(), {partials, n_partials, n_chunks}, padded, 1);
+    const PaddedTail tail(group, kGroup, n_whole_bytes, n_bytes);
+    kernel_.group(tail.group(), {first, n_carries, n_chunks}, factors_,
+                  first->bytes + n_chunks * kernel_.partial_chunk_bytes, 1);
+  }
+
+  // Combines the last group with all partials and writes the result. An incomplete last chunk goes through padded
+  // copies, so that its elements meet the same instructions as all others.
+  void run_last(const Group& group, std::size_t n_inputs, Partials partials, std::size_t n_bytes) const {
+    const ChunksFunction function = kernel_.last[n_inputs - 1];
+    const std::size_t n_chunks = n_bytes / kernel_.chunk_bytes;
+    std::byte* out = job_.out + group.offset_bytes;
+    function(group, partials, factors_, out, n_chunks);
+    const std::size_t n_whole_bytes = n_chunks * kernel_.chunk_bytes;
+    if (n_whole_bytes == n_bytes) return;
+    const PaddedTail tail(group, n_inputs, n_whole_bytes, n_bytes);
+    std::byte padded[kMaxChunkBytes];
+    partials.first_chunk = n_chunks;
+    function(tail.group(), partials, factors_, padded, 1);
     __builtin_memcpy(out + n_whole_bytes, padded, n_bytes - n_whole_bytes);
   }
 
-  // A zero-filled chunk of each input that holds its bytes [from_bytes, n_bytes).
-  template <std::size_t kInputs>
-  class PaddedTail {
-   public:
-    PaddedTail(const Group& group, std::size_t from_bytes, std::size_t n_bytes) {
-      for (std::size_t i = 0; i < kInputs; ++i) {
-        __builtin_memcpy(bytes_[i], group.inputs[i] + group.offset_bytes + from_bytes, n_bytes - from_bytes);
-        inputs_[i] = bytes_[i];
-      }
-    }
-    Group group() const { return {inputs_, kInputs, 0}; }
-
-   private:
-    std::byte bytes_[kInputs][kChunk] = {};
-    const std::byte* inputs_[kInputs];
-  };
-
-  // The only loop over elements. For each chunk: the leaf of the group's kInputs, merged with the partials from the
-  // last to the first; written as a result (kLast) or as a partial result.
-  template <std::size_t kInputs, bool kPartials, bool kLast>
-  [[gnu::noinline]] void chunks(const Group& group, Partials partials, std::byte* to, std::size_t n_chunks) const {
-    const Kernel self = *this;  // copies whose address does not escape: stores cannot alias them
-    const std::byte* in[kInputs];
-    for (std::size_t i = 0; i < kInputs; ++i) in[i] = group.inputs[i] + group.offset_bytes;
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-      Values values = self.template leaf<kInputs>(in, chunk * kChunk);
-      if constexpr (kPartials) values = merged(values, partials, chunk);
-      if constexpr (kLast) {
-        Codec::store(to + chunk * kChunk, self.finished(values));
-      } else {
-        store_vector(to + chunk * sizeof(Values), values);
-      }
-    }
-  }
-
-  [[gnu::always_inline]] static inline Values merged(Values values, const Partials& partials, std::size_t chunk) {
-    for (std::size_t i = partials.count; i > 0; --i) {
-      values = combined(partials.blocks[i - 1].values[partials.first_chunk + chunk], values);
-    }
-    return values;
-  }
-
-  template <std::size_t kInputs>
-  [[gnu::always_inline]] inline Values leaf(const std::byte* const (&in)[kInputs], std::size_t at) const {
-    if constexpr (kInputs == 1) return loaded(in[0] + at);
-    if constexpr (kInputs == 2) return combined(loaded(in[0] + at), loaded(in[1] + at));
-    if constexpr (kInputs == 3) {
-      return combined(combined(loaded(in[0] + at), loaded(in[1] + at)), loaded(in[2] + at));
-    }
-    if constexpr (kInputs == 4) {
-      return combined(combined(loaded(in[0] + at), loaded(in[1] + at)),
-                      combined(loaded(in[2] + at), loaded(in[3] + at)));
-    }
-  }
-
-  [[gnu::always_inline]] static inline Values combined(const Values& x, const Values& y) {
-    return {Lanes::template combine<kOp>(x.a, y.a), Lanes::template combine<kOp>(x.b, y.b)};
-  }
-  [[gnu::always_inline]] inline Values loaded(const std::byte* from) const {
-    const Values values = Codec::load(from);
-    if constexpr (kScaled) return {values.a * prescale_, values.b * prescale_};
-    return values;
-  }
-  [[gnu::always_inline]] inline Values finished(Values values) const {
-    if constexpr (kScaled) values = {values.a * postscale_, values.b * postscale_};
-    if constexpr (Codec::kFloating) return {Lanes::canonical(values.a), Lanes::canonical(values.b)};
-    return values;
-  }
-
-  Scalar prescale_, postscale_;
+  const KernelTable& kernel_;
+  const VectorJob& job_;
+  Factors factors_;
 };
 
-template <class Codec, bool kScaled>
-void reduce_floating(const VectorJob& job) {
-  switch (job.op) {
-    case ReduceOp::kMin: return Kernel<Codec, ReduceOp::kMin, kScaled>::run(job);
-    case ReduceOp::kMax: return Kernel<Codec, ReduceOp::kMax, kScaled>::run(job);
-    case ReduceOp::kProduct: return Kernel<Codec, ReduceOp::kProduct, kScaled>::run(job);
-    default: return Kernel<Codec, ReduceOp::kSum, kScaled>::run(job);
-  }
+template <class Codec, ReduceOp kOp, Scaling kScaling = Scaling::kNone>
+void run(const VectorJob& job) {
+  static_assert(Codec::kChunkBytes <= kMaxChunkBytes);
+  static constexpr KernelTable kTable = Kernel<Codec, kOp, kScaling>::table();
+  Driver(kTable, job).run();
 }
 
-// Multiplying by exactly 1 changes no value, so one scaled kernel serves either factor.
+// Multiplying by exactly 1 changes no value, so kBoth serves one factor too.
+template <class Codec, ReduceOp kOp>
+void run_floating(const VectorJob& job) {
+  if (job.prescale == 1.0 && job.postscale == 1.0) return run<Codec, kOp, Scaling::kNone>(job);
+  if constexpr (kOp == ReduceOp::kSum) {
+    if (job.prescale == 1.0) return run<Codec, kOp, Scaling::kResult>(job);
+  }
+  run<Codec, kOp, Scaling::kBoth>(job);
+}
+
 template <class Codec>
 void reduce_floating(const VectorJob& job) {
-  if (job.prescale == 1.0 && job.postscale == 1.0) return reduce_floating<Codec, false>(job);
-  reduce_floating<Codec, true>(job);
+  switch (job.op) {
+    case ReduceOp::kMin: return run_floating<Codec, ReduceOp::kMin>(job);
+    case ReduceOp::kMax: return run_floating<Codec, ReduceOp::kMax>(job);
+    case ReduceOp::kProduct: return run_floating<Codec, ReduceOp::kProduct>(job);
+    default: return run_floating<Codec, ReduceOp::kSum>(job);
+  }
 }
 
 // Sums and products wrap, so the unsigned type's kernel serves the signed type too.
@@ -203,17 +127,17 @@ void reduce_integer(const VectorJob& job) {
   using Codec = PlainCodec<L, IntegerLanes<L, T>, false>;
   using UnsignedCodec = PlainCodec<L, IntegerLanes<L, Unsigned>, false>;
   switch (job.op) {
-    case ReduceOp::kMin: return Kernel<Codec, ReduceOp::kMin, false>::run(job);
-    case ReduceOp::kMax: return Kernel<Codec, ReduceOp::kMax, false>::run(job);
-    case ReduceOp::kProduct: return Kernel<UnsignedCodec, ReduceOp::kProduct, false>::run(job);
-    default: return Kernel<UnsignedCodec, ReduceOp::kSum, false>::run(job);
+    case ReduceOp::kMin: return run<Codec, ReduceOp::kMin>(job);
+    case ReduceOp::kMax: return run<Codec, ReduceOp::kMax>(job);
+    case ReduceOp::kProduct: return run<UnsignedCodec, ReduceOp::kProduct>(job);
+    default: return run<UnsignedCodec, ReduceOp::kSum>(job);
   }
 }
 
 template <class L>
 void reduce_bool(const VectorJob& job) {
-  if (job.op == ReduceOp::kMin) return Kernel<BoolCodec<L>, ReduceOp::kMin, false>::run(job);
-  Kernel<BoolCodec<L>, ReduceOp::kMax, false>::run(job);
+  if (job.op == ReduceOp::kMin) return run<BoolCodec<L>, ReduceOp::kMin>(job);
+  run<BoolCodec<L>, ReduceOp::kMax>(job);
 }
 
 template <class L>

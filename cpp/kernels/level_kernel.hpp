@@ -1,0 +1,126 @@
+// The one loop over elements: for one codec, one operator and one way of scaling, all its instances in a table.
+//
+// Included by level_*.cc only; the rules of level_vector.hpp hold.
+#pragma once
+
+#include "kernels/level_codecs.hpp"
+
+namespace ciranda::kernels {
+namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
+
+inline constexpr std::size_t kGroup = 8;          // inputs combined in registers, at most
+inline constexpr std::size_t kBlockBytes = 4096;  // of one partial result; stays in the first-level cache
+
+// kResult: the inputs need no factor; for sums only (Average as users mostly call it).
+enum class Scaling : std::uint8_t { kNone, kResult, kBoth };
+
+struct Group {
+  const std::byte* const* inputs;
+  std::size_t offset_bytes;  // into each
+};
+
+// A partial result of a block of elements, in lanes and in the codec's order.
+struct alignas(64) Block {
+  std::byte bytes[kBlockBytes];
+};
+
+struct Partials {
+  const Block* blocks;
+  std::size_t count;
+  std::size_t first_chunk;  // of each block
+};
+
+struct Factors {
+  double prescale;
+  double postscale;
+};
+
+// Reduces n_chunks whole chunks of a group, merges them with the partials from the last to the first and writes to
+// "to": a result or a partial result.
+using ChunksFunction = void (*)(const Group& group, const Partials& partials, const Factors& factors, std::byte* to,
+                                std::size_t n_chunks);
+
+// What the driver (level_reduce.hpp) needs to know of a kernel. Index k - 1 takes a group of k inputs.
+struct KernelTable {
+  std::size_t chunk_bytes;          // of a tensor
+  std::size_t partial_chunk_bytes;  // of a block
+  ChunksFunction last[kGroup];      // to a result
+  ChunksFunction group;             // kGroup inputs, to a partial result
+};
+
+template <class Codec, ReduceOp kOp, Scaling kScaling>
+class Kernel {
+ public:
+  static constexpr KernelTable table() {
+    return {kChunk,
+            sizeof(Values),
+            {chunks<1, true>, chunks<2, true>, chunks<3, true>, chunks<4, true>, chunks<5, true>, chunks<6, true>,
+             chunks<7, true>, chunks<8, true>},
+            chunks<kGroup, false>};
+  }
+
+ private:
+  using Lanes = typename Codec::Lanes;
+  using Scalar = typename Codec::Scalar;
+  using Values = Pair<Lanes>;
+  static constexpr std::size_t kChunk = Codec::kChunkBytes;
+
+  template <std::size_t kInputs, bool kLast>
+  static void chunks(const Group& group, const Partials& partials, const Factors& factors, std::byte* to,
+                     std::size_t n_chunks) {
+    // Copies whose address does not escape: stores cannot alias them.
+    const auto prescale = static_cast<Scalar>(factors.prescale);
+    const auto postscale = static_cast<Scalar>(factors.postscale);
+    const Partials own_partials = partials;
+    const std::byte* in[kInputs];
+    for (std::size_t i = 0; i < kInputs; ++i) in[i] = group.inputs[i] + group.offset_bytes;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+      const Values values = merged(leaf<0, kInputs>(in, chunk * kChunk, prescale), own_partials, chunk);
+      if constexpr (kLast) {
+        Codec::store(to + chunk * kChunk, finished(values, postscale));
+      } else {
+        store_vector(to + chunk * sizeof(Values), values);
+      }
+    }
+  }
+
+  // The tree over inputs [kBegin, kEnd): the left part is the largest power of two that leaves something to the right.
+  template <std::size_t kBegin, std::size_t kEnd>
+  [[gnu::always_inline]] static inline Values leaf(const std::byte* const* in, std::size_t at, Scalar prescale) {
+    if constexpr (kEnd - kBegin == 1) {
+      return loaded(in[kBegin] + at, prescale);
+    } else {
+      constexpr std::size_t kMiddle = kBegin + (kEnd - kBegin > 4 ? 4 : (kEnd - kBegin > 2 ? 2 : 1));
+      return combined(leaf<kBegin, kMiddle>(in, at, prescale), leaf<kMiddle, kEnd>(in, at, prescale));
+    }
+  }
+
+  [[gnu::always_inline]] static inline Values merged(Values values, const Partials& partials, std::size_t chunk) {
+    const std::size_t at = (partials.first_chunk + chunk) * sizeof(Values);
+    for (std::size_t i = partials.count; i > 0; --i) {
+      Values partial;
+      load_vector(partials.blocks[i - 1].bytes + at, partial);
+      values = combined(partial, values);
+    }
+    return values;
+  }
+
+  [[gnu::always_inline]] static inline Values combined(const Values& x, const Values& y) {
+    return {Lanes::template combine<kOp>(x.a, y.a), Lanes::template combine<kOp>(x.b, y.b)};
+  }
+
+  [[gnu::always_inline]] static inline Values loaded(const std::byte* from, Scalar prescale) {
+    const Values values = Codec::load(from);
+    if constexpr (kScaling == Scaling::kBoth) return {values.a * prescale, values.b * prescale};
+    return values;
+  }
+
+  [[gnu::always_inline]] static inline Values finished(Values values, Scalar postscale) {
+    if constexpr (kScaling != Scaling::kNone) values = {values.a * postscale, values.b * postscale};
+    if constexpr (Codec::kFloating) return {Lanes::canonical(values.a), Lanes::canonical(values.b)};
+    return values;
+  }
+};
+
+}  // namespace
+}  // namespace ciranda::kernels
