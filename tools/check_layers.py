@@ -29,8 +29,10 @@ ALLOWED: dict[str, frozenset[str]] = {
         {"base", "tensor", "request", "negotiate", "fuse", "kernels", "transport", "collective", "backend"}
         | {"complete", "observe", "membership"}
     ),
-    "capi": frozenset({"base", "engine", "membership", "ciranda"}),
-    "bindings": frozenset({"base", "engine", "membership", "ciranda"}),
+    # The engine's face is made of what goes in (request) and what comes out (complete). A binding also tells the
+    # SIMD level in use (kernels).
+    "capi": frozenset({"base", "request", "complete", "engine", "membership", "ciranda"}),
+    "bindings": frozenset({"base", "request", "complete", "kernels", "engine", "membership", "ciranda"}),
     # The public headers stand on their own: they are installed without the rest.
     "ciranda": frozenset(),
 }

@@ -1,0 +1,89 @@
+"""The checks of tools/ are only worth something if they catch what they are for: break each rule and see."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def write(root: Path, path: str, text: str) -> None:
+    file = root / "cpp" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "complaint"),
+    [
+        ("base/a.hpp", "request/request.hpp", "base may not use request (it may use nothing)"),
+        ("kernels/a.cc", "transport/mesh.hpp", "kernels may not use transport (it may use base)"),
+        ("negotiate/a.hpp", "transport/mesh.hpp", "negotiate may not use transport (it may use base, request)"),
+        ("bindings/python/a.cc", "collective/ring.hpp", "bindings may not use collective"),
+        ("include/ciranda/a.hpp", "base/status.hpp", "ciranda may not use base"),
+        ("fuse/a.cc", "plan.hpp", "write the path from cpp/"),
+        ("surprise/a.cc", "base/status.hpp", "surprise/ is not in the table"),
+    ],
+)
+def test_a_forbidden_include_is_named(tmp_path: Path, path: str, include: str, complaint: str) -> None:
+    write(tmp_path, path, f'// What it is.\n#include <vector>\n#include "{include}"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert done.returncode == 1
+    assert f"{tmp_path / 'cpp' / path}:3: " in done.stdout
+    assert complaint in done.stdout
+
+
+def test_a_forbidden_link_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "fuse/CMakeLists.txt", "# fuse\nciranda_layer(fuse\n  DEPS base transport A::b\n  SOURCES a.cc)\n")
+    done = run_tool("check_layers.py", tmp_path)
+    assert done.returncode == 1
+    assert "CMakeLists.txt:2: DEPS transport: fuse may not use transport" in done.stdout
+    assert "1 offences" in done.stdout
+
+
+def test_allowed_arrows_pass(tmp_path: Path) -> None:
+    write(
+        tmp_path, "collective/a.hpp", '#include "collective/b.hpp"\n#include "kernels/k.hpp"\n#include "base/c.hpp"\n'
+    )
+    write(tmp_path, "collective/CMakeLists.txt", "ciranda_layer(collective DEPS transport SOURCES ${sources})\n")
+    write(tmp_path, "capi/a.cc", '#include "ciranda/ciranda.h"\n#include "engine/engine.hpp"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "check_layers: 0 offences\n")
+
+
+def test_the_repository_keeps_its_arrows() -> None:
+    done = run_tool("check_layers.py")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("// Uses what it does not include.\n#pragma once\nstd::string name();\n", "std"),
+        ("// Compiles with a warning.\n#pragma once\ninline int f(long v) { return v; }\n", "conversion"),
+        ("// May be read twice.\n", "#pragma once is missing"),
+        ("#pragma once\n", "a header opens with a comment"),
+    ],
+)
+def test_a_bad_header_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+    write(tmp_path, "base/bad.hpp", text)
+    write(tmp_path, "base/good.hpp", "// Good.\n#pragma once\n#include <string>\nstd::string name();\n")
+    done = run_tool("check_headers.py", tmp_path)
+    assert done.returncode == 1
+    assert "bad.hpp" in done.stdout
+    assert complaint in done.stdout
+    assert "2 headers, 1 bad" in done.stdout
+
+
+def test_a_c_header_must_be_c(tmp_path: Path) -> None:
+    write(tmp_path, "include/ciranda/bad.h", "/* Only C++ knows this. */\n#pragma once\nstruct A { int f() const; };\n")
+    done = run_tool("check_headers.py", tmp_path)
+    assert done.returncode == 1
+    assert "bad.h" in done.stdout
