@@ -1,0 +1,44 @@
+// EventLoop: epoll with RAII. Registers descriptors under a token of the caller's choice.
+//
+// Threads: one at a time. fd() may be polled by another thread meanwhile: it is readable while events are waiting.
+// Ownership: descriptors are not owned; remove() them before they are closed, or close them (the kernel removes them
+// then, unless a duplicate of them lives in another process).
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ciranda {
+
+class EventLoop {
+ public:
+  struct Event {
+    std::uint64_t token = 0;
+    std::uint32_t events = 0;  // EPOLLIN | ...
+  };
+
+  static Result<EventLoop> create();
+
+  int fd() const { return epoll_.get(); }
+  Status add(int fd, std::uint32_t events, std::uint64_t token);
+  void change(int fd, std::uint32_t events, std::uint64_t token);
+  void remove(int fd);
+
+  // What is ready, at most 64 at a time; waits up to timeout_ms (-1: for ever) for the first. The span is valid until
+  // the next call.
+  std::span<const Event> wait(int timeout_ms);
+
+ private:
+  explicit EventLoop(UniqueFd epoll) : epoll_(std::move(epoll)), events_(64) {}
+
+  UniqueFd epoll_;
+  std::vector<Event> events_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,81 @@
+// SegmentLayout: what lies where in the memory that the ranks of one host share. Pure arithmetic.
+//
+//   probe lines (one a member, and one of the maker)  |  arena  |  a control and a data ring for each ordered pair
+//
+// Threads: plain value.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <span>
+
+#include "transport/arena.hpp"
+#include "transport/ring.hpp"
+
+namespace ciranda {
+
+class SegmentLayout {
+ public:
+  static constexpr std::size_t kProbeBytes = 32;
+
+  // slot_bytes 0: an arena without slots, for its doorbells only.
+  SegmentLayout(int n_members, std::size_t slot_bytes)
+      : n_members_(static_cast<std::size_t>(n_members)),
+        slot_bytes_(slot_bytes),
+        control_bytes_(share_of(4 << 20, 4096, 64 << 10)),
+        data_bytes_(share_of(16 << 20, 16 << 10, 512 << 10)) {}
+
+  int n_members() const { return static_cast<int>(n_members_); }
+  std::size_t slot_bytes() const { return slot_bytes_; }
+  std::size_t control_bytes() const { return control_bytes_; }
+  std::size_t data_bytes() const { return data_bytes_; }
+
+  std::size_t n_bytes() const { return round_up(rings_at() + n_members_ * (n_members_ - 1) * pair_bytes()); }
+
+  // Index n_members() is the maker's own word.
+  std::span<std::byte> probe(std::span<std::byte> segment, int index) const {
+    return segment.subspan(static_cast<std::size_t>(index) * kProbeBytes, kProbeBytes);
+  }
+  SharedArena arena(std::span<std::byte> segment, int member) const {
+    return {segment.subspan(arena_at(), arena_bytes()), static_cast<int>(n_members_), member, slot_bytes_};
+  }
+  ByteRing control_ring(std::span<std::byte> segment, int from, int to) const {
+    return ByteRing(segment.subspan(pair_at(from, to), ByteRing::required_bytes(control_bytes_)));
+  }
+  ByteRing data_ring(std::span<std::byte> segment, int from, int to) const {
+    const std::size_t at = pair_at(from, to) + ByteRing::required_bytes(control_bytes_);
+    return ByteRing(segment.subspan(at, ByteRing::required_bytes(data_bytes_)));
+  }
+
+ private:
+  static constexpr std::size_t round_up(std::size_t n_bytes) {
+    return (n_bytes + SharedArena::kAlignment - 1) / SharedArena::kAlignment * SharedArena::kAlignment;
+  }
+  // Rings shrink as ranks grow in number, so that all of them together stay within the budget (down to the lowest).
+  std::size_t share_of(std::size_t budget, std::size_t lowest, std::size_t highest) const {
+    const std::size_t n_pairs = std::max<std::size_t>(1, n_members_ * (n_members_ - 1));
+    return std::clamp(std::bit_floor(budget / n_pairs), lowest, highest);
+  }
+  std::size_t arena_at() const { return round_up((n_members_ + 1) * kProbeBytes); }
+  std::size_t arena_bytes() const {
+    return round_up(SharedArena::required_bytes(static_cast<int>(n_members_), slot_bytes_));
+  }
+  std::size_t rings_at() const { return arena_at() + arena_bytes(); }
+  std::size_t pair_bytes() const {
+    return ByteRing::required_bytes(control_bytes_) + ByteRing::required_bytes(data_bytes_);
+  }
+  // Only pairs of different members have rings: member `from` has n - 1 of them, in the order of `to`.
+  std::size_t pair_at(int from, int to) const {
+    const auto row = static_cast<std::size_t>(from) * (n_members_ - 1);
+    const auto column = static_cast<std::size_t>(to < from ? to : to - 1);
+    return rings_at() + (row + column) * pair_bytes();
+  }
+
+  std::size_t n_members_;
+  std::size_t slot_bytes_;
+  std::size_t control_bytes_;
+  std::size_t data_bytes_;
+};
+
+}  // namespace ciranda

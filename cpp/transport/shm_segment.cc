@@ -1,0 +1,146 @@
+#include "transport/shm_segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+std::string mebibytes(std::uint64_t n_bytes) {
+  const std::uint64_t tenths = (n_bytes * 10 + (1 << 20) - 1) / (1 << 20);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
+}
+
+std::string random_name() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return {};
+  }
+  std::string name = "ciranda-";
+  for (const unsigned char byte : bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  return name;
+}
+
+// Allocates all pages. The error says what is missing.
+Status allocate(int fd, std::size_t n_bytes, const std::string& folder) {
+  struct statvfs space {};
+  const bool known = fstatvfs(fd, &space) == 0 && space.f_blocks != 0;
+  const std::uint64_t n_free = static_cast<std::uint64_t>(space.f_bavail) * space.f_bsize;
+  const std::string too_small = folder + " is too small: " + mebibytes(n_bytes) + " are needed, " +
+                                (known ? mebibytes(n_free) + " are free" : "not so many are free");
+  if (known && n_free < n_bytes) {
+    return Status::internal(too_small);
+  }
+  int error = 0;
+  do {
+    error = posix_fallocate(fd, 0, static_cast<off_t>(n_bytes));
+  } while (error == EINTR);
+  if (error == ENOSPC) {
+    return Status::internal(too_small);
+  }
+  if (error != 0) {
+    return Status::internal("cannot allocate " + mebibytes(n_bytes) + " in " + folder + ": " +
+                            std::generic_category().message(error));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ShmSegment> ShmSegment::create(std::size_t n_bytes, const std::string& folder) {
+  ShmSegment segment;
+  segment.file_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (segment.file_.valid()) {
+    segment.path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(segment.file_.get());
+  } else {
+    const std::string path = folder + "/" + random_name();
+    segment.file_.reset(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!segment.file_.valid()) {
+      return Status::from_errno("cannot make a file in " + folder);
+    }
+    segment.path_ = path;
+    segment.has_name_ = true;
+  }
+  if (Status allocated = allocate(segment.file_.get(), n_bytes, folder); !allocated.ok()) {
+    return allocated;
+  }
+  if (Status mapped = segment.map(segment.file_.get(), n_bytes); !mapped.ok()) {
+    return mapped;
+  }
+  return segment;
+}
+
+Result<ShmSegment> ShmSegment::open(const std::string& path, std::size_t n_bytes) {
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) {
+    return Status::from_errno("cannot open " + path);
+  }
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) {
+    return Status::from_errno("cannot look at " + path);
+  }
+  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 0077) != 0 ||
+      info.st_size != static_cast<off_t>(n_bytes)) {
+    return Status::internal(path + " is not the expected memory");
+  }
+  ShmSegment segment;
+  if (Status mapped = segment.map(file.get(), n_bytes); !mapped.ok()) {
+    return mapped;
+  }
+  return segment;
+}
+
+Result<ShmSegment> ShmSegment::anonymous(std::size_t n_bytes) {
+  ShmSegment segment;
+  if (Status mapped = segment.map(-1, n_bytes); !mapped.ok()) {
+    return mapped;
+  }
+  return segment;
+}
+
+ShmSegment::ShmSegment(ShmSegment&& other) noexcept
+    : memory_(std::exchange(other.memory_, {})),
+      file_(std::move(other.file_)),
+      path_(std::move(other.path_)),
+      has_name_(std::exchange(other.has_name_, false)) {}
+
+ShmSegment::~ShmSegment() {
+  release_path();
+  if (!memory_.empty()) {
+    munmap(memory_.data(), memory_.size());
+  }
+}
+
+void ShmSegment::release_path() {
+  if (std::exchange(has_name_, false)) {
+    unlink(path_.c_str());
+  }
+  path_.clear();
+  file_.reset();
+}
+
+Status ShmSegment::map(int fd, std::size_t n_bytes) {
+  const int flags = MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0);
+  void* address = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (address == MAP_FAILED) {
+    return Status::from_errno("cannot map " + mebibytes(n_bytes) + " of shared memory");
+  }
+  memory_ = {static_cast<std::byte*>(address), n_bytes};
+  return {};
+}
+
+}  // namespace ciranda

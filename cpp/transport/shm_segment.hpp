@@ -1,0 +1,47 @@
+// ShmSegment: memory that several processes of one host map, taken from a tmpfs such as /dev/shm.
+//
+// The file has no name wherever the system allows it (O_TMPFILE), so that nothing can be left behind; others open it
+// through /proc/<pid>/fd. Where that is not to be had, it has a random name, mode 0600, until unlink().
+// All its pages are allocated on creation: a file system that is too small is an error then, never a SIGBUS later.
+// Threads: as a pointer to bytes. Ownership: the mapping, and the name while there is one.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace ciranda {
+
+class ShmSegment {
+ public:
+  // Zeroed memory. Failure says how much is needed and how much is free.
+  static Result<ShmSegment> create(std::size_t n_bytes, const std::string& folder = "/dev/shm");
+  // What create() made elsewhere. Refuses what is not exactly that: wrong size, another user's, writable by others.
+  static Result<ShmSegment> open(const std::string& path, std::size_t n_bytes);
+  // Memory of this process alone (and of its children).
+  static Result<ShmSegment> anonymous(std::size_t n_bytes);
+
+  ShmSegment(ShmSegment&& other) noexcept;
+  ShmSegment& operator=(ShmSegment&&) = delete;
+  ~ShmSegment();
+
+  std::span<std::byte> memory() const { return memory_; }
+  // What others give to open(); valid until release_path().
+  const std::string& path() const { return path_; }
+  // Everyone has opened it: take back the name, close the descriptor. The memory stays.
+  void release_path();
+
+ private:
+  ShmSegment() = default;
+  Status map(int fd, std::size_t n_bytes);
+
+  std::span<std::byte> memory_;
+  UniqueFd file_;
+  std::string path_;
+  bool has_name_ = false;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,143 @@
+#include "transport/socket.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
+namespace ciranda {
+namespace {
+
+void set_option(int fd, int level, int option, int value) {
+  // Every option set here is an improvement, not a need: refusal is no error.
+  (void)setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+std::string text_of(int code) { return std::generic_category().message(code); }
+
+Result<UniqueFd> new_socket(int family) {
+  UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) {
+    return Status::from_errno("cannot make a socket");
+  }
+  return fd;
+}
+
+void avoid_pacing(int fd) {
+  std::array<char, 16> name{};
+  socklen_t n_bytes = name.size() - 1;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &n_bytes) != 0 ||
+      !std::string_view(name.data()).starts_with("bbr")) {
+    return;
+  }
+  for (const std::string_view wanted : {std::string_view("cubic"), std::string_view("reno")}) {
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted.data(), static_cast<socklen_t>(wanted.size())) == 0) {
+      return;
+    }
+  }
+}
+
+// The number of the error, 0 for success.
+int try_listen(int fd, const SocketAddress& address) {
+  set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) {
+    set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  }
+  if (bind(fd, address.raw(), address.n_bytes()) != 0 || listen(fd, SOMAXCONN) != 0) {
+    return errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string PortRange::to_string() const { return std::to_string(low) + "-" + std::to_string(high); }
+
+Result<PortRange> parse_port_range(const std::string& text) {
+  if (text.empty()) {
+    return PortRange{};
+  }
+  const char* end = text.data() + text.size();
+  PortRange range;
+  auto [at, error] = std::from_chars(text.data(), end, range.low);
+  range.high = range.low;
+  if (error == std::errc() && at != end && *at == '-') {
+    const auto second = std::from_chars(at + 1, end, range.high);
+    at = second.ptr;
+    error = second.ec;
+  }
+  if (error != std::errc() || at != end || range.low == 0 || range.high < range.low) {
+    return Status::invalid_argument("'" + text + "' is not a range of ports such as 4000-4100");
+  }
+  return range;
+}
+
+Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports) {
+  SocketAddress candidate = address;
+  for (int port = ports.low; port <= ports.high; ++port) {
+    auto fd = new_socket(address.family());
+    if (!fd.ok()) {
+      return fd;
+    }
+    candidate.set_port(static_cast<std::uint16_t>(port));
+    const int error = try_listen(fd.value().get(), candidate);
+    if (error == 0) {
+      return fd;
+    }
+    if (error != EADDRINUSE && error != EACCES) {
+      return Status::internal("cannot listen on " + candidate.to_string() + ": " + text_of(error));
+    }
+    if (error == EACCES) {
+      return Status::invalid_argument("may not listen on " + candidate.to_string() + ": " + text_of(error));
+    }
+  }
+  if (ports.any()) {
+    return Status::internal("no free port is left on " + address.ip());
+  }
+  return Status::invalid_argument("all ports of the range " + ports.to_string() + " are in use on " + address.ip() +
+                                  ": give a wider range, or none for any port");
+}
+
+Result<UniqueFd> start_connecting(const SocketAddress& to) {
+  auto fd = new_socket(to.family());
+  if (!fd.ok()) {
+    return fd;
+  }
+  if (connect(fd.value().get(), to.raw(), to.n_bytes()) != 0 && errno != EINPROGRESS && errno != EINTR) {
+    return Status::internal("cannot connect to " + to.to_string() + ": " + text_of(errno));
+  }
+  return fd;
+}
+
+Status finish_connecting(int fd, const SocketAddress& to) {
+  int error = 0;
+  socklen_t n_bytes = sizeof(error);
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) {
+    error = errno;
+  }
+  if (error == 0) {
+    return {};
+  }
+  return Status::internal("cannot connect to " + to.to_string() + ": " + text_of(error));
+}
+
+void tune_connection(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  const SocketAddress peer = SocketAddress::peer_of(fd);
+  if (!peer.is_loopback()) {
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  }
+  if (peer.is_private()) {
+    avoid_pacing(fd);
+  }
+}
+
+}  // namespace ciranda

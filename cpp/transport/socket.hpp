@@ -1,0 +1,38 @@
+// What Ciranda asks of TCP sockets: listening on a port of a range, connecting without blocking, and their options.
+//
+// All sockets are non-blocking and close-on-exec. Failure: every error names the address.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "transport/socket_address.hpp"
+
+namespace ciranda {
+
+// Ports one may listen on, both ends included; 0-0 is any port.
+struct PortRange {
+  std::uint16_t low = 0;
+  std::uint16_t high = 0;
+  bool any() const { return high == 0; }
+  std::string to_string() const;
+};
+
+// "4000-4100", "4000", or "" for any.
+Result<PortRange> parse_port_range(const std::string& text);
+
+// Listens on the first free port of the range at this address (whose own port is ignored).
+Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
+
+// A connected socket, or one on its way: it becomes writable when connecting has ended, as finish_connecting() tells.
+Result<UniqueFd> start_connecting(const SocketAddress& to);
+Status finish_connecting(int fd, const SocketAddress& to);
+
+// No delay for small writes; keep-alive, so that a vanished host is noticed; and on private networks a congestion
+// control that does not pace (bbr holds links of a microsecond far below their bandwidth). A socket stays usable when
+// the system refuses one of them.
+void tune_connection(int fd);
+
+}  // namespace ciranda

@@ -1,0 +1,313 @@
+#include "transport/socket_mesh.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <utility>
+
+#include "transport/event_loop.hpp"
+#include "transport/fence.hpp"
+#include "transport/ring_channel.hpp"
+#include "transport/socket.hpp"
+#include "transport/tcp_channel.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::uint32_t kHangUp = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+
+enum class Source : std::uint32_t { kControl, kData, kProcess };
+
+std::uint64_t token_of(int peer, Source source) {
+  return static_cast<std::uint64_t>(peer) << 2 | static_cast<std::uint64_t>(source);
+}
+
+// A peer and how to reach it.
+struct Link {
+  explicit Link(SocketMeshPeer peer)
+      : info(std::move(peer.info)), bell(std::move(peer.bell)), process(std::move(peer.process)) {
+    if (peer.control.valid()) {
+      control_socket.emplace(std::move(peer.control));
+    }
+    if (peer.data.valid()) {
+      data_socket.emplace(std::move(peer.data));
+    }
+  }
+
+  bool has_rings() const { return control_ring.has_value(); }
+
+  PeerInfo info;
+  std::optional<TcpChannel> control_socket;
+  std::optional<TcpChannel> data_socket;
+  std::optional<RingChannel> control_ring;
+  std::optional<RingChannel> data_ring;
+  std::optional<Bell> bell;
+  UniqueFd process;
+  std::atomic<std::uint32_t>* doorbell = nullptr;  // set where memory is shared
+  bool closed = false;
+};
+
+class SocketMesh final : public Mesh {
+ public:
+  SocketMesh(SocketMeshParts parts, EventLoop loop)
+      : rank_(parts.rank), bell_(std::move(parts.bell)), shared_(std::move(parts.shared)), loop_(std::move(loop)) {
+    links_.reserve(parts.peers.size());
+    for (SocketMeshPeer& peer : parts.peers) {
+      links_.push_back(std::make_unique<Link>(std::move(peer)));
+    }
+    attach_memory();
+  }
+  ~SocketMesh() override;
+  SocketMesh(const SocketMesh&) = delete;
+  SocketMesh& operator=(const SocketMesh&) = delete;
+
+  Status watch();
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(links_.size()); }
+  const PeerInfo& peer(int rank) const override { return link(rank).info; }
+  Channel& control(int peer) override {
+    Link& to = link(peer);
+    return to.has_rings() ? static_cast<Channel&>(*to.control_ring) : *to.control_socket;
+  }
+  Channel& data(int peer) override {
+    Link& to = link(peer);
+    return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : *to.data_socket;
+  }
+  SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
+
+  void poll_events() override;
+  void notify() override;
+  void arm() override;
+  void disarm() override;
+  void sleep(std::optional<std::chrono::nanoseconds> at_most) override;
+  void kick() override { bell_.ring(); }
+  const std::vector<int>& closed_peers() const override { return closed_; }
+
+ private:
+  Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
+  void attach_memory();
+  Status watch(Link& peer);
+  void on_event(Link& peer, Source source, std::uint32_t events);
+  void close_peer(Link& peer);
+  static void drop_wake_ups(Link& peer);
+
+  pid_t owner_ = getpid();
+  int rank_;
+  Bell bell_;
+  std::optional<SharedMemory> shared_;
+  EventLoop loop_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::optional<SharedArena> arena_;
+  std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
+  std::vector<Link*> sharing_;  // the links with rings
+  std::vector<int> closed_;
+  std::uint32_t n_polls_ = 0;
+  std::uint32_t poll_period_ = 1;
+  std::atomic<bool> woken_by_socket_{false};
+};
+
+void SocketMesh::attach_memory() {
+  if (!shared_) {
+    return;
+  }
+  const auto memory = shared_->segment.memory();
+  const SegmentLayout& layout = shared_->layout;
+  const std::vector<int>& members = shared_->members;
+  const auto index_of = [&members](int rank) {
+    return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+  };
+  const int me = index_of(rank_);
+  const SharedArena arena = layout.arena(memory, me);
+  bool all_share = true;
+  for (const auto& each : links_) {
+    if (each->info.rank == rank_) {
+      continue;
+    }
+    all_share = all_share && each->info.shares_memory;
+    if (each->info.shares_memory) {
+      const int other = index_of(each->info.rank);
+      each->control_ring.emplace(layout.control_ring(memory, me, other), layout.control_ring(memory, other, me));
+      each->data_ring.emplace(layout.data_ring(memory, me, other), layout.data_ring(memory, other, me));
+      each->doorbell = &arena.doorbell(other);
+      sharing_.push_back(each.get());
+    }
+  }
+  my_doorbell_ = &arena.doorbell(me);
+  if (all_share && layout.slot_bytes() != 0) {
+    arena_ = arena;
+  }
+}
+
+Status SocketMesh::watch() {
+  for (const auto& each : links_) {
+    if (each->info.rank == rank_) {
+      continue;
+    }
+    if (Status watched = watch(*each); !watched.ok()) {
+      return watched;
+    }
+  }
+  // A look at the sockets is a system call. Rings need none, sockets only to learn of a peer's end.
+  const bool only_rings = sharing_.size() + 1 == links_.size();
+  poll_period_ = only_rings ? 64 : 4;
+  return {};
+}
+
+Status SocketMesh::watch(Link& peer) {
+  tune_connection(peer.control_socket->fd());
+  Status watched =
+      loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, Source::kControl));
+  if (watched.ok() && peer.data_socket) {
+    tune_connection(peer.data_socket->fd());
+    watched = loop_.add(peer.data_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, Source::kData));
+  }
+  if (watched.ok() && peer.process.valid()) {
+    watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, Source::kProcess));
+  }
+  return watched;
+}
+
+SocketMesh::~SocketMesh() {
+  if (getpid() != owner_) {
+    return;
+  }
+  for (Link* peer : sharing_) {
+    peer->control_ring->close();
+    peer->data_ring->close();
+  }
+  // The sockets close gracefully, control before data, so that no peer sees the end before the last control bytes.
+  for (const auto& each : links_) {
+    each->control_socket.reset();
+  }
+}
+
+void SocketMesh::poll_events() {
+  if (++n_polls_ < poll_period_ && !woken_by_socket_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  n_polls_ = 0;
+  woken_by_socket_.store(false, std::memory_order_relaxed);
+  for (const EventLoop::Event& event : loop_.wait(0)) {
+    on_event(link(static_cast<int>(event.token >> 2)), static_cast<Source>(event.token & 3), event.events);
+  }
+}
+
+void SocketMesh::on_event(Link& peer, Source source, std::uint32_t events) {
+  switch (source) {
+    case Source::kProcess: close_peer(peer); return;
+    case Source::kControl:
+      if (peer.has_rings()) {
+        drop_wake_ups(peer);
+      } else {
+        peer.control_socket->on_events(events);
+      }
+      if ((events & kHangUp) != 0) {
+        close_peer(peer);
+      }
+      return;
+    case Source::kData:
+      peer.data_socket->on_events(events);
+      // An orderly end of data comes with one of control, whose last bytes may still be on their way; anything else is
+      // the end of the peer.
+      if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
+        close_peer(peer);
+      }
+      return;
+  }
+}
+
+void SocketMesh::close_peer(Link& peer) {
+  if (std::exchange(peer.closed, true)) {
+    return;
+  }
+  if (peer.has_rings()) {
+    peer.control_ring->close();
+    peer.data_ring->close();
+  } else {
+    peer.control_socket->mark_closed();
+    peer.data_socket->mark_closed();
+  }
+  closed_.push_back(peer.info.rank);
+}
+
+void SocketMesh::drop_wake_ups(Link& peer) {
+  std::array<std::byte, 64> dropped;
+  const int fd = peer.control_socket->fd();
+  while (recv(fd, dropped.data(), dropped.size(), MSG_DONTWAIT) == static_cast<ssize_t>(dropped.size())) {
+  }
+}
+
+void SocketMesh::notify() {
+  if (sharing_.empty()) {
+    return;
+  }
+  full_fence();
+  for (Link* peer : sharing_) {
+    if (peer->doorbell->load(std::memory_order_relaxed) == 0 || peer->doorbell->exchange(0) == 0) {
+      continue;
+    }
+    if (peer->bell) {
+      peer->bell->ring();
+    } else {
+      const std::byte byte{1};
+      (void)send(peer->control_socket->fd(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  }
+}
+
+void SocketMesh::arm() {
+  if (my_doorbell_ != nullptr) {
+    my_doorbell_->store(1, std::memory_order_relaxed);
+    full_fence();
+  }
+}
+
+void SocketMesh::disarm() {
+  if (my_doorbell_ != nullptr) {
+    my_doorbell_->store(0, std::memory_order_relaxed);
+  }
+}
+
+// Waits until the epoll descriptor has something to tell, and leaves it there for the holder of the token.
+void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
+  std::array<pollfd, 2> sources{{{bell_.fd(), POLLIN, 0}, {loop_.fd(), POLLIN, 0}}};
+  timespec timeout{};
+  if (at_most) {
+    const auto left = std::max(*at_most, std::chrono::nanoseconds(0));
+    timeout.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
+    timeout.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
+  }
+  const int n_ready = ppoll(sources.data(), sources.size(), at_most ? &timeout : nullptr, nullptr);
+  if (n_ready <= 0) {
+    return;
+  }
+  if (sources[0].revents != 0) {
+    bell_.drain();
+  }
+  if (sources[1].revents != 0) {
+    woken_by_socket_.store(true, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> make_socket_mesh(SocketMeshParts parts) {
+  auto loop = EventLoop::create();
+  if (!loop.ok()) {
+    return loop.status();
+  }
+  auto mesh = std::make_unique<SocketMesh>(std::move(parts), std::move(loop).value());
+  if (Status watched = mesh->watch(); !watched.ok()) {
+    return watched;
+  }
+  return std::unique_ptr<Mesh>(std::move(mesh));
+}
+
+}  // namespace ciranda

@@ -1,0 +1,49 @@
+// SocketMesh: the mesh of real jobs. Peers that share memory talk through rings in it, all others through TCP.
+//
+// With every peer there is one control connection. Where memory is shared it carries nothing but wake-ups (and these
+// only if the peer's bell could not be opened); everywhere its end is how the peer's end is noticed, together with a
+// process descriptor for peers on this machine, which works even while a forked child of the peer holds the sockets.
+//
+// Threads: as Mesh. Destruction closes all connections in a way that peers see at once; not in a forked child, where it
+// leaves them alone.
+// Ownership: everything handed in.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "transport/bell.hpp"
+#include "transport/mesh.hpp"
+#include "transport/segment_layout.hpp"
+#include "transport/shm_segment.hpp"
+
+namespace ciranda {
+
+struct SocketMeshPeer {
+  PeerInfo info;
+  UniqueFd control;          // connected, for every rank but one's own
+  UniqueFd data;             // connected, unless memory is shared
+  std::optional<Bell> bell;  // only where memory is shared; without it the control connection wakes
+  UniqueFd process;          // a pidfd, where there can be one
+};
+
+struct SharedMemory {
+  ShmSegment segment;
+  SegmentLayout layout;
+  std::vector<int> members;  // rank by index in the layout, including some that turned out not to share perhaps
+};
+
+struct SocketMeshParts {
+  int rank = 0;
+  std::vector<SocketMeshPeer> peers;  // by rank, with an entry for one's own
+  Bell bell;                          // one's own
+  std::optional<SharedMemory> shared;
+};
+
+// REQUIRES: peer.info.shares_memory only for members of parts.shared.
+Result<std::unique_ptr<Mesh>> make_socket_mesh(SocketMeshParts parts);
+
+}  // namespace ciranda

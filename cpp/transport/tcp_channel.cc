@@ -1,0 +1,88 @@
+#include "transport/tcp_channel.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+bool is_not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+TcpChannel::~TcpChannel() {
+  if (getpid() == owner_) {
+    close_gracefully(std::move(socket_));
+  }
+}
+
+std::size_t TcpChannel::write_some(std::span<const std::byte> bytes) {
+  if (!may_write_ || closed_ || bytes.empty()) {
+    return 0;
+  }
+  ssize_t n_sent = 0;
+  do {
+    n_sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (n_sent < 0 && errno == EINTR);
+  if (n_sent >= 0) {
+    return static_cast<std::size_t>(n_sent);
+  }
+  may_write_ = false;
+  if (!is_not_now(errno)) {
+    closed_ = true;
+  }
+  return 0;
+}
+
+std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
+  if (!may_read_ || bytes.empty()) {
+    return 0;
+  }
+  ssize_t n_read = 0;
+  do {
+    n_read = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  } while (n_read < 0 && errno == EINTR);
+  if (n_read > 0) {
+    // A short read emptied the socket: more bytes make a new edge. An end of stream has had its edge already.
+    may_read_ = closed_ || static_cast<std::size_t>(n_read) == bytes.size();
+    return static_cast<std::size_t>(n_read);
+  }
+  may_read_ = false;
+  if (n_read == 0 || !is_not_now(errno)) {
+    closed_ = true;
+  }
+  return 0;
+}
+
+void TcpChannel::on_events(std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) {
+    may_write_ = true;
+  }
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    mark_closed();
+  } else if ((events & EPOLLIN) != 0) {
+    may_read_ = true;
+  }
+}
+
+void TcpChannel::mark_closed() {
+  closed_ = true;
+  may_read_ = true;  // what arrived before the end is still to be had
+}
+
+void close_gracefully(UniqueFd socket) {
+  if (!socket.valid()) {
+    return;
+  }
+  (void)shutdown(socket.get(), SHUT_WR);
+  std::array<std::byte, 4096> dropped;
+  constexpr int kMostReads = 256;
+  for (int i = 0; i < kMostReads && recv(socket.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0; ++i) {
+  }
+  (void)shutdown(socket.get(), SHUT_RDWR);
+}
+
+}  // namespace ciranda

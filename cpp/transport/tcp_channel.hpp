@@ -1,0 +1,50 @@
+// TcpChannel: a Channel over a connected, non-blocking socket that is watched edge-triggered.
+//
+// The mesh hands in what epoll reports (on_events). read_some() and write_some() ask the system only while the socket
+// may be ready, so that looking at an idle channel costs no system call.
+// Threads, failure: as Channel. The destructor shuts the connection down, so that the peer sees its end even while a
+// forked child still holds the descriptor. In a forked child it only closes the child's copy.
+#pragma once
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/unique_fd.hpp"
+#include "transport/channel.hpp"
+
+namespace ciranda {
+
+class TcpChannel final : public Channel {
+ public:
+  static constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+
+  explicit TcpChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+  ~TcpChannel() override;
+  TcpChannel(TcpChannel&&) = default;
+  TcpChannel& operator=(TcpChannel&&) = delete;
+
+  std::size_t write_some(std::span<const std::byte> bytes) override;
+  std::size_t read_some(std::span<std::byte> bytes) override;
+  ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
+
+  int fd() const { return socket_.get(); }
+  void on_events(std::uint32_t events);
+  void mark_closed();
+
+ private:
+  UniqueFd socket_;
+  pid_t owner_ = getpid();
+  bool may_read_ = true;
+  bool may_write_ = true;
+  bool closed_ = false;
+};
+
+// Ends both directions of a connection and closes it. What the peer sent and nobody read is read and dropped first: to
+// close over unread bytes would reset the connection and could take our own last bytes with it.
+void close_gracefully(UniqueFd socket);
+
+}  // namespace ciranda
