@@ -1,0 +1,146 @@
+#include "bindings/python/engine_handle.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <utility>
+
+#include "bindings/python/errors.hpp"
+#include "engine/connect.hpp"
+
+namespace ciranda::python {
+
+namespace {
+
+using Name = std::optional<std::string>;
+
+std::vector<DataType> dtypes_of(const Signature& signature) {
+  std::vector<DataType> dtypes;
+  for (const TensorSignature& tensor : signature.tensors) dtypes.push_back(tensor.dtype);
+  return dtypes;
+}
+
+}  // namespace
+
+OperationHandle EngineHandle::submit_request(Request request, Session::Tensors tensors) {
+  std::vector<DataType> output_dtypes;
+  if (info(request.signature.collective).allocates_output) output_dtypes = dtypes_of(request.signature);
+  session_->release_done();
+  OperationHandle handle(session_, session_->engine()->submit(std::move(request)), std::move(tensors));
+  handle.set_output_types(std::move(output_dtypes), session_->reader().last_table());
+  return handle;
+}
+
+OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+  Engine& engine = *session_->engine();
+  Request request = make_request(options);
+  Session::Tensors tensors;
+  if (info(request.signature.collective).has_tensors) {
+    tensors = attach_tensors(request, inputs, outputs, session_->reader());
+  }
+  // The name is drawn last: a call that is refused above uses up no number, which would set ranks apart.
+  if (!options.name) request.name = engine.next_name();
+  return submit_request(std::move(request), std::move(tensors));
+}
+
+OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors) {
+  Request request = prepared.prototype;
+  Session::Tensors kept = attach_tensors(request, tensors, tensors, session_->reader());
+  return submit_request(std::move(request), std::move(kept));
+}
+
+namespace {
+
+EngineHandle connect_from_environment(std::uint64_t epoch) {
+  Result<Config> config = read_config();
+  raise_unless_ok(config.status());
+  auto connected = [&] {
+    const nb::gil_scoped_release released;
+    return connect(config.value(), epoch);
+  }();
+  raise_unless_ok(connected.status());
+  return EngineHandle(std::make_shared<Session>(std::move(config).value(), std::move(connected).value()));
+}
+
+// Submits and waits: a blocking call without the cost of a handle.
+nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
+             double prescale, double postscale) {
+  OperationHandle handle =
+      self.submit({collective, std::move(name), op, root, prescale, postscale, true}, inputs, outputs);
+  handle.wait();
+  return handle.outputs();
+}
+
+OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
+                       int root, double prescale, double postscale, bool is_deferrable) {
+  return self.submit({collective, std::move(name), op, root, prescale, postscale, is_deferrable}, inputs, outputs);
+}
+
+nb::list submit_all(EngineHandle& self, const nb::list& prepared, const nb::list& tensors) {
+  if (nb::len(prepared) != nb::len(tensors)) raise_invalid_argument("submit_all: the lists differ in length");
+  nb::list operations;
+  for (std::size_t i = 0; i < nb::len(prepared); ++i) {
+    const auto& request = nb::cast<const PreparedRequest&>(prepared[i]);
+    operations.append(nb::cast(self.submit_prepared(request, nb::object(tensors[i]))));
+  }
+  return operations;
+}
+
+nb::dict peer(const EngineHandle& self, int rank) {
+  const Engine& engine = self.engine();
+  if (rank < 0 || rank >= engine.size()) {
+    raise_invalid_argument("there is no rank " + std::to_string(rank) + " among " + std::to_string(engine.size()));
+  }
+  const PeerInfo& info = engine.peer(rank);
+  nb::dict fields;
+  fields["rank"] = info.rank;
+  fields["pid"] = info.pid;
+  fields["host"] = info.host;
+  fields["address"] = info.address;
+  fields["shares_memory"] = info.shares_memory;
+  return fields;
+}
+
+void bind_prepared_request(nb::module_& m) {
+  nb::class_<PreparedRequest>(m, "PreparedRequest",
+                              "A named, in-place allreduce that is submitted again and again with fresh tensors.")
+      .def(
+          "__init__",
+          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale) {
+            const int allreduce = static_cast<int>(Collective::kAllreduce);
+            new (self) PreparedRequest{
+                make_request({allreduce, std::move(name), op, -1, prescale, postscale, true})};
+          },
+          nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0)
+      .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
+}
+
+}  // namespace
+
+void bind_engine_handle(nb::module_& m) {
+  bind_prepared_request(m);
+  nb::class_<EngineHandle>(m, "Engine", "A connected engine.")
+      .def_prop_ro("rank", [](const EngineHandle& self) { return self.engine().rank(); })
+      .def_prop_ro("size", [](const EngineHandle& self) { return self.engine().size(); })
+      .def_prop_ro("local_rank", [](const EngineHandle& self) { return self.session().config().local_rank; })
+      .def_prop_ro("local_size", [](const EngineHandle& self) { return self.session().config().local_size; })
+      .def_prop_ro("cross_rank", [](const EngineHandle& self) { return self.session().config().cross_rank; })
+      .def_prop_ro("cross_size", [](const EngineHandle& self) { return self.session().config().cross_size; })
+      .def_prop_ro("is_open", [](const EngineHandle& self) { return self.session().is_open(); })
+      .def_prop_ro("shares_memory_with_all",
+                   [](const EngineHandle& self) { return self.engine().shares_memory_with_all(); })
+      .def("peer", &peer, nb::arg("rank"))
+      .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
+      .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
+      .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
+           nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
+           nb::arg("is_deferrable"))
+      .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(), nb::arg("name").none(),
+           nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"))
+      .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"))
+      .def("submit_all", &submit_all, nb::arg("prepared"), nb::arg("tensors"));
+  m.def("connect", &connect_from_environment, nb::arg("epoch"),
+        "Joins the circle that the environment describes and starts the engine.");
+}
+
+}  // namespace ciranda::python

@@ -1,0 +1,41 @@
+// EngineHandle: the engine as Python sees it; PreparedRequest: a request that is made many times, built once.
+//
+// Threads: every method needs the GIL and gives it up only while it blocks.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "bindings/python/operation_handle.hpp"
+#include "bindings/python/request_builder.hpp"
+#include "bindings/python/session.hpp"
+
+namespace ciranda::python {
+
+// Everything of a named request but its tensors. Belongs to no session: it may outlive one.
+struct PreparedRequest {
+  Request prototype;
+};
+
+class EngineHandle {
+ public:
+  explicit EngineHandle(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+
+  const Session& session() const { return *session_; }
+  Session& session() { return *session_; }
+  const Engine& engine() const { return *session_->engine(); }
+
+  OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
+  // In place. `tensors` as in attach_tensors().
+  OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors);
+
+ private:
+  OperationHandle submit_request(Request request, Session::Tensors tensors);
+
+  std::shared_ptr<Session> session_;
+};
+
+void bind_engine_handle(nb::module_& m);
+
+}  // namespace ciranda::python

@@ -1,0 +1,22 @@
+#include "bindings/python/errors.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <utility>
+
+namespace ciranda::python {
+
+namespace nb = nanobind;
+
+// The classes live in Python, where they can have several bases; the name of each is its kind's name and "Error".
+void raise(const Status& status) {
+  const std::string name = std::string(to_string(status.kind())) + "Error";
+  const nb::object type = nb::module_::import_("ciranda.errors").attr(name.c_str());
+  const nb::object message = nb::str(status.message().data(), status.message().size());
+  PyErr_SetObject(type.ptr(), message.ptr());
+  throw nb::python_error();
+}
+
+void raise_invalid_argument(std::string message) { raise(Status::invalid_argument(std::move(message))); }
+
+}  // namespace ciranda::python

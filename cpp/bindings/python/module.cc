@@ -1,0 +1,17 @@
+// ciranda._core: the engine for Python. The classes and functions are described in src/ciranda/_core.pyi.
+#include <nanobind/nanobind.h>
+
+#include "bindings/python/engine_handle.hpp"
+#include "bindings/python/operation_handle.hpp"
+#include "bindings/python/tables.hpp"
+#include "bindings/python/tensor_reader.hpp"
+
+NB_MODULE(_core, m) {
+  // Objects that modules hold at exit are no leak.
+  nanobind::set_leak_warnings(false);
+  m.attr("__version__") = CIRANDA_VERSION;
+  ciranda::python::bind_tables(m);
+  ciranda::python::bind_tensor_description(m);
+  ciranda::python::bind_operation_handle(m);
+  ciranda::python::bind_engine_handle(m);
+}

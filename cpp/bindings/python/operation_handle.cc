@@ -1,0 +1,105 @@
+#include "bindings/python/operation_handle.hpp"
+
+#include <utility>
+
+#include "bindings/python/errors.hpp"
+#include "bindings/python/outputs.hpp"
+
+namespace ciranda::python {
+
+namespace {
+
+// Runs the handlers of the signals that have arrived; true when one of them raised.
+bool signal_handler_raised() {
+  const nb::gil_scoped_acquire acquired;
+  return PyErr_CheckSignals() != 0;
+}
+
+}  // namespace
+
+OperationHandle::OperationHandle(std::shared_ptr<Session> session, Engine::OperationPtr operation,
+                                 Session::Tensors tensors)
+    : session_(std::move(session)), operation_(std::move(operation)), tensors_(std::move(tensors)) {}
+
+OperationHandle::~OperationHandle() {
+  if (operation_ == nullptr || is_done()) return;
+  session_->adopt(std::move(operation_), std::move(tensors_));
+}
+
+void OperationHandle::set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table) {
+  output_dtypes_ = std::move(dtypes);
+  output_table_ = table;
+}
+
+void OperationHandle::release_tensors() {
+  tensors_.inputs.reset();
+  tensors_.outputs.reset();
+}
+
+void OperationHandle::wait() {
+  OperationHandle* const self = this;
+  wait_all({&self, 1});
+}
+
+void OperationHandle::wait_all(std::span<OperationHandle* const> handles) {
+  std::vector<std::pair<std::shared_ptr<Engine>, Engine::OperationPtr>> pending;
+  for (const OperationHandle* handle : handles) {
+    if (!handle->is_done()) pending.emplace_back(handle->session_->engine(), handle->operation_);
+  }
+  if (!pending.empty()) {
+    const nb::gil_scoped_release released;
+    for (const auto& [engine, operation] : pending) {
+      // The status is the operation's own, and is looked at below.
+      static_cast<void>(engine->wait(operation, &signal_handler_raised));
+      if (!operation->is_done()) break;
+    }
+    pending.clear();
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  const Status* failure = nullptr;
+  for (OperationHandle* handle : handles) {
+    if (!handle->is_done()) raise(Status::internal("the engine returned from a wait before the operation was done"));
+    handle->release_tensors();
+    if (failure == nullptr && !handle->operation_->status().ok()) failure = &handle->operation_->status();
+  }
+  if (failure != nullptr) raise(*failure);
+}
+
+bool OperationHandle::poll() {
+  if (is_done()) return true;
+  const std::shared_ptr<Engine> engine = session_->engine();
+  const nb::gil_scoped_release released;
+  return engine->poll(operation_);
+}
+
+nb::list OperationHandle::outputs() const {
+  nb::list arrays;
+  if (!is_done() || !operation_->status().ok()) return arrays;
+  const std::vector<OutputBuffer>& buffers = operation_->outputs();
+  for (std::size_t i = 0; i < buffers.size() && i < output_dtypes_.size(); ++i) {
+    arrays.append(wrap_output(buffers[i], output_dtypes_[i], output_table_));
+  }
+  return arrays;
+}
+
+namespace {
+
+void wait_for_list(const nb::list& list) {
+  std::vector<OperationHandle*> handles;
+  handles.reserve(nb::len(list));
+  for (nb::handle item : list) handles.push_back(&nb::cast<OperationHandle&>(item));
+  OperationHandle::wait_all(handles);
+}
+
+}  // namespace
+
+void bind_operation_handle(nb::module_& m) {
+  nb::class_<OperationHandle>(m, "Operation", "A submitted operation.")
+      .def("wait", &OperationHandle::wait, "Returns when the operation is done; raises what it failed with.")
+      .def("poll", &OperationHandle::poll, "Whether the operation is done. Never blocks.")
+      .def("outputs", &OperationHandle::outputs, "The tensors that the engine allocated, once the operation is done.");
+  m.def("wait_all", &wait_for_list, nb::arg("operations"),
+        "Waits for every operation of the list, then raises the first failure among them, if any.");
+}
+
+}  // namespace ciranda::python

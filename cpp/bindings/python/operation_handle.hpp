@@ -1,0 +1,52 @@
+// OperationHandle: a submitted operation as Python sees it. Needs the GIL, which it gives up while it waits.
+//
+// It keeps the tensors of the operation; if it is dropped before the operation is done, the session keeps them on.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bindings/python/session.hpp"
+
+namespace ciranda::python {
+
+class OperationHandle {
+ public:
+  OperationHandle(std::shared_ptr<Session> session, Engine::OperationPtr operation, Session::Tensors tensors);
+  ~OperationHandle();
+  OperationHandle(OperationHandle&&) noexcept = default;
+  OperationHandle& operator=(OperationHandle&&) = delete;
+  OperationHandle(const OperationHandle&) = delete;
+  OperationHandle& operator=(const OperationHandle&) = delete;
+
+  // What wrap_outputs() needs of the request, for collectives whose output the engine allocates.
+  void set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table);
+
+  // Throws what the operation failed with; KeyboardInterrupt, or what else a signal handler raised, leaves the
+  // operation pending.
+  void wait();
+  // Waits for all, then throws the first failure among them, if any. The GIL is given up once.
+  static void wait_all(std::span<OperationHandle* const> handles);
+
+  bool poll();
+
+  // A list of arrays; empty unless the collective allocates its output. REQUIRES: wait() has returned.
+  nb::list outputs() const;
+
+ private:
+  bool is_done() const { return operation_->is_done(); }
+  void release_tensors();
+
+  std::shared_ptr<Session> session_;
+  Engine::OperationPtr operation_;
+  Session::Tensors tensors_;
+  std::vector<DataType> output_dtypes_;
+  const dlpack::ExchangeTable* output_table_ = nullptr;
+};
+
+void bind_operation_handle(nb::module_& m);
+
+}  // namespace ciranda::python

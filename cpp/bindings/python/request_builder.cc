@@ -1,0 +1,110 @@
+#include "bindings/python/request_builder.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "bindings/python/errors.hpp"
+
+namespace ciranda::python {
+
+namespace {
+
+// One byte of the wire, or out of every table's range.
+std::uint8_t wire_value(int value) {
+  const bool fits = value >= 0 && value <= std::numeric_limits<std::uint8_t>::max();
+  return fits ? static_cast<std::uint8_t>(value) : std::numeric_limits<std::uint8_t>::max();
+}
+
+Collective collective_of(int value) {
+  const auto collective = collective_from_wire(wire_value(value));
+  if (!collective) raise_invalid_argument("there is no collective number " + std::to_string(value));
+  return *collective;
+}
+
+ReduceOp reduce_op_of(int value) {
+  const auto op = reduce_op_from_wire(wire_value(value));
+  if (!op) {
+    raise_invalid_argument("there is no reduction with number " + std::to_string(value) +
+                           "; use Average, Sum, Min, Max or Product");
+  }
+  return *op;
+}
+
+bool is_group(nb::handle inputs) {
+  return PyList_Check(inputs.ptr()) != 0 || PyTuple_Check(inputs.ptr()) != 0;
+}
+
+nb::tuple as_tuple(nb::handle sequence) {
+  PyObject* tuple = PySequence_Tuple(sequence.ptr());
+  if (tuple == nullptr) throw nb::python_error();
+  return nb::steal<nb::tuple>(tuple);
+}
+
+void attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output, TensorReader& reader) {
+  TensorSignature& signature = request.signature.tensors[index];
+  TensorMemory& memory = request.memory[index];
+  if (output.is_none()) {
+    memory.input = reader.read(input, Access::kRead, signature);
+    return;
+  }
+  if (output.is(input)) {
+    memory.output = reader.read(input, Access::kWrite, signature);
+    memory.input = memory.output;
+    return;
+  }
+  TensorSignature output_signature;
+  memory.output = reader.read(output, Access::kWrite, output_signature);
+  memory.input = reader.read(input, Access::kRead, signature);
+  if (!(output_signature == signature)) {
+    raise_invalid_argument("the output is " + std::string(to_string(output_signature.dtype)) +
+                           to_string(output_signature.shape) + " but the input is " +
+                           std::string(to_string(signature.dtype)) + to_string(signature.shape));
+  }
+}
+
+void resize(Request& request, std::size_t n_tensors) {
+  request.signature.tensors.resize(n_tensors);
+  request.memory.assign(n_tensors, TensorMemory{});
+}
+
+}  // namespace
+
+Request make_request(const CallOptions& options) {
+  Request request;
+  request.is_cacheable = options.name.has_value();
+  request.is_deferrable = options.is_deferrable;
+  Signature& signature = request.signature;
+  signature.collective = collective_of(options.collective);
+  if (info(signature.collective).is_reduction) {
+    signature.op = reduce_op_of(options.op);
+    signature.prescale = options.prescale;
+    signature.postscale = options.postscale;
+  }
+  if (info(signature.collective).has_root) signature.root = options.root;
+  if (options.name) request.name = *options.name;
+  return request;
+}
+
+Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader) {
+  if (!is_group(inputs)) {
+    resize(request, 1);
+    attach_one(request, 0, inputs, outputs, reader);
+    return {nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)};
+  }
+  const nb::tuple input_tuple = as_tuple(inputs);
+  const nb::object output_tuple =
+      outputs.is_none() ? nb::none() : outputs.is(inputs) ? nb::object(input_tuple) : nb::object(as_tuple(outputs));
+  const std::size_t n_tensors = nb::len(input_tuple);
+  if (!output_tuple.is_none() && nb::len(output_tuple) != n_tensors) {
+    raise_invalid_argument("there are " + std::to_string(n_tensors) + " tensors but " +
+                           std::to_string(nb::len(output_tuple)) + " outputs");
+  }
+  resize(request, n_tensors);
+  for (std::size_t i = 0; i < n_tensors; ++i) {
+    const nb::object output = output_tuple.is_none() ? nb::none() : nb::object(output_tuple[i]);
+    attach_one(request, i, nb::object(input_tuple[i]), output, reader);
+  }
+  return {input_tuple, output_tuple};
+}
+
+}  // namespace ciranda::python

@@ -1,0 +1,33 @@
+// From the arguments of a Python call to the engine's Request. Needs the GIL; throws InvalidArgumentError.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bindings/python/session.hpp"
+#include "request/request.hpp"
+
+namespace ciranda::python {
+
+// What the caller asks for, apart from the tensors.
+struct CallOptions {
+  int collective = 0;
+  std::optional<std::string> name;  // without one the request is not cacheable, and still needs one
+  int op = static_cast<int>(ReduceOp::kSum);
+  int root = -1;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  bool is_deferrable = false;
+};
+
+// A request without tensors, and without a name if the options have none.
+Request make_request(const CallOptions& options);
+
+// Adds the tensors. `inputs` is a tensor, or a list or tuple of them; `outputs` the same, `inputs` itself for in place,
+// or None where the engine allocates. Returns the objects to keep: lists are copied, as their owner may change them.
+Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader);
+
+}  // namespace ciranda::python

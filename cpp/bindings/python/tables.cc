@@ -1,0 +1,88 @@
+#include "bindings/python/tables.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/config.hpp"
+#include "base/dtype.hpp"
+#include "base/reduce_op.hpp"
+#include "bindings/python/errors.hpp"
+#include "kernels/kernels.hpp"
+#include "request/op_table.hpp"
+
+namespace ciranda::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+template <typename Table>
+nb::dict numbers_of(const Table& table, auto member) {
+  nb::dict numbers;
+  for (const auto& row : table) {
+    numbers[nb::str(row.name.data(), row.name.size())] = static_cast<int>(row.*member);
+  }
+  return numbers;
+}
+
+nb::object value_of(const Setting& setting, const Config& config) {
+  if (setting.integer != nullptr) return nb::int_(config.*setting.integer);
+  if (setting.real != nullptr) return nb::float_(config.*setting.real);
+  if (setting.boolean != nullptr) return nb::bool_(config.*setting.boolean);
+  const std::string& text = config.*setting.text;
+  return nb::str(text.data(), text.size());
+}
+
+nb::list settings_table() {
+  const Config defaults;
+  nb::list rows;
+  for (const Setting& setting : settings()) {
+    nb::dict row;
+    row["name"] = "CIRANDA_" + std::string(setting.name);
+    row["horovod_name"] = setting.horovod_name;
+    row["default"] = value_of(setting, defaults);
+    const bool has_range = setting.integer != nullptr || setting.real != nullptr;
+    row["lowest"] = has_range ? nb::object(nb::float_(setting.lowest)) : nb::none();
+    row["highest"] = has_range ? nb::object(nb::float_(setting.highest)) : nb::none();
+    row["meaning"] = setting.meaning;
+    rows.append(std::move(row));
+  }
+  return rows;
+}
+
+nb::dict effective_settings() {
+  const Result<Config> config = read_config();
+  raise_unless_ok(config.status());
+  nb::dict values;
+  for (const Setting& setting : settings()) {
+    values[("CIRANDA_" + std::string(setting.name)).c_str()] = value_of(setting, config.value());
+  }
+  return values;
+}
+
+void set_simd_level(std::string_view name) {
+  using kernels::SimdLevel;
+  for (const SimdLevel level : {SimdLevel::kBaseline, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+    if (kernels::to_string(level) == name) return kernels::set_simd_level(level);
+  }
+  raise_invalid_argument("there is no SIMD level \"" + std::string(name) + "\"");
+}
+
+}  // namespace
+
+void bind_tables(nb::module_& m) {
+  m.attr("DATA_TYPES") = numbers_of(kDataTypes, &DataTypeInfo::dtype);
+  m.attr("REDUCE_OPS") = numbers_of(kReduceOps, &ReduceOpInfo::op);
+  m.attr("COLLECTIVES") = numbers_of(kCollectives, &CollectiveInfo::collective);
+  m.def("settings", &settings_table, "Every setting: its variable, Horovod's name for it, default, range, meaning.");
+  m.def("effective_settings", &effective_settings, "The value that each setting has in this environment.");
+  m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });
+  m.def("best_simd_level", [] { return kernels::to_string(kernels::best_simd_level()); });
+  m.def("set_simd_level", &set_simd_level, nb::arg("name"), "For tests; clamped to what this CPU can do.");
+}
+
+}  // namespace ciranda::python

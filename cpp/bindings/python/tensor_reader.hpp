@@ -1,0 +1,55 @@
+// TensorReader: what a Python tensor looks like to the engine: address, element type, shape.
+//
+// Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), TensorDescription, and
+// whatever nanobind can import (NumPy and others by DLPack or the buffer protocol).
+// Threads: every method needs the GIL. Failure: throws InvalidArgumentError.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "bindings/python/dlpack_exchange.hpp"
+#include "request/request.hpp"
+
+namespace ciranda::python {
+
+namespace nb = nanobind;
+
+// A tensor in plain words, for what DLPack cannot carry (NumPy arrays of bfloat16, torch before its exchange table).
+struct TensorDescription {
+  std::uintptr_t address = 0;
+  Shape shape;
+  DataType dtype = DataType::kFloat32;
+  nb::object owner;  // keeps the memory
+};
+
+enum class Access : std::uint8_t { kRead, kWrite };
+
+class TensorReader {
+ public:
+  // Fills `signature` (reusing its storage) and returns the address of the first element, null for an empty tensor.
+  // The memory is the tensor's: keep the tensor.
+  std::byte* read(nb::handle tensor, Access access, TensorSignature& signature);
+
+  // The exchange table by which the last tensor came, or null.
+  const dlpack::ExchangeTable* last_table() const { return last_table_; }
+
+ private:
+  struct KnownType {
+    nb::object type;  // held, so that the address stays its own
+    const dlpack::ExchangeTable* table = nullptr;
+  };
+
+  const dlpack::ExchangeTable* table_of(nb::handle tensor);
+
+  std::vector<KnownType> known_types_;
+  const dlpack::ExchangeTable* last_table_ = nullptr;
+};
+
+void bind_tensor_description(nb::module_& m);
+
+}  // namespace ciranda::python

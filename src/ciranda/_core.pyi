@@ -1,0 +1,99 @@
+"""The engine. Everything here is an implementation detail of the package `ciranda`."""
+
+from typing import Any, TypedDict
+
+__version__: str
+
+#: Name to number, from the engine's own tables.
+DATA_TYPES: dict[str, int]
+REDUCE_OPS: dict[str, int]
+COLLECTIVES: dict[str, int]
+
+class SettingRow(TypedDict):
+    name: str
+    horovod_name: str
+    default: bool | int | float | str
+    lowest: float | None
+    highest: float | None
+    meaning: str
+
+class PeerRow(TypedDict):
+    rank: int
+    pid: int
+    host: str
+    address: str
+    shares_memory: bool
+
+def settings() -> list[SettingRow]: ...
+def effective_settings() -> dict[str, bool | int | float | str]: ...
+def simd_level() -> str: ...
+def best_simd_level() -> str: ...
+def set_simd_level(name: str) -> None: ...
+
+class TensorDescription:
+    def __init__(self, address: int, shape: list[int] | tuple[int, ...], dtype: int, owner: object) -> None: ...
+
+class Operation:
+    def wait(self) -> None: ...
+    def poll(self) -> bool: ...
+    def outputs(self) -> list[Any]: ...
+
+def wait_all(operations: list[Operation]) -> None: ...
+
+class PreparedRequest:
+    def __init__(self, name: str, op: int, prescale: float = 1.0, postscale: float = 1.0) -> None: ...
+    @property
+    def name(self) -> str: ...
+
+class Engine:
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+    @property
+    def local_size(self) -> int: ...
+    @property
+    def cross_rank(self) -> int: ...
+    @property
+    def cross_size(self) -> int: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def shares_memory_with_all(self) -> bool: ...
+    def peer(self, rank: int) -> PeerRow: ...
+    def shutdown(self) -> None: ...
+    def abandon(self) -> None: ...
+    # `inputs`: a tensor, or a list or tuple of them; `outputs`: the same object for in place, None where the engine
+    # allocates. run() returns the tensors that the engine allocated.
+    def submit(
+        self,
+        collective: int,
+        inputs: object,
+        outputs: object,
+        name: str | None,
+        op: int,
+        root: int,
+        prescale: float,
+        postscale: float,
+        is_deferrable: bool,
+    ) -> Operation: ...
+    def run(
+        self,
+        collective: int,
+        inputs: object,
+        outputs: object,
+        name: str | None,
+        op: int,
+        root: int,
+        prescale: float,
+        postscale: float,
+    ) -> list[Any]: ...
+    def submit_prepared(self, prepared: PreparedRequest, tensors: object) -> Operation: ...
+    def submit_all(self, prepared: list[PreparedRequest], tensors: list[Any]) -> list[Operation]: ...
+
+def connect(epoch: int) -> Engine: ...
+
+class StoreServer:
+    def __init__(self, bind: list[str], port: int, secret: str, size: int, job: str) -> None: ...

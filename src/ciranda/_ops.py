@@ -1,0 +1,87 @@
+"""What the operations of every framework share: constants, arguments, handles."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from ciranda import _basics, _core
+from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.process_sets import ProcessSet, global_process_set, require_global
+
+Average: Final[int] = _core.REDUCE_OPS["average"]
+Sum: Final[int] = _core.REDUCE_OPS["sum"]
+Adasum: Final[int] = _core.REDUCE_OPS["adasum"]
+Min: Final[int] = _core.REDUCE_OPS["min"]
+Max: Final[int] = _core.REDUCE_OPS["max"]
+Product: Final[int] = _core.REDUCE_OPS["product"]
+
+ALLREDUCE: Final[int] = _core.COLLECTIVES["allreduce"]
+ALLGATHER: Final[int] = _core.COLLECTIVES["allgather"]
+BROADCAST: Final[int] = _core.COLLECTIVES["broadcast"]
+BARRIER: Final[int] = _core.COLLECTIVES["barrier"]
+
+Result = TypeVar("Result")
+
+
+def choose_op(op: int | None, average: bool | None) -> int:
+    """Return the reduction that `op` and the older argument `average` ask for: Average if neither is given."""
+    if average is not None:
+        if op is not None:
+            raise InvalidArgumentError("give either op or average, not both; average is the older form")
+        warnings.warn(
+            "the argument `average` is deprecated: use op=Average or op=Sum", DeprecationWarning, stacklevel=4
+        )
+        return Average if average else Sum
+    if op is None:
+        return Average
+    if op == Adasum:
+        raise NotSupportedError("op=Adasum is not available yet")
+    return op
+
+
+class Handle(Generic[Result]):
+    """An operation under way. Keep it, and give it to `synchronize()` or `poll()`.
+
+    The tensors are kept alive until the operation is done, also if the handle is dropped; but results that need
+    finishing (a non-contiguous tensor in place) are only complete after `wait()`.
+    """
+
+    __slots__ = ("_finish", "_operation", "_result")
+
+    def __init__(self, operation: _core.Operation, finish: Callable[[_core.Operation], Result]) -> None:
+        self._operation = operation
+        self._finish: Callable[[_core.Operation], Result] | None = finish
+        self._result: Result | None = None
+
+    def poll(self) -> bool:
+        """Whether the operation is done. Never blocks."""
+        return self._operation.poll()
+
+    def wait(self) -> Result:
+        """Return the result when the operation is done; raise what it failed with. Ctrl-C interrupts the wait."""
+        self._operation.wait()
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            self._result = finish(self._operation)
+        return self._result  # type: ignore[return-value]
+
+
+def poll(handle: Handle[Any]) -> bool:
+    """Whether the operation of `handle` is done. Never blocks."""
+    return handle.poll()
+
+
+def synchronize(handle: Handle[Result]) -> Result:
+    """Wait for the operation of `handle` and return its result: a tensor, a list for grouped ones.
+
+    Raises what the operation failed with (see `ciranda.errors`).
+    """
+    return handle.wait()
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Return once every rank has called this."""
+    require_global(process_set)
+    _basics.engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0)

@@ -1,0 +1,1 @@
+"""NumPy arrays. The public names are those of `ciranda` itself."""

@@ -1,0 +1,56 @@
+"""From NumPy arrays to what the engine takes, and back: contiguous, native byte order, bfloat16 by address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ciranda import _core
+from ciranda.errors import InvalidArgumentError
+
+Array = npt.NDArray[Any]
+
+_BFLOAT16 = _core.DATA_TYPES["bfloat16"]
+
+
+def _is_bfloat16(array: Array) -> bool:
+    # The type comes from the package ml_dtypes; to NumPy it is a "void" type with a name.
+    return array.dtype.kind == "V" and array.dtype.name == "bfloat16"
+
+
+def for_engine(array: Array) -> Array | _core.TensorDescription:
+    """Return what the engine can read: the contiguous array itself, or a description of it."""
+    if array.dtype.kind == "V" and _is_bfloat16(array):
+        return _core.TensorDescription(array.ctypes.data, array.shape, _BFLOAT16, array)
+    return array
+
+
+def readable(tensor: npt.ArrayLike) -> Array:
+    """Return `tensor` as a C-contiguous array of native byte order: itself if it is one, else a copy."""
+    array = np.asarray(tensor)
+    if array.flags.c_contiguous and array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="), order="C")
+
+
+def writable(tensor: Array) -> Array:
+    """Return an array for the engine to work on in place: `tensor` if it can, else a copy to bring back later."""
+    if not isinstance(tensor, np.ndarray):
+        raise InvalidArgumentError(f"an in-place operation needs a numpy array, got {type(tensor).__name__}")
+    if not tensor.flags.writeable:
+        raise InvalidArgumentError("an in-place operation needs a writable array; this one is read-only")
+    return readable(tensor)
+
+
+def bring_back(work: Array, tensor: Array) -> Array:
+    """Copy the result into the caller's array, if the engine worked on a copy. Returns the caller's array."""
+    if work is not tensor:
+        np.copyto(tensor, work)
+    return tensor
+
+
+def like_input(output: Array, array: Array) -> Array:
+    """Give an array that the engine allocated the dtype of its input."""
+    return output.view(array.dtype) if array.dtype.kind == "V" else output

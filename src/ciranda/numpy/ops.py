@@ -1,0 +1,272 @@
+"""The collectives on NumPy arrays.
+
+In all of them `tensor` is an array (or, where nothing is written to it, anything that `numpy.asarray` takes) of any
+shape, 0-d and empty included, whose dtype the engine knows: bool, signed and unsigned integers of 8 to 64 bits,
+float16, float32, float64, and bfloat16 of the package ml_dtypes. Arrays need not be contiguous; a non-contiguous one is
+copied, and an in-place result is copied back by `synchronize()`.
+
+`name` identifies the call across ranks: all ranks must use the same one. Without names, all ranks must make the same
+calls in the same order.
+
+Every call may raise, besides what stands with it: NotInitializedError; InvalidArgumentError for a dtype, operation or
+factor that cannot be; and, from the blocking form or from `synchronize()`, MismatchError when ranks disagree about
+shape, dtype, operation, root, factors or kind of collective, RanksLostError when a rank has died, AbortedError when the
+circle was shut down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ciranda import _basics, _core
+from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, Handle, Sum, choose_op
+from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
+from ciranda.process_sets import ProcessSet, global_process_set, require_global
+
+Arrays = list[Array]
+
+
+def _submit_allreduce(
+    inputs: object, outputs: object, name: str | None, op: int, prescale: float, postscale: float
+) -> _core.Operation:
+    return _basics.engine().submit(ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True)
+
+
+def allreduce_async(
+    tensor: npt.ArrayLike,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array]:
+    """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    require_global(process_set)
+    array = readable(tensor)
+    output = np.empty_like(array, subok=False)
+    operation = _submit_allreduce(
+        for_engine(array), for_engine(output), name, choose_op(op, average), prescale_factor, postscale_factor
+    )
+    return Handle(operation, lambda _: output)
+
+
+def allreduce(
+    tensor: npt.ArrayLike,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
+    """Combine `tensor` over all ranks, element by element; every rank gets the same new array.
+
+    Args:
+        tensor: the same shape and dtype on every rank.
+        average: deprecated, use `op`.
+        name: see the module.
+        op: Average (the default), Sum, Min, Max or Product. Integer averages round toward zero.
+        prescale_factor: multiplies every input before they are combined.
+        postscale_factor: multiplies the result.
+        process_set: only the set of all ranks, for now.
+    """
+    require_global(process_set)
+    array = readable(tensor)
+    output = np.empty_like(array, subok=False)
+    _basics.engine().run(
+        ALLREDUCE,
+        for_engine(array),
+        for_engine(output),
+        name,
+        choose_op(op, average),
+        -1,
+        prescale_factor,
+        postscale_factor,
+    )
+    return output
+
+
+def allreduce_async_(
+    tensor: Array,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array]:
+    """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+    require_global(process_set)
+    work = writable(tensor)
+    target = for_engine(work)
+    operation = _submit_allreduce(target, target, name, choose_op(op, average), prescale_factor, postscale_factor)
+    return Handle(operation, lambda _: bring_back(work, tensor))
+
+
+def allreduce_(
+    tensor: Array,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
+    """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
+    require_global(process_set)
+    work = writable(tensor)
+    target = for_engine(work)
+    _basics.engine().run(ALLREDUCE, target, target, name, choose_op(op, average), -1, prescale_factor, postscale_factor)
+    return bring_back(work, tensor)
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[npt.ArrayLike],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Arrays]:
+    """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    outputs = [np.empty_like(array, subok=False) for array in arrays]
+    operation = _submit_allreduce(
+        [for_engine(array) for array in arrays],
+        [for_engine(output) for output in outputs],
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+    )
+    return Handle(operation, lambda _: outputs)
+
+
+def grouped_allreduce(
+    tensors: Sequence[npt.ArrayLike],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Arrays:
+    """`allreduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
+    return grouped_allreduce_async(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[Array],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Arrays]:
+    """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
+    require_global(process_set)
+    work = [writable(tensor) for tensor in tensors]
+    targets = [for_engine(array) for array in work]
+    operation = _submit_allreduce(targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor)
+    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+
+
+def grouped_allreduce_(
+    tensors: Sequence[Array],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Arrays:
+    """`grouped_allreduce()` in place."""
+    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
+
+
+def allgather_async(
+    tensor: npt.ArrayLike, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]:
+    """Start `allgather()`. `synchronize(handle)` returns the result."""
+    require_global(process_set)
+    array = readable(tensor)
+    operation = _basics.engine().submit(ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0, True)
+    return Handle(operation, lambda done: like_input(done.outputs()[0], array))
+
+
+def allgather(tensor: npt.ArrayLike, name: str | None = None, process_set: ProcessSet = global_process_set) -> Array:
+    """Join the arrays of all ranks along dimension 0, in rank order; every rank gets the same new array.
+
+    Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d array.
+    """
+    require_global(process_set)
+    array = readable(tensor)
+    outputs = _basics.engine().run(ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0)
+    return like_input(outputs[0], array)
+
+
+def grouped_allgather_async(
+    tensors: Sequence[npt.ArrayLike], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Arrays]:
+    """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    inputs = [for_engine(array) for array in arrays]
+    operation = _basics.engine().submit(ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True)
+
+    def finish(done: _core.Operation) -> Arrays:
+        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
+
+    return Handle(operation, finish)
+
+
+def grouped_allgather(
+    tensors: Sequence[npt.ArrayLike], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Arrays:
+    """`allgather()` of several arrays as one operation: all of them or none."""
+    return grouped_allgather_async(tensors, name, process_set).wait()
+
+
+def broadcast_async(
+    tensor: npt.ArrayLike, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]:
+    """Start `broadcast()`. `synchronize(handle)` returns the result."""
+    require_global(process_set)
+    array = readable(tensor)
+    output = np.empty_like(array, subok=False)
+    operation = _basics.engine().submit(
+        BROADCAST, for_engine(array), for_engine(output), name, Sum, root_rank, 1.0, 1.0, True
+    )
+    return Handle(operation, lambda _: output)
+
+
+def broadcast(
+    tensor: npt.ArrayLike, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Array:
+    """Return the array of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
+    return broadcast_async(tensor, root_rank, name, process_set).wait()
+
+
+def broadcast_async_(
+    tensor: Array, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]:
+    """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+    require_global(process_set)
+    work = writable(tensor)
+    target = for_engine(work)
+    operation = _basics.engine().submit(BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True)
+    return Handle(operation, lambda _: bring_back(work, tensor))
+
+
+def broadcast_(
+    tensor: Array, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Array:
+    """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
+    return broadcast_async_(tensor, root_rank, name, process_set).wait()

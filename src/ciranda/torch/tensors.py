@@ -1,0 +1,66 @@
+"""From torch tensors to what the engine takes, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ciranda import _core
+from ciranda.errors import InvalidArgumentError
+
+#: Whether this torch hands over tensors by DLPack's C exchange table (2.10 and newer do). Otherwise by address.
+HAS_EXCHANGE_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+
+_NUMBER_OF = {getattr(torch, name): number for name, number in _core.DATA_TYPES.items() if hasattr(torch, name)}
+
+# Tells autograd that a tensor was written to; absent from the oldest versions of torch.
+_increment_version = getattr(torch.autograd.graph, "increment_version", None)
+
+
+def describe(tensor: torch.Tensor) -> _core.TensorDescription:
+    """Return the contiguous `tensor` by address, for versions of torch without the exchange table."""
+    number = _NUMBER_OF.get(tensor.dtype)
+    if number is None:
+        known = ", ".join(_core.DATA_TYPES)
+        raise InvalidArgumentError(f"a tensor of dtype {tensor.dtype} cannot be communicated; supported: {known}")
+    if tensor.device.type != "cpu":
+        raise InvalidArgumentError(
+            f"the tensor is on device {tensor.device}, but only tensors in CPU memory are supported"
+        )
+    return _core.TensorDescription(tensor.data_ptr(), tuple(tensor.shape), number, tensor)
+
+
+def for_engine(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
+    """Return what the engine can read: the contiguous tensor itself, or a description of it."""
+    return tensor if HAS_EXCHANGE_TABLE else describe(tensor)
+
+
+def contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """Return `tensor` if it is contiguous, else a contiguous copy."""
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgumentError(f"expected a torch tensor, got {type(tensor).__name__}")
+    if tensor.layout is not torch.strided:
+        raise InvalidArgumentError(f"a tensor with layout {tensor.layout} cannot be communicated; make it dense first")
+    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+
+
+def empty_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a new tensor for the result of an operation on the contiguous `tensor`."""
+    return torch.empty_like(tensor, requires_grad=False)
+
+
+def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Copy the result into the caller's tensor, if the engine worked on a copy. Returns the caller's tensor."""
+    if work is not tensor:
+        with torch.no_grad():
+            tensor.copy_(work)
+    elif _increment_version is not None and not tensor.is_inference():
+        _increment_version(tensor)
+    return tensor
+
+
+def like_input(output: Any, tensor: torch.Tensor) -> torch.Tensor:
+    """Return an array that the engine allocated as a torch tensor of its input's dtype, without a copy."""
+    result = output if isinstance(output, torch.Tensor) else torch.from_numpy(output)
+    return result if result.dtype == tensor.dtype else result.view(tensor.dtype)
