@@ -1,0 +1,122 @@
+"""What each rank of a benchmark does. Runs in processes that `ciranda.launch.run` has started.
+
+Systems take turns of a few calls each, so that a change in the machine's mood meets all of them; the buffer is written
+anew before every call, because otherwise each rank would find its half of it in its own cache; the median and the
+minimum are kept. See benchmarks/README.md for what goes wrong otherwise.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import ciranda
+from ciranda.bench import table
+from ciranda.bench.plan import (
+    BLOCKS,
+    MIN_ITERATIONS,
+    Array,
+    Case,
+    Measurement,
+    Plan,
+    Row,
+    call_times_us,
+    cases,
+    count_wrong,
+    pattern,
+    summarise,
+)
+from ciranda.bench.systems import PEERS, Call, Ciranda, System
+
+
+def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
+    """Measure the whole plan; rank 0 prints the rows as they come.
+
+    Returns the rows, and the processor seconds that this process used. ``folder`` is an empty one that all ranks see.
+    """
+    ciranda.init()
+    rank = ciranda.rank()
+    if plan.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[ciranda.local_rank() % len(cores)]})
+    systems: dict[str, System] = {"ciranda": Ciranda()}
+    for peer in plan.peers:
+        systems[peer] = PEERS[peer](rank, ciranda.size(), folder)
+    rows = []
+    for case in cases(plan):
+        row = measure(plan, case, systems)
+        rows.append(row)
+        if rank == 0:
+            print(table.line(row), flush=True)
+    ciranda.barrier()
+    for system in systems.values():
+        system.close()
+    ciranda.shutdown()
+    return rows, time.process_time()
+
+
+def measure(plan: Plan, case: Case, systems: dict[str, System]) -> Row:
+    """Check and time every system on one size."""
+    buffer = np.zeros(case.count, dtype=case.dtype)
+    calls = {name: system.bind(case, buffer) for name, system in systems.items()}
+    n_wrong = {name: check(case, call, buffer) for name, call in calls.items()}
+    iterations = {name: choose_iterations(plan, call, buffer) for name, call in calls.items()}
+    starts: dict[str, list[int]] = {name: [] for name in calls}
+    ends: dict[str, list[int]] = {name: [] for name in calls}
+    gc.disable()
+    for block in range(BLOCKS):
+        in_turn = list(calls) if block % 2 == 0 else list(calls)[::-1]
+        for name in in_turn:
+            n_calls = iterations[name] * (block + 1) // BLOCKS - iterations[name] * block // BLOCKS
+            if n_calls > 0:
+                calls[name]()  # the first call after another system's turn finds that one's traces
+            time_calls(calls[name], buffer, n_calls, starts[name], ends[name])
+    gc.enable()
+    measurements: dict[str, Measurement] = {}
+    for name in calls:
+        times = gather_times(case, name, starts[name], ends[name])
+        measurements[name] = summarise(case, times, n_wrong[name])
+    return Row(case.n_bytes, case.count, case.dtype, case.op, measurements)
+
+
+def check(case: Case, call: Call, buffer: Array) -> int:
+    """The number of wrong elements on all ranks together."""
+    buffer[:] = pattern(case, ciranda.rank())
+    mine = np.array([count_wrong(case, call())], dtype=np.int64)
+    return int(ciranda.allreduce(mine, name="bench.wrong", op=ciranda.Sum)[0])
+
+
+def choose_iterations(plan: Plan, call: Call, buffer: Array) -> int:
+    """Warm up, and agree on how many calls fit into the time there is."""
+    took_ns = []
+    for _ in range(max(1, plan.warm_up)):
+        buffer.fill(0)
+        start = time.perf_counter_ns()
+        call()
+        took_ns.append(time.perf_counter_ns() - start)
+    fitting = int(plan.seconds * 1e9 / max(1, min(took_ns)))
+    mine = np.array([min(plan.iterations, max(MIN_ITERATIONS, fitting))], dtype=np.int64)
+    return int(ciranda.broadcast(mine, 0, name="bench.iterations")[0])
+
+
+def time_calls(call: Call, buffer: Array, n_calls: int, starts: list[int], ends: list[int]) -> None:
+    """Append when each call began and had returned, in nanoseconds of the machine's monotonic clock."""
+    clock: Callable[[], int] = time.perf_counter_ns
+    for _ in range(n_calls):
+        buffer.fill(1)
+        start = clock()
+        call()
+        end = clock()
+        starts.append(start)
+        ends.append(end)
+
+
+def gather_times(case: Case, system: str, starts: list[int], ends: list[int]) -> list[float]:
+    """The calls' times, the same on all ranks."""
+    mine = np.array([[starts, ends]], dtype=np.int64)
+    everyone = ciranda.allgather(mine, name=f"bench.times.{case.name}.{system}")
+    return call_times_us(everyone[:, 0], everyone[:, 1])

@@ -1,0 +1,56 @@
+"""The table on the terminal, in the manner of nccl-tests. Pure."""
+
+from __future__ import annotations
+
+from ciranda.bench.plan import Measurement, Plan, Results, Row, format_size
+
+_LEFT = f"{'size':>11} {'count':>11} {'dtype':>8} {'op':>8}"
+_SYSTEM = f"{'time':>10} {'min':>10} {'algbw':>7} {'busbw':>7} {'#wrong':>6}"
+_UNITS = f"{'us':>10} {'us':>10} {'GB/s':>7} {'GB/s':>7} {'':>6}"
+
+
+def header(plan: Plan, meta: dict[str, object]) -> str:
+    """What is measured, where, and the columns' names and units."""
+    ratio = f"; ratio: the peer's time over ciranda's (torch {meta.get('torch')})" if plan.peers else ""
+    lines = [
+        f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
+        "# blocking calls of named NumPy arrays; time: median, from the last rank's call to the last rank's return",
+        f"# the buffer is rewritten before every call{ratio}",
+        "#",
+    ]
+    titles = "".join(f"   {name:^44}" for name in plan.systems)
+    columns = "".join(f"   {_SYSTEM}" for _ in plan.systems)
+    units = "".join(f"   {_UNITS}" for _ in plan.systems)
+    ratios = "".join(f" {'ratio':>8}" for _ in plan.peers)
+    lines.append(f"#{'':>41}{titles}".rstrip())
+    lines.append(f"#{_LEFT}{columns}{ratios}")
+    lines.append(f"#{'':>41}{units}".rstrip())
+    return "\n".join(lines)
+
+
+def line(row: Row) -> str:
+    """One size."""
+    left = f" {format_size(row.n_bytes):>11} {row.count:>11} {row.dtype:>8} {row.op:>8}"
+    systems = "".join(f"   {_cells(measurement)}" for measurement in row.systems.values())
+    ratios = "".join(f" {row.ratio(name):>7.1f}x" for name in row.systems if name != "ciranda")
+    return left + systems + ratios
+
+
+def footer(results: Results) -> str:
+    """Whether all was right, and what else ran on the machine."""
+    n_wrong = sum(m.n_wrong for row in results.rows for m in row.systems.values())
+    verdict = "no element was wrong" if n_wrong == 0 else f"{n_wrong} ELEMENTS WERE WRONG"
+    others = results.meta["other_load_percent"]
+    return f"# {verdict}; other processes used {others:.0f} % of the machine meanwhile"
+
+
+def _cells(m: Measurement) -> str:
+    return f"{_us(m.median_us)} {_us(m.min_us)} {_gb(m.algbw)} {_gb(m.busbw)} {m.n_wrong:>6}"
+
+
+def _us(value: float) -> str:
+    return f"{value:>10.1f}" if value < 10000 else f"{value:>10.0f}"
+
+
+def _gb(value: float) -> str:
+    return f"{value:>7.2f}" if value >= 0.01 else f"{value:>7.4f}"

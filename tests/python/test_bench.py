@@ -1,0 +1,166 @@
+"""ciranda bench: sizes, arithmetic, right answers, and the table; without processes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import typer
+
+from ciranda.bench import table
+from ciranda.bench.cli import make_plan
+from ciranda.bench.plan import (
+    COLLECTIVES,
+    DTYPES,
+    OPS,
+    Case,
+    Measurement,
+    Plan,
+    Results,
+    Row,
+    bus_factor,
+    call_times_us,
+    cases,
+    count_wrong,
+    expected,
+    format_size,
+    parse_size,
+    pattern,
+    summarise,
+)
+
+DEFAULTS = {
+    "collective": "allreduce",
+    "np": 2,
+    "minimum": "4",
+    "maximum": "1K",
+    "factor": 4,
+    "dtype": "float32",
+    "op": "sum",
+    "peers": "",
+    "seconds": 0.1,
+    "iterations": 10,
+    "warm_up": 1,
+    "pin": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"), [("4", 4), ("16K", 16384), ("1MiB", 1 << 20), (" 2g ", 2 << 30), ("3 B", 3)]
+)
+def test_parse_size(text: str, n_bytes: int) -> None:
+    assert parse_size(text) == n_bytes
+
+
+@pytest.mark.parametrize("text", ["", "0", "-4", "1.5M", "4X", "K", "1 MB "])
+def test_parse_size_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(("n_bytes", "text"), [(4, "4 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (64 << 20, "64 MiB")])
+def test_format_size(n_bytes: int, text: str) -> None:
+    assert format_size(n_bytes) == text
+
+
+def test_cases_rise_by_the_factor() -> None:
+    found = list(cases(Plan(min_bytes=4, max_bytes=1024, factor=4)))
+    assert [case.n_bytes for case in found] == [4, 16, 64, 256, 1024]
+    assert [case.count for case in found] == [1, 4, 16, 64, 256]
+
+
+def test_an_allgather_shares_its_size_among_the_ranks() -> None:
+    found = list(cases(Plan(collective="allgather", np=4, min_bytes=4, max_bytes=64, factor=4)))
+    assert [(case.count, case.n_bytes) for case in found] == [(1, 16), (4, 64)]
+
+
+def test_call_times_count_from_the_last_to_come_to_the_last_to_leave() -> None:
+    starts = np.array([[0, 5000], [1000, 4000]])
+    ends = np.array([[3000, 6000], [2000, 7000]])
+    assert call_times_us(starts, ends) == [2.0, 2.0]
+
+
+def test_bandwidths_are_those_of_nccl_tests() -> None:
+    case = Case("allreduce", "float32", "sum", 4, 250_000)
+    result = summarise(case, [100.0, 200.0, 300.0], 0)
+    assert (result.median_us, result.min_us, result.iterations) == (200.0, 100.0, 3)
+    assert result.algbw == pytest.approx(5.0)
+    assert result.busbw == pytest.approx(7.5)
+    assert bus_factor(Case("broadcast", "float32", "sum", 4, 1)) == 1
+    assert bus_factor(Case("allgather", "float32", "sum", 4, 1)) == 0.75
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("count", [1, 4, 13])
+def test_right_answers_have_no_wrong_element_and_a_changed_one_has(
+    collective: str, dtype: str, op: str, count: int
+) -> None:
+    case = Case(collective, dtype, op, 3, count)
+    right = expected(case)
+    assert right.dtype == np.dtype(dtype)
+    assert right.size * right.itemsize == case.n_bytes
+    assert count_wrong(case, right) == 0
+    changed = right.copy()
+    changed[-1] += 1
+    assert count_wrong(case, changed) == 1
+    assert count_wrong(case, right[:-1]) == right.size
+
+
+@pytest.mark.parametrize(("op", "value"), [("sum", 0 + 1 + 2), ("min", 0), ("max", 2), ("average", 1)])
+def test_expected_by_hand(op: str, value: float) -> None:
+    assert expected(Case("allreduce", "float64", op, 3, 1))[0] == value
+
+
+def test_patterns_differ_by_rank_and_place() -> None:
+    case = Case("allreduce", "float32", "sum", 2, 10)
+    assert len(set(pattern(case, 0)[:5].tolist())) == 5
+    assert not np.array_equal(pattern(case, 0), pattern(case, 1))
+
+
+def test_the_table_lines_up() -> None:
+    measurement = Measurement(12.34, 10.0, 3.2, 3.2, 0, 100)
+    slow = Measurement(123456.7, 99999.0, 0.001, 0.001, 7, 100)
+    plan = Plan(peers=("gloo",))
+    row = Row(65536, 16384, "float32", "sum", {"ciranda": measurement, "gloo": slow})
+    meta = {"cpu": "a processor", "cores": 2, "ciranda": "0.1.0", "torch": "2", "other_load_percent": 3.2}
+    lines = table.header(plan, meta).splitlines()
+    assert "64 KiB" in table.line(row)
+    assert len(table.line(row)) == len(lines[-2])
+    assert "10004.6x" in table.line(row)
+    assert (
+        table.footer(Results(meta, [row]))
+        == "# 7 ELEMENTS WERE WRONG; other processes used 3 % of the machine meanwhile"
+    )
+
+
+def test_results_become_json() -> None:
+    measurement = Measurement(10.0, 8.0, 1.0, 1.0, 0, 5)
+    row = Row(4, 1, "float32", "sum", {"ciranda": measurement, "gloo": Measurement(50.0, 40.0, 1.0, 1.0, 0, 5)})
+    data = json.loads(json.dumps(Results({"np": 2}, [row]).to_dict()))
+    assert data["rows"][0]["ratios"] == {"gloo": 5.0}
+    assert data["rows"][0]["systems"]["ciranda"]["median_us"] == 10.0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"collective": "alltoall"}, "choose from allreduce"),
+        ({"dtype": "float31"}, "float16"),
+        ({"op": "mean"}, "average"),
+        ({"peers": "nccl"}, "gloo"),
+        ({"peers": "gloo", "op": "average"}, "no average"),
+        ({"minimum": "2K"}, "larger than the largest"),
+        ({"maximum": "lots"}, "is not a size"),
+    ],
+)
+def test_make_plan_says_what_is_possible(change: dict[str, str], says: str) -> None:
+    with pytest.raises(typer.BadParameter, match=says):
+        make_plan(**{**DEFAULTS, **change})
+
+
+def test_make_plan() -> None:
+    plan = make_plan(**{**DEFAULTS, "peers": "gloo"})
+    assert (plan.min_bytes, plan.max_bytes, plan.systems) == (4, 1024, ("ciranda", "gloo"))
