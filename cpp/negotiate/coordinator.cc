@@ -37,9 +37,7 @@ struct Coordinator::Round {
   bool is_open = false;
   bool is_ready = false;
   bool is_deferrable = true;
-  bool is_poisoned = false;
-  ErrorKind error = ErrorKind::kOk;
-  std::string error_text;
+  std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
   std::optional<PlannedGroup> group;
   TimePoint opened;
   TimePoint next_report;
@@ -52,6 +50,14 @@ struct Coordinator::Name {
   bool has_agreed = false;
   Signature agreed;  // what all ranks had last time; the first dimensions of rank 0
   std::vector<std::vector<std::int64_t>> first_dims;
+  struct Owed {
+    int rank;
+    ErrorKind kind;
+    std::string text;
+    bool is_duplicate;
+    std::uint64_t n_failed_before;
+  };
+  std::vector<Owed> owed;
   Round round;
 };
 
@@ -85,20 +91,15 @@ Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint no
 
 Status Coordinator::on_duplicate(int rank, const DuplicateMessage& message, TimePoint now) {
   Name& name = name_for(message.name, true);
+  if (answer_owed(name, rank)) return Status::ok_status();
   const Round& round = name.round;
-  std::vector<std::int32_t> twice;
-  if (round.is_open && round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent) twice.push_back(rank);
-  const bool was_poisoned = round.is_poisoned;
+  const bool was_pending = round.is_open && round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent;
   arrive(name, rank, Arrival::kUnchanged, now);
-  if (was_poisoned) {
-    answer_failed(name, {rank});
-    return Status::ok_status();
-  }
-  poison(name, ErrorKind::kInvalidArgument,
-         "Duplicate name '" + name.name + "': " + rank_text(rank) +
-             " submitted it again while its first use was still pending. Wait for the first one, or give each its own "
-             "name.",
-         std::move(twice));
+  fail_round(name, ErrorKind::kInvalidArgument,
+             "Duplicate name '" + name.name + "': " + rank_text(rank) +
+                 " submitted it again while its first use was still pending. Wait for the first one, or give each its "
+                 "own name.",
+             Duplicate{rank, was_pending});
   return Status::ok_status();
 }
 
@@ -131,6 +132,7 @@ void Coordinator::arrive(Name& name, int rank, Arrival arrival, TimePoint now) {
   if (!round.is_open) {
     round.is_open = true;
     round.opened = now;
+    round.n_failed_before = n_failed_rounds_;
     round.next_report = now + options_.stall_warning;
     ++n_open_rounds_;
     if (!stall_check_due_) stall_check_due_ = first_due(round);
@@ -141,6 +143,7 @@ void Coordinator::arrive(Name& name, int rank, Arrival arrival, TimePoint now) {
 
 void Coordinator::announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable,
                            TimePoint now) {
+  if (answer_owed(name, rank)) return;
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
   Round& round = name.round;
   round.is_deferrable = round.is_deferrable && is_deferrable;
@@ -148,11 +151,9 @@ void Coordinator::announce(Name& name, int rank, std::optional<Signature> signat
     round.in_full.resize(static_cast<std::size_t>(options_.size));
     round.in_full[static_cast<std::size_t>(rank)] = std::move(*signature);
   }
-  if (round.is_poisoned) {
-    answer_failed(name, {rank});
-  } else if (std::string why = disagreement(name, rank); !why.empty()) {
-    poison(name, ErrorKind::kMismatch,
-           "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.", {});
+  if (std::string why = disagreement(name, rank); !why.empty()) {
+    fail_round(name, ErrorKind::kMismatch,
+               "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.");
   } else if (round.n_arrived == options_.size) {
     became_ready(name);
   }
@@ -182,42 +183,69 @@ const Signature& Coordinator::signature_of(const Name& name, int rank) const {
 
 // --- failures
 
-void Coordinator::poison(Name& name, ErrorKind kind, const std::string& text, std::vector<std::int32_t> targets) {
-  Round& round = name.round;
-  if (round.is_ready) {
-    // Complete but not yet in the log: it fails instead.
-    ready_.erase(std::remove(ready_.begin(), ready_.end(), &name), ready_.end());
-    leave_group(name);
-    round.is_ready = false;
-  }
-  round.is_poisoned = true;
-  round.error = kind;
-  round.error_text = text;
-  for (int rank = 0; rank < options_.size; ++rank) {
-    if (round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent) targets.push_back(rank);
-  }
-  answer_failed(name, std::move(targets));
+bool Coordinator::answer_owed(Name& name, int rank) {
+  const auto found = std::find_if(name.owed.begin(), name.owed.end(), [&](const auto& o) { return o.rank == rank; });
+  if (found == name.owed.end()) return false;
+  failures_.push_back(FailEntry{name.name, found->kind, found->text, {rank}});
+  name.owed.erase(found);
+  forget_if_unused(name);
+  return true;
 }
 
-void Coordinator::answer_failed(Name& name, std::vector<std::int32_t> targets) {
-  failures_.push_back(FailEntry{name.name, name.round.error, name.round.error_text, std::move(targets)});
-  if (name.round.n_arrived == options_.size) close_round(name);
+void Coordinator::fail_round(Name& name, ErrorKind kind, const std::string& text, std::optional<Duplicate> duplicate) {
+  Round& round = name.round;
+  if (round.is_ready) {  // complete but not yet in the log: it fails instead
+    ready_.erase(std::remove(ready_.begin(), ready_.end(), &name), ready_.end());
+    leave_group(name);
+  }
+  const int n_calls = duplicate && duplicate->was_pending ? 2 : 1;
+  std::vector<std::int32_t> targets;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    int n_made = round.arrivals[static_cast<std::size_t>(rank)] == Arrival::kAbsent ? 0 : 1;
+    if (duplicate && rank == duplicate->rank) n_made = n_calls;
+    targets.insert(targets.end(), static_cast<std::size_t>(n_made), rank);
+    for (int call = n_made; call < n_calls; ++call) {
+      name.owed.push_back({rank, kind, text, duplicate.has_value(), n_failed_rounds_});
+    }
+  }
+  if (duplicate) owed_duplicates_.push_back(&name);
+  ++n_failed_rounds_;
+  failures_.push_back(FailEntry{name.name, kind, text, std::move(targets)});
+  close_round(name);
+  forget_if_unused(name);
+}
+
+// Only one rank may have made the duplicate call. When later all ranks have taken part in a round that opened after it,
+// those that have not made it by then will not: their next call is a call of its own.
+void Coordinator::forgive_duplicates(const Round& round) {
+  for (Name* name : std::exchange(owed_duplicates_, {})) {
+    std::erase_if(name->owed, [&](const Name::Owed& owed) {
+      return owed.is_duplicate && owed.n_failed_before < round.n_failed_before;
+    });
+    const bool still_owed =
+        std::any_of(name->owed.begin(), name->owed.end(), [](const Name::Owed& owed) { return owed.is_duplicate; });
+    if (still_owed) {
+      owed_duplicates_.push_back(name);
+    } else if (&name->round != &round) {
+      forget_if_unused(*name);
+    }
+  }
 }
 
 void Coordinator::close_round(Name& name) {
   Round& round = name.round;
-  const bool was_poisoned = round.is_poisoned;
   std::fill(round.arrivals.begin(), round.arrivals.end(), Arrival::kAbsent);
   round.in_full.clear();
   round.n_arrived = 0;
-  round.is_open = round.is_ready = round.is_poisoned = false;
+  round.is_open = round.is_ready = false;
   round.is_deferrable = true;
   if (--n_open_rounds_ == 0) stall_check_due_.reset();
-  if (was_poisoned) forget_if_unused(name);
 }
 
 void Coordinator::forget_if_unused(Name& name) {
-  if (name.slot == kNoSlot && !name.round.is_open) names_.erase(std::string(name.name));
+  if (name.slot != kNoSlot || name.round.is_open || !name.owed.empty()) return;
+  std::erase(owed_duplicates_, &name);
+  names_.erase(std::string(name.name));
 }
 
 // --- what is carried out
@@ -226,6 +254,7 @@ void Coordinator::became_ready(Name& name) {
   name.round.is_ready = true;
   name.round.group.reset();
   ready_.push_back(&name);
+  if (!owed_duplicates_.empty()) forgive_duplicates(name.round);
   if (!options_.learned_order || name.slot == kNoSlot) return;
   order_.observe(name.slot, name.agreed.n_bytes());
   if (plan_ != order_.plan()) {
@@ -306,7 +335,7 @@ ExecuteItem Coordinator::execute_item(Name& name) {
   }
   item.slot = name.slot;
   close_round(name);
-  if (name.slot == kNoSlot) names_.erase(std::string(name.name));
+  forget_if_unused(name);
   return item;
 }
 
@@ -388,7 +417,7 @@ std::vector<Coordinator::StallReport> Coordinator::check_stalls(TimePoint now) {
   std::vector<Name*> to_fail;
   for (auto& [key, name] : names_) {
     Round& round = name->round;
-    if (!round.is_open || round.is_poisoned || round.is_ready) continue;
+    if (!round.is_open || round.is_ready) continue;
     const auto waited = now - round.opened;
     if (options_.stall_shutdown.count() > 0 && waited >= options_.stall_shutdown) {
       to_fail.push_back(name.get());
@@ -403,7 +432,7 @@ std::vector<Coordinator::StallReport> Coordinator::check_stalls(TimePoint now) {
   }
   stall_check_due_ = next;
   for (Name* name : to_fail) {
-    poison(*name, ErrorKind::kTimeout, describe_stall(*name, now).text + " It has failed now.", {});
+    fail_round(*name, ErrorKind::kTimeout, describe_stall(*name, now).text + " It has failed now.");
   }
   return reports;
 }

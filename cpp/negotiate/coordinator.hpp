@@ -3,9 +3,10 @@
 // It is a pure state machine: announcements of ranks and the time go in, entries of the response log come out. It knows
 // no socket, no thread and no clock. One rank of the circle runs it; every rank executes the log (participant.hpp).
 //
-// A *round* is one use of a name: it opens with the first announcement and ends when every rank's announcement has been
-// answered. A round in which something was wrong is *poisoned*: the ranks that announced are told at once, the others
-// when they announce, so that nobody is left waiting.
+// A *round* is one use of a name: it opens with the first announcement and ends when it is carried out or has failed.
+// When something is wrong (ranks disagree, a duplicate, a rank that never comes) the round fails at once for the ranks
+// that announced it, and the others *owe* it: their next announcement of the name is answered with the same error, so
+// that every rank hears of it, nobody is left waiting, and the calls of all ranks stay paired.
 #pragma once
 
 #include <chrono>
@@ -62,6 +63,10 @@ class Coordinator {
  private:
   struct Round;
   struct Name;
+  struct Duplicate {
+    int rank;
+    bool was_pending;  // its first call is not answered yet
+  };
   struct PlannedGroup {
     std::uint64_t plan;
     std::uint32_t index;
@@ -73,8 +78,10 @@ class Coordinator {
   void announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
   std::string disagreement(const Name& name, int rank) const;
   const Signature& signature_of(const Name& name, int rank) const;
-  void poison(Name& name, ErrorKind kind, const std::string& text, std::vector<std::int32_t> targets);
-  void answer_failed(Name& name, std::vector<std::int32_t> targets);
+  bool answer_owed(Name& name, int rank);
+  // Each rank that announced the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
+  void fail_round(Name& name, ErrorKind kind, const std::string& text, std::optional<Duplicate> duplicate = std::nullopt);
+  void forgive_duplicates(const Round& round);
   void close_round(Name& name);
   void forget_if_unused(Name& name);
   void became_ready(Name& name);
@@ -95,6 +102,8 @@ class Coordinator {
   std::size_t n_open_rounds_ = 0;
   std::optional<TimePoint> stall_check_due_;  // no later than the first report of an open round
   std::vector<LogEntry> failures_;
+  std::vector<Name*> owed_duplicates_;  // names some rank owes a duplicate's error
+  std::uint64_t n_failed_rounds_ = 0;
   LearnedOrder order_;
   std::uint64_t plan_ = 0;               // that n_in_group_ counts for
   std::vector<std::size_t> n_in_group_;  // ready requests by planned group

@@ -19,6 +19,14 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable};
 }
 
+Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
+  std::unique_ptr<Name>& entry = names_[name];
+  if (!entry) entry = std::make_unique<Name>();
+  ++n_pending_;
+  entry->pending.push_back({ticket, nullptr});
+  return DuplicateMessage{name};
+}
+
 Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (const auto* to_execute = std::get_if<ExecuteEntry>(&entry)) return execute(*to_execute);
   return fail(std::get<FailEntry>(entry));

@@ -40,6 +40,9 @@ class Participant {
   // What to tell the coordinator. REQUIRES: a valid request.
   Message submit(const Request& request, Ticket ticket);
 
+  // The same for a request that was refused here because its name is in use: the others must hear of it.
+  Message submit_duplicate(const std::string& name, Ticket ticket);
+
   // An Internal error means that the log does not fit what this rank announced: the circle is broken.
   Result<Action> apply(const LogEntry& entry);
 

@@ -1,0 +1,30 @@
+// Logger: one line a message on standard error, with the rank it comes from. Copyable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ciranda {
+
+enum class LogLevel : std::uint8_t { kTrace = 0, kDebug = 1, kInfo = 2, kWarning = 3, kError = 4, kFatal = 5 };
+
+// Horovod's names, any case; kWarning for a name it does not know.
+LogLevel log_level_from(std::string_view name);
+
+class Logger {
+ public:
+  Logger(int rank, LogLevel level) : rank_(rank), level_(level) {}
+
+  void info(const std::string& text) const { write(LogLevel::kInfo, text); }
+  void warning(const std::string& text) const { write(LogLevel::kWarning, text); }
+  void error(const std::string& text) const { write(LogLevel::kError, text); }
+
+ private:
+  void write(LogLevel level, const std::string& text) const;
+
+  int rank_;
+  LogLevel level_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,56 @@
+// DataPlane: executes the response log, entry after entry, a bounded step at a time.
+//
+// One thread (the holder of the progress token).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/native.hpp"
+#include "engine/in_flight.hpp"
+#include "fuse/plan.hpp"
+
+namespace ciranda {
+
+class DataPlane {
+ public:
+  // Both outlive this.
+  DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options);
+
+  // The next entry of the log. Failures are delivered at once; they take a place in the order nevertheless.
+  void enqueue(Participant::Action action);
+
+  bool is_idle() const { return queue_.empty(); }
+
+  // Not ok: this rank cannot go on (no memory for an output), so the circle breaks. Returns whether anything moved.
+  Result<bool> step();
+
+  // How many entries of the log are done with.
+  std::uint64_t n_executed() const { return n_executed_; }
+
+  // Entries from log_index on will not be executed: `status` for their requests.
+  void give_up_from(std::uint64_t log_index, const Status& status);
+
+  // What is being executed, for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
+  std::string describe_current() const;
+
+ private:
+  Status begin();
+  Result<Plan> plan_gather(const Participant::Ready& ready);
+  void finish();
+
+  Mesh& mesh_;
+  InFlight& in_flight_;
+  NativeBackend backend_;
+  std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
+  bool has_begun_ = false;
+  std::deque<Plan> plans_;  // of the front, still to do
+  std::unique_ptr<RunningCollective> running_;
+  std::uint64_t n_executed_ = 0;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,342 @@
+#include "engine/engine.hpp"
+
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/turn.hpp"
+
+namespace ciranda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
+constexpr int kTurnsInPassing = 4;
+// Looks without yielding the core: about the time in which a peer that runs answers.
+constexpr int kLooksBeforeYield = 2000;
+constexpr auto kGoodbyePatience = std::chrono::seconds(2);
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+int n_usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+int n_ranks_here(const Mesh& mesh) {
+  int n = 1;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    if (rank != mesh.rank() && mesh.peer(rank).shares_memory) ++n;
+  }
+  return n;
+}
+
+// Signals are for the user's threads: Ctrl-C must reach the thread that waits.
+class BlockSignals {
+ public:
+  BlockSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockSignals(const BlockSignals&) = delete;
+  BlockSignals& operator=(const BlockSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// The right to turn the engine. A thread that holds it may not ask for it again (a callback that submits does ask).
+class ProgressToken {
+ public:
+  bool try_take() {
+    if (owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() || !mutex_.try_lock()) return false;
+    owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    return true;
+  }
+  void take() {
+    mutex_.lock();
+    owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  }
+  void give_back() {
+    owner_.store({}, std::memory_order_relaxed);
+    mutex_.unlock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_{};
+};
+
+// Gives a taken token back at the end of the scope.
+class TokenHolder {
+ public:
+  explicit TokenHolder(ProgressToken& token) : token_(token) {}
+  ~TokenHolder() { token_.give_back(); }
+  TokenHolder(const TokenHolder&) = delete;
+  TokenHolder& operator=(const TokenHolder&) = delete;
+
+ private:
+  ProgressToken& token_;
+};
+
+}  // namespace
+
+// The progress token is `token_`. A thread that holds it has disarmed the mesh's doorbell; whoever gives it back arms
+// the doorbell and looks once more, so that the background thread, asleep in Mesh::sleep, is woken by whatever comes.
+class Engine::Impl {
+ public:
+  Impl(std::unique_ptr<Mesh> mesh, const Config& config)
+      : mesh_(std::move(mesh)),
+        turn_(*mesh_, config, submissions_, names_),
+        spin_(std::chrono::duration_cast<Clock::duration>(
+            std::chrono::duration<double, std::micro>(config.spin_microseconds))),
+        is_crowded_(n_ranks_here(*mesh_) > n_usable_cores()) {
+    const BlockSignals blocked;  // inherited by the thread
+    mesh_->arm();
+    background_ = std::thread([this] { run_background(); });
+  }
+
+  ~Impl() { shutdown(); }
+
+  Mesh& mesh() { return *mesh_; }
+
+  OperationPtr submit(Request request, Operation::Callback callback) {
+    auto operation = std::make_shared<Operation>(std::move(callback));
+    if (Status status = validate(request, mesh_->size()); !status.ok()) {
+      operation->complete(std::move(status));
+      return operation;
+    }
+    for (TensorMemory& memory : request.memory) {
+      if (memory.input == nullptr) memory.input = memory.output;
+    }
+    const bool is_duplicate = !names_.take(request.name);
+    if (is_duplicate) {
+      // This call fails at once; the others hear of it through the log, by an operation that nobody sees.
+      operation->complete(Status::invalid_argument(
+          "Duplicate name '" + request.name + "' on rank " + std::to_string(mesh_->rank()) +
+          ": its first use is still pending. Wait for the first one, or give each its own name."));
+      request.memory.clear();
+    }
+    submissions_.push({std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate});
+    if (is_shut_down_.load()) {
+      fail_late_submissions();
+    } else {
+      turn_in_passing(false);
+    }
+    return operation;
+  }
+
+  Status wait(const OperationPtr& operation, const Interrupted& interrupted) {
+    while (!operation->is_done()) {
+      if (drive_until_done(*operation)) break;
+      if (operation->sleep_until_done(std::nullopt)) break;
+      if (interrupted && interrupted()) return Status::aborted("the wait was interrupted");
+    }
+    return operation->status();
+  }
+
+  bool poll(const OperationPtr& operation) {
+    if (!operation->is_done()) turn_in_passing(true);
+    return operation->is_done();
+  }
+
+  std::string next_name() { return "noname." + std::to_string(n_unnamed_.fetch_add(1)); }
+
+  void shutdown() {
+    if (is_shut_down_.exchange(true)) return;
+    mesh_->kick();
+    background_.join();
+    {
+      token_.take();
+      const TokenHolder holder(token_);
+      mesh_->disarm();
+      turn_.say_bye();
+      say_goodbye_until_known();
+    }
+    fail_late_submissions();
+  }
+
+ private:
+  // Takes the token if it is free, turns while something moves and `keep_going` says so, and gives the token back.
+  // Returns whether it had the token.
+  template <typename KeepGoing>
+  bool with_token(KeepGoing drive) {
+    if (!token_.try_take()) return false;
+    const TokenHolder holder(token_);
+    if (is_shut_down_.load()) return true;
+    mesh_->disarm();
+    drive();
+    mesh_->arm();
+    // What came between the last look and arming rings no bell.
+    if (turn_.run() || is_due_before_background_wakes()) mesh_->kick();
+    return true;
+  }
+
+  // REQUIRES: the token.
+  bool is_due_before_background_wakes() const {
+    const auto deadline = turn_.next_deadline();
+    return deadline && (!deadline_ || *deadline < *deadline_);
+  }
+
+  // A submission pushed while the token was held may have been seen by nobody: its pusher could not take the token and
+  // the holder had looked already. So the holder looks again after giving it back.
+  void take_in_late_submissions() {
+    while (!submissions_.is_empty() && !is_shut_down_.load()) {
+      if (!with_token([this] { turn_.run(); })) return;
+    }
+  }
+
+  void turn_in_passing(bool is_waited_for) {
+    const bool had_token = with_token([&] {
+      if (is_waited_for) turn_.expect_no_more();
+      for (int i = 0; i < kTurnsInPassing && turn_.run(); ++i) {
+      }
+    });
+    if (had_token) take_in_late_submissions();
+  }
+
+  // Returns whether the operation is done. Gives up when nothing has moved for the spin time: then the background
+  // thread, woken by whatever comes next, goes on.
+  bool drive_until_done(const Operation& operation) {
+    Clock::time_point last_move = Clock::now();
+    int n_looks = 0;
+    const auto is_patient = [&](bool moved) {
+      if (moved) {
+        n_looks = 0;
+        last_move = Clock::now();
+        return true;
+      }
+      if (++n_looks < kLooksBeforeYield && !is_crowded_) {
+        relax();
+        return true;
+      }
+      sched_yield();
+      return Clock::now() - last_move < spin_;
+    };
+    n_drivers_.fetch_add(1);
+    bool goes_on = true;
+    while (goes_on && !operation.is_done()) {
+      const bool had_token = with_token([&] {
+        turn_.expect_no_more();
+        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = is_patient(turn_.run());
+      });
+      if (!had_token) goes_on = is_patient(false);
+      if (is_shut_down_.load()) break;
+    }
+    n_drivers_.fetch_sub(1);
+    take_in_late_submissions();
+    return operation.is_done();
+  }
+
+  void run_background() {
+    std::optional<TimePoint> deadline;
+    while (!is_shut_down_.load()) {
+      mesh_->sleep(time_to(deadline));
+      if (is_shut_down_.load()) return;
+      token_.take();
+      const TokenHolder holder(token_);
+      mesh_->disarm();
+      drive_in_background();
+      mesh_->arm();
+      if (turn_.run()) mesh_->kick();
+      deadline_ = deadline = turn_.next_deadline();
+    }
+  }
+
+  // REQUIRES: the token. A thread that waits gets it as soon as nothing moves.
+  void drive_in_background() {
+    Clock::time_point last_move = Clock::now();
+    int n_looks = 0;
+    while (!is_shut_down_.load()) {
+      if (turn_.run()) {
+        n_looks = 0;
+        last_move = Clock::now();
+        continue;
+      }
+      if (n_drivers_.load() > 0 || !turn_.has_work() || is_crowded_) return;
+      if (++n_looks < kLooksBeforeYield) {
+        relax();
+        continue;
+      }
+      sched_yield();
+      if (Clock::now() - last_move >= spin_) return;
+    }
+  }
+
+  static std::optional<std::chrono::nanoseconds> time_to(const std::optional<TimePoint>& deadline) {
+    if (!deadline) return std::nullopt;
+    return std::max<std::chrono::nanoseconds>(*deadline - Clock::now(), std::chrono::nanoseconds(0));
+  }
+
+  // REQUIRES: the token, and no background thread.
+  void say_goodbye_until_known() {
+    const auto give_up = Clock::now() + kGoodbyePatience;
+    while (!turn_.is_bye_known() && Clock::now() < give_up) {
+      if (turn_.run()) continue;
+      mesh_->arm();
+      if (!turn_.run()) mesh_->sleep(give_up - Clock::now());
+      mesh_->disarm();
+    }
+  }
+
+  void fail_late_submissions() {
+    for (SubmissionQueue::Submission& late : submissions_.take()) {
+      late.operation->complete(
+          Status::aborted("rank " + std::to_string(mesh_->rank()) + " has shut down; call init() again."));
+    }
+  }
+
+  std::unique_ptr<Mesh> mesh_;
+  SubmissionQueue submissions_;
+  NamesInUse names_;
+  Turn turn_;
+  Clock::duration spin_;
+  bool is_crowded_;
+  ProgressToken token_;
+  std::atomic<int> n_drivers_{0};
+  std::atomic<bool> is_shut_down_{false};
+  std::atomic<std::uint64_t> n_unnamed_{0};
+  std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
+  std::thread background_;
+};
+
+std::unique_ptr<Engine> Engine::create(std::unique_ptr<Mesh> mesh, const Config& config) {
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(mesh), config)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+int Engine::rank() const { return impl_->mesh().rank(); }
+int Engine::size() const { return impl_->mesh().size(); }
+const PeerInfo& Engine::peer(int rank) const { return impl_->mesh().peer(rank); }
+bool Engine::shares_memory_with_all() const { return impl_->mesh().arena() != nullptr || size() == 1; }
+
+Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback) {
+  return impl_->submit(std::move(request), std::move(callback));
+}
+Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted) {
+  return impl_->wait(operation, interrupted);
+}
+bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation); }
+std::string Engine::next_name() { return impl_->next_name(); }
+void Engine::shutdown() { impl_->shutdown(); }
+
+}  // namespace ciranda

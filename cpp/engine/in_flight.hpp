@@ -1,0 +1,64 @@
+// InFlight: the requests of this rank that have been submitted and not completed, by ticket.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "complete/operation.hpp"
+#include "engine/names_in_use.hpp"
+#include "negotiate/participant.hpp"
+#include "request/request.hpp"
+
+namespace ciranda {
+
+class InFlight {
+ public:
+  struct Entry {
+    Request request;
+    std::shared_ptr<Operation> operation;  // null: the ticket is free
+    bool is_duplicate = false;  // refused already; here only to be answered
+    bool is_executing = false;
+  };
+
+  explicit InFlight(NamesInUse& names) : names_(names) {}
+
+  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool is_duplicate) {
+    Entry entry{std::move(request), std::move(operation), is_duplicate, false};
+    if (free_.empty()) {
+      entries_.push_back(std::move(entry));
+      return entries_.size() - 1;
+    }
+    const Participant::Ticket ticket = free_.back();
+    free_.pop_back();
+    entries_[ticket] = std::move(entry);
+    return ticket;
+  }
+
+  Entry& at(Participant::Ticket ticket) { return entries_[ticket]; }
+
+  void complete(Participant::Ticket ticket, const Status& status) {
+    Entry done = std::exchange(entries_[ticket], {});
+    free_.push_back(ticket);
+    if (!done.is_duplicate) names_.release(done.request.name);  // first: who sees it done may use the name again
+    done.operation->complete(status);
+  }
+
+  // Completes all, or all that are not executing.
+  void complete_all(const Status& status, bool also_executing) {
+    for (Participant::Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
+      const Entry& entry = entries_[ticket];
+      if (entry.operation && (also_executing || !entry.is_executing)) complete(ticket, status);
+    }
+  }
+
+  bool empty() const { return free_.size() == entries_.size(); }
+
+ private:
+  NamesInUse& names_;
+  std::vector<Entry> entries_;
+  std::vector<Participant::Ticket> free_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,63 @@
+// A whole world of engines in one process, each rank a thread, over the loopback mesh.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "transport/loopback_fabric.hpp"
+
+namespace ciranda::testing {
+
+struct WorldOptions {
+  LoopbackOptions fabric;
+  Config config;
+};
+
+class World {
+ public:
+  explicit World(int size, WorldOptions options = {}) : fabric_(size, options.fabric) {
+    for (int rank = 0; rank < size; ++rank) {
+      engines_.push_back(Engine::create(fabric_.take_mesh(rank), options.config));
+    }
+  }
+
+  int size() const { return static_cast<int>(engines_.size()); }
+  Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
+  LoopbackFabric& fabric() { return fabric_; }
+
+  // Runs `body` for each rank on a thread of its own and waits for all.
+  void run(const std::function<void(Engine&)>& body) {
+    std::vector<std::thread> threads;
+    for (auto& engine : engines_) threads.emplace_back([&body, &engine] { body(*engine); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // All ranks shut down together, as at the end of a script.
+  void shutdown() {
+    run([](Engine& engine) { engine.shutdown(); });
+  }
+
+  ~World() { shutdown(); }
+
+ private:
+  LoopbackFabric fabric_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+// A request on one tensor, in place unless `output` is given.
+inline Request request(Collective collective, std::string name, DataType dtype, Shape shape, void* input,
+                       void* output = nullptr) {
+  Request r;
+  r.name = std::move(name);
+  r.signature.collective = collective;
+  r.signature.tensors = {{dtype, std::move(shape)}};
+  r.memory = {{static_cast<const std::byte*>(input), static_cast<std::byte*>(output == nullptr ? input : output)}};
+  return r;
+}
+
+}  // namespace ciranda::testing
