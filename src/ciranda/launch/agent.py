@@ -168,7 +168,7 @@ class Agent:
         self._enter(spec.cwd)
         self._secret = SharedFile("ciranda-secret")
         self._secret.append(spec.secret.encode("ascii"))
-        common = dict(os.environb)
+        common = dict(os.environb) if spec.inherit else {}
         common.update(spec.env)
         common[b"CIRANDA_SECRET_FILE"] = self._secret.path.encode()
         for name, blob in self._blobs.items():

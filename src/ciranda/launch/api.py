@@ -29,8 +29,10 @@ class RunOptions:
         output_dir: also write each rank's output to ``output_dir/rank.N/stdout`` and ``stderr``.
         start_timeout: seconds for all hosts to answer, and for the ranks to find each other.
         network_interface: the interface to use on every host.
+        port_range: "low-high", the only ports to listen on.
         python: the Python to use, by default this one.
         ssh: how to call ssh.
+        prefix: put ``[rank]<stream>:`` in front of each line of output.
         verbose: say what is done.
         store_factory: what starts the rendezvous store.
     """
@@ -39,8 +41,10 @@ class RunOptions:
     output_dir: str | Path | None = None
     start_timeout: float = 30.0
     network_interface: str | None = None
+    port_range: str | None = None
     python: str = field(default_factory=lambda: sys.executable)
     ssh: SshOptions = field(default_factory=SshOptions)
+    prefix: bool = True
     verbose: bool = False
     store_factory: StoreFactory = engine_store
 
@@ -96,12 +100,15 @@ def run(
     env = {**options.env, "CIRANDA_START_TIMEOUT": str(options.start_timeout)}
     if options.network_interface is not None:
         env["CIRANDA_INTERFACE"] = options.network_interface
+    if options.port_range is not None:
+        env["CIRANDA_PORT_RANGE"] = options.port_range
     job = Job(
         argv=[options.ssh.remote_python or options.python, "-m", call.__name__],
         slots=slots,
         env=env,
         start_timeout_seconds=options.start_timeout,
         network_interface=options.network_interface,
+        port_range=options.port_range,
         blobs={call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))},
         want_results=True,
         python=options.python,
@@ -111,7 +118,7 @@ def run(
     sys.stderr.flush()
     try:
         outcome = launch(
-            job, options.ssh, Show(ScreenStyle(), files, options.verbose), store_factory=options.store_factory
+            job, options.ssh, Show(ScreenStyle(prefix=options.prefix), files, options.verbose), store_factory=options.store_factory
         )
     finally:
         if files is not None:

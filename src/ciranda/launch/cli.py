@@ -165,6 +165,7 @@ def _run(
         grace_seconds=grace,
         start_timeout_seconds=start_timeout,
         network_interface=network_interface,
+        port_range=port_range,
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
     files = OutputDir(output_dir, len(slots)) if output_dir is not None else None

@@ -35,6 +35,14 @@ END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 BLAME_SECONDS = 0.3  # to hear of the rank that was lost, when the first to fail says that another was
 
 
+def working_directory() -> str:
+    """Where this process is; LaunchError if that is gone."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise LaunchError(f"the working directory cannot be used: {error.strerror}; change to another") from None
+
+
 @dataclass
 class Job:
     """What to run.
@@ -46,6 +54,7 @@ class Job:
         exclude_env: names or patterns not to forward.
         grace_seconds: from SIGTERM to SIGKILL.
         start_timeout_seconds: for all agents to answer.
+        network_interface, port_range: what the store listens on; the ranks are told by ``env``.
         blobs: variables, each to hold the path of a file with this content.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
@@ -54,10 +63,11 @@ class Job:
     slots: list[Slot]
     env: Mapping[str, str] = field(default_factory=dict)
     exclude_env: list[str] = field(default_factory=list)
-    cwd: str = field(default_factory=os.getcwd)
+    cwd: str = field(default_factory=working_directory)
     grace_seconds: float = 1.0
     start_timeout_seconds: float = 30.0
     network_interface: str | None = None
+    port_range: str | None = None
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
@@ -94,9 +104,10 @@ def launch(
     groups = by_host(job.slots)
     remote = [host for host in groups if not ssh.is_local(host)]
     addresses = stores.bind_addresses(remote, ssh_options, job.network_interface)
-    secret = os.urandom(32)
+    secret = os.urandom(32).hex()
     job_id = os.urandom(8).hex()
-    store = store_factory(addresses, secret, len(job.slots), job_id)
+    ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
+    store = stores.start_store(store_factory, addresses, ports, secret, len(job.slots), job_id)
     try:
         run = _Run(job, show)
         run.connect(groups, set(remote), ssh_options)
@@ -105,7 +116,7 @@ def launch(
             "CIRANDA_STORE": stores.candidates(addresses, store.port),
         }
         run.note(f"job {job_id}: {len(job.slots)} ranks, store at {run.common_env['CIRANDA_STORE']}")
-        return run.until_end(secret.hex())
+        return run.until_end(secret)
     finally:
         store.close()
 
@@ -171,6 +182,7 @@ class _Run:
             "version": protocol.VERSION,
             "argv": [protocol.to_text(os.fsencode(argument)) for argument in job.argv],
             "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
+            "inherit": link.host in self._remote,
             "cwd": protocol.to_text(os.fsencode(job.cwd)),
             "ranks": [{"rank": slot.rank, "env": environment.identity(slot)} for slot in link.slots],
             "secret": self._secret,

@@ -141,7 +141,8 @@ class Spec:
 
     Attributes:
         argv: the command, bytes as the system takes them.
-        env: variables to set on top of the agent's own.
+        env: variables to set.
+        inherit: whether they come on top of the agent's own, as a remote host has some of its own.
         cwd: where the ranks run.
         rank_env: for each of this host's ranks, in order, its rank and the variables that are its alone.
         secret: 64 hex digits.
@@ -157,6 +158,7 @@ class Spec:
             raise ProtocolError(f"launcher speaks version {message.get('version')!r}, this agent {VERSION}")
         self.argv = [to_bytes(argument) for argument in _texts(message, "argv")]
         self.env = _environment(message, "env")
+        self.inherit = message.get("inherit") is True
         self.cwd = to_bytes(text_of(message, "cwd"))
         self.rank_env = _ranks(message)
         self.secret = text_of(message, "secret")

@@ -19,15 +19,16 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-StoreFactory = Callable[[list[str], bytes, int, str], Store]
-"""(addresses to bind, secret, size of the job, id of the job) -> a store that listens on them all."""
+StoreFactory = Callable[[list[str], int, str, int, str], Store]
+"""(addresses to bind, port or 0, secret in hex, size of the job, id of the job) -> a store that listens on them all."""
 
 
-def engine_store(bind: list[str], secret: bytes, size: int, job: str) -> Store:
+def engine_store(bind: list[str], port: int, secret: str, size: int, job: str) -> Store:
     """The engine's own store server.
 
     Raises:
-        LaunchError: the engine is not built, or the store cannot listen.
+        LaunchError: the engine is not built.
+        OSError, RuntimeError, ValueError: the store cannot listen there.
     """
     try:
         from ciranda._core import StoreServer
@@ -36,11 +37,38 @@ def engine_store(bind: list[str], secret: bytes, size: int, job: str) -> Store:
             f"the engine cannot be loaded, so ranks cannot find each other: {error}\n"
             f"  install ciranda with 'pip install .', and see 'ciranda doctor'"
         ) from None
-    try:
-        store: Store = StoreServer(bind, secret, size, job)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise LaunchError(f"the rendezvous store cannot listen on {', '.join(bind)}: {error}") from None
+    store: Store = StoreServer(bind, port, secret, size, job)
     return store
+
+
+def parse_port_range(text: str) -> range:
+    """``"low-high"`` or ``"port"`` as a range of ports; LaunchError for anything else."""
+    low, dash, high = text.partition("-")
+    try:
+        ports = range(int(low), int(high if dash else low) + 1)
+    except ValueError:
+        ports = range(0)
+    if not ports or ports[0] < 1 or ports[-1] > 65535:
+        raise LaunchError(f"--port-range {text!r}: write low-high, two ports from 1 to 65535", exit_code=2)
+    return ports
+
+
+def start_store(factory: StoreFactory, bind: list[str], ports: range, secret: str, size: int, job: str) -> Store:
+    """A store on the first of ``ports`` that is free (0: any).
+
+    Raises:
+        LaunchError: none is, or the store cannot listen at all.
+    """
+    failure: Exception | None = None
+    for port in ports:
+        try:
+            return factory(bind, port, secret, size, job)
+        except (OSError, RuntimeError, ValueError) as error:
+            if isinstance(error, LaunchError):
+                raise
+            failure = error
+    where = "" if ports == range(1) else f", ports {ports[0]} to {ports[-1]}"
+    raise LaunchError(f"the rendezvous store cannot listen on {', '.join(bind)}{where}: {failure}")
 
 
 def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: str | None) -> list[str]:

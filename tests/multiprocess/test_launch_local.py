@@ -1,0 +1,448 @@
+"""`ciranda run` on this machine: output, exit codes, and that nothing is ever left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch_support import Running, children, close_all, launcher_command, python_rank, run, start, until
+
+pytestmark = pytest.mark.multiprocess
+
+STUBBORN = (
+    "import signal, sys, time\n"
+    "for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(n, signal.SIG_IGN)\n"
+    "print('ready', flush=True)\n"
+    "signal.pause()\n"
+    "while True: signal.pause()\n"
+)
+# A rank whose grandchild has a session of its own, ignores signals, and has lost its parent.
+DAEMON = (
+    "import os, signal, sys\n"
+    "if os.fork() == 0:\n"
+    "  os.setsid()\n"
+    "  if os.fork(): os._exit(0)\n"
+    "  for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(n, signal.SIG_IGN)\n"
+    "  print('ready', os.getpid(), flush=True)\n"
+    "  while True: signal.pause()\n"
+    "os.wait()\n"
+)
+WAIT = "\nimport signal\nwhile True: signal.pause()\n"
+
+
+@pytest.fixture(autouse=True)
+def _close_all() -> Iterator[None]:
+    yield
+    close_all()
+
+
+def wait_for_ready(running: Running, count: int) -> None:
+    for _ in range(count):
+        assert b"ready" in running.read_line()
+
+
+# -- what ranks are told, and what they say --------------------------------------------------------------------------
+
+
+def test_ranks_know_who_they_are_under_both_names() -> None:
+    names = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"]
+    code = f"import os\nfor p in ('CIRANDA', 'HOROVOD'): print(p, *(os.environ[p + '_' + n] for n in {names}))"
+    exit_code, out, err = run(["run", "-np", "3", *python_rank(code)])
+    assert (exit_code, err) == (0, b"")
+    expected = [
+        f"[{r}]<stdout>:{p} {r} 3 {r} 3 0 1" for p in ("CIRANDA", "HOROVOD") for r in range(3)
+    ]
+    assert sorted(out.decode().splitlines()) == sorted(expected)
+
+
+def test_the_secret_is_a_private_file_and_nowhere_else() -> None:
+    code = (
+        "import os, stat\n"
+        "path = os.environ['CIRANDA_SECRET_FILE']\n"
+        "text = open(path).read()\n"
+        "print(len(bytes.fromhex(text)), oct(stat.S_IMODE(os.stat(path).st_mode)), open(path).read() == text)\n"
+        "print('leaked' if any(text in v for v in os.environ.values()) else 'kept')\n"
+        "import glob\n"
+        "lines = [open(f, 'rb').read() for f in glob.glob('/proc/[0-9]*/cmdline')]\n"
+        "print('leaked' if any(text.encode() in line for line in lines) else 'kept')\n"
+    )
+    exit_code, out, err = run(["run", "-np", "1", "--no-prefix", *python_rank(code)])
+    assert (exit_code, err) == (0, b"")
+    assert out.decode().splitlines() == ["32 0o600 True", "kept", "kept"]
+
+
+def test_the_secret_reaches_programs_whose_parent_closed_every_descriptor() -> None:
+    inner = "import os; print(len(open(os.environ['CIRANDA_SECRET_FILE']).read()))"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {inner!r}], close_fds=True, check=True)"
+    assert run(["run", "-np", "1", "--no-prefix", *python_rank(code)]) == (0, b"64\n", b"")
+
+
+def test_options_stop_at_the_command() -> None:
+    code = "import sys; print(sys.argv[1:])"
+    exit_code, out, _ = run(["run", "-np", "1", "--no-prefix", *python_rank(code), "-np", "7", "--verbose", "--", "-H"])
+    assert exit_code == 0
+    assert out == b"['-np', '7', '--verbose', '--', '-H']\n"
+
+
+@pytest.mark.parametrize("option", ["-np", "-n", "--num-proc"])
+def test_the_number_of_ranks_has_three_spellings(option: str) -> None:
+    exit_code, out, _ = run(["run", option, "2", "--", "echo", "hi"])
+    assert exit_code == 0
+    assert sorted(out.splitlines()) == [b"[0]<stdout>:hi", b"[1]<stdout>:hi"]
+
+
+def test_strange_arguments_and_environment_arrive_exactly() -> None:
+    strange = [b"a b", b"it's \"q\" $HOME `x` \\ !", b"line\nbreak\r", "naïve 💃".encode(), b"\xff\xfe caf\xe9", b"", b"*"]
+    code = (
+        "import os, sys\n"
+        "print([os.fsencode(a) for a in sys.argv[1:]])\n"
+        "print([os.environb[b'STRANGE_%d' % i] for i in range(7)], os.environb[b'BAD\\xe9NAME'])\n"
+    )
+    env = {b"STRANGE_%d" % i: value for i, value in enumerate(strange)} | {b"BAD\xe9NAME": b"x"}
+    exit_code, out, err = run(["run", "-np", "1", "--no-prefix", *python_rank(code), *strange], env=env)
+    assert (exit_code, err) == (0, b"")
+    assert out.decode().splitlines() == [repr(strange), f"{strange!r} b'x'"]
+
+
+def test_variables_are_set_and_left_out_as_asked() -> None:
+    code = "import os; print(os.environ.get('KEEP'), os.environ.get('DROP_ME'), os.environ['SET'])"
+    arguments = ["run", "-np", "1", "--no-prefix", "--env", "SET=a=b c", "--exclude-env", "DROP_*", *python_rank(code)]
+    assert run(arguments, env={"KEEP": "k", "DROP_ME": "d"}) == (0, b"k None a=b c\n", b"")
+
+
+def test_each_rank_gets_its_share_of_the_cores_unless_told_otherwise() -> None:
+    code = "import os; print(os.environ.get('OMP_NUM_THREADS'))"
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert run(["run", "-np", "2", "--no-prefix", *python_rank(code)])[1].split() == [str(share).encode()] * 2
+    assert run(["run", "-np", "1", "--no-prefix", *python_rank(code)])[1] == b"None\n"
+    told = run(["run", "-np", "2", "--no-prefix", *python_rank(code)], env={"OMP_NUM_THREADS": "7"})
+    assert told[1].split() == [b"7", b"7"]
+
+
+def test_a_module_named_like_a_standard_one_does_not_break_the_agent(tmp_path: Path) -> None:
+    for name in ("json", "selectors", "signal", "types", "ciranda"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
+    exit_code, out, err = run(["run", "-np", "1", "--no-prefix", "/bin/pwd"], cwd=str(tmp_path))
+    assert (exit_code, out, err) == (0, f"{tmp_path}\n".encode(), b"")
+
+
+def test_streams_stay_apart_and_complete() -> None:
+    code = "import sys\nfor i in range(2000): print('out', i); print('err', i, file=sys.stderr)"
+    exit_code, out, err = run(["run", "-np", "2", *python_rank(code)])
+    assert exit_code == 0
+    for stream, data in (("stdout", out), ("stderr", err)):
+        for rank in range(2):
+            mine = [line for line in data.decode().splitlines() if line.startswith(f"[{rank}]<{stream}>:")]
+            assert mine == [f"[{rank}]<{stream}>:{stream[3:]} {i}" for i in range(2000)]
+
+
+def test_output_dir_holds_every_byte(tmp_path: Path) -> None:
+    code = (
+        "import os\n"
+        "r = int(os.environ['CIRANDA_RANK'])\n"
+        "os.write(1, bytes(range(256)) * 1000 + b'%d' % r)\n"
+        "os.write(2, b'\\r\\n\\xff no newline')\n"
+    )
+    exit_code, _, _ = run(["run", "-np", "11", "--output-dir", str(tmp_path / "deep" / "logs"), *python_rank(code)])
+    assert exit_code == 0
+    folders = sorted((tmp_path / "deep" / "logs").iterdir())
+    assert [folder.name for folder in folders] == [f"rank.{rank:02d}" for rank in range(11)]
+    for rank, folder in enumerate(folders):
+        assert (folder / "stdout").read_bytes() == bytes(range(256)) * 1000 + b"%d" % rank
+        assert (folder / "stderr").read_bytes() == b"\r\n\xff no newline"
+
+
+def test_binary_output_passes_unchanged_without_prefix() -> None:
+    code = "import os\nfor _ in range(50): os.write(1, bytes(range(256)) * 257)"
+    assert run(["run", "-np", "1", "--no-prefix", *python_rank(code)]) == (0, bytes(range(256)) * 257 * 50, b"")
+
+
+def test_a_slow_reader_slows_the_job_and_loses_nothing() -> None:
+    code = "import os\nfor i in range(3000): os.write(1, b'%06d' % i + b'x' * 8193 + b'\\n')"
+    running = start(["run", "-np", "1", "--no-prefix", *python_rank(code)])
+    until(lambda: _is_blocked(running), 20, "a rank that waits for its reader")
+    exit_code, out, _ = running.wait()
+    assert exit_code == 0
+    assert [line[:6] for line in out.splitlines()] == [b"%06d" % i for i in range(3000)]
+
+
+def _is_blocked(running: Running) -> bool:
+    """Whether some rank of it sleeps in a write to a pipe (with the launcher's queues full before it)."""
+    for pid in running.processes():
+        try:
+            with open(f"/proc/{pid}/wchan") as wchan, open(f"/proc/{pid}/cmdline") as command:
+                if "pipe_write" in wchan.read() and "os.write(1" in command.read():
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+def test_a_terminal_shows_the_bar_of_rank_0_below_the_others_lines(tmp_path: Path) -> None:
+    """Checks the bytes that a terminal gets; the bar must fit its width and be redrawn after each other line."""
+    go = [tmp_path / "go0", tmp_path / "go1"]
+    for fifo in go:
+        os.mkfifo(fifo)
+    code = (
+        "import os, sys\n"
+        "rank = os.environ['CIRANDA_RANK']\n"
+        "if rank == '0': sys.stderr.write('\\r' + '#' * 100); sys.stderr.flush()\n"
+        f"open({str(tmp_path / 'go')!r} + rank).close()\n"
+        "if rank == '0': sys.stderr.write('\\rdone\\n')\n"
+        "else: print('hello', flush=True)\n"
+    )
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    env = {"TERM": "xterm", "NO_COLOR": "1"}
+    running = start(["run", "-np", "2", *python_rank(code)], env=env, stdout=slave, stderr=slave)
+    os.close(slave)
+    bar, clear = b"[0]<stderr>:" + b"#" * 27, b"\r\x1b[K"
+    screen = b""
+    for expected, fifo in ((bar, go[1]), (clear + b"[1]<stdout>:hello\r\n" + bar, go[0])):
+        while not screen.endswith(expected):
+            screen += os.read(master, 4096)
+        fifo.open("w").close()
+    with pytest.raises(OSError):  # noqa: PT011 - a terminal's end of file
+        while True:
+            screen += os.read(master, 4096)
+    os.close(master)
+    assert running.process.wait(10) == 0
+    assert screen.endswith(bar + clear + b"[0]<stderr>:done\r\n")
+    assert b"#" * 28 not in screen
+
+
+# -- exit codes and the end ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 3"], 3),
+        (["sh", "-c", "exit 255"], 255),
+        (["sh", "-c", "kill -9 $$"], 137),
+        (["sh", "-c", "kill -SEGV $$"], 139),
+        (["/nonexistent/program"], 127),
+        (["/etc/passwd"], 126),
+    ],
+)
+def test_the_exit_code_is_the_ranks_own(command: list[str], expected: int) -> None:
+    assert run(["run", "-np", "2", *command])[0] == expected
+
+
+def test_the_first_failure_ends_all_and_its_traceback_stands_last() -> None:
+    code = (
+        "import os, sys, signal\n"
+        "if os.environ['CIRANDA_RANK'] == '1':\n"
+        "  print('some noise', file=sys.stderr)\n"
+        "  raise ValueError('the reason')\n"
+        "def stop(*_): print('rank 0 was asked to stop', file=sys.stderr); sys.exit(5)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+    ) + WAIT
+    running = start(["run", "-np", "2", *python_rank(code)])
+    exit_code, _, err = running.wait()
+    running.assert_nothing_left()
+    assert exit_code == 1
+    lines = err.decode().splitlines()
+    header = next(i for i, line in enumerate(lines) if line.startswith("ciranda: rank 1 on localhost failed first"))
+    assert "exit code 1" in lines[header]
+    assert lines[header + 1] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: the reason"
+
+
+def test_a_rank_lost_to_a_signal_is_named_even_if_another_notices_first() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "if os.environ['CIRANDA_RANK'] == '1':\n"
+        "  open(os.environ['FIFO']).close()\n"
+        "  os.kill(os.getpid(), signal.SIGKILL)\n"
+        "with open(os.environ['FIFO'], 'w'): sys.exit('ciranda.errors.RanksLostError: rank 1 is gone')\n"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        os.mkfifo(f"{name}/fifo")
+        exit_code, _, err = run(["run", "-np", "2", *python_rank(code)], env={"FIFO": f"{name}/fifo"})
+    assert exit_code == 137
+    assert b"rank 1 on localhost failed first: killed by SIGKILL (signal 9)" in err.splitlines()[-1]
+
+
+def test_one_rank_may_leave_early() -> None:
+    code = "import os, sys\nif os.environ['CIRANDA_RANK'] == '0': sys.exit(0)\nprint('still here')"
+    assert run(["run", "-np", "2", *python_rank(code)]) == (0, b"[1]<stdout>:still here\n", b"")
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_ranks_that_ignore_it_within_two_seconds(number: int, expected: int) -> None:
+    running = start(["run", "-np", "3", *python_rank(STUBBORN)])
+    wait_for_ready(running, 3)
+    running.process.send_signal(number)
+    took = until(lambda: not running.processes() or running.process.poll() is not None, 4)
+    assert took < 2.0
+    running.assert_nothing_left(max(0.0, 2.0 - took))
+    assert running.wait()[0] == expected
+
+
+def test_a_second_ctrl_c_kills_at_once() -> None:
+    running = start(["run", "-np", "2", "--grace", "60", *python_rank(STUBBORN)])
+    wait_for_ready(running, 2)
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.stderr is not None
+    assert b"SIGINT" in running.process.stderr.readline()
+    running.process.send_signal(signal.SIGINT)
+    running.assert_nothing_left(2.0)
+    assert running.wait()[0] == 130
+
+
+def test_ranks_have_the_grace_period_to_clean_up() -> None:
+    code = (
+        "import signal, sys\n"
+        "def stop(*_): print('cleaned up', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "print('ready', flush=True)\n"
+    ) + WAIT
+    running = start(["run", "-np", "1", *python_rank(code)])
+    wait_for_ready(running, 1)
+    running.process.send_signal(signal.SIGTERM)
+    exit_code, out, _ = running.wait()
+    assert (exit_code, out) == (143, b"[0]<stdout>:cleaned up\n")
+
+
+@pytest.mark.parametrize("code", [STUBBORN, DAEMON + WAIT], ids=["stubborn", "daemon"])
+def test_nothing_outlives_a_killed_launcher(code: str) -> None:
+    running = start(["run", "-np", "2", *python_rank(code)])
+    wait_for_ready(running, 2)
+    running.process.kill()
+    running.assert_nothing_left(2.5)
+
+
+@pytest.mark.parametrize("code", [STUBBORN, DAEMON + WAIT], ids=["stubborn", "daemon"])
+@pytest.mark.parametrize("which", ["guardian", "worker"])
+def test_nothing_outlives_a_killed_agent(code: str, which: str) -> None:
+    running = start(["run", "-np", "2", *python_rank(code)])
+    wait_for_ready(running, 2)
+    (guardian,) = running.children_of_launcher()
+    (worker,) = children(guardian)
+    os.kill(guardian if which == "guardian" else worker, signal.SIGKILL)
+    exit_code, _, err = running.wait()
+    running.assert_nothing_left()
+    assert exit_code != 0
+    assert b"the agent on localhost" in err
+
+
+def test_daemons_of_ranks_end_with_the_job() -> None:
+    running = start(["run", "-np", "2", *python_rank(DAEMON)])
+    wait_for_ready(running, 2)
+    exit_code, _, err = running.wait()
+    assert (exit_code, err) == (0, b"")
+    running.assert_nothing_left(0.5)
+
+
+def test_a_stopped_rank_is_ended_too() -> None:
+    running = start(["run", "-np", "2", *python_rank("import os, signal; print('ready', os.getpid(), flush=True)" + WAIT)])
+    pids = [int(running.read_line().split()[-1]) for _ in range(2)]
+    os.kill(pids[0], signal.SIGSTOP)
+    running.process.send_signal(signal.SIGINT)
+    running.assert_nothing_left(2.0)
+    assert running.wait()[0] == 130
+
+
+def test_ctrl_c_works_while_nobody_reads_the_output() -> None:
+    code = "import os\nwhile True: os.write(1, b'x' * 8191 + b'\\n')"
+    running = start(["run", "-np", "2", *python_rank(code)])
+    until(lambda: _is_blocked(running), 20, "a rank that waits for its reader")
+    running.process.send_signal(signal.SIGINT)
+    running.assert_nothing_left(2.2)
+    assert running.process.wait(5) == 130
+
+
+def test_a_reader_that_goes_away_does_not_end_the_job(tmp_path: Path) -> None:
+    code = f"import os\nfor i in range(100): print(i)\nopen({str(tmp_path)!r} + '/' + os.environ['CIRANDA_RANK'], 'w')"
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    exit_code = run(["run", "-np", "2", *python_rank(code)], stdout=write_fd)[0]
+    os.close(write_fd)
+    assert exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+@pytest.mark.parametrize("redirect", ["<&-", ">&- <&-", "2>&- <&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_obstacle(redirect: str, tmp_path: Path) -> None:
+    code = f"import sys; open({str(tmp_path / 'made')!r}, 'w').write(repr(sys.stdin.read())); print('x')"
+    command = launcher_command("run", "-np", "1", *python_rank(code))
+    done = subprocess.run(["sh", "-c", f'exec "$@" {redirect}', "sh", *command], capture_output=True, timeout=20)
+    assert done.returncode == 0
+    assert (tmp_path / "made").read_text() == "''"
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    running = start(["run", "-np", "1", *python_rank("print('ready', flush=True)" + WAIT)], through=["nohup"])
+    wait_for_ready(running, 1)
+    running.process.send_signal(signal.SIGHUP)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.wait()[0] == 143
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-np", "0"], b"-np 0: the number of processes must be 1 or more"),
+        (["-np", "-1"], b"-np -1: the number of processes must be 1 or more"),
+        (["-np", "3", "-H", "localhost:2"], b"-np 3 is more than the 2 slots of localhost:2"),
+        (["-np", "two"], b"-np"),
+        ([], b"say how many processes"),
+        (["-H", "localhost:1", "--hostfile", "x", "-np", "1"], b"not both"),
+        (["--hostfile", "/nonexistent"], b"cannot read the host file /nonexistent"),
+        (["-np", "1", "--env", "NOVALUE"], b"write NAME=VALUE"),
+        (["-np", "1", "--output-dir", "/dev/null/x"], b"--output-dir /dev/null/x: Not a directory"),
+        (["-np", "1", "--network-interface", "nope0"], b"no such interface"),
+        (["-H", "host.invalid:1"], b"cannot start ranks on host.invalid"),
+        (["-np", "1", "--no-such-option"], b"--no-such-option"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason(arguments: list[str], complaint: bytes) -> None:
+    exit_code, out, err = run(["run", *arguments, "true"])
+    assert exit_code != 0
+    assert out == b""
+    flat = re.sub(rb"\s+", b" ", err)
+    assert complaint in flat
+    assert b"Traceback" not in err
+
+
+def test_a_missing_working_directory_is_said(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.rmdir({str(gone)!r}); os.execvp({sys.executable!r}, {launcher_command('run', '-np', '1', 'true')!r})"
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=gone, capture_output=True, timeout=20)
+    assert done.returncode != 0
+    assert b"working directory" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_two_jobs_at_once_do_not_meet() -> None:
+    outcomes: list[tuple[int, bytes, bytes]] = []
+    code = "import os; print(os.environ['JOB'], os.environ['CIRANDA_RANK'], os.environ['CIRANDA_SIZE'])"
+
+    def job(name: str) -> None:
+        outcomes.append(run(["run", "-np", "2", "--no-prefix", *python_rank(code)], env={"JOB": name}))
+
+    threads = [threading.Thread(target=job, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = sorted(line for exit_code, out, _ in outcomes for line in out.decode().splitlines() if exit_code == 0)
+    assert lines == ["a 0 2", "a 1 2", "b 0 2", "b 1 2"]
