@@ -9,6 +9,7 @@
 #include <charconv>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace ciranda {
 namespace {
@@ -26,6 +27,11 @@ Result<UniqueFd> new_socket(int family) {
     return Status::from_errno("cannot make a socket");
   }
   return fd;
+}
+
+Status cannot_connect(const SocketAddress& to, int error) {
+  std::string message = "cannot connect to " + to.to_string() + ": " + text_of(error);
+  return error == ECONNREFUSED ? Status::ranks_lost(std::move(message)) : Status::internal(std::move(message));
 }
 
 void avoid_pacing(int fd) {
@@ -109,7 +115,7 @@ Result<UniqueFd> start_connecting(const SocketAddress& to) {
     return fd;
   }
   if (connect(fd.value().get(), to.raw(), to.n_bytes()) != 0 && errno != EINPROGRESS && errno != EINTR) {
-    return Status::internal("cannot connect to " + to.to_string() + ": " + text_of(errno));
+    return cannot_connect(to, errno);
   }
   return fd;
 }
@@ -120,10 +126,7 @@ Status finish_connecting(int fd, const SocketAddress& to) {
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) {
     error = errno;
   }
-  if (error == 0) {
-    return {};
-  }
-  return Status::internal("cannot connect to " + to.to_string() + ": " + text_of(error));
+  return error == 0 ? Status() : cannot_connect(to, error);
 }
 
 void tune_connection(int fd) {

@@ -27,6 +27,7 @@ Result<PortRange> parse_port_range(const std::string& text);
 Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 
 // A connected socket, or one on its way: it becomes writable when connecting has ended, as finish_connecting() tells.
+// RanksLost when nobody listens there, Internal for other failures.
 Result<UniqueFd> start_connecting(const SocketAddress& to);
 Status finish_connecting(int fd, const SocketAddress& to);
 

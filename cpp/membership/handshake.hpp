@@ -1,0 +1,136 @@
+// Handshake: two processes prove to each other that they have the job's secret, before anything else is said.
+//
+//   connecting side                                            accepting side
+//     hello: version, role, job, epoch, ranks, nonce   ->
+//                                                      <-   challenge: nonce, HMAC("accepting" | hello | nonces)
+//     proof: HMAC("connecting" | hello | nonces)       ->
+//                                                      <-   admission: one byte
+//
+// Messages have fixed lengths (kMostBytes each way in all): nothing is allocated from what a stranger says. Both sides
+// learn it when their secrets differ. The epoch, the ranks and the role are part of what is signed, so that a recorded
+// or redirected exchange proves nothing elsewhere.
+//
+// Both sides are pure state machines: bytes in, bytes out, a verdict. Never read more than wants() bytes for them:
+// what follows belongs to whoever uses the connection next. Deadlines are the caller's.
+// Threads: plain values. Failure: verdict() kRefused, with a reason that continues a sentence which names the peer
+// ("presented a different job secret").
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "membership/hmac.hpp"
+#include "membership/secret.hpp"
+
+namespace ciranda {
+
+inline constexpr std::uint16_t kProtocolVersion = 1;
+
+// What a connection is for.
+enum class Role : std::uint8_t { kStore = 1, kControl = 2, kData = 3 };
+
+// What both ends must have in common.
+struct Credentials {
+  Secret secret{};
+  std::string job;
+  std::uint64_t epoch = 0;  // 0 for the store, which outlives epochs
+};
+
+struct Purpose {
+  Role role = Role::kStore;
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;    // 0 for the store
+  std::uint32_t size = 0;  // of the job; 0 for the store
+};
+
+enum class Verdict : std::uint8_t { kPending, kAccepted, kRefused };
+
+using Nonce = std::array<std::byte, 32>;
+
+class Handshake {
+ public:
+  static constexpr std::size_t kMagicBytes = 8;
+  static constexpr std::size_t kHelloBytes = 80;
+  static constexpr std::size_t kChallengeBytes = 80;
+  static constexpr std::size_t kProofBytes = sizeof(Digest);
+  static constexpr std::size_t kMostBytes = 128;
+  static_assert(kHelloBytes + kProofBytes <= kMostBytes && kChallengeBytes + 1 <= kMostBytes);
+
+  virtual ~Handshake() = default;
+
+  // How many bytes may be read from the connection now.
+  std::size_t wants() const { return verdict_ == Verdict::kPending ? expected_ - received_.size() : 0; }
+  // REQUIRES: at most wants() bytes.
+  void receive(std::span<const std::byte> bytes);
+  // What to send now, also after a refusal; each byte is given once.
+  std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
+
+  Verdict verdict() const { return verdict_; }
+  const std::string& reason() const { return reason_; }
+
+ protected:
+  Handshake(Credentials credentials, std::size_t expected)
+      : credentials_(std::move(credentials)), expected_(expected) {}
+
+  virtual void on_message(std::span<const std::byte> message) = 0;
+  // Looks at the beginning of the first message, as soon as it is there.
+  void check_magic();
+  void expect(std::size_t n_bytes) { expected_ = n_bytes; }
+  void send(std::span<const std::byte> bytes) { output_.insert(output_.end(), bytes.begin(), bytes.end()); }
+  void accept() { verdict_ = Verdict::kAccepted; }
+  void refuse(std::string reason);
+  Digest proof_of(bool connecting_side, std::span<const std::byte> hello, std::span<const std::byte> nonce) const;
+
+  Credentials credentials_;
+
+ private:
+  std::size_t expected_;
+  std::vector<std::byte> received_;
+  std::vector<std::byte> output_;
+  bool magic_seen_ = false;
+  Verdict verdict_ = Verdict::kPending;
+  std::string reason_;
+};
+
+class ConnectingHandshake final : public Handshake {
+ public:
+  ConnectingHandshake(Credentials credentials, const Purpose& purpose, const Nonce& nonce);
+
+ private:
+  void on_message(std::span<const std::byte> message) override;
+
+  std::vector<std::byte> hello_;
+  bool proved_ = false;
+};
+
+class AcceptingHandshake final : public Handshake {
+ public:
+  // What is acceptable: `rank` and `size` are ours, and both 0 for the store, which accepts nothing but kStore.
+  struct Expectation {
+    bool is_store = false;
+    std::uint32_t rank = 0;
+    std::uint32_t size = 0;
+  };
+
+  AcceptingHandshake(Credentials credentials, const Expectation& expectation, const Nonce& nonce);
+
+  // REQUIRES: verdict() is kAccepted.
+  const Purpose& purpose() const { return purpose_; }
+
+ private:
+  void on_message(std::span<const std::byte> message) override;
+  void on_hello(std::span<const std::byte> hello);
+  void on_proof(std::span<const std::byte> proof);
+
+  Expectation expectation_;
+  Nonce nonce_;
+  std::vector<std::byte> hello_;
+  Purpose purpose_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,60 @@
+// OutgoingConnection: one attempt to connect to an address and to prove that we belong to the job.
+//
+// Threads: one. It lives on the caller's event loop (level-triggered, the descriptor is the token).
+// Failure: state() kFailed with a reason that names the address. for_good() says that another attempt would end the
+// same way: the other end answered and refused.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "membership/handshake.hpp"
+#include "transport/event_loop.hpp"
+#include "transport/socket_address.hpp"
+
+namespace ciranda {
+
+class OutgoingConnection {
+ public:
+  enum class State : std::uint8_t { kTrying, kReady, kFailed };
+
+  // Begins at once. REQUIRES: loop outlives the connection.
+  OutgoingConnection(EventLoop& loop, const SocketAddress& to, const Credentials& credentials, const Purpose& purpose);
+  ~OutgoingConnection();
+  OutgoingConnection(const OutgoingConnection&) = delete;
+  OutgoingConnection& operator=(const OutgoingConnection&) = delete;
+
+  std::uint64_t token() const { return static_cast<std::uint64_t>(socket_.get()); }
+  State on_event();
+
+  State state() const { return state_; }
+  const SocketAddress& address() const { return to_; }
+  const std::string& reason() const { return reason_; }
+  bool for_good() const { return for_good_; }
+  bool nobody_listens() const { return nobody_listens_; }
+
+  // REQUIRES: state() is kReady. The socket is no longer on the loop.
+  UniqueFd take();
+
+ private:
+  void on_connected();
+  void on_readable();
+  void flush();
+  void fail(const Status& status);
+  void fail(std::string reason, bool for_good = false);
+
+  EventLoop* loop_;
+  SocketAddress to_;
+  UniqueFd socket_;
+  std::unique_ptr<ConnectingHandshake> handshake_;
+  bool connected_ = false;
+  State state_ = State::kTrying;
+  bool for_good_ = false;
+  bool nobody_listens_ = false;
+  std::string reason_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,44 @@
+// What ranks and the rendezvous store say to each other, once authenticated.
+//
+// One request: "here is my blob for this key; give me everybody's when all have come". Two replies: the blobs by rank,
+// or an error. Each travels as one frame (wire.hpp). Decoding trusts nothing.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace ciranda {
+
+inline constexpr std::size_t kMostBlobBytes = 64 << 10;
+inline constexpr std::size_t kMostKeyBytes = 256;
+inline constexpr std::size_t kMostRequestBytes = kMostBlobBytes + kMostKeyBytes + 64;
+inline constexpr std::size_t kMostErrorBytes = 64 << 10;
+
+using Blob = std::vector<std::byte>;
+
+struct ExchangeRequest {
+  std::string key;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::chrono::milliseconds timeout{0};
+  Blob blob;
+};
+
+// The longest reply to an exchange among so many.
+std::size_t most_reply_bytes(std::uint32_t size);
+
+std::vector<std::byte> encode_request(const ExchangeRequest& request);
+Result<ExchangeRequest> decode_request(std::span<const std::byte> body);
+
+std::vector<std::byte> encode_blobs(std::span<const Blob> blobs);
+std::vector<std::byte> encode_error(const Status& error);
+// The blobs, or the error that the store sent, or Internal for what is neither.
+Result<std::vector<Blob>> decode_reply(std::span<const std::byte> body);
+
+}  // namespace ciranda

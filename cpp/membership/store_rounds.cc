@@ -1,0 +1,153 @@
+#include "membership/store_rounds.hpp"
+
+#include <algorithm>
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kFailuresRemembered = 64;
+
+std::string seconds(std::chrono::milliseconds time) {
+  const auto ms = time.count();
+  std::string text = std::to_string(ms / 1000);
+  if (ms % 1000 != 0) {
+    text += "." + std::to_string(ms % 1000 / 100);
+  }
+  return text + " s";
+}
+
+std::shared_ptr<const std::vector<std::byte>> shared(std::vector<std::byte> frame) {
+  return std::make_shared<const std::vector<std::byte>>(std::move(frame));
+}
+
+}  // namespace
+
+std::string list_ranks(const std::vector<std::uint32_t>& ranks) {
+  constexpr std::size_t kMostNamed = 16;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > kMostNamed) {
+    text += " and " + std::to_string(ranks.size() - kMostNamed) + " more";
+  }
+  return text;
+}
+
+std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::string& who, ExchangeRequest request,
+                                              TimePoint now) {
+  for (const auto& [key, error] : failed_) {
+    if (key == request.key) {
+      return reply(from, error);
+    }
+  }
+  const auto [round, is_new] = rounds_.try_emplace(request.key, Round{});
+  Round& state = round->second;
+  const std::string rank = "rank " + std::to_string(request.rank) + " (" + who + ")";
+  const auto deadline = now + request.timeout;
+  if (is_new || deadline < state.deadline) {
+    state.deadline = deadline;
+    state.patience = request.timeout;
+  }
+  const auto [place, is_first] =
+      state.participants.try_emplace(request.rank, Participant{from, who, std::move(request.blob)});
+  Status error;
+  if (request.size != size_) {
+    error = Status::mismatch(rank + " was started for a job of " + std::to_string(request.size) +
+                             " ranks, but this job has " + std::to_string(size_));
+  } else if (!is_first) {
+    error = Status::mismatch("two processes came as rank " + std::to_string(request.rank) + ": one from " +
+                             place->second.who + ", one from " + who);
+  }
+  if (!error.ok()) {
+    auto replies = fail(round, error);
+    if (!is_first) {
+      replies.push_back(reply(from, error).front());
+    }
+    return replies;
+  }
+  return state.participants.size() == size_ ? complete(round) : std::vector<StoreReply>();
+}
+
+std::vector<StoreReply> StoreRounds::leave(ConnectionId connection) {
+  for (auto round = rounds_.begin(); round != rounds_.end(); ++round) {
+    auto& participants = round->second.participants;
+    for (auto each = participants.begin(); each != participants.end(); ++each) {
+      if (each->second.connection != connection) {
+        continue;
+      }
+      const Status error = Status::ranks_lost("rank " + std::to_string(each->first) + " (" + each->second.who +
+                                              ") left while the job was starting");
+      participants.erase(each);
+      return fail(round, error);
+    }
+  }
+  return {};
+}
+
+std::vector<StoreReply> StoreRounds::expire(TimePoint now) {
+  std::vector<StoreReply> replies;
+  for (auto round = rounds_.begin(); round != rounds_.end();) {
+    const auto next = std::next(round);
+    if (round->second.deadline <= now) {
+      auto more = fail(round, Status::timeout(missing(round->second) + " of " + std::to_string(size_) +
+                                              " did not come within " + seconds(round->second.patience)));
+      replies.insert(replies.end(), more.begin(), more.end());
+    }
+    round = next;
+  }
+  return replies;
+}
+
+std::optional<StoreRounds::TimePoint> StoreRounds::next_deadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& [key, round] : rounds_) {
+    next = next ? std::min(*next, round.deadline) : round.deadline;
+  }
+  return next;
+}
+
+std::vector<StoreReply> StoreRounds::complete(Rounds::iterator round) {
+  std::vector<Blob> blobs;
+  std::vector<StoreReply> replies;
+  for (auto& [rank, participant] : round->second.participants) {
+    blobs.push_back(std::move(participant.blob));
+    replies.push_back({participant.connection, nullptr});
+  }
+  const auto frame = shared(encode_blobs(blobs));
+  for (StoreReply& each : replies) {
+    each.frame = frame;
+  }
+  rounds_.erase(round);
+  return replies;
+}
+
+std::vector<StoreReply> StoreRounds::fail(Rounds::iterator round, const Status& error) {
+  const auto frame = shared(encode_error(error));
+  std::vector<StoreReply> replies;
+  for (const auto& [rank, participant] : round->second.participants) {
+    replies.push_back({participant.connection, frame});
+  }
+  failed_.emplace_back(round->first, error);
+  if (failed_.size() > kFailuresRemembered) {
+    failed_.pop_front();
+  }
+  rounds_.erase(round);
+  return replies;
+}
+
+std::string StoreRounds::missing(const Round& round) const {
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (!round.participants.contains(rank)) {
+      ranks.push_back(rank);
+    }
+  }
+  return list_ranks(ranks);
+}
+
+std::vector<StoreReply> StoreRounds::reply(ConnectionId to, const Status& error) {
+  return {{to, shared(encode_error(error))}};
+}
+
+}  // namespace ciranda
