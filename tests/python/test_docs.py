@@ -1,0 +1,80 @@
+"""The documentation's code runs, its links lead somewhere, and its table of settings is the engine's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "benchmarks" / "README.md", *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(r"^<!-- run(?::(?P<options>[^>]*?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$", re.S | re.M)
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)|<img[^>]* src=\"(?!https?:)([^\"]+)\"")
+
+
+@dataclass(frozen=True)
+class Example:
+    page: str
+    line: int
+    language: str
+    code: str
+    np: int
+    needs: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def examples() -> list[Example]:
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in BLOCK.finditer(text):
+            options = dict(option.split("=") for option in shlex.split(match["options"] or ""))
+            line = text.count("\n", 0, match.start()) + 1
+            name = str(page.relative_to(ROOT))
+            np, needs = int(options.get("np", 1)), options.get("needs")
+            found.append(Example(name, line, match["language"], match["code"], np, needs))
+    return found
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("example", examples(), ids=str)
+def test_example_runs(example: Example, tmp_path: Path) -> None:
+    if example.needs is not None and importlib.util.find_spec(example.needs) is None:
+        pytest.skip(f"{example.needs} is not installed")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if example.language == "python":
+        script = tmp_path / "example.py"
+        script.write_text(example.code, encoding="utf-8")
+        launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", str(example.np)]
+        command = [*launch, sys.executable, "-W", "error", str(script)]
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", example.code]
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_are_examples() -> None:
+    assert {example.language for example in examples()} == {"python", "bash"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = [a or b for a, b in LINK.findall(page.read_text(encoding="utf-8"))]
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_the_table_of_settings_is_up_to_date() -> None:
+    check = subprocess.run([sys.executable, str(ROOT / "docs" / "settings_table.py"), "--check"], check=False)
+    assert check.returncode == 0
