@@ -108,8 +108,7 @@ void bind_prepared_request(nb::module_& m) {
           "__init__",
           [](PreparedRequest* self, std::string name, int op, double prescale, double postscale) {
             const int allreduce = static_cast<int>(Collective::kAllreduce);
-            new (self) PreparedRequest{
-                make_request({allreduce, std::move(name), op, -1, prescale, postscale, true})};
+            new (self) PreparedRequest{make_request({allreduce, std::move(name), op, -1, prescale, postscale, true})};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0)
       .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
@@ -135,8 +134,8 @@ void bind_engine_handle(nb::module_& m) {
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("is_deferrable"))
-      .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(), nb::arg("name").none(),
-           nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"))
+      .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
+           nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"))
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"))
       .def("submit_all", &submit_all, nb::arg("prepared"), nb::arg("tensors"));
   m.def("connect", &connect_from_environment, nb::arg("epoch"),

@@ -3,6 +3,7 @@
 
 #include "bindings/python/engine_handle.hpp"
 #include "bindings/python/operation_handle.hpp"
+#include "bindings/python/store_server.hpp"
 #include "bindings/python/tables.hpp"
 #include "bindings/python/tensor_reader.hpp"
 
@@ -14,4 +15,5 @@ NB_MODULE(_core, m) {
   ciranda::python::bind_tensor_description(m);
   ciranda::python::bind_operation_handle(m);
   ciranda::python::bind_engine_handle(m);
+  ciranda::python::bind_store_server(m);
 }

@@ -66,7 +66,7 @@ nb::object wrap_as_numpy(const OutputBuffer& buffer, DataType dtype) {
   const std::vector<std::size_t> shape(buffer.shape.begin(), buffer.shape.end());
   const auto type = element_type(dtype == DataType::kBFloat16 ? DataType::kUInt16 : dtype);
   nb::ndarray<nb::numpy> array(buffer.data.get(), shape.size(), shape.data(), owner, nullptr,
-                                     nb::dlpack::dtype{type.code, type.bits, type.lanes});
+                               nb::dlpack::dtype{type.code, type.bits, type.lanes});
   return array.cast();
 }
 

@@ -30,9 +30,7 @@ ReduceOp reduce_op_of(int value) {
   return *op;
 }
 
-bool is_group(nb::handle inputs) {
-  return PyList_Check(inputs.ptr()) != 0 || PyTuple_Check(inputs.ptr()) != 0;
-}
+bool is_group(nb::handle inputs) { return PyList_Check(inputs.ptr()) != 0 || PyTuple_Check(inputs.ptr()) != 0; }
 
 nb::tuple as_tuple(nb::handle sequence) {
   PyObject* tuple = PySequence_Tuple(sequence.ptr());
@@ -92,8 +90,9 @@ Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle 
     return {nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)};
   }
   const nb::tuple input_tuple = as_tuple(inputs);
-  const nb::object output_tuple =
-      outputs.is_none() ? nb::none() : outputs.is(inputs) ? nb::object(input_tuple) : nb::object(as_tuple(outputs));
+  const nb::object output_tuple = outputs.is_none()    ? nb::none()
+                                  : outputs.is(inputs) ? nb::object(input_tuple)
+                                                       : nb::object(as_tuple(outputs));
   const std::size_t n_tensors = nb::len(input_tuple);
   if (!output_tuple.is_none() && nb::len(output_tuple) != n_tensors) {
     raise_invalid_argument("there are " + std::to_string(n_tensors) + " tensors but " +

@@ -40,8 +40,8 @@ void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
 void Session::release_done() {
   if (adopted_.empty()) return;
   // Dropping a tensor can run Python code that comes back here: take them out first.
-  const auto first_done = std::stable_partition(adopted_.begin(), adopted_.end(),
-                                                [](const Adopted& a) { return !a.operation->is_done(); });
+  const auto first_done =
+      std::stable_partition(adopted_.begin(), adopted_.end(), [](const Adopted& a) { return !a.operation->is_done(); });
   const std::vector<Adopted> done(std::make_move_iterator(first_done), std::make_move_iterator(adopted_.end()));
   adopted_.erase(first_done, adopted_.end());
 }

@@ -35,19 +35,28 @@ bool is_contiguous(const std::int64_t* shape, const std::int64_t* strides, std::
   return dense;
 }
 
+std::string text_of(nb::handle object) { return nb::str(object).c_str(); }
+
 std::string class_of(nb::handle tensor) { return nb::inst_name(tensor).c_str(); }
 
 [[noreturn]] void raise_unsupported_dtype(nb::handle tensor) {
-  const std::string dtype = nb::hasattr(tensor, "dtype") ? nb::str(tensor.attr("dtype")).c_str() : "unknown";
+  const std::string dtype = nb::hasattr(tensor, "dtype") ? text_of(nb::object(tensor.attr("dtype"))) : "unknown";
   std::string known;
   for (const DataTypeInfo& row : kDataTypes) known += (known.empty() ? "" : ", ") + std::string(row.name);
   raise_invalid_argument(class_of(tensor) + " of dtype " + dtype + " cannot be communicated; supported: " + known);
 }
 
+// The library itself would not lend the tensor, and has set a Python error that says why (on its first line).
+[[noreturn]] void raise_refused(nb::handle tensor) {
+  const nb::python_error error;
+  const std::string reason = text_of(error.value());
+  raise_invalid_argument(class_of(tensor) + " cannot be communicated: " + reason.substr(0, reason.find('\n')));
+}
+
 // The part that all sources share. `data` already includes the byte offset.
 void fill(nb::handle tensor, const dlpack::Tensor& view, TensorSignature& signature) {
   if (view.device.type != dlpack::kCpu && view.device.type != dlpack::kCudaHost) {
-    raise_invalid_argument("the tensor is on device " + std::string(nb::str(tensor.attr("device")).c_str()) +
+    raise_invalid_argument("the tensor is on device " + text_of(nb::object(tensor.attr("device"))) +
                            ", but only tensors in CPU memory are supported");
   }
   const auto dtype = data_type_from_dlpack(view.dtype.code, view.dtype.bits, view.dtype.lanes);
@@ -113,7 +122,7 @@ std::byte* TensorReader::read(nb::handle tensor, Access access, TensorSignature&
   last_table_ = table_of(tensor);
   if (last_table_ != nullptr) {
     dlpack::Tensor view{};
-    if (last_table_->view(tensor.ptr(), &view) != 0) throw nb::python_error();
+    if (last_table_->view(tensor.ptr(), &view) != 0) raise_refused(tensor);
     fill(tensor, view, signature);
     return address(view);
   }

@@ -1,0 +1,71 @@
+#include "bindings/python/store_server.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/python/errors.hpp"
+#include "membership/secret.hpp"
+#include "membership/store_server.hpp"
+
+namespace ciranda::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+class StoreHandle {
+ public:
+  explicit StoreHandle(StoreServerOptions options) {
+    auto started = [&] {
+      const nb::gil_scoped_release released;
+      return StoreServer::start(std::move(options));
+    }();
+    raise_unless_ok(started.status());
+    server_ = std::move(started).value();
+  }
+
+  int port() const { return server_->port(); }
+
+  void close() {
+    const nb::gil_scoped_release released;
+    server_->close();
+  }
+
+ private:
+  std::unique_ptr<StoreServer> server_;
+};
+
+StoreServerOptions options_of(std::vector<std::string> bind, int port, const std::string& secret, int size,
+                              std::string job) {
+  const Result<Secret> parsed = parse_secret(secret);
+  raise_unless_ok(parsed.status());
+  StoreServerOptions options;
+  options.bind = std::move(bind);
+  options.port_range = port == 0 ? "" : std::to_string(port);
+  options.secret = parsed.value();
+  options.size = size;
+  options.job = std::move(job);
+  return options;
+}
+
+}  // namespace
+
+void bind_store_server(nb::module_& m) {
+  nb::class_<StoreHandle>(m, "StoreServer", "The place where the ranks of one job find each other.")
+      .def(
+          "__init__",
+          [](StoreHandle* self, std::vector<std::string> bind, int port, const std::string& secret, int size,
+             std::string job) {
+            new (self) StoreHandle(options_of(std::move(bind), port, secret, size, std::move(job)));
+          },
+          nb::arg("bind"), nb::arg("port"), nb::arg("secret"), nb::arg("size"), nb::arg("job"))
+      .def_prop_ro("port", &StoreHandle::port)
+      .def("close", &StoreHandle::close);
+}
+
+}  // namespace ciranda::python
