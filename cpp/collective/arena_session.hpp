@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "transport/arena.hpp"
 
@@ -45,6 +46,19 @@ class ArenaSession {
       if (!has(member, which, chunk)) return false;
     }
     return true;
+  }
+
+  // The members that have not published `which` for the chunk.
+  std::vector<int> lacking(Counter which, std::uint64_t chunk) const {
+    std::vector<int> members;
+    for (int member = 0; member < n_members(); ++member) {
+      if (!has(member, which, chunk)) members.push_back(member);
+    }
+    return members;
+  }
+  // The members that keep a chunk's slot from being free.
+  std::vector<int> holding_slot(std::uint64_t chunk) const {
+    return chunk < 2 ? std::vector<int>{} : lacking(Counter::kConsumed, chunk - 2);
   }
 
  private:

@@ -26,6 +26,8 @@ class DirectAllgather final : public RunningCollective {
     return moved ? Progress::kMoved : Progress::kStuck;
   }
 
+  std::vector<int> awaited() const override { return transfers_.awaited(); }
+
  private:
   PairTransfers transfers_;
 };

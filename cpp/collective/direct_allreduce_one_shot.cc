@@ -36,6 +36,8 @@ class OneShot final : public RunningCollective {
     return Progress::kDone;
   }
 
+  std::vector<int> awaited() const override { return transfers_.awaited(); }
+
  private:
   Mesh& mesh_;
   const Plan& plan_;

@@ -43,6 +43,8 @@ class TwoShot final : public RunningCollective {
     return moved ? Progress::kMoved : Progress::kStuck;
   }
 
+  std::vector<int> awaited() const override { return transfers_.awaited(); }
+
  private:
   struct Stage {
     std::vector<std::vector<std::byte>> arrived;  // own slice of each rank's block

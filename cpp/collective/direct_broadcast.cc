@@ -25,6 +25,8 @@ class DirectBroadcast final : public RunningCollective {
     return moved ? Progress::kMoved : Progress::kStuck;
   }
 
+  std::vector<int> awaited() const override { return transfers_.awaited(); }
+
  private:
   PairTransfers transfers_;
 };

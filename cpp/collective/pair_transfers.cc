@@ -43,6 +43,15 @@ bool PairTransfers::advance(Queue<Pieces>& queue, Move move) {
   return moved;
 }
 
+std::vector<int> PairTransfers::awaited() const {
+  std::vector<int> ranks;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    const bool is_idle = peers_[peer].sends.open.empty() && peers_[peer].receives.open.empty();
+    if (!is_idle) ranks.push_back(static_cast<int>(peer));
+  }
+  return ranks;
+}
+
 bool PairTransfers::step() {
   bool moved = false;
   for (int distance = 1; distance < mesh_.size(); ++distance) {  // begin behind oneself: not all at the same peer

@@ -26,6 +26,9 @@ class PairTransfers {
 
   bool is_idle() const { return n_open_ == 0; }
 
+  // The peers that still have to send, or to take, something.
+  std::vector<int> awaited() const;
+
   // Moves what the channels take and have now. Returns whether anything moved.
   bool step();
 

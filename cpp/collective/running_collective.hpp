@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace ciranda {
 
@@ -20,6 +21,8 @@ class RunningCollective {
   virtual ~RunningCollective() = default;
   // REQUIRES: kDone has not been returned.
   virtual Progress step() = 0;
+  // The ranks that a stuck step waits for, for a message.
+  virtual std::vector<int> awaited() const = 0;
 };
 
 }  // namespace ciranda

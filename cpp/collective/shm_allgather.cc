@@ -25,6 +25,11 @@ class ShmAllgather final : public RunningCollective {
     return n_read_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
   }
 
+  std::vector<int> awaited() const override {
+    if (n_read_ < n_packed_) return session_.lacking(ArenaSession::Counter::kPacked, first_chunk_ + n_read_);
+    return session_.holding_slot(first_chunk_ + n_packed_);
+  }
+
  private:
   std::size_t count_chunks() const {
     std::size_t longest = 0;

@@ -24,6 +24,10 @@ class OneShot final : public RunningCollective {
     return Progress::kDone;
   }
 
+  std::vector<int> awaited() const override {
+    return is_packed_ ? session_.lacking(ArenaSession::Counter::kPacked, chunk_) : session_.holding_slot(chunk_);
+  }
+
  private:
   void reduce() const {
     const std::size_t element_bytes = size_of(reduction_.dtype);

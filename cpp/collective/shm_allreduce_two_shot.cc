@@ -30,6 +30,12 @@ class TwoShot final : public RunningCollective {
     return n_unpacked_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
   }
 
+  std::vector<int> awaited() const override {
+    if (n_unpacked_ < n_reduced_) return session_.lacking(Counter::kReduced, first_chunk_ + n_unpacked_);
+    if (n_reduced_ < n_packed_) return session_.lacking(Counter::kPacked, first_chunk_ + n_reduced_);
+    return session_.holding_slot(first_chunk_ + n_packed_);
+  }
+
  private:
   using Counter = ArenaSession::Counter;
 

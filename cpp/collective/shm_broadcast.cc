@@ -33,6 +33,11 @@ class ShmBroadcast final : public RunningCollective {
     return ++n_done_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
   }
 
+  std::vector<int> awaited() const override {
+    const std::uint64_t chunk = first_chunk_ + n_done_;
+    return session_.member() == plan_.root ? session_.holding_slot(chunk) : std::vector<int>{plan_.root};
+  }
+
  private:
   ArenaSession& session_;
   const Plan& plan_;

@@ -69,6 +69,9 @@ Status DataPlane::begin() {
 
 Result<Plan> DataPlane::plan_gather(const Participant::Ready& ready) {
   InFlight::Entry& entry = in_flight_.at(ready.ticket);
+  if (!ready.first_dims || ready.first_dims->size() != entry.request.signature.tensors.size()) {
+    return Status::internal("the log gives no first dimensions for allgather '" + entry.request.name + "'");
+  }
   std::vector<OutputBuffer> outputs;
   std::vector<std::byte*> memory;
   for (std::size_t i = 0; i < entry.request.signature.tensors.size(); ++i) {
@@ -106,6 +109,8 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
     for (const Participant::Ready& ready : entry.requests) in_flight_.complete(ready.ticket, status);
   }
 }
+
+std::vector<int> DataPlane::awaited() const { return running_ ? running_->awaited() : std::vector<int>{}; }
 
 std::string DataPlane::describe_current() const {
   const Participant::Execute& entry = queue_.front();

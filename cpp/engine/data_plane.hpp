@@ -37,6 +37,7 @@ class DataPlane {
 
   // What is being executed, for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
   std::string describe_current() const;
+  std::vector<int> awaited() const;
 
  private:
   Status begin();

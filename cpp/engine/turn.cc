@@ -95,9 +95,11 @@ bool Turn::execute(TimePoint now) {
 void Turn::watch_wire(TimePoint now) {
   if (stall_warning_.count() == 0 || now < next_stuck_report_) return;
   const auto waited = now - *stuck_since_;
-  const std::string text = data_.describe_current() + " began on all ranks but has not moved for " +
-                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
-                           " s: a rank is stopped, or a link is cut.";
+  std::string text = data_.describe_current() + " began on all ranks but has not moved for " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
+                     " s. Waiting for";
+  for (const int rank : data_.awaited()) text += " " + control_.peer_text(rank);
+  text += ": stopped, or its link is cut.";
   if (stall_shutdown_.count() > 0 && waited >= stall_shutdown_) {
     break_circle(Status::timeout(text), true);
     return;
