@@ -25,7 +25,7 @@ endfunction()
 # ciranda_fuzz_target(<name> [DEPS <layer or target>...] SOURCES <file>... [CORPUS <folder>])
 #
 # One libFuzzer binary <name> with AddressSanitizer and UndefinedBehaviorSanitizer; `make fuzz` finds it by its name
-# in build/fuzz/tests/fuzz, which is why the name must end in _fuzz.
+# in build/asan/tests/fuzz, which is why the name must end in _fuzz.
 function(ciranda_fuzz_target name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "CORPUS" "DEPS;SOURCES")
   if(NOT name MATCHES "_fuzz$")
