@@ -33,9 +33,8 @@ Result<Acceptor> Acceptor::create(EventLoop& loop, std::vector<UniqueFd> listene
 
 bool Acceptor::owns(std::uint64_t token) const {
   return half_open_.contains(static_cast<int>(token)) ||
-         std::any_of(listeners_.begin(), listeners_.end(), [token](const UniqueFd& listener) {
-           return static_cast<std::uint64_t>(listener.get()) == token;
-         });
+         std::any_of(listeners_.begin(), listeners_.end(),
+                     [token](const UniqueFd& listener) { return static_cast<std::uint64_t>(listener.get()) == token; });
 }
 
 std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_point now) {
@@ -95,9 +94,9 @@ void Acceptor::admit_to_handshake(UniqueFd socket, Clock::time_point now) {
   }
   tune_connection(fd);
   const SocketAddress address = SocketAddress::peer_of(fd);
-  half_open_.emplace(fd, HalfOpen{std::move(socket), address,
-                                  AcceptingHandshake(options_.credentials, options_.expectation, nonce),
-                                  now + options_.deadline, n_accepted_++});
+  half_open_.emplace(
+      fd, HalfOpen{std::move(socket), address, AcceptingHandshake(options_.credentials, options_.expectation, nonce),
+                   now + options_.deadline, n_accepted_++});
 }
 
 void Acceptor::drop_oldest() {

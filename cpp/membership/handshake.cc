@@ -84,8 +84,8 @@ Refusal judge(const Hello& hello, const Credentials& credentials, const Acceptin
   }
   const Purpose& purpose = hello.purpose;
   const bool to_store = hello.role == static_cast<std::uint8_t>(Role::kStore);
-  const bool to_peer = hello.role == static_cast<std::uint8_t>(Role::kControl) ||
-                       hello.role == static_cast<std::uint8_t>(Role::kData);
+  const bool to_peer =
+      hello.role == static_cast<std::uint8_t>(Role::kControl) || hello.role == static_cast<std::uint8_t>(Role::kData);
   if (expectation.is_store ? !to_store : !to_peer || purpose.to != expectation.rank) {
     return Refusal::kDestination;
   }

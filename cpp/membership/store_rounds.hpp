@@ -1,8 +1,8 @@
 // StoreRounds: the decisions of the rendezvous store. Who has come for which key, and what everyone is told.
 //
 // Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock.
-// A round is one key. It ends when all ranks have come (everyone gets all blobs), or for everyone at once with an error:
-// a rank is missing when somebody's patience ends (Timeout), a rank leaves while it waits (RanksLost), or ranks
+// A round is one key. It ends when all ranks have come (everyone gets all blobs), or for everyone at once with an
+// error: a rank is missing when somebody's patience ends (Timeout), a rank leaves while it waits (RanksLost), or ranks
 // disagree about how many they are or who is who (Mismatch). Who comes to a failed round later is told the same error.
 #pragma once
 

@@ -163,8 +163,8 @@ Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(Store
   if (!loop.ok() || !bell.ok()) {
     return loop.ok() ? bell.status() : loop.status();
   }
-  auto service = std::make_unique<Service>(std::move(loop).value(), std::move(bell).value(), listeners.value().port,
-                                           options.size);
+  auto service =
+      std::make_unique<Service>(std::move(loop).value(), std::move(bell).value(), listeners.value().port, options.size);
   const int bell_fd = service->bell_.fd();
   if (Status added = service->loop_.add(bell_fd, EPOLLIN, static_cast<std::uint64_t>(bell_fd)); !added.ok()) {
     return added;

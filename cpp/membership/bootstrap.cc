@@ -1,0 +1,318 @@
+#include "membership/bootstrap.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "membership/bootstrap_messages.hpp"
+#include "membership/host_identity.hpp"
+#include "membership/pair_connector.hpp"
+#include "membership/shm_probe.hpp"
+#include "membership/store_client.hpp"
+#include "transport/socket.hpp"
+#include "transport/socket_mesh.hpp"
+
+namespace ciranda {
+namespace {
+
+// The process descriptor of a peer on this machine; empty where there can be none.
+UniqueFd open_process(std::uint32_t pid) {
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+}
+
+// The state of one rank's joining, step by step.
+class Joining {
+ public:
+  explicit Joining(const BootstrapOptions& options)
+      : options_(options),
+        deadline_(Clock::now() + options.start_timeout),
+        identity_(identify_host(options.shm_folder)),
+        host_(options.host.empty() ? host_name() : options.host) {}
+
+  Result<std::unique_ptr<Mesh>> run();
+
+ private:
+  Status check_options() const;
+  Result<std::unique_ptr<Mesh>> make_mesh_of_one();
+  Status find_peers();
+  Result<SocketAddress> choose_address(const StoreClient& store) const;
+  Endpoint describe_myself() const;
+  Status read_endpoints(const std::vector<Blob>& blobs);
+  Status connect_control();
+  Status share_memory();
+  Status connect_data();
+  Result<std::unique_ptr<Mesh>> make_mesh();
+  SocketMeshPeer make_peer(int rank);
+
+  const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<std::size_t>(rank)]; }
+  bool shares(int rank) const { return std::find(sharing_.begin(), sharing_.end(), rank) != sharing_.end(); }
+  std::string name(int rank) const;
+  std::vector<int> others() const;
+  void warn(const std::string& text) const;
+  Status mine(const Status& status) const;
+
+  const BootstrapOptions& options_;
+  Clock::time_point deadline_;
+  HostIdentity identity_;
+  std::string host_;
+  std::optional<Bell> bell_;
+  UniqueFd listener_;
+  SocketAddress address_;
+  std::vector<Endpoint> endpoints_;
+  std::vector<UniqueFd> processes_;
+  std::unique_ptr<PairConnector> connector_;
+  std::optional<SharedMemory> shared_;
+  std::vector<int> sharing_;
+};
+
+Result<std::unique_ptr<Mesh>> Joining::run() {
+  if (Status checked = check_options(); !checked.ok()) {
+    return checked;
+  }
+  auto bell = Bell::create();
+  if (!bell.ok()) {
+    return mine(bell.status());
+  }
+  bell_.emplace(std::move(bell).value());
+  if (options_.size == 1) {
+    return make_mesh_of_one();
+  }
+  for (const auto step :
+       {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory, &Joining::connect_data}) {
+    if (Status done = (this->*step)(); !done.ok()) {
+      return mine(done);
+    }
+  }
+  return make_mesh();
+}
+
+Status Joining::check_options() const {
+  if (options_.size < 1 || options_.rank < 0 || options_.rank >= options_.size) {
+    return Status::invalid_argument("rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.size) +
+                                    " is not possible: the rank must be from 0 to the size less one");
+  }
+  if (options_.slot_bytes == 0 || options_.slot_bytes % SharedArena::kAlignment != 0) {
+    return Status::invalid_argument("slots of " + std::to_string(options_.slot_bytes) +
+                                    " bytes are not possible: it must be a multiple of 4096");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Mesh>> Joining::make_mesh_of_one() {
+  const SegmentLayout layout(1, options_.slot_bytes);
+  auto segment = ShmSegment::anonymous(layout.n_bytes());
+  if (!segment.ok()) {
+    return mine(segment.status());
+  }
+  SocketMeshParts parts{0, {}, std::move(*bell_), SharedMemory{std::move(segment).value(), layout, {0}}};
+  SocketMeshPeer myself;
+  myself.info = {0, static_cast<int>(getpid()), host_, "", true};
+  parts.peers.push_back(std::move(myself));
+  return make_socket_mesh(std::move(parts));
+}
+
+Status Joining::find_peers() {
+  const Credentials credentials{options_.secret, options_.job, 0};
+  auto store = StoreClient::connect(options_.store, credentials, options_.rank, deadline_);
+  if (!store.ok()) {
+    return store.status();
+  }
+  auto address = choose_address(store.value());
+  const auto ports = parse_port_range(options_.port_range);
+  if (!address.ok() || !ports.ok()) {
+    return address.ok() ? ports.status() : address.status();
+  }
+  auto listener = listen_on(address.value(), ports.value());
+  if (!listener.ok()) {
+    return listener.status();
+  }
+  listener_ = std::move(listener).value();
+  address_ = SocketAddress::local_of(listener_.get());
+  auto blobs = store.value().exchange("epoch " + std::to_string(options_.epoch), options_.size,
+                                      encode(describe_myself()), deadline_);
+  return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
+}
+
+// Where the others shall reach this rank.
+Result<SocketAddress> Joining::choose_address(const StoreClient& store) const {
+  const SocketAddress reached_from = store.local_address();
+  if (!options_.interface.empty()) {
+    return find_interface(options_.interface, reached_from.family());
+  }
+  if (!reached_from.is_loopback()) {
+    return reached_from;
+  }
+  // The store is on this host. If it has other addresses too, ranks elsewhere come by them, and to us as well.
+  const auto interfaces = interface_addresses();
+  for (const SocketAddress& candidate : store.candidates()) {
+    const bool is_ours = std::any_of(interfaces.begin(), interfaces.end(), [&candidate](const InterfaceAddress& each) {
+      return each.address.same_ip(candidate);
+    });
+    if (!candidate.is_loopback() && is_ours) {
+      return candidate;
+    }
+  }
+  return reached_from;
+}
+
+Endpoint Joining::describe_myself() const {
+  Endpoint endpoint;
+  endpoint.pid = static_cast<std::uint32_t>(getpid());
+  endpoint.bell_fd = static_cast<std::uint32_t>(bell_->fd());
+  endpoint.tries_shared_memory = options_.use_shared_memory;
+  endpoint.slot_bytes = options_.slot_bytes;
+  endpoint.host = host_;
+  endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
+  endpoint.machine = identity_.machine;
+  endpoint.address = address_.to_string();
+  return endpoint;
+}
+
+Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
+  PairConnectorOptions connecting;
+  connecting.credentials = {options_.secret, options_.job, options_.epoch};
+  connecting.rank = options_.rank;
+  connecting.deadline = deadline_;
+  connecting.on_refused = [this](const std::string& what) { warn("refused: " + what); };
+  for (int rank = 0; rank < options_.size; ++rank) {
+    auto decoded = decode_endpoint(blobs[static_cast<std::size_t>(rank)]);
+    auto address = decoded.ok() ? SocketAddress::parse(decoded.value().address) : decoded.status();
+    if (!address.ok()) {
+      return Status::internal("rank " + std::to_string(rank) + " " + address.status().message());
+    }
+    endpoints_.push_back(std::move(decoded).value());
+    if (endpoint(rank).slot_bytes != options_.slot_bytes) {
+      return Status::mismatch("CIRANDA_SLOT_BYTES is " + std::to_string(options_.slot_bytes) + " here but " +
+                              std::to_string(endpoint(rank).slot_bytes) + " on " + name(rank) +
+                              ": set it to the same value on all ranks");
+    }
+    // Within one process (ranks as threads) there is no peer process to watch.
+    const bool watchable =
+        endpoint(rank).machine == identity_.machine && endpoint(rank).pid != static_cast<std::uint32_t>(getpid());
+    processes_.push_back(watchable ? open_process(endpoint(rank).pid) : UniqueFd());
+    connecting.peers.push_back({address.value(), name(rank), processes_.back().get()});
+  }
+  auto connector = PairConnector::create(std::move(listener_), std::move(connecting));
+  if (!connector.ok()) {
+    return connector.status();
+  }
+  connector_ = std::move(connector).value();
+  return {};
+}
+
+Status Joining::connect_control() { return connector_->connect(Role::kControl, others()); }
+
+Status Joining::share_memory() {
+  ShmProbeOptions probe;
+  const Endpoint& mine_too = endpoint(options_.rank);
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (endpoint(rank).tries_shared_memory && endpoint(rank).host_id == mine_too.host_id) {
+      probe.group.push_back(rank);
+    }
+  }
+  if (!options_.use_shared_memory || probe.group.size() < 2) {
+    return {};
+  }
+  const bool all = probe.group.size() == endpoints_.size();
+  probe.rank = options_.rank;
+  probe.slot_bytes = all ? options_.slot_bytes : 0;
+  probe.folder = options_.shm_folder;
+  probe.deadline = deadline_;
+  probe.control_fd = [this](int rank) { return connector_->fd(Role::kControl, rank); };
+  probe.name = [this](int rank) { return name(rank); };
+  probe.warn = [this](const std::string& text) { warn(text); };
+  auto result = probe_shared_memory(probe);
+  if (!result.ok()) {
+    return result.status();
+  }
+  if (result.value().shared) {
+    shared_.emplace(std::move(*result.value().shared));
+  }
+  sharing_ = std::move(result.value().ranks);
+  return {};
+}
+
+Status Joining::connect_data() {
+  std::vector<int> by_tcp = others();
+  std::erase_if(by_tcp, [this](int rank) { return shares(rank); });
+  return connector_->connect(Role::kData, by_tcp);
+}
+
+Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
+  SocketMeshParts parts{options_.rank, {}, std::move(*bell_), std::move(shared_)};
+  for (int rank = 0; rank < options_.size; ++rank) {
+    parts.peers.push_back(make_peer(rank));
+  }
+  auto mesh = make_socket_mesh(std::move(parts));
+  return mesh.ok() ? std::move(mesh) : Result<std::unique_ptr<Mesh>>(mine(mesh.status()));
+}
+
+SocketMeshPeer Joining::make_peer(int rank) {
+  const Endpoint& from = endpoint(rank);
+  SocketMeshPeer peer;
+  const bool is_me = rank == options_.rank;
+  peer.info = {rank, static_cast<int>(from.pid), from.host, from.address, is_me || shares(rank)};
+  if (is_me) {
+    return peer;
+  }
+  peer.control = connector_->take(Role::kControl, rank);
+  peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
+  if (!shares(rank)) {
+    peer.data = connector_->take(Role::kData, rank);
+  } else if (from.machine == identity_.machine) {
+    auto bell = Bell::open(static_cast<pid_t>(from.pid), static_cast<int>(from.bell_fd));
+    if (bell.ok()) {
+      peer.bell.emplace(std::move(bell).value());
+    }
+  }
+  return peer;
+}
+
+std::string Joining::name(int rank) const {
+  return "rank " + std::to_string(rank) + " on " + endpoint(rank).host + " (" + endpoint(rank).address + ")";
+}
+
+std::vector<int> Joining::others() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (rank != options_.rank) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+void Joining::warn(const std::string& text) const {
+  if (options_.warn) {
+    options_.warn(text);
+  } else {
+    std::fprintf(stderr, "ciranda: warning: rank %d: %s\n", options_.rank, text.c_str());
+  }
+}
+
+Status Joining::mine(const Status& status) const {
+  return {status.kind(), "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.size) + " on " +
+                             host_ + " could not join: " + status.message()};
+}
+
+}  // namespace
+
+std::vector<std::string> split_candidates(const std::string& text) {
+  std::vector<std::string> parts;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) {
+      parts.push_back(text.substr(at, end - at));
+    }
+    at = end + 1;
+  }
+  return parts;
+}
+
+Result<std::unique_ptr<Mesh>> join_circle(const BootstrapOptions& options) { return Joining(options).run(); }
+
+}  // namespace ciranda

@@ -1,0 +1,194 @@
+#include "membership/pair_connector.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "membership/blocking_io.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenTries{20};
+// Peers listen before anyone learns where: nobody there means that the peer is gone, or that a firewall says so.
+constexpr std::chrono::milliseconds kPatienceWithNobody{1000};
+
+}  // namespace
+
+Result<std::unique_ptr<PairConnector>> PairConnector::create(UniqueFd listener, PairConnectorOptions options) {
+  auto loop = EventLoop::create();
+  if (!loop.ok()) {
+    return loop.status();
+  }
+  AcceptorOptions accepting;
+  accepting.credentials = options.credentials;
+  accepting.expectation = {false, static_cast<std::uint32_t>(options.rank),
+                           static_cast<std::uint32_t>(options.peers.size())};
+  accepting.on_refused = options.on_refused;
+  auto connector = std::make_unique<PairConnector>(std::move(loop).value(), std::move(options));
+  std::vector<UniqueFd> listeners;
+  listeners.push_back(std::move(listener));
+  auto acceptor = Acceptor::create(connector->loop_, std::move(listeners), std::move(accepting));
+  if (!acceptor.ok()) {
+    return acceptor.status();
+  }
+  connector->acceptor_ = std::make_unique<Acceptor>(std::move(acceptor).value());
+  return connector;
+}
+
+Status PairConnector::connect(Role role, const std::vector<int>& peers) {
+  std::set<Key> missing;
+  for (const int rank : peers) {
+    if (!ready_.contains({role, rank})) {
+      missing.insert({role, rank});
+    }
+    if (rank < options_.rank) {
+      attempts_.try_emplace({role, rank});
+    }
+  }
+  while (!missing.empty()) {
+    const auto now = Clock::now();
+    if (now >= options_.deadline) {
+      return timed_out(missing);
+    }
+    Status going = begin_tries(now);
+    const auto events = loop_.wait(going.ok() ? timeout_ms(now) : 0);
+    for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
+      if (going.ok()) {
+        going = on_event(event.token, Clock::now());
+      }
+    }
+    if (!going.ok()) {
+      return going;
+    }
+    acceptor_->expire(Clock::now());
+    std::erase_if(missing, [this](const Key& key) { return ready_.contains(key); });
+    if (Status alive = look_for_dead(missing); !alive.ok()) {
+      return alive;
+    }
+  }
+  return {};
+}
+
+UniqueFd PairConnector::take(Role role, int peer) {
+  auto node = ready_.extract({role, peer});
+  return std::move(node.mapped());
+}
+
+Status PairConnector::begin_tries(Clock::time_point now) {
+  for (auto& [key, attempt] : attempts_) {
+    if (attempt.connection || ready_.contains(key) || attempt.next_try > now) {
+      continue;
+    }
+    const Purpose purpose{key.first, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(key.second),
+                          static_cast<std::uint32_t>(options_.peers.size())};
+    attempt.connection =
+        std::make_unique<OutgoingConnection>(loop_, peer(key.second).address, options_.credentials, purpose);
+    if (Status settled = settle(key, attempt, now); !settled.ok()) {
+      return settled;
+    }
+  }
+  return {};
+}
+
+Status PairConnector::on_event(std::uint64_t token, Clock::time_point now) {
+  if (acceptor_->owns(token)) {
+    auto admitted = acceptor_->on_event(token, now);
+    if (admitted) {
+      ready_.insert_or_assign({admitted->purpose.role, static_cast<int>(admitted->purpose.from)},
+                              std::move(admitted->socket));
+    }
+    return {};
+  }
+  for (auto& [key, attempt] : attempts_) {
+    if (attempt.connection && attempt.connection->token() == token) {
+      attempt.connection->on_event();
+      return settle(key, attempt, now);
+    }
+  }
+  return {};
+}
+
+Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point now) {
+  OutgoingConnection& connection = *attempt.connection;
+  if (connection.state() == OutgoingConnection::State::kTrying) {
+    return {};
+  }
+  if (connection.state() == OutgoingConnection::State::kReady) {
+    ready_.insert_or_assign(key, connection.take());
+    attempt.connection.reset();
+    return {};
+  }
+  attempt.last_reason = connection.reason();
+  const bool nobody = connection.nobody_listens();
+  const bool for_good = connection.for_good();
+  attempt.connection.reset();
+  attempt.next_try = now + kBetweenTries;
+  const std::string failure = peer(key.second).name + " cannot be reached: " + attempt.last_reason;
+  if (for_good) {
+    return Status::invalid_argument(failure);
+  }
+  if (!nobody) {
+    attempt.first_refused = {};
+    return {};
+  }
+  if (attempt.first_refused == Clock::time_point()) {
+    attempt.first_refused = now;
+  }
+  if (now - attempt.first_refused > kPatienceWithNobody) {
+    return Status::ranks_lost(failure + ": it has ended, or a firewall is between");
+  }
+  return {};
+}
+
+Status PairConnector::look_for_dead(const std::set<Key>& missing) const {
+  std::vector<pollfd> processes;
+  std::vector<int> ranks;
+  for (const Key& key : missing) {
+    if (peer(key.second).process_fd >= 0) {
+      processes.push_back({peer(key.second).process_fd, POLLIN, 0});
+      ranks.push_back(key.second);
+    }
+  }
+  if (processes.empty() || poll(processes.data(), processes.size(), 0) <= 0) {
+    return {};
+  }
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (processes[i].revents != 0) {
+      return Status::ranks_lost(peer(ranks[i]).name + " ended while the job was starting");
+    }
+  }
+  return {};
+}
+
+Status PairConnector::timed_out(const std::set<Key>& missing) const {
+  std::string text;
+  for (const Key& key : missing) {
+    const auto attempt = attempts_.find(key);
+    text += (text.empty() ? "" : "; ") + peer(key.second).name;
+    if (attempt == attempts_.end()) {
+      text += " did not connect in time";
+    } else if (attempt->second.last_reason.empty()) {
+      text += " did not answer in time";
+    } else {
+      text += " could not be reached in time: " + attempt->second.last_reason;
+    }
+  }
+  return Status::timeout(text);
+}
+
+int PairConnector::timeout_ms(Clock::time_point now) const {
+  // Also the time after which a dead process is noticed, whose descriptor is not on the loop.
+  auto until = std::min(options_.deadline, now + std::chrono::milliseconds(50));
+  for (const auto& [key, attempt] : attempts_) {
+    if (!attempt.connection && !ready_.contains(key)) {
+      until = std::min(until, attempt.next_try);
+    }
+  }
+  if (const auto next = acceptor_->next_deadline(); next) {
+    until = std::min(until, *next);
+  }
+  return milliseconds_until(until);
+}
+
+}  // namespace ciranda

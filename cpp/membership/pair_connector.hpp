@@ -1,0 +1,75 @@
+// PairConnector: makes the connections of one rank with all others, all at once. Of a pair, the higher rank connects
+// and the lower one accepts.
+//
+// Threads: one. Failure: errors name the peer, its host and its address. A peer on this machine that dies meanwhile is
+// noticed at once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "membership/acceptor.hpp"
+#include "membership/outgoing_connection.hpp"
+#include "transport/event_loop.hpp"
+#include "transport/socket_address.hpp"
+
+namespace ciranda {
+
+struct PeerAddress {
+  SocketAddress address;
+  std::string name;     // "rank 2 on node7 (10.0.0.7:4000)"
+  int process_fd = -1;  // a pidfd, not owned; -1 where there is none
+};
+
+struct PairConnectorOptions {
+  Credentials credentials;
+  int rank = 0;
+  std::vector<PeerAddress> peers;  // by rank
+  Clock::time_point deadline;
+  std::function<void(const std::string&)> on_refused;
+};
+
+class PairConnector {
+ public:
+  static Result<std::unique_ptr<PairConnector>> create(UniqueFd listener, PairConnectorOptions options);
+  // The members are public to make_unique only: use create().
+  PairConnector(EventLoop loop, PairConnectorOptions options) : loop_(std::move(loop)), options_(std::move(options)) {}
+
+  // Has the connections of this role with all these peers when it returns OK.
+  Status connect(Role role, const std::vector<int>& peers);
+
+  // REQUIRES: connect() has made it. May be called once for each.
+  UniqueFd take(Role role, int peer);
+  int fd(Role role, int peer) const { return ready_.at({role, peer}).get(); }
+
+ private:
+  using Key = std::pair<Role, int>;
+  struct Attempt {
+    std::unique_ptr<OutgoingConnection> connection;
+    Clock::time_point next_try;
+    Clock::time_point first_refused;  // by the system, in a row
+    std::string last_reason;
+  };
+
+  const PeerAddress& peer(int rank) const { return options_.peers[static_cast<std::size_t>(rank)]; }
+  Status begin_tries(Clock::time_point now);
+  Status on_event(std::uint64_t token, Clock::time_point now);
+  Status settle(const Key& key, Attempt& attempt, Clock::time_point now);
+  Status look_for_dead(const std::set<Key>& missing) const;
+  Status timed_out(const std::set<Key>& missing) const;
+  int timeout_ms(Clock::time_point now) const;
+
+  EventLoop loop_;
+  PairConnectorOptions options_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::map<Key, Attempt> attempts_;
+  std::map<Key, UniqueFd> ready_;
+};
+
+}  // namespace ciranda

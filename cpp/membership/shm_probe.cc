@@ -1,0 +1,200 @@
+#include "membership/shm_probe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "membership/blocking_io.hpp"
+#include "membership/bootstrap_messages.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr const char* kRemedy =
+    ". Enlarge it (mount -o remount,size=1G /dev/shm; docker run --shm-size=1g), or set CIRANDA_SHARED_MEMORY=0 to "
+    "silence this";
+
+bool holds(std::span<const std::byte> place, const Nonce& nonce) {
+  return std::equal(place.begin(), place.end(), nonce.begin(), nonce.end());
+}
+
+void put(std::span<std::byte> place, const Nonce& nonce) { std::copy(nonce.begin(), nonce.end(), place.begin()); }
+
+class Probe {
+ public:
+  explicit Probe(const ShmProbeOptions& options)
+      : options_(options), layout_(static_cast<int>(options.group.size()), options.slot_bytes) {}
+
+  Result<ShmProbeResult> lead();
+  Result<ShmProbeResult> follow();
+
+ private:
+  Status tell(int rank, std::span<const std::byte> frame) const {
+    return named(rank, send_all(options_.control_fd(rank), frame, options_.deadline));
+  }
+  Status tell_all(std::span<const std::byte> frame) const;
+  template <typename Message>
+  Result<Message> hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const;
+  Status named(int rank, const Status& status) const {
+    return status.ok() ? status : Status(status.kind(), options_.name(rank) + " " + status.message());
+  }
+  ProbeAnswer try_offer(const ProbeOffer& offer, std::optional<ShmSegment>& segment) const;
+  void warn(const std::vector<int>& ranks, const std::string& reason) const;
+  std::vector<int> followers() const { return {options_.group.begin() + 1, options_.group.end()}; }
+  int leader() const { return options_.group.front(); }
+  int index_of(int rank) const {
+    return static_cast<int>(std::find(options_.group.begin(), options_.group.end(), rank) - options_.group.begin());
+  }
+  ShmProbeResult share(std::optional<ShmSegment> segment, std::vector<int> ranks) const;
+
+  const ShmProbeOptions& options_;
+  SegmentLayout layout_;
+};
+
+Result<ShmProbeResult> Probe::lead() {
+  ProbeOffer offer;
+  offer.n_bytes = layout_.n_bytes();
+  if (Status filled = fill_random(offer.nonce); !filled.ok()) {
+    return filled;
+  }
+  auto made = ShmSegment::create(layout_.n_bytes(), options_.folder);
+  if (!made.ok()) {
+    warn(options_.group, made.status().message());
+    offer.reason = made.status().message();
+    Status told = tell_all(encode_frame(offer));
+    return told.ok() ? Result<ShmProbeResult>(ShmProbeResult{}) : told;
+  }
+  std::optional<ShmSegment> segment(std::move(made).value());
+  offer.path = segment->path();
+  put(layout_.probe(segment->memory(), layout_.n_members()), offer.nonce);
+  if (Status told = tell_all(encode_frame(offer)); !told.ok()) {
+    return told;
+  }
+  std::vector<int> sharing = {options_.rank};
+  for (const int rank : followers()) {
+    auto answer = hear(rank, &decode_answer);
+    if (!answer.ok()) {
+      return answer.status();
+    }
+    const ProbeAnswer& heard = answer.value();
+    if (heard.ok && holds(layout_.probe(segment->memory(), index_of(rank)), heard.nonce)) {
+      sharing.push_back(rank);
+    } else {
+      warn({rank}, heard.ok ? "its memory is not ours although the host ids are equal" : heard.reason);
+    }
+  }
+  segment->release_path();
+  if (sharing.size() == 1) {
+    sharing.clear();
+  }
+  const ProbeVerdict verdict{{sharing.begin(), sharing.end()}};
+  if (Status told = tell_all(encode_frame(verdict)); !told.ok()) {
+    return told;
+  }
+  return share(std::move(segment), std::move(sharing));
+}
+
+Result<ShmProbeResult> Probe::follow() {
+  auto offer = hear(leader(), &decode_offer);
+  if (!offer.ok()) {
+    return offer.status();
+  }
+  if (offer.value().path.empty()) {
+    return ShmProbeResult{};
+  }
+  std::optional<ShmSegment> segment;
+  const ProbeAnswer answer = try_offer(offer.value(), segment);
+  if (Status told = tell(leader(), encode_frame(answer)); !told.ok()) {
+    return told;
+  }
+  auto verdict = hear(leader(), &decode_verdict);
+  if (!verdict.ok()) {
+    return verdict.status();
+  }
+  std::vector<int> sharing;
+  for (const std::uint32_t rank : verdict.value().ranks) {
+    sharing.push_back(static_cast<int>(rank));
+    if (index_of(sharing.back()) == layout_.n_members()) {
+      return named(leader(), Status::internal("counts a rank of another host among those that share memory"));
+    }
+  }
+  const bool included = std::find(sharing.begin(), sharing.end(), options_.rank) != sharing.end();
+  if (!included) {
+    return ShmProbeResult{};
+  }
+  if (!segment) {
+    return named(leader(), Status::internal("thinks that memory is shared which is not"));
+  }
+  return share(std::move(segment), std::move(sharing));
+}
+
+// The segment is set only when the answer is ok.
+ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>& segment) const {
+  ProbeAnswer answer;
+  if (offer.n_bytes != layout_.n_bytes()) {
+    answer.reason = "it expects another size of shared memory (is CIRANDA_SLOT_BYTES the same on all ranks?)";
+    return answer;
+  }
+  auto opened = ShmSegment::open(offer.path, offer.n_bytes);
+  if (!opened.ok()) {
+    answer.reason = opened.status().message();
+    return answer;
+  }
+  if (!holds(layout_.probe(opened.value().memory(), layout_.n_members()), offer.nonce)) {
+    answer.reason = "what it finds at " + offer.path + " is other memory";
+    return answer;
+  }
+  if (Status filled = fill_random(answer.nonce); !filled.ok()) {
+    answer.reason = filled.message();
+    return answer;
+  }
+  put(layout_.probe(opened.value().memory(), index_of(options_.rank)), answer.nonce);
+  segment.emplace(std::move(opened).value());
+  answer.ok = true;
+  return answer;
+}
+
+Status Probe::tell_all(std::span<const std::byte> frame) const {
+  for (const int rank : followers()) {
+    if (Status told = tell(rank, frame); !told.ok()) {
+      return told;
+    }
+  }
+  return {};
+}
+
+template <typename Message>
+Result<Message> Probe::hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const {
+  auto frame = receive_frame(options_.control_fd(rank), kMostProbeBytes, options_.deadline);
+  if (!frame.ok()) {
+    return named(rank, frame.status());
+  }
+  auto message = decode(frame.value());
+  return message.ok() ? std::move(message) : Result<Message>(named(rank, message.status()));
+}
+
+void Probe::warn(const std::vector<int>& ranks, const std::string& reason) const {
+  std::string who;
+  for (const int rank : ranks) {
+    who += (who.empty() ? "" : ", ") + options_.name(rank);
+  }
+  options_.warn(who + ": no shared memory with the other ranks of the host, TCP is used instead, which is slower: " +
+                reason + kRemedy);
+}
+
+ShmProbeResult Probe::share(std::optional<ShmSegment> segment, std::vector<int> ranks) const {
+  ShmProbeResult result;
+  if (!ranks.empty()) {
+    result.shared.emplace(SharedMemory{std::move(*segment), layout_, options_.group});
+    result.ranks = std::move(ranks);
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<ShmProbeResult> probe_shared_memory(const ShmProbeOptions& options) {
+  Probe probe(options);
+  return options.rank == options.group.front() ? probe.lead() : probe.follow();
+}
+
+}  // namespace ciranda
