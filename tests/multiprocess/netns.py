@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class Hosts:
 
 @contextmanager
 def hosts(*names: str) -> Iterator[Hosts]:
-    """Make hosts, in their order at 10.91.0.11, 10.91.0.12 ..., wait until their ssh servers listen, and clean up after.
+    """Make hosts, at 10.91.0.11, 10.91.0.12 ... in order, wait until their ssh servers listen, and clean up after.
 
     REQUIRES: why_not() is None.
     """
@@ -155,10 +155,8 @@ def _end_host(process: subprocess.Popen[bytes], namespace: str) -> None:
         if not pids:
             break
         for pid in pids:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         process.poll()
     process.wait()
 

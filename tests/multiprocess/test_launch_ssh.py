@@ -43,7 +43,9 @@ def start_on(hosts: netns.Hosts, arguments: list[str | bytes], index: int = 0, *
     return start(words, through=hosts[index].enter, **options)  # type: ignore[arg-type]
 
 
-def run_on(hosts: netns.Hosts, arguments: list[str | bytes], index: int = 0, **options: object) -> tuple[int, bytes, bytes]:
+def run_on(
+    hosts: netns.Hosts, arguments: list[str | bytes], index: int = 0, **options: object
+) -> tuple[int, bytes, bytes]:
     running = start_on(hosts, arguments, index, **options)
     result = running.wait()
     running.assert_nothing_left()
@@ -53,8 +55,8 @@ def run_on(hosts: netns.Hosts, arguments: list[str | bytes], index: int = 0, **o
 @pytest.mark.parametrize("by", ["name", "address"])
 def test_ranks_run_on_their_hosts(hosts: netns.Hosts, by: str) -> None:
     first, second = (getattr(hosts[i], by) for i in (0, 1))
-    names = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOST"]
-    code = f"import os; print(os.uname().nodename, *(os.environ['CIRANDA_' + n] for n in {names}), os.environ['CIRANDA_STORE'])"
+    names = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOST", "STORE"]
+    code = f"import os; print(os.uname().nodename, *(os.environ['CIRANDA_' + n] for n in {names}))"
     exit_code, out, err = run_on(hosts, ["-np", "4", "-H", f"{first}:2,{second}:2", *python_rank(code)])
     assert (exit_code, err) == (0, b"")
     store = "10.91.0.11:4242"
@@ -94,7 +96,16 @@ def test_the_secret_is_on_no_command_line(hosts: netns.Hosts) -> None:
 
 
 def test_strange_arguments_and_environment_survive_ssh(hosts: netns.Hosts) -> None:
-    strange = [b"a b", b"it's \"q\" $HOME `x` \\ ! ; rm", b"line\nbreak", "naïve 💃".encode(), b"\xff\xfe", b"", b"*", b"~"]
+    strange = [
+        b"a b",
+        b'it\'s "q" $HOME `x` \\ ! ; rm',
+        b"line\nbreak",
+        "naïve 💃".encode(),
+        b"\xff\xfe",
+        b"",
+        b"*",
+        b"~",
+    ]
     code = "import os, sys\nprint([os.fsencode(a) for a in sys.argv[1:]], os.environb[b'STRANGE'])"
     env = {b"STRANGE": b"\xff 'x'\n$Y"}
     exit_code, out, err = run_on(hosts, ["-H", "hostB:1", "--no-prefix", *python_rank(code), *strange], env=env)
@@ -162,12 +173,17 @@ def alive(pid: int) -> bool:
     [
         (["-H", "nosuchhost.invalid:1"], b"nosuchhost.invalid"),
         (["-H", "hostB:1", "--ssh-port", "2223"], b"no ssh server listens there"),
-        (["-H", "hostB:1", "--remote-python", "/nonexistent/python"], b"give its path on that host with --remote-python"),
+        (
+            ["-H", "hostB:1", "--remote-python", "/nonexistent/python"],
+            b"give its path on that host with --remote-python",
+        ),
         (["-H", "hostB:1", "--remote-python", "/usr/bin/false"], b"cannot start ranks on hostB"),
         (["-H", "hostA:1,10.91.0.99:1", "--start-timeout", "60"], b"10.91.0.99"),
     ],
 )
-def test_a_host_that_cannot_be_used_is_named_with_advice(hosts: netns.Hosts, arguments: list[str | bytes], complaint: bytes) -> None:
+def test_a_host_that_cannot_be_used_is_named_with_advice(
+    hosts: netns.Hosts, arguments: list[str | bytes], complaint: bytes
+) -> None:
     exit_code, out, err = run_on(hosts, [*arguments, "echo", "started"])
     assert exit_code != 0
     assert complaint in err
@@ -187,7 +203,7 @@ def test_a_key_that_is_not_accepted_is_said(hosts: netns.Hosts) -> None:
 
 def test_a_host_without_ciranda_is_said(hosts: netns.Hosts, tmp_path: Path) -> None:
     bare = tmp_path / "bare-python"  # a Python that finds neither our packages nor our path
-    bare.write_text(f"#!/bin/sh\nshift; code=$1; shift 2\nunset PYTHONPATH\nexec {sys.executable} -S -c \"$code\" 0\n")
+    bare.write_text(f'#!/bin/sh\nshift; code=$1; shift 2\nunset PYTHONPATH\nexec {sys.executable} -S -c "$code" 0\n')
     bare.chmod(0o755)
     exit_code, _, err = run_on(hosts, ["-H", "hostB:1", "--remote-python", str(bare), "true"])
     assert exit_code == 1

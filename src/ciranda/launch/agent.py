@@ -1,10 +1,10 @@
 """The agent: one a host, whatever launched it. Starts the host's ranks, streams their output, sees their death at once.
 
-It reads the job from its stdin (protocol.py) and ends every rank when told to, when its stdin ends (the launcher, or the
-ssh connection, has died), or on SIGTERM, SIGINT, SIGHUP: SIGTERM to all, SIGKILL after the grace period. It is a
-subreaper, so descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this; the
-*guardian*, its parent, only waits, and if the worker is killed ends what the worker leaves behind. If the guardian is
-killed, the worker ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
+It reads the job from its stdin (protocol.py) and ends every rank when told to, when its stdin ends (the launcher, or
+the ssh connection, has died), or on SIGTERM, SIGINT, SIGHUP: SIGTERM to all, SIGKILL after the grace period. It is a
+subreaper, so descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this;
+the *guardian*, its parent, only waits, and if the worker is killed ends what the worker leaves behind. If the guardian
+is killed, the worker ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from ciranda.launch import protocol
 from ciranda.launch.errors import ProtocolError
+from ciranda.launch.outbox import Outbox
 from ciranda.launch.processes import (
     END_SIGNALS,
     become_subreaper,
@@ -34,34 +36,6 @@ from ciranda.launch.shared_file import SharedFile
 MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
 LAST_WORDS_SECONDS = 0.2  # how long to go on writing to a launcher that may be gone
 SWEEP_SECONDS = 0.02  # between SIGKILL rounds
-
-
-class Outbox:
-    """Messages on their way to the launcher; never blocks. When the launcher is gone, messages go nowhere."""
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.broken = False
-        self._queue = bytearray()
-        os.set_blocking(fd, False)
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def send(self, message: Message) -> None:
-        if not self.broken:
-            self._queue += protocol.encode(message)
-
-    def flush(self) -> None:
-        """Write what the pipe takes now."""
-        try:
-            while self._queue:
-                del self._queue[: os.write(self.fd, self._queue[: protocol.CHUNK_BYTES])]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.broken = True
-            self._queue.clear()
 
 
 class Agent:
@@ -205,7 +179,9 @@ class Agent:
             n_cores = len(os.sched_getaffinity(0))
             n_threads = max(1, n_cores // local_size)
             env[b"OMP_NUM_THREADS"] = b"%d" % n_threads
-            text = f"OMP_NUM_THREADS={n_threads} for each rank ({n_cores} cores, {local_size} ranks); set it to override"
+            text = (
+                f"OMP_NUM_THREADS={n_threads} for each rank ({n_cores} cores, {local_size} ranks); set it to override"
+            )
             self._outbox.send({"t": "note", "text": text, "warning": False})
 
     def _on_output(self, fd: int) -> None:
@@ -255,7 +231,7 @@ class Agent:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _end(self, reason: str, grace_seconds: float | None = None) -> None:
-        """Ask all descendants to stop; those left after the grace period are killed. A later call can only hasten it."""
+        """Ask all descendants to stop; those left after the grace period are killed. A later call only hastens it."""
         if grace_seconds is None:
             grace_seconds = self._spec.grace_seconds if self._spec else 0.0
         kill_at = time.monotonic() + grace_seconds
@@ -334,10 +310,8 @@ def _guard(worker: int) -> int:
 
 def _forward_to(worker: int) -> None:
     def forward(_number: int, _frame: object) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(worker, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
 
     for number in END_SIGNALS:
         signal.signal(number, forward)

@@ -11,7 +11,8 @@ from typing import TypeVar
 from ciranda.launch import call
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.hosts import Host, assign, checked_size, parse_hostfile, parse_hosts
-from ciranda.launch.launcher import Job, Show, launch
+from ciranda.launch.job import Job, Show
+from ciranda.launch.launcher import launch
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.ssh import SshOptions
@@ -77,8 +78,8 @@ def run(
 ) -> list[Result]:
     """Call ``func(*args, **kwargs)`` on ``np`` ranks and return their results, in the order of ranks.
 
-    The function travels by cloudpickle, so that it may be a lambda or defined in a notebook. Output of the ranks appears
-    on this process's stdout and stderr, with the rank in front.
+    The function travels by cloudpickle, so that it may be a lambda or defined in a notebook. Output of the ranks
+    appears on this process's stdout and stderr, with the rank in front.
 
     Args:
         func: called once on each rank; its result must be picklable.
@@ -118,7 +119,10 @@ def run(
     sys.stderr.flush()
     try:
         outcome = launch(
-            job, options.ssh, Show(ScreenStyle(prefix=options.prefix), files, options.verbose), store_factory=options.store_factory
+            job,
+            options.ssh,
+            Show(ScreenStyle(prefix=options.prefix), files, options.verbose),
+            store_factory=options.store_factory,
         )
     finally:
         if files is not None:

@@ -13,7 +13,8 @@ import typer
 from ciranda.launch.api import chosen_hosts
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign
-from ciranda.launch.launcher import Job, Show, launch
+from ciranda.launch.job import Job, Show
+from ciranda.launch.launcher import launch
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import open_standard_streams
@@ -131,7 +132,7 @@ def _run(
                             help="For all hosts to answer and all ranks to find each other.", rich_help_panel=_JOB),
     ] = 30.0,
     grace: Annotated[
-        float, typer.Option("--grace", min=0.0, metavar="SECONDS", help="Between asking ranks to stop and killing them.",
+        float, typer.Option("--grace", min=0.0, metavar="SECONDS", help="From asking ranks to stop to killing them.",
                             rich_help_panel=_JOB),
     ] = 1.0,
     stall_warning_seconds: Annotated[

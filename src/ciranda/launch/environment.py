@@ -18,7 +18,7 @@ _IDENTITY = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SI
 
 
 def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
-    """What of the launcher's environment goes to the ranks of a host: all but ``exclude``, and but LOCAL_ONLY if remote.
+    """What of the launcher's environment goes to a host's ranks: all but ``exclude``, and but LOCAL_ONLY if remote.
 
     ``exclude`` are names, or patterns as in a shell.
     """

@@ -54,7 +54,9 @@ def report(failure: RankFailure) -> str:
     header = f"ciranda: rank {failure.rank} on {failure.host} failed first: {failure.how()}"
     words = last_words(failure.stderr_tail).decode("utf-8", "surrogateescape")
     if not words:
-        hint = " (SIGKILL often means that memory ran out: see the kernel log)" if failure.code == -signal.SIGKILL else ""
+        hint = (
+            " (SIGKILL often means that memory ran out: see the kernel log)" if failure.code == -signal.SIGKILL else ""
+        )
         return f"{header}; it wrote nothing to stderr{hint}"
     return f"{header}; the end of its stderr:\n{words}"
 

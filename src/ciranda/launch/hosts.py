@@ -124,7 +124,7 @@ def by_host(slots: Iterable[Slot]) -> dict[str, list[Slot]]:
 
 
 def _filled(hosts: Sequence[Host], size: int) -> list[int]:
-    taken = []
+    taken: list[int] = []
     for host in hosts:
         taken.append(min(host.slots, size - sum(taken)))
     return taken

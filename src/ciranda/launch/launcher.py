@@ -10,24 +10,21 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from ciranda.launch import environment, protocol, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, report
 from ciranda.launch.hosts import Slot, by_host
+from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.link import AgentLink
-from ciranda.launch.output import Screen, ScreenStyle
-from ciranda.launch.output_dir import OutputDir
+from ciranda.launch.output import Screen
 from ciranda.launch.protocol import Message
+from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
-from ciranda.launch.store import Store, StoreFactory
+from ciranda.launch.store import StoreFactory
 from ciranda.launch.writer import Writer
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
@@ -35,67 +32,7 @@ END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 BLAME_SECONDS = 0.3  # to hear of the rank that was lost, when the first to fail says that another was
 
 
-def working_directory() -> str:
-    """Where this process is; LaunchError if that is gone."""
-    try:
-        return os.getcwd()
-    except OSError as error:
-        raise LaunchError(f"the working directory cannot be used: {error.strerror}; change to another") from None
-
-
-@dataclass
-class Job:
-    """What to run.
-
-    Attributes:
-        argv: the command, the same for every rank.
-        slots: from hosts.assign().
-        env: set for every rank on top of the forwarded environment.
-        exclude_env: names or patterns not to forward.
-        grace_seconds: from SIGTERM to SIGKILL.
-        start_timeout_seconds: for all agents to answer.
-        network_interface, port_range: what the store listens on; the ranks are told by ``env``.
-        blobs: variables, each to hold the path of a file with this content.
-        want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
-    """
-
-    argv: list[str]
-    slots: list[Slot]
-    env: Mapping[str, str] = field(default_factory=dict)
-    exclude_env: list[str] = field(default_factory=list)
-    cwd: str = field(default_factory=working_directory)
-    grace_seconds: float = 1.0
-    start_timeout_seconds: float = 30.0
-    network_interface: str | None = None
-    port_range: str | None = None
-    blobs: Mapping[str, bytes] = field(default_factory=dict)
-    want_results: bool = False
-    python: str = field(default_factory=lambda: sys.executable)
-
-
-@dataclass
-class Show:
-    """How to show it."""
-
-    screen: ScreenStyle = field(default_factory=ScreenStyle)
-    output_dir: OutputDir | None = None
-    verbose: bool = False
-
-
-@dataclass
-class Outcome:
-    """How it ended. ``exit_code`` 0 is success; ``failure`` is the rank to blame, if one is; ``message`` says why else."""
-
-    exit_code: int = 0
-    failure: RankFailure | None = None
-    message: str | None = None
-    interrupted_by: int | None = None
-    results: dict[int, bytes] = field(default_factory=dict)
-
-
-def launch(
-    job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFactory = stores.engine_store
-) -> Outcome:
+def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFactory = stores.engine_store) -> Outcome:
     """Run the job to its end and say how it ended. What failed is the last thing written to the screen.
 
     Raises:
@@ -147,7 +84,9 @@ class _Run:
     def connect(self, groups: Mapping[str, list[Slot]], remote: set[str], options: SshOptions) -> None:
         """Start an agent for every host."""
         self._remote = remote
-        python_path = os.pathsep.join(os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
+        python_path = os.pathsep.join(
+            os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p
+        )
         for host, slots in groups.items():
             if host in remote:
                 command = ssh.ssh_command(host, self._job.python, python_path, options)
@@ -202,7 +141,7 @@ class _Run:
         self._secret = secret
         self._deadline = time.monotonic() + self._job.start_timeout_seconds
         try:
-            with _signals_to(self._signals) as wake_fd:
+            with signals_to(self._signals) as wake_fd:
                 while any(link.out_fd in link.open_fds for link in self._links):
                     self._turn(wake_fd)
         except BaseException:
@@ -215,7 +154,7 @@ class _Run:
 
     def _turn(self, wake_fd: int) -> None:
         with selectors.PollSelector() as selector:
-            selector.register(wake_fd, selectors.EVENT_READ, lambda: _empty(wake_fd))
+            selector.register(wake_fd, selectors.EVENT_READ, lambda: empty(wake_fd))
             waiting_for = self._writer.waiting_for
             if waiting_for is not None:
                 selector.register(waiting_for, selectors.EVENT_WRITE, self._writer.flush)
@@ -421,38 +360,3 @@ class _Run:
         """Say it in verbose mode."""
         if self._show.verbose:
             self._say(f"ciranda: {text}")
-
-
-@contextmanager
-def _signals_to(received: list[int]) -> Iterator[int]:
-    """While in it, SIGINT, SIGTERM and SIGHUP are appended to ``received`` and make the yielded descriptor readable.
-
-    Signals that were ignored (nohup, background jobs) stay so; in other threads than the main one nothing is changed.
-    """
-    read_fd, write_fd = os.pipe()
-    os.set_blocking(read_fd, False)
-    os.set_blocking(write_fd, False)
-    previous: dict[int, object] = {}
-    old_wakeup = -1
-    try:
-        if threading.current_thread() is threading.main_thread():
-            old_wakeup = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    previous[number] = signal.signal(number, lambda n, _frame: received.append(n))
-        yield read_fd
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-        if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(old_wakeup)
-        os.close(read_fd)
-        os.close(write_fd)
-
-
-def _empty(fd: int) -> None:
-    try:
-        while os.read(fd, 4096):
-            pass
-    except BlockingIOError:
-        pass

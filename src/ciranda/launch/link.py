@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from ciranda.launch import protocol
+from ciranda.launch.errors import ProtocolError
 from ciranda.launch.hosts import Slot
 from ciranda.launch.protocol import Message
 
@@ -41,12 +42,10 @@ class AgentLink:
             bufsize=0,
             start_new_session=True,
         )
-        assert self._process.stdin and self._process.stdout and self._process.stderr
-        self.in_fd = self._process.stdin.fileno()
-        self.out_fd = self._process.stdout.fileno()
-        self.err_fd = self._process.stderr.fileno()
-        for fd in (self.in_fd, self.out_fd, self.err_fd):
-            os.set_blocking(fd, False)
+        self._pipes = [pipe for pipe in (self._process.stdin, self._process.stdout, self._process.stderr) if pipe]
+        self.in_fd, self.out_fd, self.err_fd = (pipe.fileno() for pipe in self._pipes)
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
         self.open_fds = {self.out_fd, self.err_fd}
 
     @property
@@ -61,7 +60,7 @@ class AgentLink:
 
     def send(self, message: Message) -> None:
         """Queue a message and write what the pipe takes. After close() it goes nowhere."""
-        if self._process.stdin is None or self._process.stdin.closed:
+        if self._pipes[0].closed:
             return
         self._outgoing += protocol.encode(message)
         self.flush()
@@ -89,7 +88,7 @@ class AgentLink:
         for line in lines:
             try:
                 messages.append(protocol.decode(line))
-            except protocol.ProtocolError:
+            except ProtocolError:
                 if self.greeted or messages:
                     raise
                 self._complain(line + b"\n")
@@ -131,7 +130,6 @@ class AgentLink:
                 pass
         self.open_fds.clear()
         self._outgoing.clear()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe:
-                pipe.close()
+        for pipe in self._pipes:
+            pipe.close()
         return exit_code

@@ -121,7 +121,9 @@ class Screen:
         return self._above_live([(STDERR, text.encode("utf-8", "surrogateescape") + b"\n")])
 
     def _put(self, lines: list[tuple[int, str, bytes]]) -> list[tuple[int, bytes]]:
-        return self._above_live([(FD_OF[stream], self._prefix(rank, stream) + line + b"\n") for rank, stream, line in lines])
+        return self._above_live(
+            [(FD_OF[stream], self._prefix(rank, stream) + line + b"\n") for rank, stream, line in lines]
+        )
 
     def _above_live(self, writes: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """``writes`` with the live line taken away before and drawn again after, where that changes anything."""
@@ -155,7 +157,7 @@ class Screen:
 
 
 def fit(line: bytes, columns: int) -> bytes:
-    """``line`` cut so that it takes at most ``columns`` cells of a terminal; escape sequences take none and are kept."""
+    """``line`` cut so that it takes at most ``columns`` cells of a terminal; escape sequences are kept."""
     text = line.decode("utf-8", "surrogateescape")
     kept = []
     position = used = 0

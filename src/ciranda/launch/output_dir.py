@@ -36,6 +36,7 @@ class OutputDir:
             raise LaunchError(f"--output-dir: cannot write {file.name}: {error.strerror}") from None
 
     def close(self) -> None:
+        """Close the files; idempotent."""
         for file in self._files.values():
             file.close()
         self._files.clear()

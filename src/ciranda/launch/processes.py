@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from contextlib import suppress
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -63,10 +64,8 @@ def _parent_of(pid: str) -> int | None:
 def signal_descendants(number: int) -> None:
     """Send signal ``number`` to every descendant of this process."""
     for pid in descendants(os.getpid()):
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
 
 
 def kill_descendants() -> None:

@@ -33,7 +33,7 @@ class RankProcess:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                _become(argv, dict(env), writers, parent)
+                _become(list(argv), dict(env), writers, parent)
             finally:
                 os._exit(NOT_EXECUTABLE)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
@@ -41,7 +41,7 @@ class RankProcess:
             os.close(fd)
 
 
-def _become(argv: Sequence[bytes], env: dict[bytes, bytes], writers: Mapping[str, int], parent: int) -> None:
+def _become(argv: list[bytes], env: dict[bytes, bytes], writers: Mapping[str, int], parent: int) -> None:
     """In the child: set everything up and exec; returns only if that failed."""
     os.setsid()
     die_with_parent(signal.SIGKILL, parent)

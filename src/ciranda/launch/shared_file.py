@@ -18,9 +18,11 @@ class SharedFile:
 
     @property
     def path(self) -> str:
+        """What to give to a rank."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def append(self, data: bytes) -> None:
+        """Add to its end. REQUIRES: not sealed."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]

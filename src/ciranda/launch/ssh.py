@@ -73,14 +73,16 @@ def _ssh(options: SshOptions) -> list[str]:
 
 def resolved_name(host: str, options: SshOptions) -> tuple[str, bool]:
     """The name or address that ssh would connect to for ``host``, and whether it goes there directly (no jump host)."""
-    done = subprocess.run([*_ssh(options), "-G", "--", host], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        [*_ssh(options), "-G", "--", host], capture_output=True, stdin=subprocess.DEVNULL, check=False
+    )
     settings = dict(line.partition(" ")[::2] for line in os.fsdecode(done.stdout).splitlines())
     jumps = [settings.get(key, "none") for key in ("proxyjump", "proxycommand")]
     return settings.get("hostname", host.rpartition("@")[2]), all(jump == "none" for jump in jumps)
 
 
 def is_local(host: str) -> bool:
-    """Whether ``host`` is this machine: its name, or a name or address of one of its interfaces. Never for user@host."""
+    """Whether ``host`` is this machine: its name, or an address of one of its interfaces. Never for user@host."""
     if "@" in host:
         return False
     if host in ("localhost", socket.gethostname()):
@@ -103,7 +105,7 @@ def _is_own_address(family: int, address: object) -> bool:
 
 # What ssh says -> what it means and what to do. The first that matches counts.
 _COMPLAINTS = (
-    ("CIRANDA-MISSING", "Python there has no ciranda package: install it on that host too, or name another with --remote-python"),
+    ("CIRANDA-MISSING", "no ciranda package in Python there: install it, or name another Python with --remote-python"),
     ("Could not resolve hostname", "the host is unknown: check its name, or give it an address in ~/.ssh/config"),
     ("Host key verification failed", "its host key is not trusted: connect once by hand with ssh and accept the key"),
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed: check why, then update ~/.ssh/known_hosts"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.ssh import SshOptions, resolved_name
@@ -14,9 +14,11 @@ class Store(Protocol):
     """A running rendezvous store."""
 
     @property
-    def port(self) -> int: ...
+    def port(self) -> int:
+        """Where it listens, on every address."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop listening."""
 
 
 StoreFactory = Callable[[list[str], int, str, int, str], Store]
@@ -37,8 +39,7 @@ def engine_store(bind: list[str], port: int, secret: str, size: int, job: str) -
             f"the engine cannot be loaded, so ranks cannot find each other: {error}\n"
             f"  install ciranda with 'pip install .', and see 'ciranda doctor'"
         ) from None
-    store: Store = StoreServer(bind, port, secret, size, job)
-    return store
+    return cast(Store, StoreServer(bind, port, secret, size, job))
 
 
 def parse_port_range(text: str) -> range:
@@ -100,7 +101,9 @@ def interface_addresses(interface: str) -> list[str]:
 
     known = psutil.net_if_addrs()
     if interface not in known:
-        raise LaunchError(f"--network-interface {interface}: no such interface; this host has {', '.join(sorted(known))}")
+        raise LaunchError(
+            f"--network-interface {interface}: no such interface; this host has {', '.join(sorted(known))}"
+        )
     addresses = _internet_addresses(known[interface])
     if not addresses:
         raise LaunchError(f"--network-interface {interface} has no address")
@@ -120,7 +123,12 @@ def _internet_addresses(entries: Sequence[object]) -> list[str]:
 def _all_addresses() -> list[str]:
     import psutil
 
-    return [address for name, entries in psutil.net_if_addrs().items() if name != "lo" for address in _internet_addresses(entries)]
+    return [
+        address
+        for name, entries in psutil.net_if_addrs().items()
+        if name != "lo"
+        for address in _internet_addresses(entries)
+    ]
 
 
 def _facing(host: str, name: str) -> str:

@@ -1,0 +1,13 @@
+"""``ciranda doctor``: what this machine has, what works, and what to do about what does not.
+
+Every check is a small function without arguments that returns Findings, tries the thing itself where it can, and never
+raises: what goes wrong inside one is a finding too.
+"""
+
+from __future__ import annotations
+
+from ciranda.doctor.examine import examine
+from ciranda.doctor.finding import Finding, Status
+from ciranda.doctor.report import show, to_json
+
+__all__ = ["Finding", "Status", "examine", "show", "to_json"]

@@ -1,0 +1,134 @@
+"""Names, interfaces, ports, and a connection that is really made."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from ciranda.doctor.finding import Finding
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.store import parse_port_range
+
+_SLOW_LOOKUP_SECONDS = 1.0
+_THROTTLED = ("bbr",)
+
+
+def host_name() -> Iterator[Finding]:
+    """Whether this host's own name leads to an address, and fast."""
+    name = socket.gethostname()
+    start = time.monotonic()
+    try:
+        addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+    except OSError as error:
+        advice = "add it to /etc/hosts; jobs on this host alone run without it"
+        yield Finding("host name", "warn", f"{name} has no address: {error.strerror}", advice)
+        return
+    seconds = time.monotonic() - start
+    text = f"{name} is {', '.join(addresses)}, found in {seconds * 1000:.0f} ms"
+    if seconds > _SLOW_LOOKUP_SECONDS:
+        yield Finding("host name", "warn", text, "a slow lookup: add the name to /etc/hosts, or mend the name server")
+    elif all(address.startswith("127.") or address == "::1" for address in addresses):
+        advice = "it leads only to loopback: name this host by its address when ranks run on other hosts as well"
+        yield Finding("host name", "warn" if _has_other_interface() else "ok", text, advice)
+    else:
+        yield Finding("host name", "ok", text)
+
+
+def interfaces() -> Iterator[Finding]:
+    """Each interface that is up: addresses, speed, MTU."""
+    states = psutil.net_if_stats()
+    for name, entries in sorted(psutil.net_if_addrs().items()):
+        state = states.get(name)
+        addresses = [entry.address for entry in entries if entry.family in (socket.AF_INET, socket.AF_INET6)]
+        if state is None or not state.isup or not addresses:
+            continue
+        speed = f", {state.speed / 1000:g} Gbit/s" if state.speed else ""
+        text = f"{', '.join(addresses)}; MTU {state.mtu}{speed}"
+        if 0 < state.speed < 1000:
+            yield Finding(f"interface {name}", "warn", text, "below 1 Gbit/s: choose another with --network-interface")
+        else:
+            yield Finding(f"interface {name}", "ok", text)
+
+
+def _has_other_interface() -> bool:
+    return any(
+        entry.family == socket.AF_INET and not entry.address.startswith("127.")
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+    )
+
+
+def loopback() -> Iterator[Finding]:
+    """Connect to ourselves, send, and receive the same."""
+    text = os.urandom(16)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(2.0)
+            start = time.perf_counter()
+            with socket.create_connection(server.getsockname(), timeout=2.0) as client:
+                accepted, _ = server.accept()
+                with accepted:
+                    accepted.settimeout(2.0)
+                    client.sendall(text)
+                    received = accepted.recv(len(text), socket.MSG_WAITALL)
+            seconds = time.perf_counter() - start
+    except OSError as error:
+        advice = "ranks and launcher talk over loopback: bring it up (ip link set lo up) and let the firewall pass it"
+        yield Finding("loopback", "fail", f"a connection to 127.0.0.1 failed: {error}", advice)
+        return
+    if received != text:
+        yield Finding("loopback", "fail", "what was sent to 127.0.0.1 came back changed", "look for a proxy in between")
+    else:
+        yield Finding("loopback", "ok", f"connected, sent and received in {seconds * 1e6:.0f} us")
+
+
+def ports() -> Iterator[Finding]:
+    """The range given in CIRANDA_PORT_RANGE: how many are free. Without one, whether the system gives any."""
+    text = os.environ.get("CIRANDA_PORT_RANGE", "")
+    try:
+        wanted = parse_port_range(text) if text else range(1)
+    except LaunchError as error:
+        yield Finding("ports", "fail", str(error), "unset CIRANDA_PORT_RANGE or write low-high")
+        return
+    free = sum(_is_free(port) for port in wanted)
+    if not text and free:
+        yield Finding("ports", "ok", "any free port may be used")
+    elif free == len(wanted):
+        yield Finding("ports", "ok", f"{free} of {len(wanted)} free in CIRANDA_PORT_RANGE={text}")
+    elif free:
+        found = f"{free} of {len(wanted)} free in CIRANDA_PORT_RANGE={text}"
+        yield Finding("ports", "warn", found, "each rank and the launcher take one: widen the range if need be")
+    else:
+        yield Finding("ports", "fail", f"no free port {text and 'in ' + text}", "end what holds them, or choose others")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
+
+
+def congestion_control() -> Iterator[Finding]:
+    """What TCP uses unless a program asks for another; some throttle even loopback."""
+    with socket.socket() as probe:
+        raw = probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    used = raw.split(b"\0")[0].decode()
+    try:
+        offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    except OSError:
+        offered = [used]
+    text = f"{used} (available: {', '.join(offered)})"
+    if used in _THROTTLED:
+        better = next((name for name in ("cubic", "reno") if name in offered), "cubic")
+        advice = f"{used} paces even local traffic: sysctl -w net.ipv4.tcp_congestion_control={better} is faster"
+        yield Finding("congestion control", "warn", text, advice)
+    else:
+        yield Finding("congestion control", "ok", text)

@@ -1,0 +1,72 @@
+"""What to run, how to show it, and how it ended: plain data."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.failure import RankFailure
+from ciranda.launch.hosts import Slot
+from ciranda.launch.output import ScreenStyle
+from ciranda.launch.output_dir import OutputDir
+
+
+def working_directory() -> str:
+    """Where this process is; LaunchError if that is gone."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise LaunchError(f"the working directory cannot be used: {error.strerror}; change to another") from None
+
+
+@dataclass
+class Job:
+    """What to run.
+
+    Attributes:
+        argv: the command, the same for every rank.
+        slots: from hosts.assign().
+        env: set for every rank on top of the forwarded environment.
+        exclude_env: names or patterns not to forward.
+        grace_seconds: from SIGTERM to SIGKILL.
+        start_timeout_seconds: for all agents to answer.
+        network_interface, port_range: what the store listens on; the ranks are told by ``env``.
+        blobs: variables, each to hold the path of a file with this content.
+        want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
+    """
+
+    argv: list[str]
+    slots: list[Slot]
+    env: Mapping[str, str] = field(default_factory=dict)
+    exclude_env: list[str] = field(default_factory=list)
+    cwd: str = field(default_factory=working_directory)
+    grace_seconds: float = 1.0
+    start_timeout_seconds: float = 30.0
+    network_interface: str | None = None
+    port_range: str | None = None
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    want_results: bool = False
+    python: str = field(default_factory=lambda: sys.executable)
+
+
+@dataclass
+class Show:
+    """How to show it."""
+
+    screen: ScreenStyle = field(default_factory=ScreenStyle)
+    output_dir: OutputDir | None = None
+    verbose: bool = False
+
+
+@dataclass
+class Outcome:
+    """How it ended: ``exit_code`` 0 is well; else ``failure`` is the rank to blame, if one is, and ``message`` why."""
+
+    exit_code: int = 0
+    failure: RankFailure | None = None
+    message: str | None = None
+    interrupted_by: int | None = None
+    results: dict[int, bytes] = field(default_factory=dict)

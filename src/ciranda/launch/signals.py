@@ -1,0 +1,45 @@
+"""Signals as something that an event loop can wait for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from ciranda.launch.processes import END_SIGNALS
+
+
+@contextmanager
+def signals_to(received: list[int]) -> Iterator[int]:
+    """While in it, SIGINT, SIGTERM and SIGHUP are appended to ``received`` and make the yielded descriptor readable.
+
+    Signals that were ignored (nohup, background jobs) stay so; in other threads than the main one nothing is changed.
+    """
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    os.set_blocking(write_fd, False)
+    previous: dict[signal.Signals, object] = {}
+    old_wakeup = -1
+    try:
+        if threading.current_thread() is threading.main_thread():
+            old_wakeup = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+            for number in END_SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    previous[number] = signal.signal(number, lambda n, _frame: received.append(n))
+        yield read_fd
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(old_wakeup)
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def empty(fd: int) -> None:
+    """Take what the signals left in the pipe."""
+    with suppress(BlockingIOError):
+        while os.read(fd, 4096):
+            pass

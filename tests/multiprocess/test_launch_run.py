@@ -1,0 +1,105 @@
+"""`ciranda.launch.run`: a Python function on several processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ciranda.launch import HostsError, LaunchError, run
+from ciranda.launch.api import RunOptions
+
+pytestmark = pytest.mark.multiprocess
+
+
+class IdleStore:
+    """A store that nobody connects to."""
+
+    port = 4242
+
+    def __init__(self, bind: list[str], port: int, secret: str, size: int, job: str) -> None:
+        assert bind
+        assert size > 0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def options() -> RunOptions:
+    return RunOptions(store_factory=IdleStore)
+
+
+def test_results_come_back_in_the_order_of_ranks(options: RunOptions) -> None:
+    base = 100
+
+    def work(step: int, *, scale: int) -> tuple[int, int]:
+        rank = int(os.environ["CIRANDA_RANK"])
+        return rank, base + step * scale * rank
+
+    assert run(work, (3,), {"scale": 2}, np=3, options=options) == [(0, 100), (1, 106), (2, 112)]
+
+
+def test_large_arguments_and_results_survive(options: RunOptions) -> None:
+    data = os.urandom(5 << 20)
+    assert run(lambda text: text[::-1], (data,), np=2, options=options) == [data[::-1]] * 2
+
+
+def test_what_a_function_prints_is_not_its_result(options: RunOptions, capfd: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        sys.stdout.write("hello\n")
+
+    assert run(work, np=1, options=options) == [None]
+    assert capfd.readouterr().out == "[0]<stdout>:hello\n"
+
+
+def test_an_exception_is_raised_with_the_ranks_traceback(options: RunOptions) -> None:
+    def work() -> None:
+        if os.environ["CIRANDA_RANK"] == "1":
+            raise KeyError("missing thing")
+        signal.pause()
+
+    with pytest.raises(LaunchError, match=r"(?s)rank 1 on localhost failed first.*KeyError: 'missing thing'") as caught:
+        run(work, np=2, options=options)
+    assert caught.value.exit_code == 1
+
+
+def test_leaving_without_a_result_is_an_error(options: RunOptions) -> None:
+    with pytest.raises(LaunchError, match="rank 0 ended without a result"):
+        run(os._exit, (0,), np=1, options=options)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda o: run(int, np=0, options=o), HostsError),
+        (lambda o: run(int, options=o), LaunchError),
+        (lambda o: run(int, np=3, hosts="localhost:2", options=o), HostsError),
+    ],
+)
+def test_impossible_requests_are_refused(
+    options: RunOptions, call: Callable[[RunOptions], object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        call(options)
+
+
+def test_it_runs_in_a_thread_and_leaves_signal_handlers_alone(options: RunOptions) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.extend(run(os.getppid, np=2, options=options)))
+    thread.start()
+    thread.join(20)
+    assert len(found) == 2
+    run(int, np=1, options=options)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_output_dir_is_filled(options: RunOptions, tmp_path: os.PathLike[str]) -> None:
+    run(print, ("hi",), np=2, options=RunOptions(store_factory=IdleStore, output_dir=os.fspath(tmp_path)))
+    with open(os.path.join(tmp_path, "rank.1", "stdout"), "rb") as file:
+        assert file.read() == b"hi\n"

@@ -1,0 +1,180 @@
+"""The doctor: each check finds what is there, and complains when it is not."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ciranda.doctor import Finding, engine, examine, limits, machine, network, shared_memory, show, software, to_json
+from ciranda.doctor.examine import CHECKS
+
+
+def only(findings: Iterable[Finding]) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+QUICK = tuple(check for check in CHECKS if check is not engine.two_ranks)
+
+
+def test_every_check_says_something_and_gives_advice_when_it_complains() -> None:
+    for check in QUICK:
+        for finding in check():
+            assert finding.status in ("ok", "warn", "fail")
+            assert finding.name
+            assert finding.found
+            assert finding.advice or finding.status == "ok", finding
+
+
+def test_a_check_that_breaks_is_a_finding_and_the_others_go_on() -> None:
+    def broken_check() -> Iterator[Finding]:
+        raise RuntimeError("boo")
+        yield
+
+    findings = examine((broken_check, limits.open_files))
+    assert (findings[0].name, findings[0].status) == ("broken check", "fail")
+    assert "boo" in findings[0].found
+    assert findings[1].name == "open files"
+
+
+def test_json_and_exit_code_follow_the_findings() -> None:
+    good, bad = Finding("a", "ok", "x"), Finding("b", "fail", "y", "do this")
+    assert json.loads(to_json([good]))["ok"] is True
+    assert json.loads(to_json([good, bad])) == {
+        "ok": False,
+        "findings": [
+            {"name": "a", "status": "ok", "found": "x", "advice": ""},
+            {"name": "b", "status": "fail", "found": "y", "advice": "do this"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("found", ["plain", "[red]not markup[/red]", "[1]<stdout>:x"])
+def test_the_table_shows_what_was_found_literally_with_its_advice(found: str) -> None:
+    out = io.StringIO()
+    show([Finding("thing", "warn", found, "do this")], Console(file=out, width=100))
+    assert found in out.getvalue()
+    assert "-> do this" in out.getvalue()
+    assert "1 of 1 checks have advice" in out.getvalue()
+
+
+def test_shared_memory_is_really_written(tmp_path: Path) -> None:
+    assert only(shared_memory.shared_memory(str(tmp_path))).status == "ok"
+    assert list(tmp_path.iterdir()) == []
+    missing = only(shared_memory.shared_memory(str(tmp_path / "missing")))
+    assert missing.status == "warn"
+    assert "TCP" in missing.advice
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a full shared memory needs root to mount one")
+def test_a_full_shared_memory_is_noticed() -> None:
+    code = (
+        "from ciranda.doctor.shared_memory import shared_memory\n"
+        "(finding,) = shared_memory()\n"
+        "print(finding.status, finding.found)\n"
+    )
+    script = 'mount -t tmpfs -o size=512k tmpfs /dev/shm && exec "$@"'
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if "unshare" in done.stderr:
+        pytest.skip(f"NOT TESTED: no mount namespaces here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("warn ")
+    assert "writing 1 MiB failed: No space left on device" in done.stdout
+
+
+def test_quotas_of_control_groups_are_found(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/a/b\n")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert machine.cpu_quota(tmp_path, own) is None
+    (tmp_path / "a" / "b" / "cpu.max").write_text("max 100000\n")
+    assert machine.cpu_quota(tmp_path, own) is None
+    (tmp_path / "a" / "cpu.max").write_text("150000 100000\n")
+    assert machine.cpu_quota(tmp_path, own) == 1.5
+    (tmp_path / "a" / "b" / "cpu.max").write_text("50000 100000\n")
+    assert machine.cpu_quota(tmp_path, own) == 0.5
+
+
+def test_cores_follow_the_affinity() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        finding = only(machine.cores())
+    finally:
+        os.sched_setaffinity(0, before)
+    assert finding.found.startswith("1 of ")
+    assert finding.status == "warn"
+
+
+def test_a_low_limit_of_open_files_is_noticed() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        finding = only(limits.open_files())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert finding.status == "warn"
+    assert "ulimit -n" in finding.advice
+
+
+def test_ports_that_are_taken_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as holder:
+        port = holder.getsockname()[1]
+        monkeypatch.setenv("CIRANDA_PORT_RANGE", f"{port}-{port}")
+        assert only(network.ports()).status == "fail"
+    assert only(network.ports()).status == "ok"
+    monkeypatch.setenv("CIRANDA_PORT_RANGE", "nonsense")
+    assert only(network.ports()).status == "fail"
+    monkeypatch.delenv("CIRANDA_PORT_RANGE")
+    assert only(network.ports()).status == "ok"
+
+
+def test_loopback_is_really_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(network.loopback()).status == "ok"
+
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise ConnectionRefusedError("refused")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert only(network.loopback()).status == "fail"
+
+
+def test_the_congestion_control_is_the_kernels() -> None:
+    finding = only(network.congestion_control())
+    default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    assert finding.found.startswith(default)
+    assert (finding.status == "warn") == (default == "bbr")
+
+
+def test_a_missing_ssh_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert only(software.ssh_client()).status == "warn"
+
+
+def test_versions_are_those_of_the_installed_packages() -> None:
+    from importlib import metadata
+
+    found = {finding.name: finding for finding in software.python()}
+    assert f"numpy {metadata.version('numpy')}" in found["packages"].found
+
+
+def test_no_framework_is_imported() -> None:
+    code = (
+        "import sys\n"
+        "from ciranda.doctor import software\n"
+        "list(software.frameworks())\n"
+        "loaded = {'torch', 'tensorflow', 'jax'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
