@@ -116,7 +116,9 @@ TEST_P(ReduceTest, MatchesTheReferenceForEveryOpCountAndLayout) {
 TEST_P(ReduceTest, AppliesFactors) {
   constexpr std::array<std::array<double, 2>, 5> kFactors{
       {{0.5, 1.0}, {1.0, 3.0}, {1.7, 0.3}, {-2.5, 1.0}, {1e4, -7.0}}};
-  for (const auto& [prescale, postscale] : kFactors) {
+  for (const auto& factors : kFactors) {
+    const double prescale = factors[0];
+    const double postscale = factors[1];
     for_each_op_and_n([&](ReduceOp op, std::size_t n) {
       check_layouts({.dtype = GetParam(), .op = op, .prescale = prescale, .postscale = postscale, .n_average = 3}, n,
                     false);
