@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 
@@ -15,7 +14,7 @@ from ciranda.launch.errors import LaunchError
 from ciranda.launch.store import parse_port_range
 
 _SLOW_LOOKUP_SECONDS = 1.0
-_THROTTLED = ("bbr",)
+_UNPACED = ("cubic", "reno")
 
 
 def host_name() -> Iterator[Finding]:
@@ -117,18 +116,26 @@ def _is_free(port: int) -> bool:
 
 
 def congestion_control() -> Iterator[Finding]:
-    """What TCP uses unless a program asks for another; some throttle even loopback."""
+    """What TCP uses unless a program asks for another; bbr paces even loopback, so the engine asks for another."""
     with socket.socket() as probe:
-        raw = probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-    used = raw.split(b"\0")[0].decode()
-    try:
-        offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    except OSError:
-        offered = [used]
-    text = f"{used} (available: {', '.join(offered)})"
-    if used in _THROTTLED:
-        better = next((name for name in ("cubic", "reno") if name in offered), "cubic")
-        advice = f"{used} paces even local traffic: sysctl -w net.ipv4.tcp_congestion_control={better} is faster"
-        yield Finding("congestion control", "warn", text, advice)
+        used = _congestion_control_of(probe)
+        better = next((name for name in _UNPACED if _accepts(probe, name)), None)
+    if not used.startswith("bbr"):
+        yield Finding("congestion control", "ok", used)
+    elif better is not None:
+        yield Finding("congestion control", "ok", f"{better} for our own connections (the default here is {used})")
     else:
-        yield Finding("congestion control", "ok", text)
+        advice = "it paces even local traffic: load tcp_cubic, or add it to tcp_allowed_congestion_control"
+        yield Finding("congestion control", "warn", f"{used}, and none of {', '.join(_UNPACED)} may be chosen", advice)
+
+
+def _congestion_control_of(probe: socket.socket) -> str:
+    return probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).split(b"\0")[0].decode()
+
+
+def _accepts(probe: socket.socket, name: str) -> bool:
+    try:
+        probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+    except OSError:
+        return False
+    return True
