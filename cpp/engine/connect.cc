@@ -1,0 +1,60 @@
+#include "engine/connect.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/log.hpp"
+#include "kernels/kernels.hpp"
+#include "membership/bootstrap.hpp"
+#include "membership/secret.hpp"
+
+namespace ciranda {
+namespace {
+
+Status limit_simd(const std::string& name) {
+  if (name.empty()) return Status::ok_status();
+  for (const auto level : {kernels::SimdLevel::kBaseline, kernels::SimdLevel::kAvx2, kernels::SimdLevel::kAvx512}) {
+    if (name != kernels::to_string(level)) continue;
+    kernels::set_simd_level(level);
+    return Status::ok_status();
+  }
+  return Status::invalid_argument("CIRANDA_SIMD='" + name + "' is none of baseline, avx2, avx512.");
+}
+
+Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t epoch) {
+  BootstrapOptions options;
+  options.rank = static_cast<int>(config.rank);
+  options.size = static_cast<int>(config.size);
+  options.job = config.job;
+  options.epoch = epoch;
+  options.host = config.host;
+  options.host_id = config.host_id;
+  options.port_range = config.port_range;
+  options.interface = config.interface;
+  options.use_shared_memory = config.shared_memory;
+  options.slot_bytes = static_cast<std::size_t>(config.slot_bytes);
+  options.start_timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.start_timeout_seconds * 1000)));
+  const Logger logger(options.rank, log_level_from(config.log_level));
+  options.warn = [logger](const std::string& text) { logger.warning(text); };
+  if (config.size == 1) return options;
+  options.store = split_candidates(config.store);
+  Result<Secret> secret = read_secret(config.secret_file);
+  if (!secret.ok()) return secret.status();
+  options.secret = secret.value();
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch) {
+  if (Status status = limit_simd(config.simd); !status.ok()) return status;
+  Result<BootstrapOptions> options = bootstrap_options(config, epoch);
+  if (!options.ok()) return options.status();
+  Result<std::unique_ptr<Mesh>> mesh = join_circle(options.value());
+  if (!mesh.ok()) return mesh.status();
+  return Engine::create(std::move(mesh).value(), config);
+}
+
+}  // namespace ciranda
