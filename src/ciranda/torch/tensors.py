@@ -62,5 +62,6 @@ def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 def like_input(output: Any, tensor: torch.Tensor) -> torch.Tensor:
     """Return an array that the engine allocated as a torch tensor of its input's dtype, without a copy."""
-    result = output if isinstance(output, torch.Tensor) else torch.from_numpy(output)
+    # NumPy has two types for integers of 64 bits, and torch knows one of them.
+    result = output if isinstance(output, torch.Tensor) else torch.from_numpy(output.view(output.dtype.str))
     return result if result.dtype == tensor.dtype else result.view(tensor.dtype)

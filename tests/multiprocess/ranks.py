@@ -1,0 +1,225 @@
+"""Real processes for tests: a circle of ranks on this machine that runs functions.
+
+    with Ranks(3) as ranks:
+        assert ranks.run(lambda: hvd.rank()) == [0, 1, 2]
+
+A circle starts a rendezvous store and n processes, which call `ciranda.init()`. Functions travel by value, with what
+they refer to in the test's module. Nothing outlives the circle: whoever has not answered at the deadline is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+from rank_main import receive, send
+
+from ciranda import _core
+
+_MAIN = Path(__file__).with_name("rank_main.py")
+_PREFIXES = ("CIRANDA_", "HOROVOD_")
+
+
+@dataclass
+class Outcome:
+    """What became of a function on one rank."""
+
+    value: Any = None
+    error: BaseException | None = None
+    traceback: str = ""
+
+
+class RankError(AssertionError):
+    """A function failed on a rank, or did not return in time."""
+
+
+def _initialize() -> None:
+    import ciranda
+
+    ciranda.init()
+
+
+class Ranks:
+    """n processes that form a circle."""
+
+    def __init__(
+        self,
+        n_ranks: int,
+        env: Mapping[str, str] | None = None,
+        env_of: Callable[[int], Mapping[str, str]] = lambda rank: {},
+        initialize: bool = True,
+    ) -> None:
+        self.n_ranks = n_ranks
+        self.is_broken = False
+        self._folder = tempfile.TemporaryDirectory(prefix="ciranda-test-")
+        folder = Path(self._folder.name)
+        secret = secrets.token_hex(32)
+        secret_file = folder / "secret"
+        secret_file.touch(mode=0o600)
+        secret_file.write_text(secret)
+        job = secrets.token_hex(8)
+        self.store = _core.StoreServer(["127.0.0.1"], 0, secret, n_ranks, job)
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[socket.socket] = []
+        self._errors: list[Path] = []
+        common = {
+            "CIRANDA_STORE": f"127.0.0.1:{self.store.port}",
+            "CIRANDA_SECRET_FILE": str(secret_file),
+            "CIRANDA_JOB": job,
+            "CIRANDA_HOST": "localhost",
+            "OMP_NUM_THREADS": "1",
+            **(env or {}),
+        }
+        for rank in range(n_ranks):
+            self._start(rank, {**common, **self._identity(rank), **env_of(rank)})
+        if initialize:
+            self.run(_initialize)
+
+    def _identity(self, rank: int) -> dict[str, str]:
+        mine = {"RANK": rank, "LOCAL_RANK": rank, "CROSS_RANK": 0}
+        all_alike = {"SIZE": self.n_ranks, "LOCAL_SIZE": self.n_ranks, "CROSS_SIZE": 1}
+        return {f"CIRANDA_{name}": str(value) for name, value in {**mine, **all_alike}.items()}
+
+    def _start(self, rank: int, env: Mapping[str, str]) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
+        ours, theirs = socket.socketpair()
+        errors = Path(self._folder.name) / f"stderr.{rank}"
+        with theirs, errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, str(_MAIN), str(theirs.fileno())],
+                env={**inherited, **env},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=stderr,
+            )
+        self.processes.append(process)
+        self._connections.append(ours)
+        self._errors.append(errors)
+
+    # --- running functions ---
+
+    def start(self, rank: int, function: Callable[..., Any], *arguments: Any) -> None:
+        """Send a function to one rank. Collect what comes out with outcome()."""
+        module = sys.modules[function.__module__]
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            send(self._connections[rank], (function, arguments))
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
+
+    def outcome(self, rank: int, timeout: float = 60.0) -> Outcome:
+        """Return what became of the function on `rank`; fail at the deadline, or if the process has died."""
+        ready, _, _ = select.select([self._connections[rank]], [], [], max(timeout, 0))
+        if not ready:
+            raise self._too_late(rank)
+        try:
+            return Outcome(*receive(self._connections[rank]))
+        except (EOFError, ConnectionError):
+            self.is_broken = True
+            code = self.processes[rank].wait(timeout=5)
+            raise RankError(f"rank {rank} ended with code {code}:\n{self.stderr(rank)}") from None
+
+    def outcomes(
+        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 60.0
+    ) -> list[Outcome]:
+        """Run a function on all ranks, or on those of `on`; return what became of it on each."""
+        ranks = range(self.n_ranks) if on is None else on
+        deadline = time.monotonic() + timeout
+        for rank in ranks:
+            self.start(rank, function, *arguments)
+        return [self.outcome(rank, deadline - time.monotonic()) for rank in ranks]
+
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 60.0
+    ) -> list[Any]:
+        """Run a function on all ranks, or on those of `on`; return its results. Fails where it fails."""
+        outcomes = self.outcomes(function, *arguments, on=on, timeout=timeout)
+        failures = [
+            f"on rank {rank}:\n{outcome.traceback}"
+            for rank, outcome in zip(range(self.n_ranks) if on is None else on, outcomes, strict=True)
+            if outcome.error is not None
+        ]
+        if failures:
+            self.is_broken = True
+            raise RankError("\n".join(failures))
+        return [outcome.value for outcome in outcomes]
+
+    def errors(
+        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 60.0
+    ) -> list[BaseException]:
+        """Run a function that must fail on all ranks, or on those of `on`; return its exceptions."""
+        outcomes = self.outcomes(function, *arguments, on=on, timeout=timeout)
+        for rank, outcome in enumerate(outcomes):
+            assert outcome.error is not None, f"no error on rank {rank}, but {outcome.value!r}"
+        return [outcome.error for outcome in outcomes if outcome.error is not None]
+
+    def _too_late(self, rank: int) -> RankError:
+        self.is_broken = True
+        self.processes[rank].send_signal(signal.SIGUSR1)
+        wait_until(lambda: b"most recent call first" in self._errors[rank].read_bytes(), 5, must=False)
+        return RankError(f"rank {rank} did not answer in time; it was here:\n{self.stderr(rank)}")
+
+    # --- looking and meddling ---
+
+    def stderr(self, rank: int) -> str:
+        """Return what the rank has written to its standard error so far."""
+        return self._errors[rank].read_text(errors="replace")
+
+    def signal(self, rank: int, number: signal.Signals) -> None:
+        self.processes[rank].send_signal(number)
+
+    # --- the end ---
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(expect_clean=kind is None and not self.is_broken)
+
+    def close(self, expect_clean: bool = True, within: float = 10.0) -> None:
+        """End the processes: they are told to, and killed at the deadline. Checks that those unharmed ended well."""
+        for connection in self._connections:
+            connection.close()
+        deadline = time.monotonic() + (within if expect_clean else 0.0)
+        late = []
+        for rank, process in enumerate(self.processes):
+            try:
+                process.wait(timeout=max(deadline - time.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                late.append(rank)
+                process.kill()
+                process.wait()
+        self.store.close()
+        codes = [process.returncode for process in self.processes]
+        texts = [self.stderr(rank) for rank in range(self.n_ranks)]
+        self._folder.cleanup()
+        if expect_clean:
+            assert not late, f"ranks {late} did not end by themselves:\n" + "\n".join(texts)
+            harmed = [rank for rank, code in enumerate(codes) if code not in (0, -signal.SIGKILL)]
+            assert not harmed, f"exit codes {codes}:\n" + "\n".join(texts)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0, must: bool = True) -> bool:
+    """Look again and again until `condition` holds; fail (or return False) at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            assert not must, f"not within {seconds} s: {condition}"
+            return False
+        time.sleep(0.002)
+    return True

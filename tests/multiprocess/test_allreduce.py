@@ -1,0 +1,178 @@
+"""allreduce over real processes, against NumPy: every operation, type and length, aligned or not."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from expected import COUNTS, DTYPES, OPS, Array, accepts, assert_reduced, values
+from ranks import Ranks
+
+import ciranda as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _misaligned(array: Array) -> Array:
+    """Return a copy that starts one element after a 64-byte boundary would."""
+    room = np.empty(array.size + 1, array.dtype)
+    room[1:] = array
+    return room[1:]
+
+
+def _all_inputs(count: int, dtype: str, op: str) -> list[Array]:
+    return [values(rank, count, dtype, op) for rank in range(hvd.size())]
+
+
+def _check_all(op: str) -> str:
+    digest = hashlib.sha256()
+    for dtype in DTYPES:
+        if not accepts(op, dtype):
+            continue
+        for count in COUNTS:
+            inputs = _all_inputs(count, dtype, op)
+            mine = inputs[hvd.rank()]
+            result = hvd.allreduce(mine, op=OPS[op])
+            assert_reduced(result, inputs, op, (op, dtype, count))
+            digest.update(result.tobytes())
+            in_place = _misaligned(mine)
+            assert hvd.allreduce_(in_place, op=OPS[op], name=f"{op}.{dtype}.{count}") is in_place
+            assert in_place.tobytes() == result.tobytes(), (op, dtype, count, "alignment changes the bits")
+            np.testing.assert_array_equal(mine, inputs[hvd.rank()], err_msg="the input was written to")
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("op", list(OPS))
+def test_every_type_and_length(circle: Ranks, op: str) -> None:
+    digests = circle.run(_check_all, op)
+    assert len(set(digests)) == 1, "ranks got different bits"
+
+
+def _check_default() -> None:
+    result = hvd.allreduce(np.float32(hvd.rank()))
+    assert result.shape == ()
+    assert result == (hvd.size() - 1) / 2
+    with pytest.warns(DeprecationWarning, match="average"):
+        assert hvd.allreduce(np.float32(1), average=False) == hvd.size()
+    with pytest.raises(ValueError, match="not both"):
+        hvd.allreduce(np.float32(1), average=True, op=hvd.Sum)
+
+
+def test_average_is_the_default(circle: Ranks) -> None:
+    circle.run(_check_default)
+
+
+def _check_factors() -> None:
+    n = hvd.size()
+    inputs = [values(rank, 1000, "float32", "sum") for rank in range(n)]
+    for op, total in (("sum", 1.0), ("average", 1.0 / n)):
+        result = hvd.allreduce(inputs[hvd.rank()], op=OPS[op], prescale_factor=0.5, postscale_factor=3.0)
+        expected = np.sum(np.stack(inputs).astype(np.float64), axis=0) * 1.5 * total
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+    half = hvd.allreduce(np.full(9, 60000, np.float16), op=hvd.Sum, prescale_factor=1.0 / n)
+    np.testing.assert_array_equal(half, np.full(9, 60000, np.float16), err_msg="prescale comes too late for float16")
+
+
+def test_factors(circle: Ranks) -> None:
+    circle.run(_check_factors)
+
+
+def _check_many_in_flight() -> None:
+    n = hvd.size()
+    order = np.random.default_rng(hvd.rank()).permutation(200)
+    arrays = {int(i): np.full(i * 7 % 50, i + hvd.rank(), np.float64) for i in order}
+    handles = {i: hvd.allreduce_async_(array, op=hvd.Sum, name=f"many.{i}") for i, array in arrays.items()}
+    for i in sorted(handles):
+        result = hvd.synchronize(handles[i])
+        assert result is arrays[i]
+        np.testing.assert_array_equal(result, np.full(i * 7 % 50, i * n + n * (n - 1) / 2))
+        assert hvd.poll(handles[i])
+
+
+def test_any_order_on_each_rank(circle: Ranks) -> None:
+    """Names, not the order of calls, say what belongs together."""
+    for _ in range(3):
+        circle.run(_check_many_in_flight)
+
+
+def _check_grouped() -> None:
+    n = hvd.size()
+    arrays = [values(hvd.rank(), 100 * i, dtype, "sum", seed=i) for i, dtype in enumerate(DTYPES[1:])]
+    results = hvd.grouped_allreduce(arrays, op=hvd.Sum, name="group")
+    for i, (dtype, result) in enumerate(zip(DTYPES[1:], results, strict=True)):
+        assert_reduced(result, [values(rank, 100 * i, dtype, "sum", seed=i) for rank in range(n)], "sum", dtype)
+    handle = hvd.grouped_allreduce_async_(arrays, op=hvd.Sum)
+    assert all(a is b for a, b in zip(hvd.synchronize(handle), arrays, strict=True))
+    for array, result in zip(arrays, results, strict=True):
+        assert array.tobytes() == result.tobytes()
+
+
+def test_grouped(circle: Ranks) -> None:
+    circle.run(_check_grouped)
+
+
+def _check_non_contiguous() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    matrix = np.arange(24.0).reshape(4, 6) + rank
+    expected = (np.arange(24.0).reshape(4, 6) * n + n * (n - 1) / 2)[:, ::2]
+    np.testing.assert_array_equal(hvd.allreduce(matrix[:, ::2], op=hvd.Sum), expected)
+    np.testing.assert_array_equal(hvd.allreduce(np.asfortranarray(matrix), op=hvd.Sum)[:, ::2], expected)
+    untouched = matrix[:, 1::2].copy()
+    hvd.allreduce_(matrix[:, ::2], op=hvd.Sum)
+    np.testing.assert_array_equal(matrix[:, ::2], expected)
+    np.testing.assert_array_equal(matrix[:, 1::2], untouched)
+    big_endian = np.arange(3, dtype=">i4")
+    hvd.allreduce_(big_endian, op=hvd.Sum)
+    np.testing.assert_array_equal(big_endian, np.arange(3) * n)
+
+
+def test_non_contiguous(circle: Ranks) -> None:
+    circle.run(_check_non_contiguous)
+
+
+def _check_dropped_handles() -> None:
+    for i in range(50):
+        hvd.allreduce_async(np.full(10_000, i, np.float32), name=f"dropped.{i}")
+    hvd.barrier()
+    assert hvd.allreduce(np.float32(1), op=hvd.Sum) == hvd.size()
+
+
+def test_handles_may_be_dropped(circle: Ranks) -> None:
+    circle.run(_check_dropped_handles)
+
+
+def _check_threads() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(thread: int) -> None:
+        for i in range(30):
+            result = hvd.allreduce(np.full(i * 100, thread, np.int64), op=hvd.Sum, name=f"thread.{thread}.{i}")
+            np.testing.assert_array_equal(result, np.full(i * 100, thread * hvd.size()))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+
+def test_several_threads(circle: Ranks) -> None:
+    circle.run(_check_threads)
+
+
+def _check_large() -> None:
+    count = 2**31 + 7
+    array = np.zeros(count, np.uint8)
+    for position in (0, 2**31 - 1, 2**31, count - 1):
+        array[position] = hvd.rank() + 1
+    hvd.allreduce_(array, op=hvd.Sum)
+    total = sum(range(hvd.size() + 1))
+    assert [int(array[position]) for position in (0, 1, 2**31 - 1, 2**31, count - 1)] == [total, 0, total, total, total]
+
+
+@pytest.mark.large
+def test_more_than_two_to_the_31_elements() -> None:
+    psutil = pytest.importorskip("psutil")
+    needed = 3 * 2**31
+    if psutil.virtual_memory().available < needed:
+        pytest.skip(f"needs {needed >> 30} GiB of free memory")
+    with Ranks(2) as ranks:
+        ranks.run(_check_large, timeout=60)

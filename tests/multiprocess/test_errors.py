@@ -1,0 +1,152 @@
+"""Ranks that disagree, or make impossible calls: one clear error on every rank, and the engine goes on working."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks import Ranks
+
+import ciranda as hvd
+from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError
+
+pytestmark = pytest.mark.multiprocess
+
+Call = Callable[[int], Any]
+
+
+def _ones(shape: Any = 4, dtype: str = "float32") -> Any:
+    return np.ones(shape, dtype)
+
+
+# What the last rank does differently, and what the message must say of both sides.
+DISAGREEMENTS: dict[str, tuple[Call, list[str]]] = {
+    "shape": (lambda odd: hvd.allreduce(_ones((2, 3 + odd)), name="t"), ["[2, 3]", "[2, 4]"]),
+    "rank of the shape": (lambda odd: hvd.allreduce(_ones((6,) if odd else (2, 3)), name="t"), ["[6]", "[2, 3]"]),
+    "dtype": (
+        lambda odd: hvd.allreduce(_ones(4, "float64" if odd else "float32"), name="t"),
+        ["float32", "float64"],
+    ),
+    "op": (lambda odd: hvd.allreduce(_ones(), name="t", op=hvd.Min if odd else hvd.Sum), ["min", "sum"]),
+    "prescale": (lambda odd: hvd.allreduce(_ones(), name="t", prescale_factor=2.5 if odd else 1.5), ["2.5", "1.5"]),
+    "postscale": (lambda odd: hvd.allreduce(_ones(), name="t", postscale_factor=2.5 if odd else 1.5), ["2.5", "1.5"]),
+    "root": (lambda odd: hvd.broadcast(_ones(), root_rank=odd, name="t"), ["root", "0", "1"]),
+    "kind": (
+        lambda odd: hvd.allgather(_ones(), name="t") if odd else hvd.allreduce(_ones(), name="t"),
+        ["allgather", "allreduce"],
+    ),
+    "other dimensions of allgather": (lambda odd: hvd.allgather(_ones((2, 3 + odd)), name="t"), ["[2, 3]", "[2, 4]"]),
+    "number of tensors": (lambda odd: hvd.grouped_allreduce([_ones()] * (2 + odd), name="t"), ["2", "3"]),
+    "shape in a group": (
+        lambda odd: hvd.grouped_allreduce([_ones(), _ones(5 + odd)], name="t"),
+        ["[5]", "[6]"],
+    ),
+}
+
+
+def _disagree(what: str) -> None:
+    DISAGREEMENTS[what][0](int(hvd.rank() == hvd.size() - 1))
+
+
+def _agree() -> None:
+    np.testing.assert_array_equal(hvd.allreduce(_ones(), op=hvd.Sum, name="t"), _ones() * hvd.size())
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+@pytest.mark.parametrize("what", list(DISAGREEMENTS))
+def test_disagreement(circles: Any, n_ranks: int, what: str) -> None:
+    circle = circles.of(n_ranks)
+    for _ in range(2):
+        errors = circle.errors(_disagree, what, timeout=10)
+        assert {type(error) for error in errors} == {MismatchError}
+        assert all(isinstance(error, HorovodInternalError) for error in errors)
+        messages = {str(error) for error in errors}
+        assert len(messages) == 1, messages
+        message = messages.pop()
+        for part in ["'t'", f"rank {n_ranks - 1}", *DISAGREEMENTS[what][1]]:
+            assert part in message, message
+        circle.run(_agree, timeout=10)
+
+
+def _change_together() -> None:
+    for shape in ((3,), (2, 2), (), (3,)):
+        for dtype in ("float32", "int16"):
+            result = hvd.allreduce(np.ones(shape, dtype), name="changing", op=hvd.Sum)
+            np.testing.assert_array_equal(result, np.full(shape, hvd.size()))
+
+
+def test_ranks_may_change_a_tensor_together(circle: Ranks) -> None:
+    circle.run(_change_together)
+
+
+def _twice() -> list[str]:
+    """Every rank submits the same name twice, without waiting in between."""
+    handles = [hvd.allreduce_async(_ones(), name="twin") for _ in range(2)]
+    messages = []
+    for handle in handles:
+        try:
+            hvd.synchronize(handle)
+        except (MismatchError, InvalidArgumentError) as error:
+            messages.append(str(error))
+    return messages
+
+
+def _twice_on_one() -> list[str]:
+    if hvd.rank() == 0:
+        return _twice()
+    try:
+        hvd.allreduce(_ones(), name="twin")
+    except (MismatchError, InvalidArgumentError) as error:
+        return [str(error)]
+    return []
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3])
+@pytest.mark.parametrize("function", [_twice, _twice_on_one])
+def test_duplicate_name(circles: Any, n_ranks: int, function: Callable[[], list[str]]) -> None:
+    circle = circles.of(n_ranks)
+    results = circle.run(function, timeout=10)
+    assert results[0], "a duplicate name passed unnoticed"
+    for messages in results:
+        for message in messages:
+            assert "'twin'" in message
+            assert "rank" in message
+    circle.run(_agree, timeout=10)
+
+
+def _impossible() -> None:
+    for call, pattern in (
+        (lambda: hvd.allreduce(np.ones(2, complex)), "complex128"),
+        (lambda: hvd.allreduce(np.ones(2, bool), op=hvd.Sum), "bool"),
+        (lambda: hvd.allreduce(_ones(), op=77), "77"),
+        (lambda: hvd.broadcast(_ones(), root_rank=hvd.size()), "root"),
+        (lambda: hvd.broadcast(_ones(), root_rank=-1), "root"),
+        (lambda: hvd.allgather(np.float32(1)), "scalar"),
+        (lambda: hvd.grouped_allreduce([]), "no tensor"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=pattern):
+            call()
+    _agree()
+
+
+def test_impossible_calls_fail_at_once(circle: Ranks) -> None:
+    circle.run(_impossible, timeout=10)
+
+
+def test_a_missing_rank_is_named_then_fails_the_call() -> None:
+    def one_missing() -> str:
+        if hvd.rank() == 1:
+            return ""
+        with pytest.raises(HorovodInternalError) as caught:
+            hvd.allreduce(_ones(), name="lonely")
+        return str(caught.value)
+
+    env = {"CIRANDA_STALL_WARNING_SECONDS": "0.5", "CIRANDA_STALL_SHUTDOWN_SECONDS": "1"}
+    with Ranks(3, env=env) as ranks:
+        messages = ranks.run(one_missing, timeout=10)
+        warnings = ranks.stderr(0) + ranks.stderr(1) + ranks.stderr(2)
+        for text in [warnings, messages[0], messages[2]]:
+            assert "lonely" in text
+            assert "rank 1" in text or "ranks 1" in text

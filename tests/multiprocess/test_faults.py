@@ -1,0 +1,163 @@
+"""Ranks that die, stop, leave, or are interrupted. Nobody hangs, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ranks import Ranks, wait_until
+
+import ciranda as hvd
+from ciranda.errors import AbortedError, HorovodInternalError, RanksLostError
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _wait_for_the_lost(name: str, count: int = 1000) -> tuple[float, str]:
+    """Allreduce until it fails; return when it did, and how."""
+    try:
+        while True:
+            hvd.allreduce(np.ones(count, np.float32), name=name)
+    except RanksLostError as error:
+        return time.monotonic(), str(error)
+
+
+def _later_calls_fail_too() -> str:
+    with pytest.raises(RanksLostError) as caught:
+        hvd.allreduce(np.ones(3), name="later")
+    with pytest.raises(RanksLostError):
+        hvd.barrier()
+    hvd.shutdown()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("count", [10, 2_000_000])
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_sigkill_of_a_rank(victim: int, count: int) -> None:
+    with Ranks(3) as ranks:
+        others = [rank for rank in range(3) if rank != victim]
+        for rank in range(3):
+            ranks.start(rank, _wait_for_the_lost, "busy", count)
+        # In the middle of it: some operations have gone well.
+        wait_until(lambda: _cpu_seconds(ranks.processes[victim].pid) > 0.5)
+        ranks.signal(victim, signal.SIGKILL)
+        killed_at = time.monotonic()
+        for rank in others:
+            failed_at, message = ranks.outcome(rank, 5).value
+            assert failed_at - killed_at < 0.2
+            assert f"rank {victim}" in message
+        for message in ranks.run(_later_calls_fail_too, on=others, timeout=5):
+            assert f"rank {victim}" in message
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_sigkill_of_a_rank_that_nobody_waits_for_yet() -> None:
+    with Ranks(2) as ranks:
+        ranks.signal(1, signal.SIGKILL)
+        ranks.processes[1].wait()
+        start = time.monotonic()
+        (outcome,) = ranks.outcomes(_wait_for_the_lost, "idle", on=[0], timeout=5)
+        assert "rank 1" in outcome.value[1]
+        assert outcome.value[0] - start < 0.5
+
+
+def _fork_a_sleeper() -> int:
+    """As a data loader does: a child that holds copies of every descriptor."""
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+        os._exit(0)
+    return pid
+
+
+def test_sigkill_of_a_rank_with_forked_children() -> None:
+    with Ranks(2) as ranks:
+        (child,) = ranks.run(_fork_a_sleeper, on=[1])
+        try:
+            ranks.start(0, _wait_for_the_lost, "forked")
+            ranks.signal(1, signal.SIGKILL)
+            killed_at = time.monotonic()
+            failed_at, message = ranks.outcome(0, 5).value
+            assert failed_at - killed_at < 0.2
+            assert "rank 1" in message
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_sigstop_and_sigcont() -> None:
+    def reduce() -> float:
+        return sum(float(hvd.allreduce(np.ones(5000), op=hvd.Sum)[7]) for _ in range(3000))
+
+    with Ranks(2) as ranks:
+        for rank in range(2):
+            ranks.start(rank, reduce)
+        for _ in range(3):
+            ranks.signal(1, signal.SIGSTOP)
+            wait_until(lambda: _state(ranks.processes[1].pid) == "T")
+            # Long enough for rank 0 to have gone to sleep over it.
+            wait_until(lambda: _state(ranks.processes[0].pid) == "S", must=False, seconds=1)
+            ranks.signal(1, signal.SIGCONT)
+            wait_until(lambda: _state(ranks.processes[1].pid) != "T")
+        assert [ranks.outcome(rank, 30).value for rank in range(2)] == [6000.0, 6000.0]
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _wait_for_the_one_that_leaves() -> str:
+    if hvd.rank() == 1:
+        hvd.shutdown()
+        return ""
+    with pytest.raises(AbortedError) as caught:
+        hvd.allreduce(np.ones(3), name="left alone")
+    with pytest.raises(HorovodInternalError):
+        hvd.allreduce(np.ones(3), name="still alone")
+    return str(caught.value)
+
+
+def test_clean_exit_of_one_rank_while_others_wait() -> None:
+    with Ranks(3) as ranks:
+        messages = ranks.run(_wait_for_the_one_that_leaves, timeout=10)
+        assert "rank 1" in messages[0]
+        assert "rank 1" in messages[2]
+
+
+def _interrupted() -> float:
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        hvd.allreduce(np.ones(3), name="never")
+    took = time.monotonic() - start
+    hvd.shutdown()
+    return took
+
+
+def test_ctrl_c_interrupts_a_wait() -> None:
+    with Ranks(2) as ranks:
+        (took,) = ranks.run(_interrupted, on=[0], timeout=10)
+        assert 0.15 < took < 0.7
+
+
+def _segments() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def test_nothing_is_left_behind() -> None:
+    before = _segments()
+    ranks = Ranks(4)
+    ranks.run(lambda: float(hvd.allreduce(1.0)))
+    assert _segments() <= before, "a segment keeps its name while it is used"
+    ranks.signal(2, signal.SIGKILL)
+    ranks.close(expect_clean=False)
+    assert _segments() <= before
+    assert all(process.poll() is not None for process in ranks.processes)

@@ -1,0 +1,94 @@
+"""allgather, broadcast, barrier and Python objects over real processes."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from expected import DTYPES, Array, values
+from ranks import Ranks
+
+import ciranda as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _part(rank: int, rows: int, dtype: str) -> Array:
+    return values(rank, rows * 6, dtype, "sum").reshape(rows, 2, 3)
+
+
+def _check_allgather() -> None:
+    n = hvd.size()
+    for dtype in DTYPES:
+        for rows_of in (lambda r: 4, lambda r: r, lambda r: 5 * (r == n - 1), lambda r: 0, lambda r: 2000 + r):
+            rows = [rows_of(rank) for rank in range(n)]
+            gathered = hvd.allgather(_part(hvd.rank(), rows[hvd.rank()], dtype))
+            expected = np.concatenate([_part(rank, rows[rank], dtype) for rank in range(n)])
+            assert gathered.dtype == expected.dtype
+            assert gathered.flags.writeable
+            np.testing.assert_array_equal(gathered, expected, err_msg=f"{dtype} {rows}")
+
+
+def test_allgather_of_uneven_parts(circle: Ranks) -> None:
+    circle.run(_check_allgather)
+
+
+def _check_grouped_allgather() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for _ in range(2):
+        results = hvd.grouped_allgather([_part(rank, rank + i, DTYPES[i]) for i in range(4)], name="gather group")
+        for i, result in enumerate(results):
+            expected = np.concatenate([_part(r, r + i, DTYPES[i]) for r in range(n)])
+            np.testing.assert_array_equal(result, expected)
+    handle = hvd.allgather_async(np.arange(3)[:, None][:, 0])
+    np.testing.assert_array_equal(hvd.synchronize(handle), np.tile(np.arange(3), n))
+
+
+def test_grouped_and_asynchronous_allgather(circle: Ranks) -> None:
+    circle.run(_check_grouped_allgather)
+
+
+def _check_broadcast() -> None:
+    for root in range(hvd.size()):
+        for dtype in DTYPES:
+            for count in (0, 1, 7, 100_003):
+                mine = values(hvd.rank(), count, dtype, "sum")
+                theirs = values(root, count, dtype, "sum")
+                np.testing.assert_array_equal(hvd.broadcast(mine, root), theirs)
+                np.testing.assert_array_equal(mine, values(hvd.rank(), count, dtype, "sum"))
+                name = f"broadcast.{root}.{dtype}.{count}"
+                assert hvd.broadcast_(mine, root_rank=root, name=name) is mine
+                np.testing.assert_array_equal(mine, theirs)
+    matrix = np.full((3, 4), hvd.rank())
+    hvd.broadcast_(matrix[:, 1], hvd.size() - 1)
+    np.testing.assert_array_equal(matrix[:, 1], hvd.size() - 1)
+    np.testing.assert_array_equal(matrix[:, 0], hvd.rank())
+
+
+def test_broadcast_from_every_root(circle: Ranks) -> None:
+    circle.run(_check_broadcast)
+
+
+def _check_objects() -> None:
+    rank, n = hvd.rank(), hvd.size()
+    assert hvd.broadcast_object({"from": rank, "data": "é" * 1000 * rank}, n - 1)["from"] == n - 1
+    assert hvd.allgather_object([rank] * rank) == [[r] * r for r in range(n)]
+    double = hvd.broadcast_object((lambda x: 2 * x) if rank == 0 else None, name="function")
+    assert double(21) == 42
+
+
+def test_objects(circle: Ranks) -> None:
+    circle.run(_check_objects)
+
+
+def _timed_barrier() -> tuple[float, float]:
+    before = time.monotonic()
+    hvd.barrier()
+    return before, time.monotonic()
+
+
+def test_nobody_leaves_a_barrier_before_all_have_come(circle: Ranks) -> None:
+    for _ in range(5):
+        times = circle.run(_timed_barrier)
+        assert max(before for before, _ in times) <= min(after for _, after in times)

@@ -1,0 +1,140 @@
+"""Joining and leaving, again and again; being idle."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks import Ranks, wait_until
+
+import ciranda as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _identity() -> dict[str, Any]:
+    return {
+        "rank": hvd.rank(),
+        "size": hvd.size(),
+        "local_rank": hvd.local_rank(),
+        "local_size": hvd.local_size(),
+        "cross_rank": hvd.cross_rank(),
+        "cross_size": hvd.cross_size(),
+        "is_homogeneous": hvd.is_homogeneous(),
+    }
+
+
+def test_identity(circle: Ranks) -> None:
+    n = circle.n_ranks
+    expected = {"size": n, "local_size": n, "cross_rank": 0, "cross_size": 1, "is_homogeneous": True}
+    assert circle.run(_identity) == [{"rank": r, "local_rank": r, **expected} for r in range(n)]
+
+
+def _again(times: int) -> list[int]:
+    counts = []
+    for i in range(times):
+        hvd.init()
+        hvd.init()
+        assert hvd.allreduce(np.full(10, i), op=hvd.Sum)[0] == i * hvd.size()
+        hvd.shutdown()
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+        counts.append((len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir("/proc/self/task"))))
+    return [max(series[5:]) - min(series[5:]) for series in zip(*counts, strict=True)]
+
+
+def test_init_and_shutdown_fifty_times() -> None:
+    with Ranks(3, initialize=False) as ranks:
+        growth = ranks.run(_again, 50, timeout=60)
+    assert growth == [[0, 0, 0]] * 3, "descriptors or threads accumulate"
+
+
+def _timed_init() -> float:
+    start = time.perf_counter()
+    hvd.init()
+    took = time.perf_counter() - start
+    hvd.shutdown()
+    return took
+
+
+def test_init_is_quick() -> None:
+    """50 ms is the aim for 4 ranks; the rest is room for a busy machine."""
+    with Ranks(4, initialize=False) as ranks:
+        best = min(max(ranks.run(_timed_init)) for _ in range(5))
+    assert best < 0.2
+
+
+def _cpu_time_while_idle(seconds: float) -> float:
+    hvd.allreduce(1.0)
+    # Let the spinning after the last operation end.
+    end = time.monotonic() + 0.1
+    wait_until(lambda: time.monotonic() > end)
+    before = time.process_time()
+    threading.Event().wait(seconds)
+    return (time.process_time() - before) / seconds
+
+
+def test_idle_ranks_use_no_cpu(circles: Any) -> None:
+    for load in circles.of(2).run(_cpu_time_while_idle, 2.5):
+        assert load < 0.001
+
+
+def _import_and_exit_without_shutdown() -> None:
+    import sys
+
+    hvd.allreduce(1.0)
+    sys.stdout.flush()
+
+
+def test_exit_without_shutdown_is_clean() -> None:
+    with Ranks(3) as ranks:
+        ranks.run(_import_and_exit_without_shutdown)
+    # close() has checked the exit codes, and that nobody had to be killed.
+
+
+def _use_after_fork() -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            hvd.rank()
+        except ValueError:
+            os._exit(7)
+        os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    hvd.allreduce(1.0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def test_a_forked_child_is_in_no_circle(circles: Any) -> None:
+    assert circles.of(2).run(_use_after_fork) == [7, 7]
+
+
+def _refused() -> None:
+    with pytest.raises(ValueError, match="process sets"):
+        hvd.init(process_sets="dynamic")
+    with pytest.raises(ValueError, match="process sets"):
+        hvd.allreduce(1.0, process_set=hvd.ProcessSet([0]))
+    with pytest.raises(ValueError, match="process sets"):
+        hvd.add_process_set([0])
+    assert hvd.global_process_set.size() == hvd.size()
+    assert hvd.global_process_set.rank() == hvd.rank()
+    assert hvd.global_process_set.included()
+
+
+def test_process_sets_are_refused_clearly(circle: Ranks) -> None:
+    circle.run(_refused)
+
+
+def test_a_rank_that_never_comes_is_named() -> None:
+    def alone() -> str:
+        with pytest.raises(hvd.errors.TimeoutError) as caught:
+            hvd.init()
+        return str(caught.value)
+
+    with Ranks(3, env={"CIRANDA_START_TIMEOUT": "1"}, initialize=False) as ranks:
+        for message in ranks.run(alone, on=[0, 2], timeout=10):
+            assert "1" in message

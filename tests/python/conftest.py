@@ -1,0 +1,21 @@
+"""Fixtures for tests in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A circle of one, whatever the environment says."""
+    import ciranda
+
+    for name in list(os.environ):
+        if name.startswith(("CIRANDA_", "HOROVOD_")):
+            monkeypatch.delenv(name)
+    ciranda.init()
+    yield
+    ciranda.shutdown()

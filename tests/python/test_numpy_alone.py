@@ -1,0 +1,129 @@
+"""The NumPy interface in a circle of one: arguments, types, memory. Several ranks: tests/multiprocess."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+import ciranda as hvd
+from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupportedError
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_without_a_circle_every_call_says_so() -> None:
+    hvd.shutdown()
+    for call in (hvd.rank, hvd.size, hvd.local_rank, hvd.barrier, lambda: hvd.allreduce(1.0)):
+        with pytest.raises(NotInitializedError, match="has not been initialized"):
+            call()
+    assert not hvd.is_initialized()
+    hvd.init()
+    assert hvd.is_initialized()
+
+
+def test_a_circle_of_one() -> None:
+    assert (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()) == (
+        0,
+        1,
+        0,
+        1,
+        0,
+        1,
+    )
+    hvd.init(comm=[0])
+    with pytest.raises(NotSupportedError):
+        hvd.init(comm=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tensor", [3, 2.5, True, [1, 2], [[1.0], [2.0]], np.float16(1.5), np.zeros((0, 3), np.int8)])
+def test_whatever_numpy_makes_an_array_of(tensor: object) -> None:
+    array = np.asarray(tensor)
+    result = hvd.allreduce(array, op=hvd.Max)
+    assert result.dtype == array.dtype
+    assert result.shape == array.shape
+    np.testing.assert_array_equal(result, array)
+    np.testing.assert_array_equal(hvd.broadcast(array, 0), array)
+
+
+def test_results_are_new_memory_and_in_place_is_not() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    assert not np.shares_memory(hvd.allreduce(array), array)
+    assert not np.shares_memory(hvd.allgather(array), array)
+    assert hvd.allreduce_(array, op=hvd.Sum, postscale_factor=2.0) is array
+    np.testing.assert_array_equal(array, np.arange(6.0).reshape(2, 3) * 2)
+
+
+def test_in_place_needs_a_writable_array() -> None:
+    array = np.ones(3)
+    array.flags.writeable = False
+    np.testing.assert_array_equal(hvd.allreduce(array), array)
+    with pytest.raises(InvalidArgumentError, match="read-only"):
+        hvd.allreduce_(array)
+    with pytest.raises(InvalidArgumentError, match="list"):
+        hvd.broadcast_([1.0], 0)  # type: ignore[arg-type]
+
+
+def test_gathered_memory_outlives_everything() -> None:
+    gathered = hvd.allgather(np.arange(1000))
+    hvd.shutdown()
+    gc.collect()
+    np.testing.assert_array_equal(gathered, np.arange(1000))
+    gathered += 1
+    hvd.init()
+
+
+def test_nothing_is_kept_after_an_operation() -> None:
+    array = np.ones(10)
+    before = sys.getrefcount(array)
+    hvd.allreduce_(array)
+    handle = hvd.allreduce_async_(array)
+    handle.wait()
+    del handle
+    assert sys.getrefcount(array) == before
+    reference = weakref.ref(array)
+    hvd.allreduce_async(array)
+    del array
+    hvd.barrier()
+    assert reference() is None
+
+
+def test_bfloat16_of_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.array([1.5, -2.25], ml_dtypes.bfloat16)
+    for result in (hvd.allreduce(array), hvd.allgather(array), hvd.broadcast(array, 0)):
+        assert result.dtype == array.dtype
+        np.testing.assert_array_equal(result, array)
+
+
+@pytest.mark.parametrize(
+    "tensor", [np.ones(2, complex), np.array(["a"]), np.array([None]), np.ones(2, "datetime64[s]"), {1: 2}]
+)
+def test_types_that_cannot_be_communicated(tensor: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be communicated"):
+        hvd.allreduce(tensor)  # type: ignore[arg-type]
+
+
+def test_what_is_not_there_yet_is_refused() -> None:
+    with pytest.raises(NotSupportedError, match="Adasum"):
+        hvd.allreduce(1.0, op=hvd.Adasum)
+    with pytest.raises(NotSupportedError, match="process sets"):
+        hvd.allreduce(1.0, process_set=hvd.ProcessSet([0]))
+    with pytest.raises(InvalidArgumentError, match="twice"):
+        hvd.ProcessSet([1, 1])
+
+
+def test_a_result_can_be_asked_for_twice() -> None:
+    handle = hvd.allreduce_async(np.ones(2))
+    assert hvd.synchronize(handle) is hvd.synchronize(handle)
+    assert hvd.poll(handle)
+
+
+def test_objects() -> None:
+    assert hvd.broadcast_object({"a": [1, 2]}) == {"a": [1, 2]}
+    assert hvd.allgather_object("x") == ["x"]
+    with pytest.raises(InvalidArgumentError, match="root_rank 1"):
+        hvd.broadcast_object(1, root_rank=1)

@@ -1,0 +1,290 @@
+"""DistributedOptimizer in a circle of one: it must do what the wrapped optimizer does, and refuse what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import warnings
+import weakref
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ciranda.torch as hvd  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def _model() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+
+
+def _loss(model: torch.nn.Module, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (model(torch.randn(16, 4, generator=generator)) ** 2).mean()
+
+
+def _sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def _wrapped(model: torch.nn.Module, **options: Any) -> Any:
+    return hvd.DistributedOptimizer(_sgd(model), named_parameters=model.named_parameters(), **options)
+
+
+def _train(model: torch.nn.Module, optimizer: Any, passes: int = 1) -> list[float]:
+    for step in range(4):
+        optimizer.zero_grad()
+        for i in range(passes):
+            _loss(model, step * passes + i).backward()
+        optimizer.step()
+    return [float(value) for parameter in model.parameters() for value in parameter.detach().flatten()]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _sgd,
+        lambda model: torch.optim.Adam(model.parameters()),
+        lambda model: torch.optim.AdamW(model.parameters(), foreach=True),
+        lambda model: torch.optim.Adagrad(
+            [{"params": list(model.parameters())[:2], "lr": 0.5}, {"params": list(model.parameters())[2:]}]
+        ),
+    ],
+    ids=["SGD", "Adam", "AdamW", "two groups"],
+)
+@pytest.mark.parametrize("passes", [1, 3])
+def test_the_same_as_the_wrapped_optimizer(make: Any, passes: int) -> None:
+    plain, distributed = _model(), _model()
+    optimizer = hvd.DistributedOptimizer(make(distributed), backward_passes_per_step=passes)
+    inner = make(plain)
+    assert isinstance(optimizer, type(inner))
+    assert type(optimizer).__name__ == type(inner).__name__
+    assert _train(distributed, optimizer, passes) == _train(plain, inner, passes)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 100, "lists"])
+def test_groups(groups: Any) -> None:
+    plain, distributed = _model(), _model()
+    if groups == "lists":
+        parameters = list(distributed.parameters())
+        groups = [parameters[2:], [parameters[0]]]
+    assert _train(distributed, _wrapped(distributed, groups=groups)) == _train(plain, _sgd(plain))
+
+
+def test_state_is_taken_over() -> None:
+    plain, distributed = _model(), _model()
+    inner, wrapped = _sgd(plain), _sgd(distributed)
+    _train(plain, inner)
+    _train(distributed, wrapped)
+    optimizer = hvd.DistributedOptimizer(wrapped, named_parameters=distributed.named_parameters())
+    assert _train(distributed, optimizer) == _train(plain, inner)
+
+
+def test_a_scheduler_made_before_or_after() -> None:
+    results = []
+    for distribute, before in ((False, True), (True, True), (True, False)):
+        model = _model()
+        optimizer: Any = _sgd(model)
+        inner = optimizer
+        if distribute and not before:
+            optimizer = _wrapped(model)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        if distribute and before:
+            optimizer = hvd.DistributedOptimizer(inner, named_parameters=model.named_parameters())
+        steps = []
+        optimizer.register_step_post_hook(lambda *_, steps=steps: steps.append(1))
+        for step in range(3):
+            optimizer.zero_grad()
+            _loss(model, step).backward()
+            optimizer.step()
+            with warnings.catch_warnings():
+                # torch cannot know that the optimizer it was made for has been wrapped.
+                warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+                scheduler.step()
+        assert len(steps) == 3
+        results.append([parameter.detach().flatten().tolist() for parameter in model.parameters()])
+    assert results[0] == results[1] == results[2]
+
+
+def test_clipping_between_synchronize_and_step() -> None:
+    plain, distributed = _model(), _model()
+    inner, optimizer = _sgd(plain), _wrapped(distributed)
+    for step in range(3):
+        for model, one in ((plain, inner), (distributed, optimizer)):
+            one.zero_grad()
+            _loss(model, step).backward()
+            if one is optimizer:
+                optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            if one is optimizer:
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            else:
+                inner.step()
+    for a, b in zip(plain.parameters(), distributed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_closures() -> None:
+    plain, distributed = _model(), _model()
+    inner, optimizer = _sgd(plain), _wrapped(distributed)
+    for model, one in ((plain, inner), (distributed, optimizer)):
+        for step in range(3):
+
+            def closure(model: Any = model, one: Any = one, step: int = step) -> torch.Tensor:
+                one.zero_grad()
+                loss = _loss(model, step)
+                loss.backward()
+                return loss
+
+            assert one.step(closure) > 0
+    for a, b in zip(plain.parameters(), distributed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_lbfgs() -> None:
+    models = [_model(), _model()]
+    for index, model in enumerate(models):
+        optimizer: Any = torch.optim.LBFGS(model.parameters(), max_iter=5)
+        if index:
+            optimizer = hvd.DistributedOptimizer(optimizer)
+
+        def closure(model: Any = model, optimizer: Any = optimizer) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = _loss(model, 0)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_gradients_that_do_not_come_are_zero() -> None:
+    model = _model()
+    unused = torch.nn.Parameter(torch.ones(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([*model.parameters(), unused], lr=0.1))
+    _loss(model, 0).backward()
+    optimizer.step()
+    assert unused.grad is not None
+    assert unused.grad.tolist() == [0.0, 0.0]
+    assert unused.tolist() == [1.0, 1.0]
+
+
+def test_more_passes_than_agreed() -> None:
+    model = _model()
+    optimizer = _wrapped(model, backward_passes_per_step=2)
+    for i in range(2):
+        _loss(model, i).backward()
+    with pytest.raises(AssertionError, match="backward_passes_per_step"):
+        _loss(model, 2).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.set_backward_passes_per_step(3)
+    for i in range(3):
+        _loss(model, i).backward()
+    optimizer.step()
+    with pytest.raises(ValueError, match="at least 1"):
+        optimizer.set_backward_passes_per_step(0)
+
+
+def test_zero_grad_while_gradients_travel() -> None:
+    model = _model()
+    optimizer = _wrapped(model)
+    _loss(model, 0).backward()
+    with pytest.raises(AssertionError, match="zero_grad"):
+        optimizer.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_frozen_parameters_and_thawed_ones() -> None:
+    model = _model()
+    first = next(model.parameters())
+    first.requires_grad_(False)
+    optimizer = _wrapped(model)
+    frozen = first.clone()
+    _train(model, optimizer)
+    assert torch.equal(first, frozen)
+    first.requires_grad_(True)
+    _train(model, optimizer)
+    assert not torch.equal(first, frozen)
+    extra = torch.nn.Parameter(torch.ones(1))
+    optimizer.add_param_group({"params": [extra]})
+    (extra * 3).sum().backward()
+    optimizer.step()
+    assert extra.item() == pytest.approx(0.7)
+
+
+def test_a_dropped_optimizer_lets_go() -> None:
+    model = _model()
+    optimizer = _wrapped(model)
+    _loss(model, 0).backward()
+    optimizer.step()
+    reference = weakref.ref(optimizer)
+    del optimizer
+    gc.collect()
+    assert reference() is None
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())
+    again = _wrapped(model)
+    again.zero_grad()
+    _train(model, again)
+
+
+def test_state_dict_round_trip() -> None:
+    model = _model()
+    optimizer = _wrapped(model)
+    _train(model, optimizer)
+    saved = copy.deepcopy(optimizer.state_dict())
+    values = [parameter.detach().clone() for parameter in model.parameters()]
+    expected = _train(model, optimizer)
+    for parameter, value in zip(model.parameters(), values, strict=True):
+        parameter.data.copy_(value)
+    optimizer.load_state_dict(saved)
+    assert _train(model, optimizer) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "pattern"),
+    [
+        ({"named_parameters": [("a", torch.nn.Parameter(torch.ones(1)))]}, "not among|are not"),
+        ({"named_parameters": [torch.ones(1)]}, "pairs"),
+        ({"sparse_as_dense": True}, "sparse_as_dense"),
+        ({"op": hvd.Adasum}, "Adasum"),
+        ({"process_set": hvd.ProcessSet([0])}, "process sets"),
+        ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "gradient_predivide_factor"),
+        ({"backward_passes_per_step": 0}, "at least 1"),
+        ({"groups": -1}, "negative"),
+        ({"groups": [1, 2]}, "lists of parameters"),
+    ],
+    ids=str,
+)
+def test_arguments_that_are_refused(options: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(ValueError, match=pattern):
+        hvd.DistributedOptimizer(_sgd(_model()), **options)
+
+
+def test_names_must_be_unique_and_wrapping_is_done_once() -> None:
+    model = _model()
+    named = [("same", parameter) for parameter in model.parameters()]
+    with pytest.raises(ValueError, match="unique"):
+        hvd.DistributedOptimizer(_sgd(model), named_parameters=named)
+    with pytest.raises(ValueError, match="already"):
+        hvd.DistributedOptimizer(_wrapped(model))
+    parameters = list(model.parameters())
+    with pytest.raises(ValueError, match="more than one group"):
+        hvd.DistributedOptimizer(_sgd(model), groups=[parameters, parameters])
+    with pytest.warns(DeprecationWarning, match="num_groups"):
+        hvd.DistributedOptimizer(_sgd(model), num_groups=2)
+
+
+def test_sparse_gradients_are_refused() -> None:
+    embedding = torch.nn.Embedding(5, 2, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="sparse"):
+        embedding(torch.tensor([1])).sum().backward()
+    optimizer.load_state_dict(optimizer.state_dict())
