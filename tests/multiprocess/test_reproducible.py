@@ -1,0 +1,70 @@
+"""The same bits, whatever carries the tensors and however they travel: transport, fusion, sizes, instruction set."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from expected import DTYPES, OPS, accepts, values
+from ranks import Ranks
+
+import ciranda as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+VARIANTS = {
+    "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
+    "hosts": {},  # see _host_of
+    "small slots": {"CIRANDA_SLOT_BYTES": "4096"},
+    "two shots always": {"CIRANDA_ONE_SHOT_BYTES": "0"},
+    "no fusion": {"CIRANDA_FUSION_THRESHOLD": "0"},
+    "order not learned": {"CIRANDA_LEARNED_ORDER": "0"},
+    "no cache": {"CIRANDA_CACHE_CAPACITY": "0"},
+    "baseline instructions": {"CIRANDA_SIMD": "baseline"},
+    "avx2": {"CIRANDA_SIMD": "avx2"},
+    "no spinning": {"CIRANDA_SPIN_MICROSECONDS": "0"},
+}
+
+
+def _digest_of_everything() -> str:
+    """Two rounds of named operations in flight together, so that they may be fused; then blocking ones."""
+    digest = hashlib.sha256()
+    cases = [(op, dtype, count) for op in OPS for dtype in DTYPES if accepts(op, dtype) for count in (1, 33, 5000)]
+    for turn in range(2):
+        handles = [
+            hvd.allreduce_async(
+                values(hvd.rank(), count, dtype, op, seed=turn),
+                op=OPS[op],
+                name=f"{op}.{dtype}.{count}",
+                prescale_factor=0.75 if dtype.startswith("float") else 1.0,
+            )
+            for op, dtype, count in cases
+        ]
+        for handle in handles:
+            digest.update(hvd.synchronize(handle).tobytes())
+    digest.update(hvd.allreduce(values(hvd.rank(), 300_001, "float32", "sum")).tobytes())
+    digest.update(hvd.allgather(np.full((hvd.rank() * 1000 + 1, 3), hvd.rank())).tobytes())
+    digest.update(hvd.broadcast(values(hvd.rank(), 70_000, "float64", "sum"), 1).tobytes())
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def reference() -> str:
+    with Ranks(3) as ranks:
+        digests = set(ranks.run(_digest_of_everything))
+    assert len(digests) == 1
+    return digests.pop()
+
+
+def _host_of(rank: int) -> dict[str, str]:
+    """Two hosts, as far as the ranks can tell."""
+    name = f"host{rank // 2}"
+    return {"CIRANDA_HOST_ID": name, "CIRANDA_HOST": name}
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_variant(variant: str, reference: str) -> None:
+    env_of = _host_of if variant == "hosts" else lambda rank: {}
+    with Ranks(3, env=VARIANTS[variant], env_of=env_of) as ranks:
+        assert ranks.run(_digest_of_everything) == [reference] * 3

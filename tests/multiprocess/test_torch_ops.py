@@ -1,0 +1,131 @@
+"""The torch interface over real processes: what NumPy's tests do not cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import ciranda.torch as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+SIZES = pytest.mark.parametrize("n_ranks", [2, 3])
+
+
+def _check_types() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    torch.manual_seed(0)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8):
+        for count in (0, 1, 7, 50_003):
+            if dtype.is_floating_point:
+                inputs = [torch.randn(count, dtype=torch.float64).to(dtype) for _ in range(n)]
+            else:
+                inputs = [torch.randint(0, 50, (count,), dtype=dtype) for _ in range(n)]
+            expected = torch.stack(inputs).double().sum(dim=0)
+            result = hvd.allreduce(inputs[rank], op=hvd.Sum)
+            assert result.dtype == dtype
+            if dtype in (torch.bfloat16, torch.float16):
+                # The sum is formed in float32 and rounded once.
+                assert torch.equal(result, torch.stack(inputs).float().sum(dim=0).to(dtype))
+            else:
+                torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-5)
+            gathered = hvd.allgather(inputs[rank][: rank * 3])
+            assert torch.equal(gathered, torch.cat([part[: r * 3] for r, part in enumerate(inputs)]))
+            assert torch.equal(hvd.broadcast(inputs[rank], n - 1), inputs[n - 1])
+
+
+@SIZES
+def test_types(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_types)
+
+
+def _check_gradients() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    weights = [torch.arange(6.0).reshape(2, 3) + 10 * r for r in range(n)]  # of the result, in each rank's loss
+    total = torch.stack(weights).sum(dim=0)
+
+    def gradient(function: Any, start: Any = None) -> torch.Tensor:
+        x = torch.full((2, 3), rank + 1.0) if start is None else start
+        x.requires_grad_(True)
+        (function(x) * weights[rank]).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    assert torch.equal(gradient(lambda x: hvd.allreduce(x, op=hvd.Sum)), total)
+    torch.testing.assert_close(gradient(hvd.allreduce), total / n)
+    scaled = gradient(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0, postscale_factor=3.0))
+    assert torch.equal(scaled, total * 6)
+    # Rank 0 has the smallest, the last rank the largest.
+    assert torch.equal(gradient(lambda x: hvd.allreduce(x, op=hvd.Min)), total * (rank == 0))
+    assert torch.equal(gradient(lambda x: hvd.allreduce(x, op=hvd.Max)), total * (rank == n - 1))
+    everyone = gradient(lambda x: hvd.allreduce(x, op=hvd.Max), torch.ones(2, 3))
+    torch.testing.assert_close(everyone, total / n)
+    first = gradient(lambda x: hvd.grouped_allreduce([x, x * 2], op=hvd.Sum)[1])
+    assert torch.equal(first, total * 2)
+    torch.testing.assert_close(gradient(lambda x: hvd.broadcast(x, 1)), total / n * (rank == 1))
+
+    rows = torch.ones(rank + 1, 3, requires_grad=True)
+    gathered = hvd.allgather(rows)
+    factors = torch.arange(float(gathered.numel())).reshape(gathered.shape)
+    (gathered * factors * (rank + 1)).sum().backward()
+    start = sum(range(rank + 1))
+    mean = factors * sum(range(n + 1)) / n
+    torch.testing.assert_close(rows.grad, mean[start : start + rank + 1])
+
+
+@SIZES
+def test_gradients(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_gradients)
+
+
+def _check_parameters() -> None:
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten())
+    model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (hvd.rank() + 1))
+    root = hvd.size() - 1
+    if hvd.rank() == root:  # only the root has state
+        model(torch.randn(4, 1, 5, 5)).sum().backward()
+        optimizer.step()
+    hvd.broadcast_parameters(model.state_dict(), root)
+    hvd.broadcast_optimizer_state(optimizer, root)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * (root + 1))
+    state = [value for entry in optimizer.state.values() for value in entry.values()]
+    assert len(state) == 3 * len(list(model.parameters()))
+    for tensor in [*model.state_dict().values(), *state]:
+        everyone = hvd.allgather(tensor.detach().double().flatten()[None])
+        assert torch.equal(everyone, everyone[:1].expand_as(everyone))
+
+
+@SIZES
+def test_broadcast_of_parameters_and_optimizer_state(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_parameters)
+
+
+def _mismatched_models() -> str:
+    model = torch.nn.Linear(3, 2 + (hvd.rank() == 1))
+    with pytest.raises(hvd.errors.MismatchError) as caught:
+        hvd.broadcast_parameters(model.state_dict(), 0)
+    return str(caught.value)
+
+
+def test_different_models_are_named(circles: Any) -> None:
+    # Both parameters differ, and either may be reported first.
+    for message in circles.of(2).run(_mismatched_models):
+        assert "broadcast_parameters.bias" in message or "broadcast_parameters.weight" in message
+
+
+def _check_objects() -> None:
+    received = hvd.broadcast_object({"tensor": torch.full((3,), float(hvd.rank()))}, root_rank=1)
+    assert torch.equal(received["tensor"], torch.ones(3))
+    assert hvd.allgather_object(torch.tensor(hvd.rank())) == [torch.tensor(r) for r in range(hvd.size())]
+
+
+@SIZES
+def test_objects(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_objects)
