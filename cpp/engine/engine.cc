@@ -38,10 +38,13 @@ int n_usable_cores() {
   return CPU_COUNT(&set);
 }
 
+// Ranks that this one shares cores with, whether or not it shares memory with them.
 int n_ranks_here(const Mesh& mesh) {
+  const std::string& here = mesh.peer(mesh.rank()).host;
   int n = 1;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    if (rank != mesh.rank() && mesh.peer(rank).shares_memory) ++n;
+    const PeerInfo& peer = mesh.peer(rank);
+    if (rank != mesh.rank() && (peer.shares_memory || peer.host == here)) ++n;
   }
   return n;
 }
