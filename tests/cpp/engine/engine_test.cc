@@ -9,18 +9,17 @@
 namespace ciranda {
 namespace {
 
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
 using testing::request;
 using testing::World;
 using testing::WorldOptions;
 
-class EngineTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
+class EngineTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
  protected:
   int size() const { return std::get<0>(GetParam()); }
-  WorldOptions options() const {
-    WorldOptions o;
-    o.fabric.with_arena = std::get<1>(GetParam());
-    return o;
-  }
+  WorldOptions options() const { return options_for(std::get<1>(GetParam()), size()); }
 };
 
 TEST_P(EngineTest, SumsOverAllRanks) {
@@ -160,10 +159,10 @@ TEST_P(EngineTest, CleanLeaveFailsWhatOthersWaitFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, EngineTest,
-                         ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::Bool()),
-                         [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "ranks" +
-                                  (std::get<1>(info.param) ? "Arena" : "Channels");
+                         ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::ValuesIn(kLayouts)),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "ranks" +
+                                  to_string(std::get<1>(test.param));
                          });
 
 }  // namespace

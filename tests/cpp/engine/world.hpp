@@ -1,7 +1,8 @@
 // A whole world of engines in one process, each rank a thread, over the loopback mesh.
 #pragma once
 
-#include <exception>
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +18,29 @@ struct WorldOptions {
   LoopbackOptions fabric;
   Config config;
 };
+
+// What the ranks have in common.
+enum class Layout : std::uint8_t {
+  kArena,     // memory that all share
+  kChannels,  // none
+  kTwoHosts,  // each half its own: some pairs share memory, some do not
+};
+inline constexpr std::array kLayouts{Layout::kArena, Layout::kChannels, Layout::kTwoHosts};
+
+inline std::string to_string(Layout layout) {
+  constexpr std::array kNames{"Arena", "Channels", "TwoHosts"};
+  return kNames[static_cast<std::size_t>(layout)];
+}
+
+inline WorldOptions options_for(Layout layout, int size) {
+  WorldOptions options;
+  options.fabric.with_arena = layout != Layout::kChannels;
+  if (layout == Layout::kTwoHosts) {
+    for (int rank = 0; rank < size; ++rank) options.fabric.hosts.push_back(rank < (size + 1) / 2 ? "north" : "south");
+    options.config.spin_microseconds = 0;  // the hosts share the cores of this one
+  }
+  return options;
+}
 
 class World {
  public:
