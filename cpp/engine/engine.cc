@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 // Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
 constexpr int kTurnsInPassing = 4;
 // Looks without yielding the core: about the time in which a peer that runs answers.
-constexpr int kLooksBeforeYield = 2000;
+constexpr int kLooksBeforeYield = 50;
 constexpr auto kGoodbyePatience = std::chrono::seconds(2);
 
 void relax() {
