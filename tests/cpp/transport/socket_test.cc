@@ -1,0 +1,114 @@
+#include "transport/socket.hpp"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <array>
+
+#include "transport/text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+TEST(SocketAddress, ReadsAndWritesBothFamilies) {
+  for (const char* text : {"127.0.0.1:4000", "[::1]:1", "[fd00::7]:65535", "10.0.0.7:0"}) {
+    const auto address = SocketAddress::parse(text);
+    ASSERT_TRUE(address.ok()) << text;
+    EXPECT_EQ(address.value().to_string(), text);
+  }
+}
+
+TEST(SocketAddress, RefusesWhatIsNone) {
+  for (const char* text : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80", "[::1]", "[]:80",
+                           "127.0.0.1:80x", "127.0.0.1:-1", "not a host:80", ":80"}) {
+    EXPECT_FALSE(SocketAddress::parse(text).ok()) << text;
+  }
+}
+
+TEST(SocketAddress, ResolvesNames) {
+  const auto addresses = SocketAddress::resolve("localhost:80");
+  ASSERT_TRUE(addresses.ok());
+  for (const SocketAddress& address : addresses.value()) {
+    EXPECT_TRUE(address.is_loopback());
+    EXPECT_EQ(address.port(), 80);
+  }
+}
+
+TEST(SocketAddress, KnowsWhatIsPrivate) {
+  const auto is_private = [](const char* ip) { return SocketAddress::from_ip(ip, 1).value().is_private(); };
+  for (const char* ip : {"127.1.2.3", "10.1.1.1", "172.16.0.1", "172.31.9.9", "192.168.1.1", "169.254.1.1", "::1",
+                         "fe80::1", "fd12::1", "::ffff:10.0.0.1"}) {
+    EXPECT_TRUE(is_private(ip)) << ip;
+  }
+  for (const char* ip : {"8.8.8.8", "172.32.0.1", "192.169.1.1", "2001:db8::1", "::2"}) {
+    EXPECT_FALSE(is_private(ip)) << ip;
+  }
+}
+
+TEST(Interface, IsFoundByNameAndByAddressElseListed) {
+  EXPECT_TRUE(find_interface("lo", AF_INET).value().is_loopback());
+  EXPECT_EQ(find_interface("lo", AF_INET).value().family(), AF_INET);
+  EXPECT_EQ(find_interface("127.0.0.1", AF_INET).value().ip(), "127.0.0.1");
+  const auto missing = find_interface("nosuch0", AF_INET);
+  EXPECT_EQ(missing.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(missing.status().message(), "'nosuch0'"));
+  EXPECT_TRUE(contains(missing.status().message(), "lo (127.0.0.1)"));
+}
+
+TEST(PortRange, ReadsRangesAndRefusesOthers) {
+  EXPECT_TRUE(parse_port_range("").value().any());
+  EXPECT_EQ(parse_port_range("4000-4100").value().to_string(), "4000-4100");
+  EXPECT_EQ(parse_port_range("4000").value().to_string(), "4000-4000");
+  for (const char* text : {"4100-4000", "0-10", "x", "1-", "-5", "1-70000", "1-2-3", " 1"}) {
+    EXPECT_FALSE(parse_port_range(text).ok()) << text;
+  }
+}
+
+TEST(Listen, TakesTheFirstFreePortOfTheRangeAndNamesARangeInUse) {
+  const SocketAddress loopback = SocketAddress::from_ip("127.0.0.1", 0).value();
+  const auto any = listen_on(loopback, {});
+  ASSERT_TRUE(any.ok());
+  const std::uint16_t port = SocketAddress::local_of(any.value().get()).port();
+  const auto failed = listen_on(loopback, {port, port});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(failed.status().message(), std::to_string(port) + "-" + std::to_string(port)));
+  EXPECT_TRUE(contains(failed.status().message(), "127.0.0.1"));
+}
+
+TEST(Connect, ToNobodyIsRanksLostWithTheAddress) {
+  std::string address;
+  {
+    const auto gone = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+    address = SocketAddress::local_of(gone.value().get()).to_string();
+  }
+  const SocketAddress to = SocketAddress::parse(address).value();
+  auto fd = start_connecting(to);
+  Status status = fd.status();
+  if (fd.ok()) {
+    pollfd source{fd.value().get(), POLLOUT, 0};
+    ASSERT_EQ(poll(&source, 1, 5000), 1);
+    status = finish_connecting(fd.value().get(), to);
+  }
+  EXPECT_EQ(status.kind(), ErrorKind::kRanksLost);
+  EXPECT_TRUE(contains(status.message(), address));
+}
+
+TEST(Connection, IsTunedForSmallMessagesAndNeverPaced) {
+  const auto listener = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+  const auto fd = start_connecting(SocketAddress::local_of(listener.value().get()));
+  tune_connection(fd.value().get());
+  int no_delay = 0;
+  socklen_t n_bytes = sizeof(no_delay);
+  ASSERT_EQ(getsockopt(fd.value().get(), IPPROTO_TCP, TCP_NODELAY, &no_delay, &n_bytes), 0);
+  EXPECT_NE(no_delay, 0);
+  std::array<char, 16> congestion{};
+  n_bytes = congestion.size();
+  ASSERT_EQ(getsockopt(fd.value().get(), IPPROTO_TCP, TCP_CONGESTION, congestion.data(), &n_bytes), 0);
+  EXPECT_STRNE(congestion.data(), "bbr");
+}
+
+}  // namespace
+}  // namespace ciranda
