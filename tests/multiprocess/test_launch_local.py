@@ -10,7 +10,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 from collections.abc import Iterator
@@ -181,22 +180,31 @@ def test_binary_output_passes_unchanged_without_prefix() -> None:
 def test_a_slow_reader_slows_the_job_and_loses_nothing() -> None:
     code = "import os\nfor i in range(3000): os.write(1, b'%06d' % i + b'x' * 8193 + b'\\n')"
     running = start(["run", "-np", "1", "--no-prefix", *python_rank(code)])
-    until(lambda: _is_blocked(running), 20, "a rank that waits for its reader")
+    wait_until_blocked(running)
     exit_code, out, _ = running.wait()
     assert exit_code == 0
     assert [line[:6] for line in out.splitlines()] == [b"%06d" % i for i in range(3000)]
 
 
-def _is_blocked(running: Running) -> bool:
-    """Whether some rank of it sleeps in a write to a pipe (with the launcher's queues full before it)."""
-    for pid in running.processes():
-        try:
-            with open(f"/proc/{pid}/wchan") as wchan, open(f"/proc/{pid}/cmdline") as command:
-                if "pipe_write" in wchan.read() and "os.write(1" in command.read():
-                    return True
-        except OSError:
-            pass
-    return False
+def wait_until_blocked(running: Running) -> None:
+    """Until some rank waits for its reader and has written nothing more for many looks: all queues are full."""
+    counts: list[str | None] = []
+
+    def blocked() -> bool:
+        counts.append(_written_while_blocked(running))
+        return len(counts) > 20 and counts[-1] is not None and len(set(counts[-20:])) == 1
+
+    until(blocked, 10, "that a rank waits for its reader")
+
+
+def _written_while_blocked(running: Running) -> str | None:
+    """How much the first rank that sleeps in a write to a pipe has written so far."""
+    for pid in sorted(running.processes()):
+        with suppress(OSError):
+            folder = Path(f"/proc/{pid}")
+            if "pipe_write" in (folder / "wchan").read_text() and b"os.write(1" in (folder / "cmdline").read_bytes():
+                return f"{pid}: {(folder / 'io').read_text().splitlines()[1]}"
+    return None
 
 
 def test_a_terminal_shows_the_bar_of_rank_0_below_the_others_lines(tmp_path: Path) -> None:
@@ -271,17 +279,19 @@ def test_the_first_failure_ends_all_and_its_traceback_stands_last() -> None:
     assert lines[-1] == "ValueError: the reason"
 
 
-def test_a_rank_lost_to_a_signal_is_named_even_if_another_notices_first() -> None:
+def test_a_rank_lost_to_a_signal_is_named_even_if_another_notices_first(tmp_path: Path) -> None:
+    """Rank 0 leaves first, saying that rank 1 is lost; rank 1 dies a moment later, unless it is ended at once."""
+    os.mkfifo(tmp_path / "fifo")
     code = (
         "import os, signal, sys\n"
-        "if os.environ['CIRANDA_RANK'] == '1':\n"
-        "  open(os.environ['FIFO']).close()\n"
-        "  os.kill(os.getpid(), signal.SIGKILL)\n"
-        "with open(os.environ['FIFO'], 'w'): sys.exit('ciranda.errors.RanksLostError: rank 1 is gone')\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+        f"fifo = {str(tmp_path / 'fifo')!r}\n"
+        "if os.environ['CIRANDA_RANK'] == '0':\n"
+        "  held = open(fifo, 'w'); sys.exit('ciranda.errors.RanksLostError: rank 1 is gone')\n"
+        "open(fifo).read()\n"
+        "if signal.sigtimedwait([signal.SIGTERM], 0.1) is None: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    with tempfile.TemporaryDirectory() as name:
-        os.mkfifo(f"{name}/fifo")
-        exit_code, _, err = run(["run", "-np", "2", *python_rank(code)], env={"FIFO": f"{name}/fifo"})
+    exit_code, _, err = run(["run", "-np", "2", *python_rank(code)])
     assert exit_code == 137
     assert b"rank 1 on localhost failed first: killed by SIGKILL (signal 9)" in err.splitlines()[-1]
 
@@ -349,6 +359,16 @@ def test_nothing_outlives_a_killed_agent(code: str, which: str) -> None:
     assert b"the agent on localhost" in err
 
 
+def test_ranks_die_with_their_agent_even_if_both_its_processes_are_killed() -> None:
+    running = start(["run", "-np", "2", *python_rank(STUBBORN)])
+    wait_for_ready(running, 2)
+    (guardian,) = running.children_of_launcher()
+    for pid in (guardian, *children(guardian)):
+        os.kill(pid, signal.SIGKILL)
+    assert running.wait()[0] != 0
+    running.assert_nothing_left()
+
+
 def test_daemons_of_ranks_end_with_the_job() -> None:
     running = start(["run", "-np", "2", *python_rank(DAEMON)])
     wait_for_ready(running, 2)
@@ -371,7 +391,7 @@ def test_a_stopped_rank_is_ended_too() -> None:
 def test_ctrl_c_works_while_nobody_reads_the_output() -> None:
     code = "import os\nwhile True: os.write(1, b'x' * 8191 + b'\\n')"
     running = start(["run", "-np", "2", *python_rank(code)])
-    until(lambda: _is_blocked(running), 20, "a rank that waits for its reader")
+    wait_until_blocked(running)
     running.process.send_signal(signal.SIGINT)
     running.assert_nothing_left(2.2)
     assert running.process.wait(5) == 130

@@ -141,6 +141,23 @@ def test_ctrl_c_ends_the_ranks_of_every_host(hosts: netns.Hosts) -> None:
     assert running.wait()[0] == 130
 
 
+def test_ctrl_c_on_a_terminal_lets_ranks_clean_up(hosts: netns.Hosts) -> None:
+    """There the signal comes to the whole process group of the launcher; ssh must not die of it."""
+    code = (
+        "import signal, sys\n"
+        "def stop(*_): print('cleaned up', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "print('ready', flush=True)\n"
+        "while True: signal.pause()\n"
+    )
+    running = start_on(hosts, ["-H", "hostA:1,hostB:1", *python_rank(code)], start_new_session=True)
+    running.read_lines(2)
+    os.killpg(running.process.pid, signal.SIGINT)
+    exit_code, out, _ = running.wait()
+    assert exit_code == 130
+    assert sorted(out.splitlines()) == [b"[0]<stdout>:cleaned up", b"[1]<stdout>:cleaned up"]
+
+
 @pytest.mark.parametrize("whom", ["launcher", "ssh", "agent", "guardian"])
 def test_nothing_outlives_a_death(hosts: netns.Hosts, whom: str) -> None:
     running = start_on(hosts, ["-H", "hostB:2", *python_rank(STUBBORN)])
