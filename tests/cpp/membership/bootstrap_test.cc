@@ -1,0 +1,232 @@
+#include "membership/bootstrap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+
+#include "membership/stranger.hpp"
+#include "membership/test_job.hpp"
+#include "transport/text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using SteadyClock = std::chrono::steady_clock;
+
+// Every rank says hello to every other, and hears it.
+void expect_all_talk(Meshes& meshes) {
+  run_ranks(meshes, [](Mesh& mesh) {
+    const std::byte hello{static_cast<unsigned char>(mesh.rank() + 1)};
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      if (peer != mesh.rank()) {
+        EXPECT_EQ(mesh.control(peer).write_some({&hello, 1}), 1U);
+        EXPECT_EQ(mesh.data(peer).write_some({&hello, 1}), 1U);
+      }
+    }
+    mesh.notify();
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      std::byte heard{};
+      if (peer != mesh.rank()) {
+        EXPECT_TRUE(sleep_until(mesh, [&] { return mesh.control(peer).read_some({&heard, 1}) == 1; }));
+        EXPECT_EQ(heard, std::byte{static_cast<unsigned char>(peer + 1)});
+        EXPECT_TRUE(sleep_until(mesh, [&] { return mesh.data(peer).read_some({&heard, 1}) == 1; }));
+      }
+    }
+  });
+}
+
+TEST(Bootstrap, FourLocalRanksTakeLessThan50Milliseconds) {
+  TestJob job(4);
+  auto best = milliseconds::max();
+  for (int epoch = 1; epoch <= 5; ++epoch) {
+    const auto begin = SteadyClock::now();
+    const auto meshes = job.join_well([epoch](BootstrapOptions& options) {
+      options.epoch = static_cast<std::uint64_t>(epoch);
+      options.slot_bytes = 256 << 10;
+    });
+    best = std::min(best, std::chrono::duration_cast<milliseconds>(SteadyClock::now() - begin));
+    ASSERT_EQ(meshes.size(), 4U);
+  }
+  std::cout << "4 local ranks joined in " << best.count() << " ms (best of 5)\n";
+  EXPECT_LT(best, milliseconds(50));
+}
+
+TEST(Bootstrap, IsRepeatableByEpoch) {
+  TestJob job(3);
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+    auto meshes = job.join_well([epoch](BootstrapOptions& options) { options.epoch = epoch; });
+    ASSERT_EQ(meshes.size(), 3U);
+    expect_all_talk(meshes);
+  }
+}
+
+TEST(Bootstrap, ACircleOfOneNeedsNeitherStoreNorSecret) {
+  BootstrapOptions options;
+  options.host = "alone";
+  auto mesh = join_circle(options);
+  ASSERT_TRUE(mesh.ok());
+  EXPECT_EQ(mesh.value()->size(), 1);
+  EXPECT_EQ(mesh.value()->peer(0).host, "alone");
+  ASSERT_NE(mesh.value()->arena(), nullptr);
+  mesh.value()->arena()->slot(0, 1)[0] = std::byte{1};
+}
+
+TEST(Bootstrap, ImpossibleOptionsAreRefused) {
+  BootstrapOptions options;
+  for (const auto& [rank, size] : {std::pair(-1, 2), std::pair(2, 2), std::pair(0, 0), std::pair(0, -1)}) {
+    options.rank = rank;
+    options.size = size;
+    EXPECT_EQ(join_circle(options).status().kind(), ErrorKind::kInvalidArgument);
+  }
+  options.rank = 0;
+  options.size = 1;
+  options.slot_bytes = 100;
+  EXPECT_EQ(join_circle(options).status().kind(), ErrorKind::kInvalidArgument);
+}
+
+TEST(Bootstrap, TwoJobsAtOnceDoNotMeet) {
+  TestJob first(3, "first");
+  TestJob second(3, "second");
+  Meshes of_second;
+  std::thread other([&] { of_second = second.join_well(); });
+  auto of_first = first.join_well();
+  other.join();
+  expect_all_talk(of_first);
+  expect_all_talk(of_second);
+  EXPECT_TRUE(first.refused().empty());
+  EXPECT_TRUE(second.refused().empty());
+}
+
+TEST(Bootstrap, TheOtherJobsStoreIsRefused) {
+  TestJob first(1, "first");
+  TestJob second(1, "second");
+  BootstrapOptions lost = first.options(0);
+  lost.size = 2;
+  lost.store = {second.store_address()};
+  const auto mesh = join_circle(lost);
+  EXPECT_EQ(mesh.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(mesh.status().message(), "rank 0 of 2 on testhost could not join"));
+  EXPECT_TRUE(contains(mesh.status().message(), second.store_address() + " belongs to another job"));
+}
+
+TEST(Bootstrap, AWrongSecretIsSaidOnBothSides) {
+  TestJob job(2);
+  const auto joined = job.join([](BootstrapOptions& options) {
+    options.start_timeout = milliseconds(500);
+    if (options.rank == 1) {
+      options.secret[5] ^= std::byte{1};
+    }
+  });
+  EXPECT_EQ(joined[1].status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(joined[1].status().message(), "presented a different job secret"));
+  EXPECT_EQ(joined[0].status().kind(), ErrorKind::kTimeout);
+  EXPECT_TRUE(contains(joined[0].status().message(), "rank 1 of 2 did not come within"));
+  ASSERT_FALSE(job.refused().empty());
+  EXPECT_TRUE(contains(job.refused()[0], "presented a different job secret"));
+}
+
+TEST(Bootstrap, RanksStartedForDifferentSizesAllSaySo) {
+  TestJob job(2);
+  const auto joined = job.join([](BootstrapOptions& options) { options.size = options.rank == 1 ? 3 : 2; });
+  for (const auto& each : joined) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "a job of 3 ranks, but this job has 2"));
+  }
+}
+
+TEST(Bootstrap, ListensOnlyInThePortRangeAndNamesOneInUse) {
+  TestJob job(3);
+  // Four ports that are free now.
+  std::uint16_t low = 0;
+  {
+    const auto probe = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+    low = SocketAddress::local_of(probe.value().get()).port();
+  }
+  const PortRange range{low, static_cast<std::uint16_t>(low + 3)};
+  auto meshes = job.join_well([&range](BootstrapOptions& options) { options.port_range = range.to_string(); });
+  ASSERT_EQ(meshes.size(), 3U);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto port = SocketAddress::parse(meshes[0]->peer(rank).address).value().port();
+    EXPECT_GE(port, range.low);
+    EXPECT_LE(port, range.high);
+  }
+  const auto held = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+  const std::string taken = std::to_string(SocketAddress::local_of(held.value().get()).port());
+  BootstrapOptions options = job.options(0);
+  options.epoch = 2;
+  options.port_range = taken;
+  const auto failed = join_circle(options);
+  EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(failed.status().message(), "all ports of the range " + taken + "-" + taken + " are in use"));
+}
+
+TEST(Bootstrap, UsesTheInterfaceThatIsAskedFor) {
+  TestJob job(2);
+  for (const char* interface : {"lo", "127.0.0.1"}) {
+    auto meshes = job.join_well([&](BootstrapOptions& options) {
+      options.interface = interface;
+      options.epoch = interface[0] == 'l' ? 1 : 2;
+    });
+    ASSERT_EQ(meshes.size(), 2U);
+    EXPECT_TRUE(contains(meshes[0]->peer(1).address, "127.0.0.1:"));
+  }
+  BootstrapOptions options = job.options(0);
+  options.interface = "nosuch0";
+  const auto failed = join_circle(options);
+  EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(failed.status().message(), "no network interface 'nosuch0'"));
+}
+
+TEST(Bootstrap, StrangersOnThePeerPortsDoNoHarm) {
+  TestJob job(3);
+  const auto probe = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+  const std::uint16_t low = static_cast<std::uint16_t>(SocketAddress::local_of(probe.value().get()).port() + 1);
+  const PortRange range{low, static_cast<std::uint16_t>(low + 7)};
+  std::atomic<bool> stop{false};
+  std::atomic<int> n_connections{0};
+  std::vector<std::thread> strangers;
+  for (int kind = 0; kind < 2; ++kind) {
+    strangers.emplace_back([&, kind] {
+      std::vector<UniqueFd> half_open;
+      for (int port = range.low; !stop.load(); port = port == range.high ? range.low : port + 1) {
+        SocketAddress to = SocketAddress::from_ip("127.0.0.1", static_cast<std::uint16_t>(port)).value();
+        auto fd = start_connecting(to);
+        pollfd source{fd.ok() ? fd.value().get() : -1, POLLOUT, 0};
+        if (!fd.ok() || poll(&source, 1, 10) != 1 || !finish_connecting(fd.value().get(), to).ok()) {
+          continue;
+        }
+        ++n_connections;
+        constexpr std::string_view kHttp = "GET / HTTP/1.1\r\n\r\n";
+        if (kind == 0) {
+          (void)send_all(fd.value().get(), std::as_bytes(std::span(kHttp)), SteadyClock::now() + seconds(1));
+        } else {
+          half_open.push_back(std::move(fd).value());
+          if (half_open.size() > 100) {
+            half_open.clear();
+          }
+        }
+      }
+    });
+  }
+  for (std::uint64_t epoch = 1; epoch <= 20; ++epoch) {
+    auto meshes = job.join_well([&](BootstrapOptions& options) {
+      options.epoch = epoch;
+      options.port_range = range.to_string();
+      options.use_shared_memory = epoch % 2 == 0;
+    });
+    ASSERT_EQ(meshes.size(), 3U);
+    expect_all_talk(meshes);
+  }
+  stop = true;
+  for (std::thread& each : strangers) {
+    each.join();
+  }
+  std::cout << n_connections.load() << " strangers came\n";
+}
+
+}  // namespace
+}  // namespace ciranda

@@ -1,0 +1,129 @@
+// The messages of the store and of the bootstrap: what is written is read back, and nothing else is.
+#include <gtest/gtest.h>
+
+#include "membership/bootstrap_messages.hpp"
+#include "membership/store_messages.hpp"
+#include "membership/wire.hpp"
+#include "transport/text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+std::span<const std::byte> body_of(const std::vector<std::byte>& frame) { return std::span(frame).subspan(4); }
+
+// No prefix of a message is a message, and neither is one with a byte more.
+template <typename Decode>
+void expect_exact(std::span<const std::byte> body, Decode decode) {
+  ASSERT_TRUE(decode(body).ok());
+  for (std::size_t n = 0; n < body.size(); ++n) {
+    EXPECT_FALSE(decode(body.first(n)).ok()) << "a prefix of " << n << " bytes";
+  }
+  std::vector<std::byte> longer(body.begin(), body.end());
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(decode(longer).ok()) << "a byte too many";
+}
+
+TEST(StoreMessages, RequestIsReadBackExactly) {
+  const ExchangeRequest request{"epoch 1", 2, 4, std::chrono::milliseconds(1500), Blob(100, std::byte{5})};
+  const auto frame = encode_request(request);
+  const auto decoded = decode_request(body_of(frame));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().key, request.key);
+  EXPECT_EQ(decoded.value().rank, 2U);
+  EXPECT_EQ(decoded.value().size, 4U);
+  EXPECT_EQ(decoded.value().timeout, request.timeout);
+  EXPECT_EQ(decoded.value().blob, request.blob);
+  expect_exact(body_of(frame), decode_request);
+}
+
+TEST(StoreMessages, ImpossibleRequestsAreRefused) {
+  const auto decodes = [](const ExchangeRequest& request) {
+    return decode_request(body_of(encode_request(request))).ok();
+  };
+  EXPECT_TRUE(decodes({"k", 0, 1, {}, {}}));
+  EXPECT_FALSE(decodes({"", 0, 1, {}, {}})) << "no key";
+  EXPECT_FALSE(decodes({"k", 1, 1, {}, {}})) << "rank beyond the size";
+  EXPECT_FALSE(decodes({"k", 0, 0, {}, {}})) << "size 0";
+  EXPECT_FALSE(decodes({std::string(257, 'k'), 0, 1, {}, {}})) << "long key";
+  EXPECT_TRUE(decodes({"k", 0, 1, {}, Blob(kMostBlobBytes)}));
+  EXPECT_FALSE(decodes({"k", 0, 1, {}, Blob(kMostBlobBytes + 1)})) << "large blob";
+}
+
+TEST(StoreMessages, RepliesAreReadBackExactly) {
+  const std::vector<Blob> blobs = {Blob(3, std::byte{1}), Blob(), Blob(70, std::byte{2})};
+  const auto frame = encode_blobs(blobs);
+  EXPECT_EQ(decode_reply(body_of(frame)).value(), blobs);
+  expect_exact(body_of(frame), decode_reply);
+  const auto error = decode_reply(body_of(encode_error(Status::timeout("rank 3 did not come"))));
+  EXPECT_EQ(error.status().kind(), ErrorKind::kTimeout);
+  EXPECT_EQ(error.status().message(), "rank 3 did not come");
+}
+
+TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
+  ByteWriter out;
+  out.number(std::uint8_t{2}).number(std::uint32_t{0xffffffff});
+  EXPECT_FALSE(decode_reply(out.bytes()).ok());
+}
+
+TEST(BootstrapMessages, AreReadBackExactly) {
+  Endpoint endpoint{12, 5, true, 262144, "node7", "id", "machine", "10.0.0.7:4000"};
+  const auto blob = encode(endpoint);
+  const auto decoded = decode_endpoint(blob);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().pid, 12U);
+  EXPECT_EQ(decoded.value().bell_fd, 5U);
+  EXPECT_TRUE(decoded.value().tries_shared_memory);
+  EXPECT_EQ(decoded.value().slot_bytes, 262144U);
+  EXPECT_EQ(decoded.value().host + decoded.value().host_id + decoded.value().machine, "node7idmachine");
+  EXPECT_EQ(decoded.value().address, "10.0.0.7:4000");
+  expect_exact(blob, decode_endpoint);
+
+  ProbeOffer offer{"/proc/1/fd/2", 4096, {}, "why"};
+  offer.nonce.fill(std::byte{9});
+  EXPECT_EQ(decode_offer(body_of(encode_frame(offer))).value().path, offer.path);
+  EXPECT_EQ(decode_offer(body_of(encode_frame(offer))).value().nonce, offer.nonce);
+  expect_exact(body_of(encode_frame(offer)), decode_offer);
+  const ProbeAnswer answer{true, offer.nonce, ""};
+  EXPECT_TRUE(decode_answer(body_of(encode_frame(answer))).value().ok);
+  expect_exact(body_of(encode_frame(answer)), decode_answer);
+  const ProbeVerdict verdict{{1, 5, 9}};
+  EXPECT_EQ(decode_verdict(body_of(encode_frame(verdict))).value().ranks, verdict.ranks);
+  expect_exact(body_of(encode_frame(verdict)), decode_verdict);
+}
+
+TEST(BootstrapMessages, APathWithAZeroByteIsRefused) {
+  const ProbeOffer offer{std::string("/etc/passwd\0x", 13), 4096, {}, ""};
+  EXPECT_FALSE(decode_offer(body_of(encode_frame(offer))).ok());
+}
+
+TEST(FrameBuffer, CutsAStreamAnyhowItComes) {
+  const Blob bytes(3, std::byte{1});
+  ByteWriter out;
+  for (const std::size_t n_bytes : {3U, 0U, 1U}) {
+    out.block(std::span(bytes).first(n_bytes));
+  }
+  for (std::size_t step = 1; step <= out.bytes().size(); ++step) {
+    FrameBuffer frames(10);
+    std::vector<std::size_t> sizes;
+    for (std::size_t at = 0; at < out.bytes().size(); at += step) {
+      frames.append(out.bytes().subspan(at, std::min(step, out.bytes().size() - at)));
+      for (auto frame = frames.next(); frame.value(); frame = frames.next()) {
+        sizes.push_back(frame.value()->size());
+      }
+    }
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{3, 0, 1})) << "in steps of " << step;
+  }
+}
+
+TEST(FrameBuffer, RefusesALengthBeyondItsBoundBeforeTheBytesCome) {
+  FrameBuffer frames(10);
+  ByteWriter out;
+  out.number(std::uint32_t{11});
+  frames.append(out.bytes());
+  const auto frame = frames.next();
+  EXPECT_FALSE(frame.ok());
+  EXPECT_TRUE(contains(frame.status().message(), "11 bytes; at most 10"));
+}
+
+}  // namespace
+}  // namespace ciranda

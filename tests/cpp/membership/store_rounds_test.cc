@@ -1,0 +1,120 @@
+#include "membership/store_rounds.hpp"
+
+#include <gtest/gtest.h>
+
+#include "transport/text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const StoreRounds::TimePoint kStart{};
+
+ExchangeRequest request(std::uint32_t rank, std::uint32_t size, const std::string& key = "epoch 1",
+                        milliseconds timeout = seconds(30)) {
+  return {key, rank, size, timeout, Blob(rank + 1, static_cast<std::byte>(rank))};
+}
+
+// A rank's connection has the rank's number plus 100.
+std::vector<StoreReply> come(StoreRounds& rounds, const ExchangeRequest& what, StoreRounds::TimePoint now = kStart) {
+  return rounds.exchange(what.rank + 100, "host" + std::to_string(what.rank), what, now);
+}
+
+Result<std::vector<Blob>> read(const StoreReply& reply) { return decode_reply(std::span(*reply.frame).subspan(4)); }
+
+std::vector<ConnectionId> told(const std::vector<StoreReply>& replies) {
+  std::vector<ConnectionId> ids;
+  for (const StoreReply& each : replies) {
+    ids.push_back(each.to);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+TEST(StoreRounds, EveryoneGetsAllWhenTheLastHasCome) {
+  StoreRounds rounds(3);
+  EXPECT_TRUE(come(rounds, request(2, 3)).empty());
+  EXPECT_TRUE(come(rounds, request(0, 3)).empty());
+  const auto replies = come(rounds, request(1, 3));
+  EXPECT_EQ(told(replies), (std::vector<ConnectionId>{100, 101, 102}));
+  for (const StoreReply& each : replies) {
+    const auto blobs = read(each);
+    ASSERT_TRUE(blobs.ok());
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(blobs.value()[rank], Blob(rank + 1, static_cast<std::byte>(rank)));
+    }
+  }
+  EXPECT_FALSE(rounds.next_deadline());
+}
+
+TEST(StoreRounds, KeysAreIndependent) {
+  StoreRounds rounds(2);
+  EXPECT_TRUE(come(rounds, request(0, 2, "epoch 1")).empty());
+  EXPECT_TRUE(come(rounds, request(1, 2, "epoch 2")).empty());
+  EXPECT_EQ(come(rounds, request(1, 2, "epoch 1")).size(), 2U);
+  EXPECT_EQ(come(rounds, request(0, 2, "epoch 2")).size(), 2U);
+}
+
+TEST(StoreRounds, TheMissingAreNamedWhenPatienceEnds) {
+  StoreRounds rounds(4);
+  come(rounds, request(0, 4));
+  come(rounds, request(1, 4), kStart + seconds(3));
+  EXPECT_EQ(rounds.next_deadline(), kStart + seconds(30));
+  EXPECT_TRUE(rounds.expire(kStart + milliseconds(29'999)).empty());
+  const auto replies = rounds.expire(kStart + seconds(30));
+  EXPECT_EQ(told(replies), (std::vector<ConnectionId>{100, 101}));
+  EXPECT_EQ(read(replies[0]).status().kind(), ErrorKind::kTimeout);
+  EXPECT_EQ(read(replies[0]).status().message(), "ranks 2, 3 of 4 did not come within 30 s");
+  const auto late = come(rounds, request(2, 4), kStart + seconds(31));
+  ASSERT_EQ(told(late), std::vector<ConnectionId>{102});
+  EXPECT_TRUE(contains(read(late[0]).status().message(), "ranks 2, 3 of 4"));
+}
+
+TEST(StoreRounds, ALeaverIsNamedToThoseWhoWait) {
+  StoreRounds rounds(3);
+  come(rounds, request(0, 3));
+  come(rounds, request(1, 3));
+  const auto replies = rounds.leave(101);
+  EXPECT_EQ(told(replies), std::vector<ConnectionId>{100});
+  EXPECT_EQ(read(replies[0]).status().kind(), ErrorKind::kRanksLost);
+  EXPECT_TRUE(contains(read(replies[0]).status().message(), "rank 1 (host1) left"));
+  EXPECT_TRUE(rounds.leave(55).empty()) << "somebody who waits for nothing";
+}
+
+TEST(StoreRounds, DifferentSizesAreAnErrorForAll) {
+  StoreRounds rounds(3);
+  come(rounds, request(0, 3));
+  const auto replies = come(rounds, request(1, 2));
+  EXPECT_EQ(told(replies), (std::vector<ConnectionId>{100, 101}));
+  for (const StoreReply& each : replies) {
+    EXPECT_EQ(read(each).status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(read(each).status().message(), "rank 1 (host1) was started for a job of 2 ranks"));
+    EXPECT_TRUE(contains(read(each).status().message(), "has 3"));
+  }
+}
+
+TEST(StoreRounds, TwoOfOneRankAreAnErrorForAll) {
+  StoreRounds rounds(3);
+  come(rounds, request(0, 3));
+  come(rounds, request(1, 3));
+  const auto replies = rounds.exchange(200, "elsewhere", request(1, 3), kStart);
+  EXPECT_EQ(told(replies), (std::vector<ConnectionId>{100, 101, 200}));
+  for (const StoreReply& each : replies) {
+    EXPECT_EQ(read(each).status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(read(each).status().message(), "as rank 1: one from host1, one from elsewhere"));
+  }
+}
+
+TEST(StoreRounds, LongListsOfRanksAreCut) {
+  std::vector<std::uint32_t> many(40);
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    many[i] = i;
+  }
+  EXPECT_TRUE(contains(list_ranks(many), "14, 15 and 24 more"));
+  EXPECT_EQ(list_ranks({4}), "rank 4");
+}
+
+}  // namespace
+}  // namespace ciranda
