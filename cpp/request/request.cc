@@ -1,8 +1,9 @@
 #include "request/request.hpp"
 
+#include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
-#include <limits>
 
 namespace ciranda {
 namespace {
@@ -10,19 +11,24 @@ namespace {
 // The largest tensor that is not surely a mistake: 2^56 bytes is more than an address space holds.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
 
-Status check_shape(const Request& request, const TensorSignature& tensor) {
+// Adds the tensor's bytes to n_total_bytes.
+Status check_shape(const std::string& name, const TensorSignature& tensor, std::uint64_t& n_total_bytes) {
   std::uint64_t n_bytes = size_of(tensor.dtype);
   for (const std::int64_t dimension : tensor.shape) {
     if (dimension < 0) {
-      return Status::invalid_argument("'" + request.name + "': shape " + to_string(tensor.shape) +
+      return Status::invalid_argument("'" + name + "': shape " + to_string(tensor.shape) +
                                       " has a negative dimension.");
     }
     if (dimension != 0 && n_bytes > kMaxBytes / static_cast<std::uint64_t>(dimension)) {
-      return Status::invalid_argument("'" + request.name + "': a tensor of shape " + to_string(tensor.shape) +
+      return Status::invalid_argument("'" + name + "': a tensor of shape " + to_string(tensor.shape) +
                                       " is larger than any memory.");
     }
     n_bytes *= static_cast<std::uint64_t>(dimension);
   }
+  if (n_bytes > kMaxBytes - n_total_bytes) {
+    return Status::invalid_argument("'" + name + "': the tensors of the group together are larger than any memory.");
+  }
+  n_total_bytes += n_bytes;
   return Status::ok_status();
 }
 
@@ -36,9 +42,8 @@ std::string types_accepted_by(ReduceOp op) {
   return list;
 }
 
-Status check_reduction(const Request& request) {
-  const Signature& signature = request.signature;
-  const std::string where = std::string(to_string(signature.collective)) + " '" + request.name + "': ";
+Status check_reduction(const std::string& name, const Signature& signature) {
+  const std::string where = std::string(to_string(signature.collective)) + " '" + name + "': ";
   if (!info(signature.op).implemented) {
     return Status::invalid_argument(where + "the reduce op " + std::string(to_string(signature.op)) +
                                     " is not available; use average, sum, min, max or product.");
@@ -61,8 +66,15 @@ Status check_reduction(const Request& request) {
   return Status::ok_status();
 }
 
+// The shortest text that only this number has: factors that differ never look the same.
+std::string exact_text(double value) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end};
+}
+
 std::string quoted_factors(const Signature& signature) {
-  return "(" + std::to_string(signature.prescale) + ", " + std::to_string(signature.postscale) + ")";
+  return "(" + exact_text(signature.prescale) + ", " + exact_text(signature.postscale) + ")";
 }
 
 // "x on rank 0 but y on rank 1"
@@ -121,13 +133,12 @@ std::size_t Signature::n_bytes() const {
   return total;
 }
 
-Status validate(const Request& request, int size) {
-  const Signature& signature = request.signature;
+Status validate(const std::string& name, const Signature& signature, int size) {
   const CollectiveInfo& row = info(signature.collective);
-  const std::string where = std::string(row.name) + " '" + request.name + "': ";
-  if (request.name.empty() || request.name.size() > kMaxNameBytes) {
+  const std::string where = std::string(row.name) + " '" + name + "': ";
+  if (name.empty() || name.size() > kMaxNameBytes) {
     return Status::invalid_argument(std::string(row.name) + ": a name must have 1 to " + std::to_string(kMaxNameBytes) +
-                                    " bytes, this one has " + std::to_string(request.name.size()) + ".");
+                                    " bytes, this one has " + std::to_string(name.size()) + ".");
   }
   if (signature.process_set != 0) {
     return Status::invalid_argument(where + "process set " + std::to_string(signature.process_set) +
@@ -136,16 +147,18 @@ Status validate(const Request& request, int size) {
   if (row.has_tensors == signature.tensors.empty()) {
     return Status::invalid_argument(where + (row.has_tensors ? "no tensor was given." : "takes no tensor."));
   }
-  if (signature.tensors.size() > kMaxTensorsPerRequest || request.memory.size() != signature.tensors.size()) {
-    return Status::invalid_argument(where + "between 1 and " + std::to_string(kMaxTensorsPerRequest) +
-                                    " tensors make a group, each with its memory.");
+  if (signature.tensors.size() > kMaxTensorsPerRequest) {
+    return Status::invalid_argument(where + "at most " + std::to_string(kMaxTensorsPerRequest) +
+                                    " tensors make a group, here are " + std::to_string(signature.tensors.size()) +
+                                    ".");
   }
   if (row.has_root && (signature.root < 0 || signature.root >= size)) {
     return Status::invalid_argument(where + "root_rank " + std::to_string(signature.root) +
                                     " is not a rank: they go from 0 to " + std::to_string(size - 1) + ".");
   }
+  std::uint64_t n_total_bytes = 0;
   for (const TensorSignature& tensor : signature.tensors) {
-    if (Status status = check_shape(request, tensor); !status.ok()) return status;
+    if (Status status = check_shape(name, tensor, n_total_bytes); !status.ok()) return status;
     if (tensor.shape.size() > kMaxDimensions) {
       return Status::invalid_argument(where + "a tensor may have at most " + std::to_string(kMaxDimensions) +
                                       " dimensions, this one has " + std::to_string(tensor.shape.size()) + ".");
@@ -154,13 +167,27 @@ Status validate(const Request& request, int size) {
       return Status::invalid_argument(where + "a scalar has no first dimension to join along; reshape it to [1].");
     }
   }
-  return row.is_reduction ? check_reduction(request) : Status::ok_status();
+  return row.is_reduction ? check_reduction(name, signature) : Status::ok_status();
+}
+
+Status validate(const Request& request, int size) {
+  const Signature& signature = request.signature;
+  if (Status status = validate(request.name, signature, size); !status.ok()) return status;
+  if (request.memory.size() != signature.tensors.size()) {
+    return Status::invalid_argument(std::string(to_string(signature.collective)) + " '" + request.name +
+                                    "': there are " + std::to_string(signature.tensors.size()) +
+                                    " tensors but memory for " + std::to_string(request.memory.size()) + ".");
+  }
+  return Status::ok_status();
 }
 
 std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b) {
   const CollectiveInfo& row = info(a.collective);
   if (a.collective != b.collective) {
     return differ("collective", std::string(row.name), rank_a, std::string(to_string(b.collective)), rank_b);
+  }
+  if (a.process_set != b.process_set) {
+    return differ("process set", std::to_string(a.process_set), rank_a, std::to_string(b.process_set), rank_b);
   }
   if (row.is_reduction && a.op != b.op) {
     return differ("reduce op", std::string(to_string(a.op)), rank_a, std::string(to_string(b.op)), rank_b);

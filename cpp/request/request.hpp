@@ -59,10 +59,12 @@ struct Request {
   std::vector<TensorMemory> memory;  // one a tensor; owned by the caller until the operation has completed
   bool is_cacheable = true;          // false for made-up names, which never come again
   bool is_deferrable = false;        // somebody will wait() or poll(): it may be held back to travel with others
+  bool is_awaited = false;           // the submitter waits at once: it need not be taken in before
 };
 
 // InvalidArgument unless the request can be carried out whatever the other ranks say. `size` is the number of ranks.
-Status validate(const Request& request, int size);
+Status validate(const std::string& name, const Signature& signature, int size);
+Status validate(const Request& request, int size);  // its memory too
 
 // Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
 // property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".
