@@ -10,6 +10,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are written in the memory order of the host");
 
+// An entry of the log is at least its kind and the length of a list.
+constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t) + sizeof(std::uint32_t);
+
 class Writer {
  public:
   explicit Writer(std::vector<std::byte>& out) : out_(out) {}
@@ -81,6 +84,13 @@ class Reader {
     for (T& value : values) value = number<T>();
     return values;
   }
+  // A list of items that are larger in memory than on the wire: it grows as they are read, so that a frame of rubbish
+  // costs no memory.
+  template <typename T, typename ReadItem>
+  void list(std::vector<T>& items, std::size_t least_item_bytes, ReadItem read_item) {
+    const auto n = length(least_item_bytes);
+    for (std::uint32_t i = 0; i < n && ok_; ++i) read_item(items.emplace_back());
+  }
   template <typename T>
   T value_or_fail(std::optional<T> value, T otherwise) {
     if (!value) fail();
@@ -125,13 +135,12 @@ Signature read_signature(Reader& r) {
   s.prescale = r.number<double>();
   s.postscale = r.number<double>();
   s.process_set = r.number<std::uint32_t>();
-  s.tensors.resize(r.length(sizeof(std::uint8_t) + sizeof(std::uint32_t)));
-  if (s.tensors.size() > kMaxTensorsPerRequest) r.fail();
-  for (TensorSignature& tensor : s.tensors) {
+  r.list(s.tensors, sizeof(std::uint8_t) + sizeof(std::uint32_t), [&r](TensorSignature& tensor) {
     tensor.dtype = r.value_or_fail(data_type_from_wire(r.number<std::uint8_t>()), DataType::kUInt8);
     tensor.shape = r.numbers<std::int64_t>();
     if (tensor.shape.size() > kMaxDimensions) r.fail();
-  }
+  });
+  if (s.tensors.size() > kMaxTensorsPerRequest) r.fail();
   return s;
 }
 
@@ -162,11 +171,10 @@ void write(Writer& w, const ReadyMessage& m) {
   }
 }
 void read(Reader& r, ReadyMessage& m) {
-  m.items.resize(r.length(sizeof(std::uint32_t) + 1));
-  for (ReadyMessage::Item& item : m.items) {
+  r.list(m.items, sizeof(std::uint32_t) + 1, [&r](ReadyMessage::Item& item) {
     item.slot = r.number<std::uint32_t>();
     item.is_deferrable = r.flag();
-  }
+  });
 }
 
 void write(Writer& w, const DuplicateMessage& m) { w.text(m.name); }
@@ -207,15 +215,13 @@ void write(Writer& w, const ExecuteEntry& entry) {
   }
 }
 void read(Reader& r, ExecuteEntry& entry) {
-  entry.items.resize(r.length(sizeof(std::uint32_t) + 1));
-  for (ExecuteItem& item : entry.items) {
+  r.list(entry.items, sizeof(std::uint32_t) + 1, [&r](ExecuteItem& item) {
     item.slot = r.number<std::uint32_t>();
     item.is_defined_here = r.flag();
-    if (!item.is_defined_here) continue;
+    if (!item.is_defined_here) return;
     item.name = r.text(kMaxNameBytes);
-    item.first_dims.resize(r.length(sizeof(std::uint32_t)));
-    for (auto& dims : item.first_dims) dims = r.numbers<std::int64_t>();
-  }
+    r.list(item.first_dims, sizeof(std::uint32_t), [&r](auto& dims) { dims = r.numbers<std::int64_t>(); });
+  });
 }
 
 void write(Writer& w, const FailEntry& entry) {
@@ -254,11 +260,7 @@ void write(Writer& w, const LogMessage& m) {
   for (const LogEntry& entry : m.entries) write_variant(w, entry);
 }
 void read(Reader& r, LogMessage& m) {
-  m.entries.resize(r.length(1));
-  for (LogEntry& entry : m.entries) {
-    if (!r.ok()) return;
-    read_variant(r, r.number<std::uint8_t>(), entry);
-  }
+  r.list(m.entries, kLeastEntryBytes, [&r](LogEntry& entry) { read_variant(r, r.number<std::uint8_t>(), entry); });
 }
 
 }  // namespace
@@ -283,8 +285,8 @@ Result<Message> decode_frame(std::span<const std::byte> body) {
 }
 
 void FrameReader::append(std::span<const std::byte> bytes) {
-  if (consumed_ == buffer_.size()) {
-    buffer_.clear();
+  if (consumed_ >= buffer_.size() - consumed_) {  // what is moved is no more than what was read
+    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(consumed_));
     consumed_ = 0;
   }
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());

@@ -73,9 +73,12 @@ Coordinator::~Coordinator() = default;
 // --- announcements
 
 Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
+  if (Status status = validate(message.name, message.signature, options_.size); !status.ok()) {
+    return Status::internal("rank " + std::to_string(rank) + " announced what it should have refused: " +
+                            status.message());
+  }
   Name& name = name_for(message.name, message.is_cacheable);
-  announce(name, rank, std::move(message.signature), message.is_deferrable, now);
-  return Status::ok_status();
+  return announce(name, rank, std::move(message.signature), message.is_deferrable, now);
 }
 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
@@ -84,7 +87,8 @@ Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint no
       return Status::internal("rank " + std::to_string(rank) + " announced slot " + std::to_string(item.slot) +
                               " of only " + std::to_string(slots_.size()));
     }
-    announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now);
+    Status status = announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now);
+    if (!status.ok()) return status;
   }
   return Status::ok_status();
 }
@@ -141,9 +145,12 @@ void Coordinator::arrive(Name& name, int rank, Arrival arrival, TimePoint now) {
   round.arrivals[at] = arrival;
 }
 
-void Coordinator::announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable,
-                           TimePoint now) {
-  if (answer_owed(name, rank)) return;
+Status Coordinator::announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable,
+                             TimePoint now) {
+  if (answer_owed(name, rank)) return Status::ok_status();
+  if (name.round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent) {
+    return Status::internal("rank " + std::to_string(rank) + " announced '" + name.name + "' before it was answered");
+  }
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
   Round& round = name.round;
   round.is_deferrable = round.is_deferrable && is_deferrable;
@@ -157,6 +164,7 @@ void Coordinator::announce(Name& name, int rank, std::optional<Signature> signat
   } else if (round.n_arrived == options_.size) {
     became_ready(name);
   }
+  return Status::ok_status();
 }
 
 // Compares the rank that has just arrived with another that was there before; all those agree with each other.
@@ -171,7 +179,8 @@ std::string Coordinator::disagreement(const Name& name, int rank) const {
     }
     const int low = std::min(rank, other);
     const int high = std::max(rank, other);
-    return describe_mismatch(signature_of(name, low), low, signature_of(name, high), high);
+    if (describe_mismatch(signature_of(name, low), low, signature_of(name, high), high).empty()) return {};
+    return describe_mismatch(shown_signature_of(name, low), low, shown_signature_of(name, high), high);
   }
   return {};
 }
@@ -179,6 +188,17 @@ std::string Coordinator::disagreement(const Name& name, int rank) const {
 const Signature& Coordinator::signature_of(const Name& name, int rank) const {
   const auto at = static_cast<std::size_t>(rank);
   return name.round.arrivals[at] == Arrival::kInFull ? name.round.in_full[at] : name.agreed;
+}
+
+// The same with the rank's own first dimensions, as a message should show it.
+Signature Coordinator::shown_signature_of(const Name& name, int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  Signature signature = signature_of(name, rank);
+  if (name.round.arrivals[at] != Arrival::kUnchanged) return signature;
+  for (std::size_t tensor = 0; tensor < name.first_dims.size(); ++tensor) {
+    signature.tensors[tensor].shape.front() = name.first_dims[tensor][at];
+  }
+  return signature;
 }
 
 // --- failures
@@ -208,7 +228,8 @@ void Coordinator::fail_round(Name& name, ErrorKind kind, const std::string& text
       name.owed.push_back({rank, kind, text, duplicate.has_value(), n_failed_rounds_});
     }
   }
-  if (duplicate) owed_duplicates_.push_back(&name);
+  const bool is_listed = std::find(owed_duplicates_.begin(), owed_duplicates_.end(), &name) != owed_duplicates_.end();
+  if (duplicate && !is_listed) owed_duplicates_.push_back(&name);
   ++n_failed_rounds_;
   failures_.push_back(FailEntry{name.name, kind, text, std::move(targets)});
   close_round(name);

@@ -41,11 +41,12 @@ class Coordinator {
   explicit Coordinator(CoordinatorOptions options);
   ~Coordinator();
 
-  // --- what ranks announce, in the order in which each rank sent it
+  // --- what ranks announce, in the order in which each rank sent it; an error means that the rank breaks the rules
   Status on_request(int rank, RequestMessage message, TimePoint now);
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
   void on_waiting(int rank);
+  bool has_waiting_rank() const { return n_waiting_ > 0; }
 
   // The entries to append to the log now. While the wire is busy, small requests are kept back to travel together.
   std::vector<LogEntry> take_entries(bool wire_is_idle);
@@ -75,9 +76,10 @@ class Coordinator {
 
   Name& name_for(const std::string& name, bool is_cacheable);
   void arrive(Name& name, int rank, Arrival arrival, TimePoint now);
-  void announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
+  Status announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
   std::string disagreement(const Name& name, int rank) const;
   const Signature& signature_of(const Name& name, int rank) const;
+  Signature shown_signature_of(const Name& name, int rank) const;
   bool answer_owed(Name& name, int rank);
   // Each rank that announced the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
   void fail_round(Name& name, ErrorKind kind, const std::string& text, std::optional<Duplicate> duplicate = std::nullopt);
