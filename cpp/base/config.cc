@@ -142,10 +142,17 @@ Status assign(const Setting& setting, const std::string& variable, const std::st
   return Status::internal("a setting of unknown type: " + variable);
 }
 
+Status check_rank(const std::string& prefix, std::int64_t rank, std::int64_t size) {
+  if (rank < size) return Status::ok_status();
+  return Status::invalid_argument(prefix + "RANK=" + std::to_string(rank) + " must be less than " + prefix + "SIZE=" +
+                                  std::to_string(size) + ".");
+}
+
 Status check_together(const Config& config) {
-  if (config.rank >= config.size) {
-    return Status::invalid_argument("CIRANDA_RANK=" + std::to_string(config.rank) + " must be less than CIRANDA_SIZE=" +
-                                    std::to_string(config.size) + ".");
+  for (Status status : {check_rank("CIRANDA_", config.rank, config.size),
+                        check_rank("CIRANDA_LOCAL_", config.local_rank, config.local_size),
+                        check_rank("CIRANDA_CROSS_", config.cross_rank, config.cross_size)}) {
+    if (!status.ok()) return status;
   }
   if (config.slot_bytes % 4096 != 0) {
     return Status::invalid_argument("CIRANDA_SLOT_BYTES=" + std::to_string(config.slot_bytes) +
