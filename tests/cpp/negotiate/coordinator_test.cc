@@ -1,0 +1,394 @@
+// Coordinator: what travels together, what is held back and let go, slots, the texts of errors, and bad announcements.
+#include "negotiate/coordinator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "negotiate/signatures.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+constexpr TimePoint kNow{};
+constexpr std::int64_t kMebi = 1 << 20;
+
+CoordinatorOptions threshold(std::size_t n_bytes) {
+  CoordinatorOptions options;
+  options.fusion_threshold_bytes = n_bytes;
+  return options;
+}
+CoordinatorOptions capacity(std::size_t n_slots) {
+  CoordinatorOptions options;
+  options.cache_capacity = n_slots;
+  return options;
+}
+CoordinatorOptions hosts(std::vector<std::string> labels) {
+  CoordinatorOptions options;
+  options.hosts = std::move(labels);
+  return options;
+}
+
+// A coordinator and the short ways to speak to it.
+class Desk {
+ public:
+  explicit Desk(int size, CoordinatorOptions options = {})
+      : size_(size), coordinator_(sized(size, std::move(options))) {}
+
+  Coordinator& coordinator() { return coordinator_; }
+
+  void request(int rank, const std::string& name, const Signature& signature, bool is_deferrable = false,
+               bool is_cacheable = true) {
+    expect_ok(coordinator_.on_request(rank, {name, signature, is_cacheable, is_deferrable}, kNow));
+  }
+  void request_by_all(const std::string& name, const Signature& signature, bool is_deferrable = false) {
+    for (int rank = 0; rank < size_; ++rank) request(rank, name, signature, is_deferrable);
+  }
+  void ready(int rank, std::uint32_t slot, bool is_deferrable = true) {
+    expect_ok(coordinator_.on_ready(rank, {{{slot, is_deferrable}}}, kNow));
+  }
+  void ready_by_all(std::uint32_t slot, bool is_deferrable = true) {
+    for (int rank = 0; rank < size_; ++rank) ready(rank, slot, is_deferrable);
+  }
+  void duplicate(int rank, const std::string& name) { expect_ok(coordinator_.on_duplicate(rank, {name}, kNow)); }
+
+  // The slots or, where they are defined, names of each entry; failures as "!text".
+  std::vector<std::vector<std::string>> taken(bool wire_is_idle = true) {
+    std::vector<std::vector<std::string>> out;
+    for (const LogEntry& entry : coordinator_.take_entries(wire_is_idle)) {
+      auto& row = out.emplace_back();
+      if (const auto* failure = std::get_if<FailEntry>(&entry)) row.push_back("!" + failure->text);
+      if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
+        for (const ExecuteItem& item : execute->items) {
+          row.push_back(item.is_defined_here ? item.name : std::to_string(item.slot));
+        }
+      }
+    }
+    return out;
+  }
+  // REQUIRES: exactly one entry, a failure.
+  FailEntry taken_failure() {
+    const auto entries = coordinator_.take_entries(true);
+    EXPECT_EQ(entries.size(), 1U);
+    if (entries.size() != 1 || !std::holds_alternative<FailEntry>(entries.front())) return {};
+    return std::get<FailEntry>(entries.front());
+  }
+
+ private:
+  static CoordinatorOptions sized(int size, CoordinatorOptions options) {
+    options.size = size;
+    return options;
+  }
+  static void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
+
+  int size_;
+  Coordinator coordinator_;
+};
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::vector<std::int32_t> sorted(std::vector<std::int32_t> targets) {
+  std::sort(targets.begin(), targets.end());
+  return targets;
+}
+
+// --- what travels together
+
+TEST(Fusion, JoinsWhatIsReadyUpToTheThreshold) {
+  Desk desk(2, threshold(100));
+  for (const char* name : {"a", "b", "c"}) desk.request_by_all(name, allreduce({10}));  // 40 bytes each
+  EXPECT_EQ(desk.taken(), (Rows{{"a", "b"}, {"c"}}));
+}
+
+TEST(Fusion, SendsAllAloneWithThresholdZero) {
+  Desk desk(2, threshold(0));
+  for (const char* name : {"a", "b"}) desk.request_by_all(name, allreduce({10}));
+  EXPECT_EQ(desk.taken(), (Rows{{"a"}, {"b"}}));
+}
+
+TEST(Fusion, SendsWhatIsLargerThanTheThresholdAlone) {
+  Desk desk(2, threshold(100));
+  for (const char* name : {"a", "b"}) desk.request_by_all(name, allreduce({100}));
+  EXPECT_EQ(desk.taken(), (Rows{{"a"}, {"b"}}));
+}
+
+TEST(Fusion, JoinsOnlyAllreducesOfTheSameKind) {
+  Signature scaled = allreduce({4});
+  scaled.prescale = 0.5;
+  Signature scaled_after = allreduce({4});
+  scaled_after.postscale = 0.5;
+  const std::vector<Signature> different = {allreduce({4}),
+                                            allreduce({4}, DataType::kFloat64),
+                                            allreduce({4}, DataType::kFloat32, ReduceOp::kMax),
+                                            scaled,
+                                            scaled_after,
+                                            allgather({4}),
+                                            broadcast({4}, 0),
+                                            barrier()};
+  for (std::size_t i = 0; i < different.size(); ++i) {
+    for (std::size_t j = 0; j < different.size(); ++j) {
+      Desk desk(1);
+      desk.request_by_all("a", different[i]);
+      desk.request_by_all("b", different[j]);
+      const bool joins = i == j && different[i].collective == Collective::kAllreduce;
+      EXPECT_EQ(desk.taken(), joins ? (Rows{{"a", "b"}}) : (Rows{{"a"}, {"b"}})) << i << ", " << j;
+    }
+  }
+}
+
+TEST(Fusion, LetsSmallThingsGatherWhileTheWireIsBusy) {
+  Desk desk(1);
+  desk.request_by_all("a", allreduce({kMebi / 2}));
+  EXPECT_EQ(desk.taken(false), Rows{});
+  desk.request_by_all("b", allreduce({kMebi / 2}));
+  EXPECT_EQ(desk.taken(false), (Rows{{"a", "b"}}));  // 4 MiB
+  desk.request_by_all("c", allreduce({1}));
+  EXPECT_EQ(desk.taken(false), Rows{});
+  EXPECT_EQ(desk.taken(true), (Rows{{"c"}}));
+}
+
+TEST(Fusion, TellsOfFailuresWhileTheWireIsBusy) {
+  Desk desk(2);
+  desk.request(0, "a", allreduce({1}));
+  desk.request(1, "a", allreduce({2}));
+  EXPECT_EQ(desk.taken(false).size(), 1U);
+}
+
+// --- slots
+
+TEST(Slots, AreGivenWithTheFirstUseAndUsedFromThen) {
+  Desk desk(2);
+  desk.request_by_all("a", allreduce({4}));
+  desk.request_by_all("b", allreduce({4}));
+  EXPECT_EQ(desk.taken(), (Rows{{"a", "b"}}));
+  desk.ready_by_all(1, false);
+  desk.ready_by_all(0, false);
+  EXPECT_EQ(desk.taken(), (Rows{{"1", "0"}}));
+}
+
+TEST(Slots, AreDefinedAgainWhenOneRankGathersDifferently) {
+  Desk desk(2);
+  desk.request(0, "g", allgather({1, 2}));
+  desk.request(1, "g", allgather({5, 2}));
+  desk.taken();
+  desk.ready(0, 0);
+  desk.request(1, "g", allgather({7, 2}));
+  const auto entries = desk.coordinator().take_entries(true);
+  ASSERT_EQ(entries.size(), 1U);
+  const ExecuteItem& item = std::get<ExecuteEntry>(entries.front()).items.front();
+  EXPECT_TRUE(item.is_defined_here);
+  EXPECT_EQ(item.slot, 0U);
+  EXPECT_EQ(item.first_dims, (std::vector<std::vector<std::int64_t>>{{1, 7}}));
+}
+
+TEST(Slots, AreNotGivenBeyondTheCapacityNorToMadeUpNames) {
+  Desk desk(1, capacity(1));
+  desk.request(0, "made up", allreduce({1}), false, false);
+  desk.request(0, "a", allreduce({2}));
+  desk.request(0, "b", allreduce({3}));
+  std::vector<std::uint32_t> slots;
+  for (const LogEntry& entry : desk.coordinator().take_entries(true)) {
+    for (const ExecuteItem& item : std::get<ExecuteEntry>(entry).items) slots.push_back(item.slot);
+  }
+  EXPECT_EQ(slots, (std::vector<std::uint32_t>{kNoSlot, 0, kNoSlot}));
+}
+
+TEST(Slots, ThatWereNeverGivenAreRefused) {
+  Desk desk(2);
+  const Status status = desk.coordinator().on_ready(1, {{{0, true}}}, kNow);
+  EXPECT_EQ(status.kind(), ErrorKind::kInternal);
+  EXPECT_EQ(status.message(), "rank 1 announced slot 0 of only 0");
+}
+
+// --- groups in the learned order
+
+// Two ranks that have made three deferrable 600 KiB tensors twice over: planned as {0, 1}, {2}.
+class Groups : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"a", "b", "c"}) desk_.request_by_all(name, allreduce({150 * 1024}), true);
+    desk_.taken();
+    for (int step = 0; step < 2; ++step) {
+      for (const std::uint32_t slot : {0U, 1U, 2U}) desk_.ready_by_all(slot);
+      desk_.coordinator().on_waiting(0);
+      desk_.taken();
+    }
+  }
+  Desk desk_{2};
+};
+
+TEST_F(Groups, AreHeldUntilComplete) {
+  desk_.ready_by_all(0);
+  EXPECT_EQ(desk_.taken(), Rows{});
+  desk_.ready(0, 1);
+  EXPECT_EQ(desk_.taken(), Rows{});
+  desk_.ready(1, 1);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0", "1"}}));
+  desk_.ready_by_all(2);
+  EXPECT_EQ(desk_.taken(), (Rows{{"2"}}));
+}
+
+TEST_F(Groups, AreLetGoWhenARankWaits) {
+  desk_.ready_by_all(0);
+  EXPECT_EQ(desk_.taken(), Rows{});
+  desk_.coordinator().on_waiting(1);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0"}}));
+}
+
+TEST_F(Groups, AreHeldAgainWhenTheWaitingRankGoesOnAndLetGoWhenItSaysSoAgain) {
+  desk_.ready(0, 0);
+  desk_.coordinator().on_waiting(1);
+  desk_.ready(1, 0);  // another thread of rank 1
+  EXPECT_EQ(desk_.taken(), Rows{});
+  desk_.coordinator().on_waiting(1);
+  desk_.coordinator().on_waiting(1);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0"}}));
+}
+
+TEST_F(Groups, DoNotHoldWhatSomeRankCannotDefer) {
+  desk_.ready(0, 0);
+  desk_.ready(1, 0, false);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0"}}));
+}
+
+TEST_F(Groups, AreForgottenWhenAStrangerComes) {
+  desk_.ready_by_all(0);
+  EXPECT_EQ(desk_.taken(), Rows{});
+  desk_.request_by_all("d", allreduce({4}));
+  EXPECT_EQ(desk_.taken(), (Rows{{"d"}}));  // "d" has no slot yet: no stranger
+  desk_.ready_by_all(3);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0", "3"}}));
+}
+
+TEST_F(Groups, FailLikeAnythingElse) {
+  desk_.ready_by_all(0);
+  desk_.duplicate(1, "a");
+  EXPECT_EQ(sorted(desk_.taken_failure().targets), (std::vector<std::int32_t>{0, 1, 1}));
+  desk_.ready_by_all(1);
+  desk_.coordinator().on_waiting(0);
+  EXPECT_EQ(desk_.taken(), (Rows{{"1"}}));
+}
+
+// --- errors
+
+TEST(Disagreement, IsToldToThoseWhoCameAndThenToTheOthers) {
+  Desk desk(3, hosts({"alpha", "beta", "gamma"}));
+  desk.request(2, "grad", allreduce({4}));
+  desk.request(0, "grad", allreduce({5}));
+  const FailEntry first = desk.taken_failure();
+  EXPECT_EQ(first.name, "grad");
+  EXPECT_EQ(first.kind, ErrorKind::kMismatch);
+  EXPECT_EQ(sorted(first.targets), (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(first.text,
+            "Ranks disagree about 'grad': shape [5] on rank 0 but [4] on rank 2. Every rank must make the "
+            "same call for a name.");
+  desk.request(0, "grad", allreduce({4}));  // the next use, of those who know already
+  desk.request(2, "grad", allreduce({4}));
+  EXPECT_EQ(desk.taken(), Rows{});
+  desk.request(1, "grad", allreduce({4}));
+  const FailEntry second = desk.taken_failure();
+  EXPECT_EQ(second.targets, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(second.text, first.text);
+  desk.request(1, "grad", allreduce({4}));
+  EXPECT_EQ(desk.taken(), (Rows{{"grad"}}));
+}
+
+// A rank that announces a slot said nothing of its shape this time; what it had last time is what is named.
+TEST(Disagreement, NamesTheFirstDimensionOfTheRankItself) {
+  Desk desk(2);
+  desk.request(0, "g", allgather({1, 2}));
+  desk.request(1, "g", allgather({5, 2}));
+  desk.taken();
+  desk.request(0, "g", allgather({1, 3}));
+  desk.ready(1, 0);
+  EXPECT_NE(desk.taken_failure().text.find("shape [1, 3] on rank 0 but [5, 2] on rank 1"), std::string::npos);
+}
+
+TEST(Duplicate, FailsTheFirstUseTooAndIsOwedByTheOthers) {
+  Desk desk(2, hosts({"", "beta"}));
+  desk.request(1, "a", allreduce({4}));
+  desk.duplicate(1, "a");
+  const FailEntry first = desk.taken_failure();
+  EXPECT_EQ(first.kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(first.targets, (std::vector<std::int32_t>{1, 1}));
+  EXPECT_EQ(first.text,
+            "Duplicate name 'a': rank 1 (host beta) submitted it again while its first use was still "
+            "pending. Wait for the first one, or give each its own name.");
+  for (int call = 0; call < 2; ++call) {
+    desk.request(0, "a", allreduce({4}));
+    const FailEntry owed = desk.taken_failure();
+    EXPECT_EQ(owed.targets, (std::vector<std::int32_t>{0}));
+    EXPECT_EQ(owed.text, first.text);
+  }
+  desk.request_by_all("a", allreduce({4}));
+  EXPECT_EQ(desk.taken(), (Rows{{"a"}}));
+}
+
+// Rank 0 alone repeated a call; once all ranks have gone on together, rank 1's next call is no late part of that.
+TEST(Duplicate, OfOneRankIsForgivenOnceAllHaveGoneOn) {
+  for (const int n_repeats : {1, 2, 3}) {
+    for (const bool is_cacheable : {true, false}) {
+      Desk desk(2);
+      desk.request(0, "a", allreduce({4}), false, is_cacheable);
+      for (int i = 0; i < n_repeats; ++i) desk.duplicate(0, "a");
+      desk.request(1, "a", allreduce({4}), false, is_cacheable);
+      desk.taken();
+      desk.request_by_all("b", allreduce({4}));
+      EXPECT_EQ(desk.taken(), (Rows{{"b"}}));
+      desk.request_by_all("a", allreduce({4}));
+      EXPECT_EQ(desk.taken(), (Rows{{"a"}})) << n_repeats << " repeats";
+    }
+  }
+}
+
+TEST(Duplicate, AfterTheFirstUseWasCarriedOutFailsAlone) {
+  Desk desk(2);
+  desk.request_by_all("a", allreduce({4}));
+  EXPECT_EQ(desk.taken(), (Rows{{"a"}}));
+  desk.duplicate(0, "a");
+  EXPECT_EQ(desk.taken_failure().targets, (std::vector<std::int32_t>{0}));
+  desk.ready(1, 0);
+  EXPECT_EQ(desk.taken_failure().targets, (std::vector<std::int32_t>{1}));
+  desk.ready_by_all(0);
+  EXPECT_EQ(desk.taken(), (Rows{{"0"}}));
+}
+
+TEST(Duplicate, InAWorldOfOneFailsBoth) {
+  Desk desk(1);
+  desk.request(0, "a", allreduce({4}));
+  desk.duplicate(0, "a");
+  EXPECT_EQ(desk.taken_failure().targets, (std::vector<std::int32_t>{0, 0}));
+  desk.request(0, "a", allreduce({4}));
+  EXPECT_EQ(desk.taken(), (Rows{{"a"}}));
+}
+
+// --- announcements that no participant makes
+
+TEST(BadAnnouncement, OfAnImpossibleRequestIsRefused) {
+  const std::vector<Signature> impossible = {
+      allgather({}),
+      allreduce({-1}),
+      allreduce({std::int64_t{1} << 40, std::int64_t{1} << 40}),
+      broadcast({4}, 2),
+      broadcast({4}, -1),
+      Signature{},
+      allreduce({4}, DataType::kBool),
+  };
+  for (std::size_t i = 0; i < impossible.size(); ++i) {
+    Desk desk(2);
+    const Status status = desk.coordinator().on_request(0, {"a", impossible[i], true, true}, kNow);
+    EXPECT_EQ(status.kind(), ErrorKind::kInternal) << i;
+  }
+}
+
+TEST(BadAnnouncement, TwiceInARowIsRefused) {
+  Desk desk(2);
+  desk.request(1, "a", allreduce({4}));
+  EXPECT_EQ(desk.coordinator().on_request(1, {"a", allreduce({4}), true, true}, kNow).kind(), ErrorKind::kInternal);
+}
+
+}  // namespace
+}  // namespace ciranda::testing

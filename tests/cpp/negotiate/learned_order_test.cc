@@ -1,0 +1,117 @@
+// LearnedOrder: a plan stands after two equal steps, follows their order and bytes, and falls with a step that differs.
+#include "negotiate/learned_order.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ciranda {
+namespace {
+
+struct Item {
+  std::uint32_t slot;
+  std::size_t n_bytes;
+};
+
+void observe(LearnedOrder& order, const std::vector<Item>& step) {
+  for (const Item& item : step) order.observe(item.slot, item.n_bytes);
+}
+
+const std::vector<Item> kStep{{7, 60}, {3, 60}, {5, 60}, {1, 10}};
+
+TEST(LearnedOrder, PlansAfterTwoEqualSteps) {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, kStep);
+  EXPECT_FALSE(order.group_of(7));
+  order.observe(7, 60);  // the third step begins: two are complete
+  ASSERT_TRUE(order.group_of(7));
+  EXPECT_EQ(order.n_groups(), 2U);
+  EXPECT_EQ(order.group_of(7), order.group_of(3));
+  EXPECT_EQ(order.group_of(5), order.group_of(1));
+  EXPECT_NE(order.group_of(7), order.group_of(5));
+  EXPECT_EQ(order.group_size(*order.group_of(7)), 2U);
+  EXPECT_EQ(order.group_size(*order.group_of(5)), 2U);
+}
+
+TEST(LearnedOrder, FollowsTheOrderOfTheLastStep) {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, {{1, 10}, {5, 60}, {3, 60}, {7, 60}});
+  order.observe(3, 60);
+  EXPECT_EQ(order.group_of(1), order.group_of(5));
+  EXPECT_EQ(order.group_of(1), order.group_of(3));  // 70 bytes are not yet 100
+  EXPECT_NE(order.group_of(3), order.group_of(7));
+}
+
+TEST(LearnedOrder, GivesALargeOneItsOwnGroup) {
+  LearnedOrder order(100);
+  const std::vector<Item> step{{0, 500}, {1, 500}, {2, 1}, {3, 0}};
+  observe(order, step);
+  observe(order, step);
+  order.observe(0, 500);
+  EXPECT_EQ(order.n_groups(), 3U);
+  EXPECT_EQ(order.group_size(*order.group_of(0)), 1U);
+  EXPECT_EQ(order.group_size(*order.group_of(1)), 1U);
+  EXPECT_EQ(order.group_size(*order.group_of(2)), 2U);
+}
+
+TEST(LearnedOrder, KeepsThePlanWhileTheSetStays) {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, kStep);
+  order.observe(7, 60);
+  const auto plan = order.plan();
+  observe(order, {{1, 10}, {5, 60}, {3, 60}});
+  for (int i = 0; i < 5; ++i) observe(order, kStep);
+  EXPECT_EQ(order.plan(), plan);
+  EXPECT_TRUE(order.group_of(7));
+}
+
+TEST(LearnedOrder, DropsThePlanAtOnceWhenAStrangerComes) {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, kStep);
+  order.observe(7, 60);
+  const auto plan = order.plan();
+  order.observe(99, 4);
+  EXPECT_FALSE(order.group_of(7));
+  EXPECT_FALSE(order.group_of(99));
+  EXPECT_EQ(order.n_groups(), 0U);
+  EXPECT_NE(order.plan(), plan);
+}
+
+TEST(LearnedOrder, DropsThePlanAfterAStepThatLacksOne) {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, kStep);
+  observe(order, {{7, 60}, {3, 60}, {5, 60}});
+  EXPECT_TRUE(order.group_of(7));  // that 1 will not come is not known yet
+  order.observe(7, 60);
+  EXPECT_FALSE(order.group_of(7));
+}
+
+TEST(LearnedOrder, PlansAgainAfterAChange) {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, kStep);
+  const std::vector<Item> other{{7, 60}, {8, 60}};
+  observe(order, other);
+  observe(order, other);
+  order.observe(7, 60);
+  ASSERT_TRUE(order.group_of(8));
+  EXPECT_EQ(order.group_of(7), order.group_of(8));
+  EXPECT_FALSE(order.group_of(3));
+}
+
+TEST(LearnedOrder, MakesNoPlanOfStepsThatAlternate) {
+  LearnedOrder order(100);
+  for (int i = 0; i < 10; ++i) {
+    observe(order, {{0, 10}, {1, 10}});
+    observe(order, {{0, 10}, {2, 10}});
+    EXPECT_FALSE(order.group_of(0));
+  }
+}
+
+}  // namespace
+}  // namespace ciranda

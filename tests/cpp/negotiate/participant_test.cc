@@ -1,0 +1,176 @@
+// Participant: what one rank announces, and what it makes of the log; a log that does not fit is refused.
+#include "negotiate/participant.hpp"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "negotiate/signatures.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+Request request(std::string name, Signature signature) {
+  Request out;
+  out.name = std::move(name);
+  out.signature = std::move(signature);
+  out.memory.resize(out.signature.tensors.size());
+  return out;
+}
+
+ExecuteItem definition(std::uint32_t slot, std::string name, std::vector<std::vector<std::int64_t>> first_dims = {}) {
+  return {slot, true, std::move(name), std::move(first_dims)};
+}
+ExecuteItem use(std::uint32_t slot) { return {slot, false, {}, {}}; }
+
+// The tickets that an entry carries out, in order; the rank is expected to accept the entry.
+std::vector<Participant::Ticket> execute(Participant& participant, std::vector<ExecuteItem> items) {
+  auto action = participant.apply(ExecuteEntry{std::move(items)});
+  EXPECT_TRUE(action.ok()) << action.status().message();
+  std::vector<Participant::Ticket> tickets;
+  if (!action.ok()) return tickets;
+  for (const auto& ready : std::get<Participant::Execute>(action.value()).requests) tickets.push_back(ready.ticket);
+  return tickets;
+}
+
+std::string refusal(Participant& participant, const LogEntry& entry) {
+  const auto action = participant.apply(entry);
+  EXPECT_FALSE(action.ok());
+  if (!action.ok()) {
+    EXPECT_EQ(action.status().kind(), ErrorKind::kInternal);
+  }
+  return action.status().message();
+}
+
+TEST(Participant, AnnouncesInFullAndThenBySlot) {
+  Participant participant(1);
+  Request a = request("a", allreduce({4}));
+  a.is_deferrable = true;
+  const Message first = participant.submit(a, 10);
+  ASSERT_TRUE(std::holds_alternative<RequestMessage>(first));
+  EXPECT_EQ(std::get<RequestMessage>(first).name, "a");
+  EXPECT_EQ(std::get<RequestMessage>(first).signature, a.signature);
+  EXPECT_TRUE(std::get<RequestMessage>(first).is_deferrable);
+  EXPECT_TRUE(std::get<RequestMessage>(first).is_cacheable);
+  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{10}));
+
+  const Message second = participant.submit(a, 11);
+  ASSERT_TRUE(std::holds_alternative<ReadyMessage>(second));
+  ASSERT_EQ(std::get<ReadyMessage>(second).items.size(), 1U);
+  EXPECT_EQ(std::get<ReadyMessage>(second).items[0].slot, 0U);
+  EXPECT_TRUE(std::get<ReadyMessage>(second).items[0].is_deferrable);
+  EXPECT_EQ(execute(participant, {use(0)}), (std::vector<Participant::Ticket>{11}));
+}
+
+TEST(Participant, AnnouncesAChangeInFull) {
+  Participant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  execute(participant, {definition(0, "a")});
+  EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({5})), 2)));
+  execute(participant, {definition(0, "a")});
+  EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({5})), 3)));
+}
+
+// What failed was not agreed on: the signature of before is still the slot's.
+TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
+  Participant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  execute(participant, {definition(0, "a")});
+  participant.submit(request("a", allreduce({5})), 2);
+  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {0}}).ok());
+  EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({5})), 3)));
+  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {0}}).ok());
+  EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({4})), 4)));
+}
+
+TEST(Participant, AnnouncesWithoutASlotInFullEveryTime) {
+  Participant participant(0);
+  for (Participant::Ticket ticket = 0; ticket < 3; ++ticket) {
+    EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({4})), ticket)));
+    EXPECT_EQ(execute(participant, {definition(kNoSlot, "a")}), (std::vector<Participant::Ticket>{ticket}));
+  }
+}
+
+TEST(Participant, CallsARepetitionADuplicate) {
+  Participant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  const Message again = participant.submit(request("a", allreduce({4})), 2);
+  ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(again));
+  EXPECT_EQ(std::get<DuplicateMessage>(again).name, "a");
+  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0, 1, 0}});
+  ASSERT_TRUE(action.ok());
+  const auto& failure = std::get<Participant::Fail>(action.value());
+  EXPECT_EQ(failure.tickets, (std::vector<Participant::Ticket>{1, 2}));
+  EXPECT_EQ(failure.status.kind(), ErrorKind::kInvalidArgument);
+  EXPECT_EQ(failure.status.message(), "twice");
+}
+
+TEST(Participant, AnswersInTheOrderOfTheCalls) {
+  Participant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  participant.submit(request("a", allreduce({4})), 2);
+  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{1}));
+  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{2}));
+}
+
+TEST(Participant, CarriesOutSeveralInTheOrderOfTheEntry) {
+  Participant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  participant.submit(request("b", allreduce({4})), 2);
+  EXPECT_EQ(execute(participant, {definition(0, "b"), definition(1, "a")}), (std::vector<Participant::Ticket>{2, 1}));
+}
+
+TEST(Participant, GivesFirstDimensionsAndKeepsThem) {
+  Participant participant(0);
+  const std::vector<std::vector<std::int64_t>> dims{{3, 5}};
+  participant.submit(request("g", allgather({3, 2})), 1);
+  for (int round = 0; round < 2; ++round) {
+    auto action = participant.apply(ExecuteEntry{{round == 0 ? definition(0, "g", dims) : use(0)}});
+    ASSERT_TRUE(action.ok());
+    const auto& ready = std::get<Participant::Execute>(action.value()).requests.front();
+    ASSERT_NE(ready.first_dims, nullptr);
+    EXPECT_EQ(*ready.first_dims, dims);
+    participant.submit(request("g", allgather({3, 2})), 2);
+  }
+}
+
+TEST(Participant, IgnoresFailuresOfOthers) {
+  Participant participant(2);
+  auto action = participant.apply(FailEntry{"never heard of", ErrorKind::kMismatch, "no", {0, 1, -1}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_TRUE(std::get<Participant::Fail>(action.value()).tickets.empty());
+}
+
+TEST(Participant, KnowsWhetherAnythingIsPending) {
+  Participant participant(0);
+  EXPECT_FALSE(participant.has_pending());
+  participant.submit(request("a", allreduce({4})), 1);
+  participant.submit(request("a", allreduce({4})), 2);
+  EXPECT_TRUE(participant.has_pending());
+  execute(participant, {definition(0, "a")});
+  EXPECT_TRUE(participant.has_pending());
+  EXPECT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0}}).ok());
+  EXPECT_FALSE(participant.has_pending());
+}
+
+TEST(Participant, RefusesALogThatDoesNotFit) {
+  Participant participant(3);
+  EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes slot 0, which rank 3 has not announced");
+  EXPECT_EQ(refusal(participant, ExecuteEntry{{definition(0, "a")}}),
+            "the log executes 'a', which rank 3 has not announced");
+  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {3}}),
+            "the log fails 'a', which rank 3 has not announced");
+  participant.submit(request("a", allreduce({4})), 1);
+  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {3, 3}}),
+            "the log fails 'a', which rank 3 has not announced");
+  refusal(participant, ExecuteEntry{{definition(7, "a")}});  // slots come one after the other
+  execute(participant, {definition(0, "a")});
+  refusal(participant, ExecuteEntry{{use(0)}});
+  refusal(participant, ExecuteEntry{{use(1)}});
+}
+
+}  // namespace
+}  // namespace ciranda::testing

@@ -1,0 +1,165 @@
+#include "negotiate/random_message.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+namespace ciranda::testing {
+namespace {
+
+// Makes up values of any type.
+class Maker {
+ public:
+  explicit Maker(std::mt19937_64& random) : random_(random) {}
+
+  std::uint64_t up_to(std::uint64_t highest) { return random_() % (highest + 1); }
+  bool flag() { return up_to(1) == 1; }
+  template <typename T>
+  T number() {
+    return static_cast<T>(random_());
+  }
+  double real() { return std::bit_cast<double>(random_()); }  // infinities and NaN too
+  std::string text(std::size_t at_most) {
+    std::string out(up_to(at_most), ' ');
+    for (char& c : out) c = static_cast<char>(random_());
+    return out;
+  }
+  ErrorKind error_kind() { return static_cast<ErrorKind>(1 + up_to(5)); }
+
+  Signature signature() {
+    Signature s;
+    s.collective = static_cast<Collective>(up_to(kNumCollectives - 1));
+    s.op = static_cast<ReduceOp>(up_to(kNumReduceOps - 1));
+    s.root = number<std::int32_t>();
+    s.prescale = real();
+    s.postscale = real();
+    s.process_set = number<std::uint32_t>();
+    s.tensors.resize(up_to(3));
+    for (TensorSignature& tensor : s.tensors) {
+      tensor.dtype = static_cast<DataType>(up_to(kNumDataTypes - 1));
+      tensor.shape.resize(up_to(4));
+      for (auto& dimension : tensor.shape) dimension = number<std::int64_t>();
+    }
+    return s;
+  }
+
+  void fill(RequestMessage& m) { m = {text(40), signature(), flag(), flag()}; }
+  void fill(ReadyMessage& m) {
+    m.items.resize(up_to(5));
+    for (auto& item : m.items) item = {number<std::uint32_t>(), flag()};
+  }
+  void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
+  void fill(WaitingMessage& /*m*/) {}
+  void fill(ByeMessage& m) { m.log_index = number<std::uint64_t>(); }
+  void fill(ByeAckMessage& /*m*/) {}
+  void fill(AbortMessage& m) { m = {error_kind(), text(200)}; }
+  void fill(PingMessage& /*m*/) {}
+  void fill(PongMessage& /*m*/) {}
+  void fill(NoticeMessage& m) { m.text = text(200); }
+  void fill(LogMessage& m) {
+    m.entries.resize(up_to(4));
+    for (LogEntry& entry : m.entries) entry = flag() ? LogEntry(execute_entry()) : LogEntry(fail_entry());
+  }
+
+ private:
+  ExecuteEntry execute_entry() {
+    ExecuteEntry entry;
+    entry.items.resize(up_to(4));
+    for (ExecuteItem& item : entry.items) {
+      item.slot = number<std::uint32_t>();
+      item.is_defined_here = flag();
+      if (!item.is_defined_here) continue;
+      item.name = text(20);
+      item.first_dims.resize(up_to(2));
+      for (auto& dims : item.first_dims) {
+        dims.resize(up_to(4));
+        for (auto& dim : dims) dim = number<std::int64_t>();
+      }
+    }
+    return entry;
+  }
+  FailEntry fail_entry() {
+    FailEntry entry{text(20), error_kind(), text(100), {}};
+    entry.targets.resize(up_to(4));
+    for (auto& target : entry.targets) target = number<std::int32_t>();
+    return entry;
+  }
+
+  std::mt19937_64& random_;
+};
+
+template <std::size_t kType = 0>
+Message make(std::size_t type, Maker& maker) {
+  if constexpr (kType + 1 < kNumMessageTypes) {
+    if (type != kType) return make<kType + 1>(type, maker);
+  }
+  std::variant_alternative_t<kType, Message> message;
+  maker.fill(message);
+  return message;
+}
+
+bool same(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+
+bool same(const Signature& a, const Signature& b) {
+  return a.collective == b.collective && a.op == b.op && a.root == b.root && same(a.prescale, b.prescale) &&
+         same(a.postscale, b.postscale) && a.process_set == b.process_set && a.tensors == b.tensors;
+}
+
+template <typename T, typename Same>
+bool same_lists(const std::vector<T>& a, const std::vector<T>& b, Same same_items) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!same_items(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+bool same(const ExecuteItem& a, const ExecuteItem& b) {
+  return a.slot == b.slot && a.is_defined_here == b.is_defined_here && a.name == b.name && a.first_dims == b.first_dims;
+}
+bool same(const ExecuteEntry& a, const ExecuteEntry& b) {
+  return same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
+}
+bool same(const FailEntry& a, const FailEntry& b) {
+  return a.name == b.name && a.kind == b.kind && a.text == b.text && a.targets == b.targets;
+}
+
+bool same(const RequestMessage& a, const RequestMessage& b) {
+  return a.name == b.name && same(a.signature, b.signature) && a.is_cacheable == b.is_cacheable &&
+         a.is_deferrable == b.is_deferrable;
+}
+bool same(const ReadyMessage& a, const ReadyMessage& b) {
+  return same_lists(a.items, b.items, [](const auto& x, const auto& y) {
+    return x.slot == y.slot && x.is_deferrable == y.is_deferrable;
+  });
+}
+bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
+bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
+bool same(const ByeMessage& a, const ByeMessage& b) { return a.log_index == b.log_index; }
+bool same(const ByeAckMessage& /*a*/, const ByeAckMessage& /*b*/) { return true; }
+bool same(const AbortMessage& a, const AbortMessage& b) { return a.kind == b.kind && a.text == b.text; }
+bool same(const PingMessage& /*a*/, const PingMessage& /*b*/) { return true; }
+bool same(const PongMessage& /*a*/, const PongMessage& /*b*/) { return true; }
+bool same(const NoticeMessage& a, const NoticeMessage& b) { return a.text == b.text; }
+bool same(const LogMessage& a, const LogMessage& b) {
+  return same_lists(a.entries, b.entries, [](const LogEntry& x, const LogEntry& y) {
+    if (x.index() != y.index()) return false;
+    if (const auto* execute = std::get_if<ExecuteEntry>(&x)) return same(*execute, std::get<ExecuteEntry>(y));
+    return same(std::get<FailEntry>(x), std::get<FailEntry>(y));
+  });
+}
+
+}  // namespace
+
+Message random_message(std::size_t type, std::mt19937_64& random) {
+  Maker maker(random);
+  return make(type, maker);
+}
+
+bool are_equal(const Message& a, const Message& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit([&b](const auto& message) { return same(message, std::get<std::decay_t<decltype(message)>>(b)); },
+                    a);
+}
+
+}  // namespace ciranda::testing

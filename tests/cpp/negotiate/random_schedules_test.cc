@@ -1,0 +1,151 @@
+// Long random trainings: many ranks and names, shapes that change, errors and repeated calls thrown in, every rank in
+// its own order, heard in any order. Seeded: a failure names its seed and comes again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "negotiate/signatures.hpp"
+#include "negotiate/simulated_circle.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+using Random = std::mt19937_64;
+
+int pick(Random& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<std::uint64_t>(high - low + 1));
+}
+bool chance(Random& random, int percent) { return pick(random, 1, 100) <= percent; }
+
+struct Training {
+  int n_ranks = 2;
+  int n_names = 12;
+  int n_steps = 8;
+  bool has_errors = true;
+  std::size_t cache_capacity = 65536;
+  bool learned_order = true;
+};
+
+struct Tensor {
+  std::string name;
+  Signature signature;
+  bool is_deferrable = true;
+  bool is_cacheable = true;
+};
+
+std::vector<Tensor> make_tensors(const Training& training, Random& random) {
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < training.n_names; ++i) {
+    const Shape shape{pick(random, 1, 9), pick(random, 1, 40'000)};
+    const int kind = pick(random, 0, 9);
+    const Signature signature = kind < 6   ? allreduce(shape, i % 3 == 0 ? DataType::kFloat16 : DataType::kFloat32)
+                                : kind < 8 ? allgather(shape)
+                                : kind < 9 ? broadcast(shape, pick(random, 0, training.n_ranks - 1))
+                                           : barrier();
+    tensors.push_back({"t" + std::to_string(i), signature, chance(random, 80), chance(random, 80)});
+  }
+  return tensors;
+}
+
+// One rank's call of a tensor in one step.
+Call call_of(const Tensor& tensor, bool is_wrong, Random& random) {
+  Call call{tensor.name, tensor.signature, tensor.is_deferrable, tensor.is_cacheable};
+  auto& tensors = call.signature.tensors;
+  if (info(call.signature.collective).first_dim_may_differ && chance(random, 50)) {
+    tensors.front().shape.front() = pick(random, 0, 5);
+  }
+  if (!is_wrong) return call;
+  if (tensors.empty()) return {tensor.name, allreduce({1}), tensor.is_deferrable, tensor.is_cacheable};
+  tensors.front().dtype = DataType::kInt64;
+  return call;
+}
+
+// All ranks call the same tensors, each in its own order. In a step with a repeated call the orders are the same, since
+// only ranks that make the same calls in the same order are promised that a duplicate's error pairs with a call.
+void add_step(const Training& training, const std::vector<Tensor>& tensors, Random& random,
+              std::vector<Script>& scripts) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!chance(random, 10)) order.push_back(i);
+  }
+  const bool repeats = training.has_errors && !order.empty() && chance(random, 20);
+  if (repeats) order.push_back(order[random() % order.size()]);
+  std::vector<int> wrong_rank(tensors.size(), -1);
+  for (int& rank : wrong_rank) {
+    if (training.has_errors && training.n_ranks > 1 && chance(random, 8)) rank = pick(random, 0, training.n_ranks - 1);
+  }
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
+    if (!repeats && chance(random, 50)) std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      scripts[rank].emplace_back(call_of(tensors[i], wrong_rank[i] == static_cast<int>(rank), random));
+      if (repeats && chance(random, 10)) scripts[rank].emplace_back(Wait{});  // the same order: no deadlock
+    }
+    scripts[rank].emplace_back(Wait{});
+  }
+}
+
+std::vector<Script> make_scripts(const Training& training, Random& random) {
+  std::vector<Tensor> tensors = make_tensors(training, random);
+  std::vector<Script> scripts(static_cast<std::size_t>(training.n_ranks));
+  for (int step = 0; step < training.n_steps; ++step) {
+    for (Tensor& tensor : tensors) {
+      if (chance(random, 4) && !tensor.signature.tensors.empty()) ++tensor.signature.tensors.front().shape.back();
+    }
+    add_step(training, tensors, random, scripts);
+  }
+  return scripts;
+}
+
+std::string run(const Training& training, std::uint64_t seed) {
+  Random random(seed);
+  const std::vector<Script> scripts = make_scripts(training, random);
+  CircleOptions options;
+  options.uses_codec = true;
+  options.takes_eagerly = chance(random, 30);
+  options.coordinator.cache_capacity = training.cache_capacity;
+  options.coordinator.learned_order = training.learned_order;
+  options.coordinator.fusion_threshold_bytes = std::size_t{1} << pick(random, 10, 24);
+  SimulatedCircle circle(scripts, options);
+  for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
+    Event event = events[random() % events.size()];
+    if (event.kind == Event::Kind::kTake && chance(random, 50)) event.kind = Event::Kind::kTakeBusy;
+    circle.perform(event);
+  }
+  if (circle.n_executed() == 0) return "nothing was executed";
+  return circle.violation();
+}
+
+void expect_kept(const Training& training, std::uint64_t n_seeds) {
+  for (std::uint64_t seed = 1; seed <= n_seeds; ++seed) {
+    ASSERT_EQ(run(training, seed), "") << training.n_ranks << " ranks, seed " << seed;
+  }
+}
+
+TEST(RandomSchedules, FewRanks) {
+  for (const int n_ranks : {1, 2, 3, 4, 7}) expect_kept({.n_ranks = n_ranks}, 150);
+}
+
+TEST(RandomSchedules, WithoutErrors) {
+  for (const int n_ranks : {2, 5}) expect_kept({.n_ranks = n_ranks, .n_steps = 12, .has_errors = false}, 100);
+}
+
+TEST(RandomSchedules, WithoutLearnedOrder) {
+  for (const int n_ranks : {2, 4}) expect_kept({.n_ranks = n_ranks, .learned_order = false}, 100);
+}
+
+TEST(RandomSchedules, SmallCache) {
+  for (const std::size_t capacity : {0U, 1U, 5U}) expect_kept({.n_ranks = 3, .cache_capacity = capacity}, 100);
+}
+
+TEST(RandomSchedules, ManyNames) { expect_kept({.n_ranks = 3, .n_names = 150, .n_steps = 5}, 20); }
+
+TEST(RandomSchedules, ManyRanks) {
+  expect_kept({.n_ranks = 16}, 15);
+  expect_kept({.n_ranks = 64, .n_names = 10, .n_steps = 6}, 5);
+}
+
+}  // namespace
+}  // namespace ciranda::testing

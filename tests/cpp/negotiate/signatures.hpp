@@ -1,0 +1,37 @@
+// Short ways to write the signatures that tests need.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "request/request.hpp"
+
+namespace ciranda::testing {
+
+inline Signature allreduce(Shape shape, DataType dtype = DataType::kFloat32, ReduceOp op = ReduceOp::kSum) {
+  Signature signature;
+  signature.op = op;
+  signature.tensors.push_back({dtype, std::move(shape)});
+  return signature;
+}
+
+inline Signature allgather(Shape shape, DataType dtype = DataType::kFloat32) {
+  Signature signature = allreduce(std::move(shape), dtype);
+  signature.collective = Collective::kAllgather;
+  return signature;
+}
+
+inline Signature broadcast(Shape shape, int root) {
+  Signature signature = allreduce(std::move(shape));
+  signature.collective = Collective::kBroadcast;
+  signature.root = root;
+  return signature;
+}
+
+inline Signature barrier() {
+  Signature signature;
+  signature.collective = Collective::kBarrier;
+  return signature;
+}
+
+}  // namespace ciranda::testing

@@ -1,0 +1,275 @@
+#include "negotiate/simulated_circle.hpp"
+
+#include <algorithm>
+
+#include "negotiate/codec.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+constexpr TimePoint kNow{};  // stalls have tests of their own
+
+CoordinatorOptions sized(CoordinatorOptions options, std::size_t size) {
+  options.size = static_cast<int>(size);
+  return options;
+}
+
+Participant::FirstDims first_dims_of(const std::vector<const Signature*>& by_rank) {
+  if (!info(by_rank.front()->collective).first_dim_may_differ) return {};
+  Participant::FirstDims dims(by_rank.front()->tensors.size());
+  for (std::size_t tensor = 0; tensor < dims.size(); ++tensor) {
+    for (const Signature* signature : by_rank) dims[tensor].push_back(signature->tensors[tensor].shape.front());
+  }
+  return dims;
+}
+
+}  // namespace
+
+std::string to_string(const Event& event) {
+  const std::string rank = std::to_string(event.rank);
+  switch (event.kind) {
+    case Event::Kind::kStep: return "rank " + rank + " steps";
+    case Event::Kind::kDeliver: return "rank " + rank + " is heard";
+    case Event::Kind::kTake: return "the log is written";
+    case Event::Kind::kTakeBusy: return "the log is written while the wire is busy";
+    case Event::Kind::kApply: return "rank " + rank + " applies";
+  }
+  return "?";
+}
+
+bool Footprint::is_apart_from(const Footprint& other) const {
+  if (is_coordinator && other.is_coordinator) return false;
+  if (rank < 0 || rank != other.rank) return true;
+  if (is_whole_rank || other.is_whole_rank) return false;
+  return std::none_of(names.begin(), names.end(), [&other](const std::string& name) {
+    return std::find(other.names.begin(), other.names.end(), name) != other.names.end();
+  });
+}
+
+SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options)
+    : scripts_(&scripts), options_(options), coordinator_(sized(options.coordinator, scripts.size())) {
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank));
+}
+
+bool SimulatedCircle::has_step(const Rank& rank) const {
+  return !rank.is_waiting && rank.next_step < (*scripts_)[rank.at].size();
+}
+
+std::vector<Event> SimulatedCircle::possible_events() const {
+  std::vector<Event> events;
+  if (!broken_.empty()) return events;
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    const Rank& rank = ranks_[at];
+    if (has_step(rank)) events.push_back({Event::Kind::kStep, static_cast<int>(at)});
+    if (!rank.announced.empty()) events.push_back({Event::Kind::kDeliver, static_cast<int>(at)});
+    if (rank.n_applied < log_.size()) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
+  }
+  if (has_news_) events.push_back({Event::Kind::kTake});
+  return events;
+}
+
+Footprint SimulatedCircle::footprint(const Event& event) const {
+  if (event.kind == Event::Kind::kTake || event.kind == Event::Kind::kTakeBusy) return {true, -1, false, {}};
+  if (event.kind == Event::Kind::kDeliver) return {true, -1, false, {}};
+  const auto at = static_cast<std::size_t>(event.rank);
+  const Rank& rank = ranks_[at];
+  Footprint footprint{false, event.rank, true, {}};
+  if (event.kind == Event::Kind::kStep) {
+    const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
+    if (call != nullptr) footprint = {false, event.rank, false, {call->name}};
+  } else if (!rank.is_waiting) {
+    footprint = {false, event.rank, false, names_in_entry_[rank.n_applied]};
+  }
+  return footprint;
+}
+
+void SimulatedCircle::perform(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::kStep: return step(ranks_[static_cast<std::size_t>(event.rank)]);
+    case Event::Kind::kDeliver: return deliver(event.rank);
+    case Event::Kind::kTake: return take(true);
+    case Event::Kind::kTakeBusy: return take(false);
+    case Event::Kind::kApply: return apply(ranks_[static_cast<std::size_t>(event.rank)]);
+  }
+}
+
+void SimulatedCircle::step(Rank& rank) {
+  const Step& next = (*scripts_)[rank.at][rank.next_step++];
+  if (std::holds_alternative<Wait>(next)) {
+    rank.is_waiting = rank.participant.has_pending();
+    if (rank.is_waiting) rank.announced.emplace_back(WaitingMessage{});
+    return;
+  }
+  const Call& call = std::get<Call>(next);
+  Request request;
+  request.name = call.name;
+  request.signature = call.signature;
+  request.is_cacheable = call.is_cacheable;
+  request.is_deferrable = call.is_deferrable;
+  rank.announced.push_back(rank.participant.submit(request, rank.uses.size()));
+  const bool is_duplicate = std::holds_alternative<DuplicateMessage>(rank.announced.back());
+  rank.uses.push_back({call.name, rank.n_uses[call.name]++, call.signature, is_duplicate, std::nullopt});
+}
+
+void SimulatedCircle::deliver(int at) {
+  Rank& rank = ranks_[static_cast<std::size_t>(at)];
+  Message message = carry(rank.announced.front());
+  rank.announced.pop_front();
+  if (auto* request = std::get_if<RequestMessage>(&message)) {
+    must(coordinator_.on_request(at, std::move(*request), kNow));
+  } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
+    must(coordinator_.on_ready(at, *ready, kNow));
+  } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
+    must(coordinator_.on_duplicate(at, *duplicate, kNow));
+  } else {
+    coordinator_.on_waiting(at);
+  }
+  has_news_ = true;
+  if (options_.takes_eagerly) take(true);
+}
+
+void SimulatedCircle::take(bool wire_is_idle) {
+  LogMessage written{coordinator_.take_entries(wire_is_idle)};
+  if (wire_is_idle) has_news_ = false;
+  if (written.entries.empty()) return;
+  Message carried = carry(written);
+  for (LogEntry& entry : std::get<LogMessage>(carried).entries) append(std::move(entry));
+}
+
+void SimulatedCircle::append(LogEntry entry) {
+  auto& names = names_in_entry_.emplace_back();
+  if (const auto* failure = std::get_if<FailEntry>(&entry)) names.push_back(failure->name);
+  if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
+    for (const ExecuteItem& item : execute->items) {
+      if (item.is_defined_here && item.slot != kNoSlot) name_of_slot_[item.slot] = item.name;
+      names.push_back(item.slot == kNoSlot ? item.name : name_of_slot_[item.slot]);
+    }
+  }
+  log_.push_back(std::move(entry));
+}
+
+void SimulatedCircle::apply(Rank& rank) {
+  const std::size_t entry = rank.n_applied++;
+  auto action = rank.participant.apply(log_[entry]);
+  if (!action.ok()) return must(action.status());
+  if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
+    for (const auto& ready : execute->requests) {
+      const Use& use = rank.uses[ready.ticket];
+      rank.executed.push_back(use.name + "#" + std::to_string(use.nth));
+      settle(rank, ready.ticket, {true, entry, {}, ready.first_dims ? *ready.first_dims : Participant::FirstDims{}});
+    }
+  } else {
+    const auto& failure = std::get<Participant::Fail>(action.value());
+    for (const auto ticket : failure.tickets) settle(rank, ticket, {false, entry, failure.status, {}});
+  }
+  if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
+}
+
+void SimulatedCircle::settle(Rank& rank, Participant::Ticket ticket, Outcome outcome) {
+  Use& use = rank.uses.at(ticket);
+  if (use.outcome) broken_ = "'" + use.name + "' was answered twice on one rank";
+  use.outcome = std::move(outcome);
+}
+
+Message SimulatedCircle::carry(const Message& message) {
+  if (!options_.uses_codec) return message;
+  std::vector<std::byte> frame;
+  append_frame(message, frame);
+  auto decoded = decode_frame(std::span<const std::byte>(frame).subspan(kFrameHeaderBytes));
+  must(decoded.status());
+  return decoded.ok() ? std::move(decoded).value() : message;
+}
+
+void SimulatedCircle::must(const Status& status) {
+  if (!status.ok() && broken_.empty()) broken_ = status.message();
+}
+
+// --- what must have become of the calls
+
+std::string SimulatedCircle::violation() const {
+  if (!broken_.empty()) return broken_;
+  for (const Rank& rank : ranks_) {
+    if (rank.executed != ranks_.front().executed) return "ranks executed different things, or in different orders";
+  }
+  std::map<std::pair<std::string, std::size_t>, std::vector<const Use*>> rounds;
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    for (const Use& use : ranks_[at].uses) {
+      auto& round = rounds[{use.name, use.nth}];
+      round.resize(ranks_.size(), nullptr);
+      round[at] = &use;
+    }
+  }
+  for (const auto& [key, uses] : rounds) {
+    if (std::string wrong = judge(key.first, key.second, uses); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string SimulatedCircle::judge(const std::string& name, std::size_t nth,
+                                   const std::vector<const Use*>& uses) const {
+  const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
+  bool is_complete = true;
+  bool is_bad = false;
+  bool may_fail = false;
+  const Use* first = nullptr;
+  for (const Use* use : uses) {
+    is_complete = is_complete && use != nullptr;
+    if (use == nullptr) continue;
+    if (first == nullptr) first = use;
+    is_bad = is_bad || use->is_duplicate || !describe_mismatch(first->signature, 0, use->signature, 1).empty();
+    may_fail = may_fail || is_bad || is_repeated(name, nth);
+  }
+  if (is_complete) return judge_complete(which, uses, is_bad, may_fail);
+  for (std::size_t at = 0; at < uses.size(); ++at) {
+    if (uses[at] == nullptr) continue;
+    const auto& outcome = uses[at]->outcome;
+    if (outcome && outcome->is_executed) return which + " was executed although a rank never announced it";
+    if (outcome && !may_fail) return which + " failed without a reason: " + outcome->status.message();
+    if (!outcome && is_bad && earlier_are_answered(ranks_[at], *uses[at])) return which + " was left without its error";
+  }
+  return {};
+}
+
+// A duplicate call fails the one it repeats too, if it comes while that is open.
+bool SimulatedCircle::is_repeated(const std::string& name, std::size_t nth) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    return std::any_of(rank.uses.begin(), rank.uses.end(),
+                       [&](const Use& use) { return use.is_duplicate && use.name == name && use.nth == nth + 1; });
+  });
+}
+
+// Answers come in the order of the calls, so an error waits for what the rank asked before under the same name.
+bool SimulatedCircle::earlier_are_answered(const Rank& rank, const Use& use) {
+  return std::all_of(rank.uses.begin(), rank.uses.end(), [&use](const Use& other) {
+    return other.name != use.name || other.nth >= use.nth || other.outcome;
+  });
+}
+
+std::string SimulatedCircle::judge_complete(const std::string& which, const std::vector<const Use*>& uses,
+                                            bool must_fail, bool may_fail) const {
+  std::vector<const Signature*> signatures;
+  for (const Use* use : uses) {
+    if (!use->outcome) return which + " was never answered on some rank";
+    if (use->outcome->is_executed && must_fail) return which + " was executed although it is wrong";
+    if (!use->outcome->is_executed && !may_fail) return which + " failed: " + use->outcome->status.message();
+    signatures.push_back(&use->signature);
+  }
+  const Outcome& first = *uses.front()->outcome;
+  for (const Use* use : uses) {
+    const Outcome& outcome = *use->outcome;
+    if (outcome.is_executed != first.is_executed) {
+      return which + " was executed on some ranks and failed on others";
+    } else if (!outcome.is_executed) {
+      if (outcome.status.message() != first.status.message() || outcome.status.kind() != first.status.kind()) {
+        return which + " failed with different errors: " + outcome.status.message() + " / " + first.status.message();
+      }
+    } else if (outcome.entry != first.entry) {
+      return which + " was executed by different entries of the log";
+    } else if (outcome.first_dims != first_dims_of(signatures)) {
+      return which + " was executed with wrong first dimensions";
+    }
+  }
+  return {};
+}
+
+}  // namespace ciranda::testing

@@ -1,0 +1,127 @@
+// SimulatedCircle: n participants and one coordinator joined by queues, moved one event at a time by a test.
+//
+// Each rank follows a script of calls and waits. Nothing happens by itself: the test asks which events are possible and
+// performs one, so that it can try every order, or any. What became of every call is recorded; violation() compares it
+// with what must be: the k-th use of a name on one rank goes with the k-th use on every other, and shares its fate.
+// Everything is deterministic: the same scripts and events give the same circle. One thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "negotiate/coordinator.hpp"
+#include "negotiate/participant.hpp"
+
+namespace ciranda::testing {
+
+struct Call {
+  std::string name;
+  Signature signature;
+  bool is_deferrable = false;
+  bool is_cacheable = true;
+};
+struct Wait {};  // for all of the rank's own calls so far
+using Step = std::variant<Call, Wait>;
+using Script = std::vector<Step>;
+
+struct CircleOptions {
+  CoordinatorOptions coordinator;  // its size is set from the scripts
+  bool takes_eagerly = false;      // the coordinator writes its log after every announcement (else when told)
+  bool uses_codec = false;         // messages travel as bytes
+};
+
+struct Event {
+  enum class Kind : std::uint8_t { kStep, kDeliver, kTake, kTakeBusy, kApply };
+  Kind kind;
+  int rank = -1;
+  bool operator==(const Event&) const = default;
+};
+std::string to_string(const Event& event);
+
+// What an event reads or changes; two events whose footprints are apart may change places.
+struct Footprint {
+  bool is_coordinator = false;
+  int rank = -1;
+  bool is_whole_rank = false;      // all names of the rank
+  std::vector<std::string> names;  // of the rank
+  bool is_apart_from(const Footprint& other) const;
+};
+
+class SimulatedCircle {
+ public:
+  SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options);
+
+  // Empty when nothing can happen any more.
+  std::vector<Event> possible_events() const;
+  Footprint footprint(const Event& event) const;
+  void perform(const Event& event);
+
+  // What is wrong now, of the things that may never be; empty if nothing is.
+  const std::string& broken() const { return broken_; }
+  // REQUIRES: nothing can happen any more. What is wrong with what became of the calls; empty if nothing is.
+  std::string violation() const;
+
+  std::size_t n_log_entries() const { return log_.size(); }
+  const std::vector<LogEntry>& log() const { return log_; }
+  std::size_t n_executed() const { return ranks_.front().executed.size(); }
+
+ private:
+  struct Outcome {
+    bool is_executed = false;
+    std::size_t entry = 0;  // of the log
+    Status status;
+    Participant::FirstDims first_dims;
+  };
+  struct Use {
+    std::string name;
+    std::size_t nth = 0;  // use of the name on this rank
+    Signature signature;
+    bool is_duplicate = false;
+    std::optional<Outcome> outcome;
+  };
+  struct Rank {
+    explicit Rank(int rank) : at(static_cast<std::size_t>(rank)), participant(rank) {}
+    std::size_t at;
+    Participant participant;
+    std::size_t next_step = 0;
+    bool is_waiting = false;
+    std::deque<Message> announced;  // on the way to the coordinator
+    std::size_t n_applied = 0;      // entries of the log
+    std::vector<Use> uses;          // by ticket
+    std::map<std::string, std::size_t> n_uses;
+    std::vector<std::string> executed;  // "name#nth"
+  };
+
+  bool has_step(const Rank& rank) const;
+  void step(Rank& rank);
+  void deliver(int rank);
+  void take(bool wire_is_idle);
+  void append(LogEntry entry);
+  void apply(Rank& rank);
+  void settle(Rank& rank, Participant::Ticket ticket, Outcome outcome);
+  Message carry(const Message& message);
+  void must(const Status& status);
+  std::string judge(const std::string& name, std::size_t nth, const std::vector<const Use*>& uses) const;
+  std::string judge_complete(const std::string& which, const std::vector<const Use*>& uses, bool must_fail,
+                             bool may_fail) const;
+  bool is_repeated(const std::string& name, std::size_t nth) const;
+
+  static bool earlier_are_answered(const Rank& rank, const Use& use);
+
+  const std::vector<Script>* scripts_;
+  CircleOptions options_;
+  Coordinator coordinator_;
+  std::deque<Rank> ranks_;
+  std::vector<LogEntry> log_;
+  std::vector<std::vector<std::string>> names_in_entry_;  // of the log
+  std::map<std::uint32_t, std::string> name_of_slot_;
+  bool has_news_ = false;  // announcements since the log was last written
+  std::string broken_;
+};
+
+}  // namespace ciranda::testing
