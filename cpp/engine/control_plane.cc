@@ -45,6 +45,7 @@ std::string ControlPlane::peer_text(int rank) const {
 
 void ControlPlane::announce(const Request& request, Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
   if (!participant_.has_pending()) heard_from_coordinator_ = now;  // silence counts from when there is a question
+  if (!request.is_deferrable || is_duplicate) urgency_ = Urgency::kUrgent;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
   if (auto* ready = std::get_if<ReadyMessage>(&message)) {
@@ -62,6 +63,7 @@ void ControlPlane::flush_ready() {
 
 void ControlPlane::say_waiting() {
   flush_ready();
+  urgency_ = Urgency::kUrgent;
   post(kCoordinator, WaitingMessage{});
 }
 
@@ -83,10 +85,13 @@ void ControlPlane::post(int peer, const Message& message) {
 }
 
 void ControlPlane::post_to_all(const Message& message) {
+  urgency_ = Urgency::kUrgent;
   for (int peer = 0; peer < mesh_.size(); ++peer) {
     if (peer != mesh_.rank() && !peers_[static_cast<std::size_t>(peer)].is_gone) post(peer, message);
   }
 }
+
+Urgency ControlPlane::take_urgency() { return std::exchange(urgency_, Urgency::kLazy); }
 
 // --- the turn
 
@@ -119,6 +124,7 @@ bool ControlPlane::send(int peer) {
   const auto rest = std::span<const std::byte>(to.outgoing).subspan(to.n_sent);
   const std::size_t n = mesh_.control(peer).write_some(rest);
   to.n_sent += n;
+  if (to.n_sent < to.outgoing.size()) urgency_ = Urgency::kUrgent;  // the channel is full: the peer must read
   if (to.n_sent == to.outgoing.size() || to.is_gone) {
     to.outgoing.clear();
     to.n_sent = 0;
@@ -152,6 +158,7 @@ Status ControlPlane::handle(int peer, Message message, TimePoint now, std::vecto
   if (const auto* bye = std::get_if<ByeMessage>(&message)) {
     from.has_left = true;
     if (!departure_) departure_ = Departure{peer, bye->log_index};
+    urgency_ = Urgency::kUrgent;
     post(peer, ByeAckMessage{});
     return Status::ok_status();
   }
@@ -161,6 +168,7 @@ Status ControlPlane::handle(int peer, Message message, TimePoint now, std::vecto
   }
   if (const auto* abort = std::get_if<AbortMessage>(&message)) return {abort->kind, abort->text};
   if (std::holds_alternative<PingMessage>(message)) {
+    urgency_ = Urgency::kUrgent;
     post(peer, PongMessage{});
     return Status::ok_status();
   }
@@ -202,6 +210,7 @@ Result<bool> ControlPlane::coordinate(bool wire_is_idle, TimePoint now, std::vec
   }
   LogMessage log{coordinator_->take_entries(wire_is_idle)};
   if (log.entries.empty()) return false;
+  urgency_ = Urgency::kUrgent;
   if (mesh_.size() > 1) {
     std::vector<std::byte> frame;
     append_frame(log, frame);
@@ -252,6 +261,7 @@ Status ControlPlane::watch_coordinator(TimePoint now) {
     logger_.warning(text);
   }
   asked_coordinator_ = now;
+  urgency_ = Urgency::kUrgent;
   post(kCoordinator, PingMessage{});
   return Status::ok_status();
 }

@@ -47,6 +47,10 @@ class ControlPlane {
   const std::optional<Departure>& departure() const { return departure_; }
   // How many log entries have come.
   std::uint64_t n_logged() const { return n_logged_; }
+  // Whether what was sent since the last call must be seen at once.
+  Urgency take_urgency();
+  // Whether any rank is known to wait. Only the coordinator knows of others.
+  bool has_waiting_rank() const { return coordinator_ && coordinator_->has_waiting_rank(); }
   // Every peer that lives has answered say_bye.
   bool is_bye_known() const;
   // When step() should be called although nothing has arrived.
@@ -83,6 +87,7 @@ class ControlPlane {
   Participant participant_;
   std::unique_ptr<Coordinator> coordinator_;  // on its rank only
   ReadyMessage ready_;                        // announcements of this turn, to travel in one frame
+  Urgency urgency_ = Urgency::kLazy;          // of what was sent since take_urgency
   std::uint64_t n_logged_ = 0;
   std::optional<Departure> departure_;
   std::size_t n_closed_handled_ = 0;

@@ -14,7 +14,7 @@ void DataPlane::enqueue(Participant::Action action) {
     return;
   }
   auto& to_execute = std::get<Participant::Execute>(action);
-  for (const Participant::Ready& ready : to_execute.requests) in_flight_.at(ready.ticket).is_executing = true;
+  for (const Participant::Ready& ready : to_execute.requests) in_flight_.begin(ready.ticket);
   queue_.push_back(std::move(to_execute));
 }
 

@@ -29,6 +29,8 @@ class DataPlane {
   // Not ok: this rank cannot go on (no memory for an output), so the circle breaks. Returns whether anything moved.
   Result<bool> step();
 
+  // How many entries of the log were given to enqueue().
+  std::uint64_t n_enqueued() const { return n_executed_ + queue_.size(); }
   // How many entries of the log are done with.
   std::uint64_t n_executed() const { return n_executed_; }
 

@@ -137,22 +137,25 @@ class Engine::Impl {
           ": its first use is still pending. Wait for the first one, or give each its own name."));
       request.memory.clear();
     }
+    const bool is_awaited = request.is_awaited;
     submissions_.push({std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate});
     if (is_shut_down_.load()) {
       fail_late_submissions();
-    } else {
+    } else if (!is_awaited) {
       turn_in_passing(false);
     }
     return operation;
   }
 
   Status wait(const OperationPtr& operation, const Interrupted& interrupted) {
-    while (!operation->is_done()) {
-      if (drive_until_done(*operation)) break;
-      if (operation->sleep_until_done(std::nullopt)) break;
-      if (interrupted && interrupted()) return Status::aborted("the wait was interrupted");
+    if (operation->is_done()) return operation->status();
+    n_waiting_.fetch_add(1);
+    bool goes_on = true;
+    while (goes_on && !drive_until_done(*operation) && !operation->sleep_until_done(std::nullopt)) {
+      goes_on = !(interrupted && interrupted());
     }
-    return operation->status();
+    n_waiting_.fetch_sub(1);
+    return operation->is_done() ? operation->status() : Status::aborted("the wait was interrupted");
   }
 
   bool poll(const OperationPtr& operation) {
@@ -186,10 +189,16 @@ class Engine::Impl {
     if (is_shut_down_.load()) return true;
     mesh_->disarm();
     drive();
-    mesh_->arm();
+    arm();
     // What came between the last look and arming rings no bell.
     if (turn_.run() || is_due_before_background_wakes()) mesh_->kick();
     return true;
+  }
+
+  // REQUIRES: the token.
+  void arm() {
+    const bool awaits = n_waiting_.load() > 0 || turn_.awaits_lazy_news();
+    mesh_->arm(awaits ? Sleeper::kAwaits : Sleeper::kIdle);
   }
 
   // REQUIRES: the token.
@@ -257,7 +266,7 @@ class Engine::Impl {
       const TokenHolder holder(token_);
       mesh_->disarm();
       drive_in_background();
-      mesh_->arm();
+      arm();
       if (turn_.run()) mesh_->kick();
       deadline_ = deadline = turn_.next_deadline();
     }
@@ -313,7 +322,8 @@ class Engine::Impl {
   Clock::duration spin_;
   bool is_crowded_;
   ProgressToken token_;
-  std::atomic<int> n_drivers_{0};
+  std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
+  std::atomic<int> n_waiting_{0};  // threads in wait()
   std::atomic<bool> is_shut_down_{false};
   std::atomic<std::uint64_t> n_unnamed_{0};
   std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token

@@ -25,6 +25,7 @@ class InFlight {
   explicit InFlight(NamesInUse& names) : names_(names) {}
 
   Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool is_duplicate) {
+    if (request.is_deferrable) ++n_deferrable_;
     Entry entry{std::move(request), std::move(operation), is_duplicate, false};
     if (free_.empty()) {
       entries_.push_back(std::move(entry));
@@ -36,11 +37,19 @@ class InFlight {
     return ticket;
   }
 
+  // Whether a request that may be held back has not begun to execute.
+  bool has_deferrable() const { return n_deferrable_ > 0; }
+  void begin(Participant::Ticket ticket) {
+    entries_[ticket].is_executing = true;
+    if (entries_[ticket].request.is_deferrable) --n_deferrable_;
+  }
+
   Entry& at(Participant::Ticket ticket) { return entries_[ticket]; }
 
   void complete(Participant::Ticket ticket, const Status& status) {
     Entry done = std::exchange(entries_[ticket], {});
     free_.push_back(ticket);
+    if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
     if (!done.is_duplicate) names_.release(done.request.name);  // first: who sees it done may use the name again
     done.operation->complete(status);
   }
@@ -59,6 +68,7 @@ class InFlight {
   NamesInUse& names_;
   std::vector<Entry> entries_;
   std::vector<Participant::Ticket> free_;
+  std::size_t n_deferrable_ = 0;
 };
 
 }  // namespace ciranda

@@ -1,5 +1,6 @@
 #include "engine/turn.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -43,9 +44,10 @@ bool Turn::run() {
   }
   moved |= stepped.value();
   heed_departure();
-  moved |= execute(now);
-  if (moved) mesh_.notify();
-  return moved;
+  const bool executed = execute(now);
+  const Urgency urgency = control_.take_urgency();
+  if (moved || executed) mesh_.notify(executed ? Urgency::kUrgent : urgency);
+  return moved || executed;
 }
 
 bool Turn::take_submissions(TimePoint now) {
@@ -65,7 +67,10 @@ bool Turn::take_submissions(TimePoint now) {
 }
 
 void Turn::apply(std::vector<Participant::Action>& actions) {
-  for (Participant::Action& action : actions) data_.enqueue(std::move(action));
+  if (const auto& departure = control_.departure()) log_end_ = std::min(log_end_, departure->log_index);
+  for (Participant::Action& action : actions) {
+    if (data_.n_enqueued() < log_end_) data_.enqueue(std::move(action));
+  }
   actions.clear();
 }
 
@@ -127,6 +132,7 @@ void Turn::break_circle(Status why, bool tell_others) {
   data_.give_up_from(0, *failure_);
   in_flight_.complete_all(*failure_, true);
   if (!tell_others) return;
+  log_end_ = 0;
   control_.say_abort(*failure_);
   [[maybe_unused]] const auto sent = control_.step(true, std::chrono::steady_clock::now(), actions_);
   actions_.clear();
@@ -134,7 +140,9 @@ void Turn::break_circle(Status why, bool tell_others) {
 }
 
 void Turn::expect_no_more() {
-  if (has_said_waiting_ || failure_ || in_flight_.empty()) return;
+  if (has_said_waiting_ || failure_) return;
+  take_submissions(std::chrono::steady_clock::now());
+  if (!in_flight_.has_deferrable()) return;
   has_said_waiting_ = true;
   control_.say_waiting();
   run();
@@ -144,6 +152,7 @@ void Turn::say_bye() {
   const std::uint64_t log_index = data_.n_executed();
   const Status ended = Status::aborted("rank " + std::to_string(mesh_.rank()) + " shut down before this was done.");
   if (!failure_) control_.say_bye(log_index);
+  log_end_ = 0;
   data_.give_up_from(0, ended);
   in_flight_.complete_all(ended, true);
   if (!parting_) parting_ = ended;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -58,6 +60,9 @@ class Turn {
   void say_bye();
   bool is_bye_known() const { return failure_.has_value() || control_.is_bye_known(); }
 
+  // Whether lazy news should wake this rank when it sleeps: a rank elsewhere waits for what is agreed here.
+  bool awaits_lazy_news() const { return control_.has_waiting_rank(); }
+
   bool has_work() const { return !in_flight_.empty() || !submissions_.is_empty(); }
   std::optional<TimePoint> next_deadline() const;
 
@@ -79,6 +84,7 @@ class Turn {
   std::vector<Participant::Action> actions_;
   std::optional<Status> failure_;  // the circle is broken, or ended: every request fails with this
   std::optional<Status> parting_;  // somebody left: what is not agreed yet fails with this
+  std::uint64_t log_end_ = std::numeric_limits<std::uint64_t>::max();  // entries from here on are not carried out
   bool has_said_waiting_ = false;
   std::chrono::nanoseconds stall_warning_;
   std::chrono::nanoseconds stall_shutdown_;

@@ -48,7 +48,8 @@ class SharedArena {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(static_cast<std::size_t>(n_members_) + index));
   }
 
-  // 1 while the member sleeps and wants to be woken. Written by the member (arm, disarm) and by whoever wakes it.
+  // 0 while the member is awake, else its Sleeper (mesh.hpp). Written by the member (arm, disarm) and by whoever wakes
+  // it.
   std::atomic<std::uint32_t>& doorbell(int member) const {
     return *reinterpret_cast<std::atomic<std::uint32_t>*>(line(static_cast<std::size_t>(member)));
   }

@@ -150,18 +150,18 @@ class LoopbackMesh final : public Mesh {
     }
   }
 
-  void notify() override {
+  void notify(Urgency urgency) override {
     full_fence();
     for (int peer = 0; peer < state_->n; ++peer) {
       Bed& bed = state_->bed(peer);
-      if (peer != rank_ && bed.doorbell.load(std::memory_order_relaxed) != 0 && bed.doorbell.exchange(0) != 0) {
+      if (peer != rank_ && wants(urgency, bed.doorbell.load(std::memory_order_relaxed)) && bed.doorbell.exchange(0) != 0) {
         bed.ring();
       }
     }
   }
 
-  void arm() override {
-    state_->bed(rank_).doorbell.store(1, std::memory_order_relaxed);
+  void arm(Sleeper sleeper) override {
+    state_->bed(rank_).doorbell.store(static_cast<std::uint32_t>(sleeper), std::memory_order_relaxed);
     full_fence();
   }
   void disarm() override { state_->bed(rank_).doorbell.store(0, std::memory_order_relaxed); }

@@ -26,6 +26,20 @@ struct PeerInfo {
   bool shares_memory = false;
 };
 
+// How soon a sleeping peer must look at what was written for it.
+enum class Urgency : std::uint8_t {
+  kLazy,    // when it wakes for another reason, or somebody there waits: news that only matters together with others
+  kUrgent,  // now
+};
+
+// Whether the sleeper wants lazy news too, because a thread waits for it.
+enum class Sleeper : std::uint32_t { kIdle = 1, kAwaits = 2 };
+
+// Whether news of this urgency is to wake whoever left this value at its doorbell (0: nobody sleeps).
+constexpr bool wants(Urgency urgency, std::uint32_t doorbell) {
+  return doorbell == static_cast<std::uint32_t>(Sleeper::kAwaits) || (doorbell != 0 && urgency == Urgency::kUrgent);
+}
+
 class Mesh {
  public:
   virtual ~Mesh() = default;
@@ -45,12 +59,13 @@ class Mesh {
   virtual void poll_events() = 0;
 
   // Wakes every sleeping peer that may have something new to read (after channel writes or arena counter updates).
-  virtual void notify() = 0;
+  // Lazy news wakes only peers whose sleeper awaits it; peers reached by a network wake in any case.
+  virtual void notify(Urgency urgency = Urgency::kUrgent) = 0;
 
   // Sleep protocol of the background thread: arm(); look once more for work; if there is none sleep(); disarm().
-  // Whatever a peer writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the
+  // What a peer writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the
   // deadline, or for no reason.
-  virtual void arm() = 0;
+  virtual void arm(Sleeper sleeper = Sleeper::kAwaits) = 0;
   virtual void disarm() = 0;
   virtual void sleep(std::optional<std::chrono::nanoseconds> at_most) = 0;
   virtual void kick() = 0;

@@ -83,8 +83,8 @@ class SocketMesh final : public Mesh {
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
 
   void poll_events() override;
-  void notify() override;
-  void arm() override;
+  void notify(Urgency urgency) override;
+  void arm(Sleeper sleeper) override;
   void disarm() override;
   void sleep(std::optional<std::chrono::nanoseconds> at_most) override;
   void kick() override { bell_.ring(); }
@@ -244,13 +244,13 @@ void SocketMesh::drop_wake_ups(Link& peer) {
   }
 }
 
-void SocketMesh::notify() {
+void SocketMesh::notify(Urgency urgency) {
   if (sharing_.empty()) {
     return;
   }
   full_fence();
   for (Link* peer : sharing_) {
-    if (peer->doorbell->load(std::memory_order_relaxed) == 0 || peer->doorbell->exchange(0) == 0) {
+    if (!wants(urgency, peer->doorbell->load(std::memory_order_relaxed)) || peer->doorbell->exchange(0) == 0) {
       continue;
     }
     if (peer->bell) {
@@ -262,9 +262,9 @@ void SocketMesh::notify() {
   }
 }
 
-void SocketMesh::arm() {
+void SocketMesh::arm(Sleeper sleeper) {
   if (my_doorbell_ != nullptr) {
-    my_doorbell_->store(1, std::memory_order_relaxed);
+    my_doorbell_->store(static_cast<std::uint32_t>(sleeper), std::memory_order_relaxed);
     full_fence();
   }
 }

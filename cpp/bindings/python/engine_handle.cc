@@ -65,15 +65,16 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
 // Submits and waits: a blocking call without the cost of a handle.
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
              double prescale, double postscale) {
-  OperationHandle handle =
-      self.submit({collective, std::move(name), op, root, prescale, postscale, true}, inputs, outputs);
+  const CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true};
+  OperationHandle handle = self.submit(options, inputs, outputs);
   handle.wait();
   return handle.outputs();
 }
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable) {
-  return self.submit({collective, std::move(name), op, root, prescale, postscale, is_deferrable}, inputs, outputs);
+  return self.submit({collective, std::move(name), op, root, prescale, postscale, is_deferrable, false},
+                     inputs, outputs);
 }
 
 nb::list submit_all(EngineHandle& self, const nb::list& prepared, const nb::list& tensors) {

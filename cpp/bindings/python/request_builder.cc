@@ -71,6 +71,7 @@ Request make_request(const CallOptions& options) {
   Request request;
   request.is_cacheable = options.name.has_value();
   request.is_deferrable = options.is_deferrable;
+  request.is_awaited = options.is_awaited;
   Signature& signature = request.signature;
   signature.collective = collective_of(options.collective);
   if (info(signature.collective).is_reduction) {

@@ -21,6 +21,7 @@ struct CallOptions {
   double prescale = 1.0;
   double postscale = 1.0;
   bool is_deferrable = false;
+  bool is_awaited = false;
 };
 
 // A request without tensors, and without a name if the options have none.
