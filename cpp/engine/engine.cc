@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -31,12 +32,8 @@ void relax() {
 #endif
 }
 
-int n_usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
+// Not those that this process may use: ranks that are pinned to a core each are not crowded.
+int n_cores() { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
 
 // Ranks that this one shares cores with, whether or not it shares memory with them.
 int n_ranks_here(const Mesh& mesh) {
@@ -110,7 +107,7 @@ class Engine::Impl {
         turn_(*mesh_, config, submissions_, names_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
-        is_crowded_(n_ranks_here(*mesh_) > n_usable_cores()) {
+        is_crowded_(n_ranks_here(*mesh_) > n_cores()) {
     const BlockSignals blocked;  // inherited by the thread
     mesh_->arm();
     background_ = std::thread([this] { run_background(); });
