@@ -91,8 +91,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
     }
     return nullptr;
   }
-  const PolicyRow& row =
-      choose(plan.collective, session_.has_value(), plan.input.n_bytes(), options_.one_shot_bytes);
+  const PolicyRow& row = choose(plan.collective, session_.has_value(), plan.input.n_bytes(), options_.one_shot_bytes);
   return row.start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction});
 }
 

@@ -106,15 +106,14 @@ std::string number_text(double value) {
 }
 
 Status refuse(const std::string& variable, const std::string& value, const std::string& expected) {
-  return Status::invalid_argument(variable + "='" + value + "' is not " + expected + ". Unset it or give it such a value.");
+  return Status::invalid_argument(variable + "='" + value + "' is not " + expected +
+                                  ". Unset it or give it such a value.");
 }
 
 Status assign(const Setting& setting, const std::string& variable, const std::string& value, Config& config) {
   const std::string range = " between " + number_text(setting.lowest) + " and " + number_text(setting.highest);
   switch (setting.type) {
-    case SettingType::kText:
-      config.*setting.text = value;
-      return Status::ok_status();
+    case SettingType::kText: config.*setting.text = value; return Status::ok_status();
     case SettingType::kBoolean: {
       const auto parsed = parse_boolean(value);
       if (!parsed) return refuse(variable, value, "a yes or no (1, 0, true, false, on, off)");
@@ -144,8 +143,8 @@ Status assign(const Setting& setting, const std::string& variable, const std::st
 
 Status check_rank(const std::string& prefix, std::int64_t rank, std::int64_t size) {
   if (rank < size) return Status::ok_status();
-  return Status::invalid_argument(prefix + "RANK=" + std::to_string(rank) + " must be less than " + prefix + "SIZE=" +
-                                  std::to_string(size) + ".");
+  return Status::invalid_argument(prefix + "RANK=" + std::to_string(rank) + " must be less than " + prefix +
+                                  "SIZE=" + std::to_string(size) + ".");
 }
 
 Status check_together(const Config& config) {
@@ -188,7 +187,8 @@ Result<Config> read_config(const GetEnv& get_env) {
 
 Result<Config> read_config() {
   return read_config([](const std::string& variable) -> std::optional<std::string> {
-    const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
+    const char* value =
+        std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   });

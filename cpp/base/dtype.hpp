@@ -53,12 +53,14 @@ inline constexpr std::array kDataTypes{
     DataTypeInfo{DataType::kFloat64, "float64", 8, TypeClass::kFloating, 2},
 };
 static_assert(kDataTypes.size() == kNumDataTypes);
-static_assert([] {
-  for (std::size_t i = 0; i < kNumDataTypes; ++i) {
-    if (static_cast<std::size_t>(kDataTypes[i].dtype) != i) return false;
-  }
-  return true;
-}(), "rows stand in the order of their wire value");
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kNumDataTypes; ++i) {
+        if (static_cast<std::size_t>(kDataTypes[i].dtype) != i) return false;
+      }
+      return true;
+    }(),
+    "rows stand in the order of their wire value");
 
 // REQUIRES: dtype is a member of the enum (values from the wire go through data_type_from_wire first).
 constexpr const DataTypeInfo& info(DataType dtype) { return kDataTypes[static_cast<std::size_t>(dtype)]; }

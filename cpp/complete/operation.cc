@@ -32,10 +32,10 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) {
 OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape) {
   const std::size_t rounded = (n_bytes + kOutputAlignment) / kOutputAlignment * kOutputAlignment;
   OutputBuffer buffer;
-  auto* data = static_cast<std::byte*>(::operator new(rounded, std::align_val_t{kOutputAlignment}, std::nothrow));
+  auto* data = static_cast<std::byte*>(::operator new (rounded, std::align_val_t{kOutputAlignment}, std::nothrow));
   if (data == nullptr) return buffer;
-  buffer.data = std::shared_ptr<std::byte>(
-      data, [](std::byte* p) { ::operator delete(p, std::align_val_t{kOutputAlignment}); });
+  buffer.data =
+      std::shared_ptr<std::byte>(data, [](std::byte* p) { ::operator delete (p, std::align_val_t{kOutputAlignment}); });
   buffer.n_bytes = n_bytes;
   buffer.shape = std::move(shape);
   return buffer;

@@ -181,8 +181,10 @@ Status ControlPlane::handle(int peer, Message message, TimePoint now, std::vecto
 }
 
 Status ControlPlane::to_coordinator(int peer, Message message, TimePoint now) {
-  if (!coordinator_) return Status::internal("an announcement of " + peer_text(peer) + " came to a rank that does not "
-                                             "coordinate");
+  if (!coordinator_)
+    return Status::internal("an announcement of " + peer_text(peer) +
+                            " came to a rank that does not "
+                            "coordinate");
   if (auto* request = std::get_if<RequestMessage>(&message)) {
     return coordinator_->on_request(peer, std::move(*request), now);
   }
@@ -232,7 +234,8 @@ Status ControlPlane::check_closed_peers() {
     Peer& gone = peers_[static_cast<std::size_t>(peer)];
     gone.is_gone = true;
     if (!gone.has_left) {
-      return Status::ranks_lost(peer_text(peer) + " is gone: its connection closed without a goodbye, so its process "
+      return Status::ranks_lost(peer_text(peer) +
+                                " is gone: its connection closed without a goodbye, so its process "
                                 "ended or its host is cut off. Its own last output says why.");
     }
   }

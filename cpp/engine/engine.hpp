@@ -48,7 +48,8 @@ class Engine {
   // One look, and one turn of the engine if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);
 
-  // A name for a request that has none: "noname.7". Ranks that make the same calls in the same order get the same names.
+  // A name for a request that has none: "noname.7". Ranks that make the same calls in the same order get the same
+  // names.
   std::string next_name();
 
   // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer

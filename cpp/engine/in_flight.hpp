@@ -18,7 +18,7 @@ class InFlight {
   struct Entry {
     Request request;
     std::shared_ptr<Operation> operation;  // null: the ticket is free
-    bool is_duplicate = false;  // refused already; here only to be answered
+    bool is_duplicate = false;             // refused already; here only to be answered
     bool is_executing = false;
   };
 

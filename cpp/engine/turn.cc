@@ -58,8 +58,8 @@ bool Turn::take_submissions(TimePoint now) {
       submission.operation->complete(failure_ ? *failure_ : *parting_);
       continue;
     }
-    const Participant::Ticket ticket = in_flight_.add(std::move(submission.request),
-                                                      std::move(submission.operation), submission.is_duplicate);
+    const Participant::Ticket ticket =
+        in_flight_.add(std::move(submission.request), std::move(submission.operation), submission.is_duplicate);
     control_.announce(in_flight_.at(ticket).request, ticket, submission.is_duplicate, now);
   }
   has_said_waiting_ = false;

@@ -74,8 +74,8 @@ Coordinator::~Coordinator() = default;
 
 Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
   if (Status status = validate(message.name, message.signature, options_.size); !status.ok()) {
-    return Status::internal("rank " + std::to_string(rank) + " announced what it should have refused: " +
-                            status.message());
+    return Status::internal("rank " + std::to_string(rank) +
+                            " announced what it should have refused: " + status.message());
   }
   Name& name = name_for(message.name, message.is_cacheable);
   return announce(name, rank, std::move(message.signature), message.is_deferrable, now);
@@ -345,8 +345,8 @@ bool Coordinator::can_join(const Signature& head, const Signature& other, std::s
 
 ExecuteItem Coordinator::execute_item(Name& name) {
   ExecuteItem item;
-  const bool in_full =
-      std::any_of(name.round.arrivals.begin(), name.round.arrivals.end(), [](Arrival a) { return a == Arrival::kInFull; });
+  const bool in_full = std::any_of(name.round.arrivals.begin(), name.round.arrivals.end(),
+                                   [](Arrival a) { return a == Arrival::kInFull; });
   if (in_full) update_agreed(name);
   if (in_full || name.slot == kNoSlot) {
     assign_slot(name);
@@ -409,9 +409,9 @@ Coordinator::StallReport Coordinator::describe_stall(const Name& name, TimePoint
     }
     report.missing.push_back(rank);
     std::string text = rank_text(rank);
-    text += last_name_[at].empty() ? ", which has submitted nothing yet"
-                                   : ", which last submitted '" + last_name_[at] + "' " +
-                                         seconds_text(now - last_announced_[at]) + " ago";
+    text += last_name_[at].empty()
+                ? ", which has submitted nothing yet"
+                : ", which last submitted '" + last_name_[at] + "' " + seconds_text(now - last_announced_[at]) + " ago";
     missing.push_back(text);
   }
   report.text = "'" + name.name + "' has waited " + seconds_text(now - name.round.opened) + " for " +

@@ -53,8 +53,8 @@ class Coordinator {
 
   // --- ranks that never come
   struct StallReport {
-    std::string text;               // for a person
-    std::vector<int> missing;       // the ranks not heard of for this name
+    std::string text;          // for a person
+    std::vector<int> missing;  // the ranks not heard of for this name
   };
   // Names that have waited longer than the warning time since the last report; fails those over the shutdown time.
   std::vector<StallReport> check_stalls(TimePoint now);
@@ -82,7 +82,8 @@ class Coordinator {
   Signature shown_signature_of(const Name& name, int rank) const;
   bool answer_owed(Name& name, int rank);
   // Each rank that announced the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
-  void fail_round(Name& name, ErrorKind kind, const std::string& text, std::optional<Duplicate> duplicate = std::nullopt);
+  void fail_round(Name& name, ErrorKind kind, const std::string& text,
+                  std::optional<Duplicate> duplicate = std::nullopt);
   void forgive_duplicates(const Round& round);
   void close_round(Name& name);
   void forget_if_unused(Name& name);
@@ -100,7 +101,7 @@ class Coordinator {
   CoordinatorOptions options_;
   std::unordered_map<std::string, std::unique_ptr<Name>> names_;
   std::vector<Name*> slots_;
-  std::deque<Name*> ready_;        // rounds complete, in the order of completion
+  std::deque<Name*> ready_;  // rounds complete, in the order of completion
   std::size_t n_open_rounds_ = 0;
   std::optional<TimePoint> stall_check_due_;  // no later than the first report of an open round
   std::vector<LogEntry> failures_;
@@ -111,7 +112,7 @@ class Coordinator {
   std::vector<std::size_t> n_in_group_;  // ready requests by planned group
   std::vector<bool> is_waiting_;
   int n_waiting_ = 0;
-  std::vector<std::string> last_name_;     // by rank: what it last announced
+  std::vector<std::string> last_name_;  // by rank: what it last announced
   std::vector<TimePoint> last_announced_;
 };
 

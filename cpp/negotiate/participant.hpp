@@ -1,4 +1,5 @@
-// Participant: one rank's side of the agreement: what it announces for a request, and what the log's entries mean for it.
+// Participant: one rank's side of the agreement: what it announces for a request, and what the log's entries mean for
+// it.
 //
 // Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
 // exactly once, to carry out or to fail.

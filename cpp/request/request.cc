@@ -56,8 +56,9 @@ Status check_reduction(const std::string& name, const Signature& signature) {
     }
     const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
     if (is_scaled && tensor.dtype == DataType::kBool) {
-      return Status::invalid_argument(where + "a bool tensor cannot be scaled; leave prescale_factor and "
-                                              "postscale_factor at 1.");
+      return Status::invalid_argument(where +
+                                      "a bool tensor cannot be scaled; leave prescale_factor and "
+                                      "postscale_factor at 1.");
     }
   }
   if (!std::isfinite(signature.prescale) || !std::isfinite(signature.postscale)) {

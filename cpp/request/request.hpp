@@ -1,4 +1,5 @@
-// Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must agree.
+// Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must
+// agree.
 #pragma once
 
 #include <cstddef>
