@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -39,10 +38,9 @@ _JOB = "The job"
 
 def _version(wanted: bool) -> None:
     if wanted:
-        try:
-            print(f"ciranda {metadata.version('ciranda')}")
-        except metadata.PackageNotFoundError:
-            print("ciranda (not installed as a package)")
+        import ciranda
+
+        print(f"ciranda {ciranda.__version__}")
         raise typer.Exit
 
 
@@ -59,12 +57,12 @@ def _top(
     "run",
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     no_args_is_help=True,
-    epilog="Examples:  [bold]ciranda run -np 4 python train.py --lr 0.1[/bold]   "
+    epilog="Examples:\n\n[bold]ciranda run -np 4 python train.py --lr 0.1[/bold]\n\n"
     "[bold]ciranda run -H hostA:2,hostB:2 python train.py[/bold]",
 )
 def _run(
     context: typer.Context,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGS]", help="What each rank runs.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.")],
     num_proc: Annotated[
         int | None,
         typer.Option("-np", "--num-proc", "-n", metavar="N", help="Number of ranks.", show_default="all slots",

@@ -1,0 +1,128 @@
+"""The launcher and the real engine together: here, and between hosts over real ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+import netns
+import pytest
+
+import ciranda
+from ciranda.doctor import engine
+from ciranda.launch import run
+
+pytestmark = pytest.mark.multiprocess
+
+SUM = (
+    "import numpy, ciranda\n"
+    "ciranda.init()\n"
+    "total = ciranda.allreduce(numpy.arange(5.0) + ciranda.rank(), op=ciranda.Sum, name='x')\n"
+    "print(ciranda.rank(), ciranda.local_rank(), ciranda.cross_rank(), total.tolist())\n"
+    "ciranda.shutdown()\n"
+)
+# One rank dies while the others wait for it.
+LOSS = (
+    "import os, signal, numpy, ciranda\n"
+    "ciranda.init()\n"
+    "ciranda.barrier()\n"
+    "if ciranda.rank() == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+    "while True: ciranda.allreduce(numpy.ones(3), name='x')\n"
+)
+
+
+def ciranda_run(arguments: Sequence[str], through: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*through, sys.executable, "-m", "ciranda.launch.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[netns.Hosts]:
+    reason = netns.why_not()
+    if reason is not None:
+        pytest.skip(f"SSH BETWEEN HOSTS IS NOT TESTED: {reason}")
+    with netns.hosts("hostA", "hostB") as made:
+        yield made
+
+
+def expected(places: Sequence[tuple[int, int]]) -> list[str]:
+    size = len(places)
+    total = [float(size * i + sum(range(size))) for i in range(5)]
+    return [f"[{r}]<stdout>:{r} {local} {cross} {total}" for r, (local, cross) in enumerate(places)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks_find_each_other_on_one_machine(size: int) -> None:
+    done = ciranda_run(["run", "-np", str(size), sys.executable, "-c", SUM])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == expected([(rank, 0) for rank in range(size)])
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_ranks_find_each_other_between_hosts(hosts: netns.Hosts) -> None:
+    arguments = ["run", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:2", sys.executable, "-c", SUM]
+    done = ciranda_run(arguments, hosts[0].enter)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == expected([(0, 0), (1, 0), (0, 1), (1, 1)])
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_a_chosen_interface_and_port_range_are_used(hosts: netns.Hosts) -> None:
+    options = ["--network-interface", "eth0", "--port-range", "24000-24009", "--verbose"]
+    code = SUM.replace("ciranda.shutdown()", "import psutil\n") + (
+        "listening = [c.laddr for c in psutil.Process().net_connections() if c.status == 'LISTEN']\n"
+        "ports = {(address.ip, address.port // 10) for address in listening}\n"
+        "assert {port for _, port in ports} <= {2400} and '0.0.0.0' not in {ip for ip, _ in ports}, ports\n"
+        "ciranda.shutdown()\n"
+    )
+    arguments = ["run", "-F", str(hosts.ssh_config), *options, "-H", "hostA:2,hostB:2", sys.executable, "-c", code]
+    done = ciranda_run(arguments, hosts[0].enter)
+    assert done.returncode == 0, done.stderr
+    assert "store at 10.91.0.11:2400" in done.stderr
+
+
+def test_a_lost_rank_is_the_one_that_is_blamed() -> None:
+    done = ciranda_run(["run", "-np", "4", sys.executable, "-c", LOSS])
+    assert done.returncode == 137
+    assert "rank 2 on localhost failed first: killed by SIGKILL" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_a_rank_lost_on_another_host_is_the_one_that_is_blamed(hosts: netns.Hosts) -> None:
+    arguments = ["run", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:2", sys.executable, "-c", LOSS]
+    done = ciranda_run(arguments, hosts[0].enter)
+    assert done.returncode == 137
+    assert "rank 2 on hostB failed first: killed by SIGKILL" in done.stderr.splitlines()[-1]
+
+
+def test_a_function_may_use_the_engine() -> None:
+    def work(step: float) -> list[float]:
+        import numpy
+
+        ciranda.init()
+        total = ciranda.allreduce(numpy.full(2, step * ciranda.rank()), op=ciranda.Sum, name="x")
+        ciranda.shutdown()
+        return list(total.tolist())
+
+    assert run(work, (2.0,), np=3) == [[6.0, 6.0]] * 3
+
+
+def test_the_doctor_runs_a_real_job() -> None:
+    (finding,) = engine.two_ranks()
+    assert finding.status == "ok", finding.found
+    assert os.environ.get("CIRANDA_RANK") is None
+
+
+def test_the_doctor_finds_this_machine_fit_and_says_so_in_json() -> None:
+    done = ciranda_run(["doctor", "--json"])
+    report = json.loads(done.stdout)
+    failed = [finding for finding in report["findings"] if finding["status"] == "fail"]
+    assert failed == []
+    assert report["ok"] is True
+    assert done.returncode == 0
