@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cstdint>
 #include <ctime>
 #include <new>
 
@@ -30,8 +30,9 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) {
 }  // namespace
 
 OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape) {
-  const std::size_t rounded = (n_bytes + kOutputAlignment) / kOutputAlignment * kOutputAlignment;
   OutputBuffer buffer;
+  if (n_bytes > SIZE_MAX - kOutputAlignment) return buffer;
+  const std::size_t rounded = (n_bytes + kOutputAlignment) / kOutputAlignment * kOutputAlignment;
   auto* data = static_cast<std::byte*>(::operator new (rounded, std::align_val_t{kOutputAlignment}, std::nothrow));
   if (data == nullptr) return buffer;
   buffer.data =
