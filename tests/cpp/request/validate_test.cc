@@ -1,0 +1,179 @@
+// validate(): every kind of request that cannot be carried out is refused, with a text that says what to change.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "request/request.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr int kSize = 4;
+
+Request request(Collective collective, std::vector<TensorSignature> tensors) {
+  Request out;
+  out.name = "x";
+  out.signature.collective = collective;
+  out.signature.tensors = std::move(tensors);
+  out.memory.resize(out.signature.tensors.size());
+  if (info(collective).has_root) out.signature.root = 0;
+  return out;
+}
+Request allreduce(Shape shape, DataType dtype = DataType::kFloat32) {
+  return request(Collective::kAllreduce, {{dtype, std::move(shape)}});
+}
+
+std::string refusal(const Request& request) {
+  const Status status = validate(request, kSize);
+  if (status.ok()) return "accepted";
+  EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+  return status.message();
+}
+
+TEST(Validate, AcceptsEveryCollective) {
+  EXPECT_EQ(refusal(allreduce({3, 4})), "accepted");
+  EXPECT_EQ(refusal(allreduce({})), "accepted");
+  EXPECT_EQ(refusal(allreduce({0})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kAllgather, {{DataType::kBool, {0, 3}}})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kBroadcast, {{DataType::kBool, {}}})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kBarrier, {})), "accepted");
+}
+
+TEST(Validate, AcceptsExactlyWhatTheTablesAccept) {
+  for (const ReduceOpInfo& op : kReduceOps) {
+    for (const DataTypeInfo& dtype : kDataTypes) {
+      Request reduction = allreduce({4}, dtype.dtype);
+      reduction.signature.op = op.op;
+      EXPECT_EQ(refusal(reduction) == "accepted", accepts(op.op, dtype.dtype)) << op.name << " of " << dtype.name;
+    }
+  }
+}
+
+TEST(Validate, RefusesAReduceOpThatIsNotThere) {
+  Request adasum = allreduce({4});
+  adasum.signature.op = ReduceOp::kAdasum;
+  EXPECT_EQ(refusal(adasum),
+            "allreduce 'x': the reduce op adasum is not available; use average, sum, min, max or "
+            "product.");
+}
+
+TEST(Validate, RefusesToSumBooleans) {
+  EXPECT_EQ(refusal(allreduce({4}, DataType::kBool)),
+            "allreduce 'x': the reduce op sum does not take bool but only uint8, uint16, uint32, uint64, int8, int16, "
+            "int32, int64, float16, bfloat16, float32, float64.");
+}
+
+TEST(Validate, RefusesToScaleBooleans) {
+  Request largest = allreduce({4}, DataType::kBool);
+  largest.signature.op = ReduceOp::kMax;
+  EXPECT_EQ(refusal(largest), "accepted");
+  largest.signature.postscale = 0.5;
+  EXPECT_EQ(refusal(largest),
+            "allreduce 'x': a bool tensor cannot be scaled; leave prescale_factor and "
+            "postscale_factor at 1.");
+}
+
+TEST(Validate, RefusesFactorsThatAreNotFinite) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {infinity, -infinity, std::nan("")}) {
+    for (double Signature::*factor : {&Signature::prescale, &Signature::postscale}) {
+      Request scaled = allreduce({4});
+      scaled.signature.*factor = bad;
+      EXPECT_EQ(refusal(scaled), "allreduce 'x': prescale_factor and postscale_factor must be finite numbers.");
+    }
+  }
+}
+
+TEST(Validate, RefusesNamesThatAreEmptyOrTooLong) {
+  Request named = allreduce({4});
+  named.name.clear();
+  EXPECT_EQ(refusal(named), "allreduce: a name must have 1 to 1024 bytes, this one has 0.");
+  named.name.assign(kMaxNameBytes, 'n');
+  EXPECT_EQ(refusal(named), "accepted");
+  named.name.push_back('n');
+  EXPECT_EQ(refusal(named), "allreduce: a name must have 1 to 1024 bytes, this one has 1025.");
+}
+
+TEST(Validate, RefusesAnUnknownProcessSet) {
+  Request in_a_set = allreduce({4});
+  in_a_set.signature.process_set = 3;
+  EXPECT_EQ(refusal(in_a_set), "allreduce 'x': process set 3 does not exist; only the global one (0) does.");
+}
+
+TEST(Validate, RefusesTensorsWhereNoneBelongAndNoneWhereSomeDo) {
+  EXPECT_EQ(refusal(request(Collective::kAllreduce, {})), "allreduce 'x': no tensor was given.");
+  EXPECT_EQ(refusal(request(Collective::kBroadcast, {})), "broadcast 'x': no tensor was given.");
+  EXPECT_EQ(refusal(request(Collective::kBarrier, {{DataType::kInt8, {1}}})), "barrier 'x': takes no tensor.");
+}
+
+TEST(Validate, RefusesGroupsThatAreTooLargeOrLackMemory) {
+  Request group = request(Collective::kAllreduce, std::vector<TensorSignature>(kMaxTensorsPerRequest));
+  EXPECT_EQ(refusal(group), "accepted");
+  group.memory.pop_back();
+  EXPECT_EQ(refusal(group), "allreduce 'x': there are 65536 tensors but memory for 65535.");
+  EXPECT_EQ(refusal(request(Collective::kAllreduce, std::vector<TensorSignature>(kMaxTensorsPerRequest + 1))),
+            "allreduce 'x': at most 65536 tensors make a group, here are 65537.");
+}
+
+TEST(Validate, RefusesARootThatIsNoRank) {
+  Request rooted = request(Collective::kBroadcast, {{DataType::kInt8, {1}}});
+  rooted.signature.root = kSize - 1;
+  EXPECT_EQ(refusal(rooted), "accepted");
+  rooted.signature.root = kSize;
+  EXPECT_EQ(refusal(rooted), "broadcast 'x': root_rank 4 is not a rank: they go from 0 to 3.");
+  rooted.signature.root = -1;
+  EXPECT_EQ(refusal(rooted), "broadcast 'x': root_rank -1 is not a rank: they go from 0 to 3.");
+}
+
+TEST(Validate, RefusesNegativeDimensions) {
+  EXPECT_EQ(refusal(allreduce({3, -1})), "'x': shape [3, -1] has a negative dimension.");
+  EXPECT_NE(refusal(allreduce({0, std::numeric_limits<std::int64_t>::min()})), "accepted");
+}
+
+TEST(Validate, RefusesShapesThatOverflow) {
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  for (const Shape& shape : {Shape{largest}, Shape{largest, largest}, Shape{1 << 30, 1 << 30, 1 << 30},
+                             Shape{std::int64_t{1} << 32, std::int64_t{1} << 32}}) {
+    EXPECT_EQ(refusal(allreduce(shape)), "'x': a tensor of shape " + to_string(shape) + " is larger than any memory.");
+  }
+}
+
+TEST(Validate, RefusesMoreThanAnyMemoryByBytesNotElements) {
+  const std::int64_t limit = std::int64_t{1} << 56;
+  EXPECT_EQ(refusal(allreduce({limit}, DataType::kUInt8)), "accepted");
+  EXPECT_NE(refusal(allreduce({limit + 1}, DataType::kUInt8)), "accepted");
+  EXPECT_EQ(refusal(allreduce({limit / 8}, DataType::kFloat64)), "accepted");
+  EXPECT_NE(refusal(allreduce({limit / 8 + 1}, DataType::kFloat64)), "accepted");
+}
+
+// Each of these is just small enough.
+TEST(Validate, RefusesAGroupThatIsLargerThanAnyMemory) {
+  const TensorSignature large{DataType::kUInt8, {std::int64_t{1} << 56}};
+  EXPECT_EQ(refusal(request(Collective::kAllreduce, std::vector<TensorSignature>(2, large))),
+            "'x': the tensors of the group together are larger than any memory.");
+}
+
+TEST(Validate, RefusesTooManyDimensions) {
+  EXPECT_EQ(refusal(allreduce(Shape(kMaxDimensions, 1))), "accepted");
+  EXPECT_EQ(refusal(allreduce(Shape(kMaxDimensions + 1, 1))),
+            "allreduce 'x': a tensor may have at most 64 dimensions, this one has 65.");
+}
+
+TEST(Validate, RefusesToGatherScalars) {
+  EXPECT_EQ(refusal(request(Collective::kAllgather, {{DataType::kInt8, {}}})),
+            "allgather 'x': a scalar has no first dimension to join along; reshape it to [1].");
+}
+
+TEST(Validate, LooksAtEveryTensorOfAGroup) {
+  Request group = request(Collective::kAllreduce, {{DataType::kInt8, {1}}, {DataType::kInt8, {-1}}});
+  EXPECT_EQ(refusal(group), "'x': shape [-1] has a negative dimension.");
+  group.signature.tensors[1] = {DataType::kBool, {1}};
+  EXPECT_NE(refusal(group).find("does not take bool"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ciranda
