@@ -1,0 +1,109 @@
+// Plans: which bytes of which tensors travel together, and where gathered rows go.
+#include "fuse/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace ciranda {
+namespace {
+
+// Requests over one stretch of memory: tensor i reads at 1000 * i and writes 500 bytes behind.
+class Plans : public ::testing::Test {
+ protected:
+  Request request(Collective collective, std::vector<TensorSignature> tensors) {
+    Request out;
+    out.name = "x";
+    out.signature.collective = collective;
+    out.signature.tensors = std::move(tensors);
+    for (std::size_t i = 0; i < out.signature.tensors.size(); ++i) {
+      out.memory.push_back({input(n_tensors_), output(n_tensors_)});
+      ++n_tensors_;
+    }
+    return out;
+  }
+  std::byte* input(std::size_t tensor) { return memory_.data() + 1000 * tensor; }
+  std::byte* output(std::size_t tensor) { return input(tensor) + 500; }
+
+ private:
+  std::vector<std::byte> memory_ = std::vector<std::byte>(20'000);
+  std::size_t n_tensors_ = 0;
+};
+
+template <typename Byte>
+void expect_pieces(const PieceList<Byte>& list, const std::vector<std::pair<const std::byte*, std::size_t>>& expected) {
+  ASSERT_EQ(list.pieces().size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(list.pieces()[i].data(), expected[i].first) << i;
+    EXPECT_EQ(list.pieces()[i].size(), expected[i].second) << i;
+  }
+}
+
+TEST_F(Plans, OfAllreduceJoinRequestsInOrder) {
+  Request a = request(Collective::kAllreduce, {{DataType::kFloat32, {3}}});
+  Request b = request(Collective::kAllreduce, {{DataType::kFloat32, {2, 2}}, {DataType::kFloat32, {}}});
+  for (Request* r : {&a, &b}) {
+    r->signature.op = ReduceOp::kAverage;
+    r->signature.prescale = 0.5;
+    r->signature.postscale = 4;
+  }
+  const std::array<const Request*, 2> both{&a, &b};
+  const auto plans = plan_allreduce(both);
+  ASSERT_EQ(plans.size(), 1U);
+  EXPECT_EQ(plans[0].collective, Collective::kAllreduce);
+  EXPECT_EQ(plans[0].dtype, DataType::kFloat32);
+  EXPECT_EQ(plans[0].op, ReduceOp::kAverage);
+  EXPECT_EQ(plans[0].prescale, 0.5);
+  EXPECT_EQ(plans[0].postscale, 4);
+  expect_pieces(plans[0].input, {{input(0), 12}, {input(1), 16}, {input(2), 4}});
+  expect_pieces(plans[0].output, {{output(0), 12}, {output(1), 16}, {output(2), 4}});
+}
+
+TEST_F(Plans, OfAllreduceAreOneADtypeInOrderOfAppearance) {
+  const Request group =
+      request(Collective::kAllreduce, {{DataType::kInt8, {5}}, {DataType::kFloat64, {1}}, {DataType::kInt8, {7}}});
+  const std::array<const Request*, 1> one{&group};
+  const auto plans = plan_allreduce(one);
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].dtype, DataType::kInt8);
+  expect_pieces(plans[0].input, {{input(0), 5}, {input(2), 7}});
+  EXPECT_EQ(plans[1].dtype, DataType::kFloat64);
+  expect_pieces(plans[1].output, {{output(1), 8}});
+}
+
+TEST_F(Plans, OfEmptyTensorsHaveNoPieces) {
+  const Request empty = request(Collective::kAllreduce, {{DataType::kInt8, {0}}, {DataType::kInt8, {3, 0}}});
+  const std::array<const Request*, 1> one{&empty};
+  const auto plans = plan_allreduce(one);
+  ASSERT_EQ(plans.size(), 1U);
+  EXPECT_EQ(plans[0].input.n_bytes(), 0U);
+  EXPECT_TRUE(plan_allreduce({}).empty());
+}
+
+TEST_F(Plans, OfBroadcastMixDtypes) {
+  Request mixed = request(Collective::kBroadcast, {{DataType::kInt8, {5}}, {DataType::kFloat64, {2}}});
+  mixed.signature.root = 3;
+  const Plan plan = plan_broadcast(mixed);
+  EXPECT_EQ(plan.collective, Collective::kBroadcast);
+  EXPECT_EQ(plan.root, 3);
+  expect_pieces(plan.input, {{input(0), 5}, {input(1), 16}});
+  expect_pieces(plan.output, {{output(0), 5}, {output(1), 16}});
+}
+
+TEST_F(Plans, OfAllgatherGiveEachRankItsRows) {
+  const Request group = request(Collective::kAllgather, {{DataType::kFloat16, {2, 3}}, {DataType::kInt8, {1}}});
+  const std::array<std::byte*, 2> outputs{output(10), output(11)};
+  const Plan plan = plan_allgather(group, {{2, 0, 5}, {1, 4, 0}}, outputs);
+  EXPECT_EQ(plan.collective, Collective::kAllgather);
+  expect_pieces(plan.input, {{input(0), 12}, {input(1), 1}});
+  ASSERT_EQ(plan.output_by_rank.size(), 3U);
+  expect_pieces(plan.output_by_rank[0], {{output(10), 12}, {output(11), 1}});
+  expect_pieces(plan.output_by_rank[1], {{output(11) + 1, 4}});
+  expect_pieces(plan.output_by_rank[2], {{output(10) + 12, 30}});
+}
+
+}  // namespace
+}  // namespace ciranda
