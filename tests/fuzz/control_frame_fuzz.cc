@@ -1,0 +1,105 @@
+// Any bytes from an authenticated peer: as a stream of control frames cut somewhere, and what a coordinator and a
+// participant then make of the messages. Nothing may crash; what decodes must encode to the same bytes.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "negotiate/codec.hpp"
+#include "negotiate/coordinator.hpp"
+#include "negotiate/participant.hpp"
+
+namespace {
+
+using ciranda::Message;
+
+constexpr ciranda::TimePoint kNow{};
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void expect_round_trip(const Message& message) {
+  std::vector<std::byte> frame;
+  append_frame(message, frame);
+  const auto body = std::span<const std::byte>(frame).subspan(ciranda::kFrameHeaderBytes);
+  const auto again = ciranda::decode_frame(body);
+  require(again.ok());
+  std::vector<std::byte> frame_again;
+  append_frame(again.value(), frame_again);
+  require(frame == frame_again);
+}
+
+// Two ranks, of which the peer is rank 1; each side of the agreement stops at its first complaint, as a circle does.
+class Circle {
+ public:
+  Circle() {
+    ciranda::CoordinatorOptions options;
+    options.size = 2;
+    options.cache_capacity = 4;
+    coordinator_ = std::make_unique<ciranda::Coordinator>(options);
+    ciranda::Request request;
+    request.name = "a";
+    request.signature.tensors.push_back({ciranda::DataType::kFloat32, {4}});
+    participant_.submit(request, 0);
+    participant_.submit(request, 1);
+  }
+
+  void hear(const Message& message) {
+    if (!is_broken_) announce(message);
+    if (const auto* log = std::get_if<ciranda::LogMessage>(&message)) apply(*log);
+  }
+
+ private:
+  void announce(const Message& message) {
+    if (const auto* request = std::get_if<ciranda::RequestMessage>(&message)) {
+      is_broken_ =
+          !coordinator_->on_request(0, *request, kNow).ok() || !coordinator_->on_request(1, *request, kNow).ok();
+    } else if (const auto* ready = std::get_if<ciranda::ReadyMessage>(&message)) {
+      is_broken_ = !coordinator_->on_ready(1, *ready, kNow).ok();
+    } else if (const auto* duplicate = std::get_if<ciranda::DuplicateMessage>(&message)) {
+      is_broken_ = !coordinator_->on_duplicate(1, *duplicate, kNow).ok();
+    } else if (std::holds_alternative<ciranda::WaitingMessage>(message)) {
+      coordinator_->on_waiting(1);
+    }
+    coordinator_->take_entries(true);
+  }
+
+  void apply(const ciranda::LogMessage& log) {
+    for (const ciranda::LogEntry& entry : log.entries) {
+      if (!participant_.apply(entry).ok()) return;
+    }
+  }
+
+  std::unique_ptr<ciranda::Coordinator> coordinator_;
+  ciranda::Participant participant_{1};
+  bool is_broken_ = false;
+};
+
+}  // namespace
+
+// The first byte says where the stream is cut; the rest is the stream.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const auto stream = std::as_bytes(std::span(data, size)).subspan(1);
+  const std::size_t cut = std::min<std::size_t>(stream.size(), data[0]);
+  ciranda::FrameReader reader;
+  Circle circle;
+  for (const auto part : {stream.first(cut), stream.subspan(cut)}) {
+    reader.append(part);
+    for (auto message = reader.next(); message; message = reader.next()) {
+      if (!message->ok()) return 0;
+      expect_round_trip(message->value());
+      circle.hear(message->value());
+    }
+  }
+  // The same bytes as one frame without a header: fuzzing need not guess lengths.
+  if (const auto message = ciranda::decode_frame(stream); message.ok()) {
+    expect_round_trip(message.value());
+    circle.hear(message.value());
+  }
+  return 0;
+}
