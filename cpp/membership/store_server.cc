@@ -90,7 +90,7 @@ Result<Listeners> listen_at_any_of(const std::vector<SocketAddress>& addresses, 
 
 class StoreServer::Service {
  public:
-  static Result<std::unique_ptr<Service>> create(StoreServerOptions options);
+  static Result<std::unique_ptr<Service>> create(const StoreServerOptions& options);
 
   Service(EventLoop loop, Bell bell, std::uint16_t port, int size)
       : loop_(std::move(loop)), bell_(std::move(bell)), port_(port), rounds_(static_cast<std::uint32_t>(size)) {}
@@ -138,7 +138,7 @@ class StoreServer::Service {
   std::thread thread_;
 };
 
-Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(StoreServerOptions options) {
+Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const StoreServerOptions& options) {
   auto ports = parse_port_range(options.port_range);
   if (!ports.ok()) {
     return ports.status();
@@ -305,8 +305,8 @@ void StoreServer::Service::drop(Client& client) {
   deliver(rounds_.leave(id));
 }
 
-Result<std::unique_ptr<StoreServer>> StoreServer::start(StoreServerOptions options) {
-  auto service = Service::create(std::move(options));
+Result<std::unique_ptr<StoreServer>> StoreServer::start(const StoreServerOptions& options) {
+  auto service = Service::create(options);
   if (!service.ok()) {
     return service.status();
   }
@@ -327,7 +327,7 @@ StoreServer::StoreServer(std::vector<std::string> bind, const std::string& secre
   options.size = size;
   options.job = std::move(job);
   options.port_range = std::move(port_range);
-  auto service = Service::create(std::move(options));
+  auto service = Service::create(options);
   if (!service.ok()) {
     throw std::runtime_error(service.status().message());
   }

@@ -27,7 +27,7 @@ struct StoreServerOptions {
 
 class StoreServer {
  public:
-  static Result<std::unique_ptr<StoreServer>> start(StoreServerOptions options);
+  static Result<std::unique_ptr<StoreServer>> start(const StoreServerOptions& options);
   // start(), for callers with exceptions. `secret` is 32 bytes. Throws std::runtime_error.
   StoreServer(std::vector<std::string> bind, const std::string& secret, int size, std::string job,
               std::string port_range = "");

@@ -41,7 +41,7 @@ TEST(Secret, IsReadFromAnInheritedPipe) {
 }
 
 TEST(Secret, OthersMayNotReadTheFile) {
-  for (const mode_t mode : {0640, 0604, 0660, 0620}) {
+  for (const mode_t mode : {0640U, 0604U, 0660U, 0620U}) {
     const std::string path = write_file(kDigits, mode);
     const auto secret = read_secret(path);
     EXPECT_EQ(secret.status().kind(), ErrorKind::kInvalidArgument);

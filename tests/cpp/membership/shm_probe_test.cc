@@ -1,11 +1,18 @@
 // The trial of shared memory, with everything that can be wrong with it.
+#include "membership/shm_probe.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <thread>
 
+#include "membership/blocking_io.hpp"
+#include "membership/bootstrap_messages.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/test_job.hpp"
 #include "transport/text_matchers.hpp"
@@ -88,6 +95,98 @@ TEST(ShmProbe, OneThatDoesNotWantToShareLeavesTheOthersTheirs) {
   EXPECT_FALSE(meshes[1]->peer(0).shares_memory);
   EXPECT_EQ(meshes[0]->arena(), nullptr);
   EXPECT_TRUE(job.warnings().empty());
+}
+
+// One end of the trial is real; the other is played by the test, over a pair of sockets.
+class Trial {
+ public:
+  explicit Trial(int real_rank) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    real_ = UniqueFd(ends[0]);
+    played_ = UniqueFd(ends[1]);
+    options_.rank = real_rank;
+    options_.group = {0, 1};
+    options_.slot_bytes = 4096;
+    options_.folder = "/dev/shm";
+    options_.deadline = deadline_;
+    options_.control_fd = [this](int) { return real_.get(); };
+    options_.name = [](int rank) { return "rank " + std::to_string(rank); };
+    options_.warn = [this](const std::string& text) { warnings_.push_back(text); };
+    thread_ = std::thread([this] { result_.emplace(probe_shared_memory(options_)); });
+  }
+  ~Trial() { finish(); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  Result<ShmProbeResult>& finish() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    return *result_;
+  }
+  void say(const std::vector<std::byte>& frame) { EXPECT_TRUE(send_all(played_.get(), frame, deadline_).ok()); }
+  std::vector<std::byte> hear() { return receive_frame(played_.get(), kMostProbeBytes, deadline_).value(); }
+  void leave() { played_.reset(); }
+  std::uint64_t n_bytes() const { return SegmentLayout(2, 4096).n_bytes(); }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  Clock::time_point deadline_ = Clock::now() + std::chrono::seconds(10);
+  UniqueFd real_;
+  UniqueFd played_;
+  ShmProbeOptions options_;
+  std::vector<std::string> warnings_;
+  std::optional<Result<ShmProbeResult>> result_;
+  std::thread thread_;
+};
+
+TEST(ShmProbe, AMemberWhoseMemoryIsAnotherIsFoundOutByTheLeader) {
+  Trial trial(0);
+  const auto offer = decode_offer(trial.hear());
+  ASSERT_TRUE(offer.ok());
+  EXPECT_EQ(offer.value().n_bytes, trial.n_bytes());
+  ProbeAnswer answer;
+  answer.ok = true;  // but nothing is written anywhere
+  answer.nonce.fill(std::byte{1});
+  trial.say(encode_frame(answer));
+  EXPECT_TRUE(decode_verdict(trial.hear()).value().ranks.empty());
+  EXPECT_FALSE(trial.finish().value().shared);
+  ASSERT_EQ(trial.warnings().size(), 1U);
+  EXPECT_TRUE(contains(trial.warnings()[0], "rank 1: no shared memory"));
+}
+
+TEST(ShmProbe, ALeaderWhoseMemoryIsAnotherIsFoundOutByTheMember) {
+  Trial trial(1);
+  const auto other = ShmSegment::create(trial.n_bytes());
+  ProbeOffer offer{other.value().path(), trial.n_bytes(), {}, ""};
+  offer.nonce.fill(std::byte{1});  // which is not in it
+  trial.say(encode_frame(offer));
+  const auto answer = decode_answer(trial.hear());
+  ASSERT_TRUE(answer.ok());
+  EXPECT_FALSE(answer.value().ok);
+  EXPECT_TRUE(contains(answer.value().reason, "other memory"));
+  trial.say(encode_frame(ProbeVerdict{{0, 1}}));  // and believes it all the same
+  EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
+}
+
+TEST(ShmProbe, AVerdictAboutStrangersIsRefused) {
+  Trial trial(1);
+  const auto made = ShmSegment::create(trial.n_bytes());
+  const ProbeOffer offer{made.value().path(), trial.n_bytes(), {}, ""};
+  trial.say(encode_frame(offer));
+  EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
+  trial.say(encode_frame(ProbeVerdict{{0, 1, 7}}));
+  EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
+}
+
+TEST(ShmProbe, ALeaderOrMemberThatLeavesIsNamed) {
+  for (const int real : {0, 1}) {
+    Trial trial(real);
+    trial.leave();
+    EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kRanksLost);
+    EXPECT_TRUE(contains(trial.finish().status().message(), "rank " + std::to_string(1 - real)));
+  }
 }
 
 TEST(ShmProbe, LeavesNoNameInSharedMemory) {

@@ -1,0 +1,65 @@
+// The real mesh without bells: peers that share memory wake each other through their control connections.
+#include "transport/socket_mesh.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "transport/mesh_conformance.hpp"
+#include "transport/socket.hpp"
+
+namespace ciranda {
+namespace {
+
+struct Ends {
+  UniqueFd left;
+  UniqueFd right;
+};
+
+Ends connect_two() {
+  const auto listener = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+  auto left = start_connecting(SocketAddress::local_of(listener.value().get()));
+  pollfd source{listener.value().get(), POLLIN, 0};
+  EXPECT_EQ(poll(&source, 1, 5000), 1);
+  return {std::move(left).value(),
+          UniqueFd(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC))};
+}
+
+Meshes make_without_bells(int n_ranks) {
+  const SegmentLayout layout(n_ranks, 8192);
+  auto segment = ShmSegment::create(layout.n_bytes());
+  EXPECT_TRUE(segment.ok()) << segment.status().message();
+  std::vector<int> members;
+  std::vector<SocketMeshParts> parts;
+  for (int rank = 0; rank < n_ranks; ++rank) {
+    members.push_back(rank);
+    parts.push_back({rank, {}, Bell::create().value(), {}});
+    for (int peer = 0; peer < n_ranks; ++peer) {
+      SocketMeshPeer each;
+      each.info = {peer, 1, "host", "", true};
+      parts.back().peers.push_back(std::move(each));
+    }
+  }
+  for (std::size_t left = 0; left < parts.size(); ++left) {
+    for (std::size_t right = left + 1; right < parts.size(); ++right) {
+      Ends ends = connect_two();
+      parts[left].peers[right].control = std::move(ends.left);
+      parts[right].peers[left].control = std::move(ends.right);
+    }
+  }
+  Meshes meshes;
+  for (SocketMeshParts& each : parts) {
+    auto mine = ShmSegment::open(segment.value().path(), layout.n_bytes());
+    each.shared.emplace(SharedMemory{std::move(mine).value(), layout, members});
+    meshes.push_back(make_socket_mesh(std::move(each)).value());
+  }
+  return meshes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Socket, MeshConformance,
+                         testing::Combine(testing::Values(MeshKind{"without_bells", make_without_bells}),
+                                          testing::Values(1, 2, 4, 7)),
+                         MeshTestName());
+
+}  // namespace
+}  // namespace ciranda
