@@ -35,7 +35,7 @@ def page() -> str:
 def _line(row: _core.SettingRow) -> str:
     horovod = f"`{row['horovod_name']}`" if row["horovod_name"] else ""
     cells = (
-        f"`CIRANDA_{row['name']}`",
+        f"`{row['name']}`",
         horovod,
         _default(row["default"]),
         _range(row),
@@ -57,7 +57,11 @@ def _range(row: _core.SettingRow) -> str:
         return "0, 1"
     if row["lowest"] is None or row["highest"] is None:
         return ""
-    return f"{row['lowest']:.12g} to {row['highest']:.12g}"
+    return f"{_number(row['lowest'])} to {_number(row['highest'])}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:g}"
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ def save(results: Results, path: Path) -> None:
     right.set(title="bus bandwidth", ylabel="GB/s")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="bytes")
-        axes.set_xticks(sizes[:: max(1, len(sizes) // 7)])
+        axes.set_xticks(sizes[:: -(-len(sizes) // 7)])
         axes.set_xticklabels([format_size(size) for size in axes.get_xticks()])
         axes.minorticks_off()
         axes.grid(alpha=0.3, which="both")

@@ -1,0 +1,145 @@
+// Several ranks over the C ABI: results, one error for all, waits that are given up, and one rank's leaving.
+#include <ciranda/ciranda.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/circle_of_threads.hpp"
+
+namespace ciranda::capi {
+namespace {
+
+ciranda_operation* submit(ciranda_context* circle, const char* name, std::vector<float>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const ciranda_tensor tensor{values.data(), values.data(), &count, 1, CIRANDA_FLOAT32};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.name = name;
+  request.tensors = &tensor;
+  request.tensors_count = 1;
+  ciranda_operation* operation = nullptr;
+  EXPECT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+  return operation;
+}
+
+// The sum over all ranks of one float each.
+void expect_sum(ciranda_context* circle, const char* name) {
+  std::vector<float> values{static_cast<float>(ciranda_rank(circle) + 1)};
+  ciranda_operation* operation = submit(circle, name, values);
+  EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
+  const int n = ciranda_size(circle);
+  EXPECT_EQ(values[0], static_cast<float>(n * (n + 1) / 2));
+  ciranda_operation_release(operation);
+}
+
+TEST(Circle, SumsOverAllRanks) {
+  for (const int n_ranks : {2, 4}) {
+    in_a_circle(n_ranks, [&](ciranda_context*& circle) {
+      EXPECT_EQ(ciranda_size(circle), n_ranks);
+      for (int step = 0; step < 20; ++step) expect_sum(circle, "sum");
+      expect_sum(circle, nullptr);
+    });
+  }
+}
+
+TEST(Circle, GathersUnevenParts) {
+  in_a_circle(3, [](ciranda_context*& circle) {
+    const int rank = ciranda_rank(circle);
+    const std::vector<std::int64_t> mine(static_cast<std::size_t>(rank), rank);  // rank 0 has nothing
+    const std::int64_t count = rank;
+    const ciranda_tensor tensor{mine.data(), nullptr, &count, 1, CIRANDA_INT64};
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.collective = CIRANDA_ALLGATHER;
+    request.name = "parts";
+    request.tensors = &tensor;
+    request.tensors_count = 1;
+    ciranda_operation* operation = nullptr;
+    ASSERT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+    ASSERT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
+    ciranda_output output;
+    ASSERT_EQ(ciranda_operation_output(operation, 0, &output), CIRANDA_OK);
+    const auto* values = static_cast<const std::int64_t*>(output.data);
+    EXPECT_EQ(std::vector<std::int64_t>(values, values + output.shape[0]), (std::vector<std::int64_t>{1, 2, 2}));
+    ciranda_operation_release(operation);
+  });
+}
+
+TEST(Circle, AMismatchIsAnErrorForAllAndTheContextGoesOn) {
+  in_a_circle(2, [](ciranda_context*& circle) {
+    std::vector<float> values(ciranda_rank(circle) == 0 ? 3 : 4);
+    ciranda_operation* operation = submit(circle, "shapes", values);
+    EXPECT_EQ(ciranda_wait(operation), CIRANDA_MISMATCH);
+    const std::string message = ciranda_operation_message(operation);
+    for (const char* part : {"shapes", "[3]", "[4]", "rank 0", "rank 1"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+    ciranda_operation_release(operation);
+    expect_sum(circle, "afterwards");
+  });
+}
+
+TEST(Circle, WhatIsPendingFailsWhenAnotherRankLeaves) {
+  in_a_circle(2, [](ciranda_context*& circle) {
+    if (ciranda_rank(circle) == 1) {
+      expect_sum(circle, "together");
+      ciranda_shutdown(circle);
+      circle = nullptr;
+      return;
+    }
+    expect_sum(circle, "together");
+    std::vector<float> values(2);
+    ciranda_operation* operation = submit(circle, "alone", values);
+    EXPECT_EQ(ciranda_wait(operation), CIRANDA_ABORTED) << ciranda_operation_message(operation);
+    EXPECT_NE(std::string(ciranda_operation_message(operation)).find("rank 1"), std::string::npos)
+        << ciranda_operation_message(operation);
+    ciranda_operation_release(operation);
+  });
+}
+
+// Given up at the third time of asking, to see that a wait goes on when it is not.
+int third_time(void* user_data) { return static_cast<std::atomic<int>*>(user_data)->fetch_add(1) == 2 ? 1 : 0; }
+
+TEST(Circle, ASignalMayEndAWait) {
+  struct sigaction nothing = {};
+  nothing.sa_handler = [](int) {};
+  struct sigaction before;
+  sigaction(SIGUSR1, &nothing, &before);
+  std::atomic<int> n_asked{0};
+  std::atomic<bool> is_given_up{false};
+  in_a_circle(2, [&](ciranda_context*& circle) {
+    if (ciranda_rank(circle) == 0) {
+      const pthread_t waiting = pthread_self();
+      std::thread alarm([&, waiting] {
+        while (!is_given_up) {
+          pthread_kill(waiting, SIGUSR1);
+          std::this_thread::yield();
+        }
+      });
+      std::vector<float> values{1};
+      ciranda_operation* operation = submit(circle, "late", values);
+      EXPECT_EQ(ciranda_wait_interruptible(operation, third_time, &n_asked), CIRANDA_ABORTED);
+      EXPECT_EQ(ciranda_operation_status(operation), CIRANDA_PENDING);
+      EXPECT_EQ(n_asked.load(), 3);
+      is_given_up = true;
+      alarm.join();
+      EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
+      EXPECT_EQ(values[0], 3.0f);
+      ciranda_operation_release(operation);
+    } else {
+      while (!is_given_up) std::this_thread::yield();
+      std::vector<float> values{2};
+      ciranda_operation* operation = submit(circle, "late", values);
+      EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK);
+      ciranda_operation_release(operation);
+    }
+  });
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+}  // namespace
+}  // namespace ciranda::capi
