@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -30,14 +29,6 @@ class Store:
     def close(self): pass
 cli.main(store_factory=Store)
 """
-
-
-def engine_is_built() -> bool:
-    """Whether the engine's extension can be found."""
-    try:
-        return importlib.util.find_spec("ciranda._core") is not None
-    except ImportError:
-        return False
 
 
 def launcher_command(*arguments: str) -> list[str]:

@@ -339,7 +339,7 @@ def test_ranks_have_the_grace_period_to_clean_up() -> None:
 
 @pytest.mark.parametrize("code", [STUBBORN, DAEMON + WAIT], ids=["stubborn", "daemon"])
 def test_nothing_outlives_a_killed_launcher(code: str) -> None:
-    running = start(["run", "-np", "2", *python_rank(code)])
+    running = start(["run", "-np", "2", "--grace", "0.2", *python_rank(code)])
     wait_for_ready(running, 2)
     running.process.kill()
     running.assert_nothing_left(2.5)
@@ -348,7 +348,7 @@ def test_nothing_outlives_a_killed_launcher(code: str) -> None:
 @pytest.mark.parametrize("code", [STUBBORN, DAEMON + WAIT], ids=["stubborn", "daemon"])
 @pytest.mark.parametrize("which", ["guardian", "worker"])
 def test_nothing_outlives_a_killed_agent(code: str, which: str) -> None:
-    running = start(["run", "-np", "2", *python_rank(code)])
+    running = start(["run", "-np", "2", "--grace", "0.2", *python_rank(code)])
     wait_for_ready(running, 2)
     (guardian,) = running.children_of_launcher()
     (worker,) = children(guardian)
@@ -360,7 +360,7 @@ def test_nothing_outlives_a_killed_agent(code: str, which: str) -> None:
 
 
 def test_ranks_die_with_their_agent_even_if_both_its_processes_are_killed() -> None:
-    running = start(["run", "-np", "2", *python_rank(STUBBORN)])
+    running = start(["run", "-np", "2", "--grace", "0.2", *python_rank(STUBBORN)])
     wait_for_ready(running, 2)
     (guardian,) = running.children_of_launcher()
     for pid in (guardian, *children(guardian)):
@@ -370,7 +370,7 @@ def test_ranks_die_with_their_agent_even_if_both_its_processes_are_killed() -> N
 
 
 def test_daemons_of_ranks_end_with_the_job() -> None:
-    running = start(["run", "-np", "2", *python_rank(DAEMON)])
+    running = start(["run", "-np", "2", "--grace", "0.2", *python_rank(DAEMON)])
     wait_for_ready(running, 2)
     exit_code, _, err = running.wait()
     assert (exit_code, err) == (0, b"")

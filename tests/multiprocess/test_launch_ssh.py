@@ -160,7 +160,7 @@ def test_ctrl_c_on_a_terminal_lets_ranks_clean_up(hosts: netns.Hosts) -> None:
 
 @pytest.mark.parametrize("whom", ["launcher", "ssh", "agent", "guardian"])
 def test_nothing_outlives_a_death(hosts: netns.Hosts, whom: str) -> None:
-    running = start_on(hosts, ["-H", "hostB:2", *python_rank(STUBBORN)])
+    running = start_on(hosts, ["-H", "hostB:2", "--grace", "0.2", *python_rank(STUBBORN)])
     ranks = [int(line.split()[-1]) for line in running.read_lines(2)]
     (ssh,) = running.children_of_launcher()
     worker = parent_of(ranks[0])
