@@ -73,8 +73,8 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable) {
-  return self.submit({collective, std::move(name), op, root, prescale, postscale, is_deferrable, false},
-                     inputs, outputs);
+  return self.submit({collective, std::move(name), op, root, prescale, postscale, is_deferrable, false}, inputs,
+                     outputs);
 }
 
 nb::list submit_all(EngineHandle& self, const nb::list& prepared, const nb::list& tensors) {
