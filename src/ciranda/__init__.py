@@ -6,89 +6,35 @@
     total = hvd.allreduce(numpy.array([1.0]), op=hvd.Sum)
 
 Every process runs the same script; `ciranda run -np 4 python script.py` starts them.
+
+Importing the package loads neither the engine nor NumPy: its names are found when they are first used. So the command
+line starts fast, and `ciranda doctor` can say what is wrong with an engine that does not load.
 """
 
-from ciranda import errors
-from ciranda._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from ciranda._core import __version__
-from ciranda._ops import Adasum, Average, Handle, Max, Min, Product, Sum, barrier, poll, synchronize
-from ciranda.errors import HorovodInternalError
-from ciranda.numpy.functions import allgather_object, broadcast_object
-from ciranda.numpy.ops import (
-    allgather,
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-)
-from ciranda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from __future__ import annotations
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "Handle",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_async",
-    "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "broadcast_object",
-    "cross_rank",
-    "cross_size",
-    "errors",
-    "global_process_set",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "poll",
-    "rank",
-    "remove_process_set",
-    "shutdown",
-    "size",
-    "synchronize",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ciranda._api import *  # noqa: F403 (what it exports is the package)
+    from ciranda._api import __all__ as __all__
+
+
+def __getattr__(name: str) -> object:
+    # Only what is public, and never the name under which the import below would look for itself.
+    if name.startswith("_") and name not in ("__all__", "__version__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ciranda import _api
+
+    try:
+        value: object = getattr(_api, name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    from ciranda import _api
+
+    return sorted(_api.__all__)
