@@ -36,12 +36,3 @@ function(ciranda_resolve_deps output)
   endforeach()
   set(${output} ${resolved} PARENT_SCOPE)
 endfunction()
-
-# ciranda_add_subdirectory_if_present(<folder>...): add those that have a CMakeLists.txt, in the order given.
-function(ciranda_add_subdirectory_if_present)
-  foreach(folder IN LISTS ARGN)
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt)
-      add_subdirectory(${folder})
-    endif()
-  endforeach()
-endfunction()
