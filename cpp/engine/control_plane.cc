@@ -157,7 +157,7 @@ Status ControlPlane::handle(int peer, Message message, TimePoint now, std::vecto
   }
   if (const auto* bye = std::get_if<ByeMessage>(&message)) {
     from.has_left = true;
-    if (!departure_) departure_ = Departure{peer, bye->log_index};
+    if (!departure_ || bye->log_index < departure_->log_index) departure_ = Departure{peer, bye->log_index};
     urgency_ = Urgency::kUrgent;
     post(peer, ByeAckMessage{});
     return Status::ok_status();

@@ -43,7 +43,7 @@ class ControlPlane {
   // Not ok: the circle is broken, and this is why.
   Result<bool> step(bool wire_is_idle, TimePoint now, std::vector<Participant::Action>& actions);
 
-  // The first rank that left, if any has.
+  // Of the ranks that left, the one that had done the least.
   const std::optional<Departure>& departure() const { return departure_; }
   // How many log entries have come.
   std::uint64_t n_logged() const { return n_logged_; }

@@ -23,6 +23,7 @@ constexpr int kTurnsInPassing = 4;
 // Looks without yielding the core: about the time in which a peer that runs answers.
 constexpr int kLooksBeforeYield = 50;
 constexpr auto kGoodbyePatience = std::chrono::seconds(2);
+constexpr auto kSignalPatience = std::chrono::seconds(1);
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -147,9 +148,11 @@ class Engine::Impl {
   Status wait(const OperationPtr& operation, const Interrupted& interrupted) {
     if (operation->is_done()) return operation->status();
     n_waiting_.fetch_add(1);
-    bool goes_on = true;
-    while (goes_on && !drive_until_done(*operation) && !operation->sleep_until_done(std::nullopt)) {
-      goes_on = !(interrupted && interrupted());
+    // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One that
+    // comes just before the system call is noticed when that ends.
+    const auto at_most = interrupted ? std::optional<std::chrono::nanoseconds>(kSignalPatience) : std::nullopt;
+    while (!drive_until_done(*operation)) {
+      if ((interrupted && interrupted()) || operation->sleep_until_done(at_most)) break;
     }
     n_waiting_.fetch_sub(1);
     return operation->is_done() ? operation->status() : Status::aborted("the wait was interrupted");
