@@ -1,0 +1,295 @@
+// Who turns the engine: several threads of a rank, callbacks, waits that are interrupted, and nobody at all.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <thread>
+
+#include "engine/engine.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::request;
+using testing::Watchdog;
+using testing::World;
+
+class ProgressTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
+ protected:
+  int size() const { return std::get<0>(GetParam()); }
+  testing::WorldOptions options() const { return options_for(std::get<1>(GetParam()), size()); }
+};
+
+Request sum(const std::string& name, std::int32_t& value) {
+  return request(Collective::kAllreduce, name, DataType::kInt32, {}, &value);
+}
+
+TEST_P(ProgressTest, SeveralThreadsOfARankSubmitAndWait) {
+  const Watchdog watchdog("threads");
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 60;
+  World world(size(), options());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size(); ++rank) {
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&world, rank, thread] {
+        Engine& engine = world.engine(rank);
+        for (int i = 0; i < kRounds; ++i) {
+          std::int32_t value = rank + i;
+          const std::string name = "t" + std::to_string(thread) + "." + std::to_string(i % 3);
+          const Status status = engine.wait(engine.submit(sum(name, value)));
+          ASSERT_TRUE(status.ok()) << status.message();
+          ASSERT_EQ(value, world.size() * i + world.size() * (world.size() - 1) / 2);
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(ProgressTest, SeveralThreadsWaitForOneOperation) {
+  const Watchdog watchdog("one operation, many waiters");
+  World world(size(), options());
+  world.run([&](Engine& engine) {
+    for (int i = 0; i < 30; ++i) {
+      std::int32_t value = engine.rank();
+      auto operation = engine.submit(sum("shared", value));
+      std::thread other([&] { EXPECT_TRUE(engine.wait(operation).ok()); });
+      EXPECT_TRUE(engine.wait(operation).ok());
+      EXPECT_EQ(value, size() * (size() - 1) / 2);
+      other.join();
+    }
+  });
+}
+
+TEST_P(ProgressTest, PollingAloneCompletesARequest) {
+  const Watchdog watchdog("poll");
+  World world(size(), options());
+  world.run([&](Engine& engine) {
+    for (int i = 0; i < 20; ++i) {
+      std::int32_t value = engine.rank();
+      auto operation = engine.submit(sum("polled", value));
+      while (!engine.poll(operation)) std::this_thread::yield();
+      EXPECT_TRUE(operation->status().ok());
+      EXPECT_EQ(value, size() * (size() - 1) / 2);
+    }
+  });
+}
+
+TEST_P(ProgressTest, TheBackgroundThreadCompletesWhatNobodyWaitsFor) {
+  const Watchdog watchdog("background");
+  World world(size(), options());
+  world.run([&](Engine& engine) {
+    constexpr int kRequests = 20;
+    std::array<std::int32_t, kRequests> values;
+    values.fill(engine.rank());
+    std::latch done(kRequests);
+    for (std::size_t i = 0; i < kRequests; ++i) {
+      auto r = sum("b" + std::to_string(i), values[i]);
+      static_cast<void>(engine.submit(std::move(r), [&](const Operation&) { done.count_down(); }));
+    }
+    done.wait();
+    for (const std::int32_t value : values) EXPECT_EQ(value, size() * (size() - 1) / 2);
+  });
+}
+
+TEST_P(ProgressTest, CallbacksSubmitAgain) {
+  const Watchdog watchdog("callbacks");
+  World world(size(), options());
+  world.run([&](Engine& engine) {
+    constexpr std::int32_t kLinks = 50;
+    std::int32_t value = 0;
+    std::int32_t n_links = 0;
+    std::latch done(1);
+    const std::function<void(const Operation&)> next = [&](const Operation& operation) {
+      EXPECT_TRUE(operation.status().ok()) << operation.status().message();
+      EXPECT_EQ(value, n_links * size());
+      if (n_links == kLinks) return done.count_down();
+      value = ++n_links;
+      // The name is free again before its callback runs.
+      static_cast<void>(engine.submit(sum("chain", value), next));
+    };
+    static_cast<void>(engine.submit(sum("chain", value), next));
+    done.wait();
+  });
+}
+
+TEST_P(ProgressTest, ACallbackOfARequestThatFailsAtOnceRunsOnceAtOnce) {
+  World world(size(), options());
+  int n_calls = 0;
+  std::int32_t value = 0;
+  auto wrong = sum("", value);
+  auto operation = world.engine(0).submit(std::move(wrong), [&](const Operation& failed) {
+    ++n_calls;
+    EXPECT_TRUE(failed.is_done());
+    EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
+  });
+  EXPECT_EQ(n_calls, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ProgressTest,
+                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::ValuesIn(kLayouts)),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "ranks" +
+                                  to_string(std::get<1>(test.param));
+                         });
+
+// --- signals
+
+extern "C" void note_nothing(int) {}
+
+// A handler for SIGUSR1, without SA_RESTART, for as long as it lives.
+class SignalHandler {
+ public:
+  SignalHandler() {
+    struct sigaction action {};
+    action.sa_handler = note_nothing;
+    sigaction(SIGUSR1, &action, &before_);
+  }
+  ~SignalHandler() { sigaction(SIGUSR1, &before_, nullptr); }
+  SignalHandler(const SignalHandler&) = delete;
+  SignalHandler& operator=(const SignalHandler&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+TEST(InterruptTest, ASignalEndsAWaitAndTheOperationGoesOn) {
+  const Watchdog watchdog("signal");
+  const SignalHandler handler;
+  World world(2);
+  Engine& engine = world.engine(0);
+  std::int32_t value = 1;
+  auto operation = engine.submit(sum("x", value));
+  std::atomic<bool> gives_up{false};
+  std::atomic<bool> has_returned{false};
+  Status status;
+  std::thread waiter([&] {
+    status = engine.wait(operation, [&] { return gives_up.load(); });
+    has_returned = true;
+  });
+  gives_up = true;
+  while (!has_returned.load()) {
+    pthread_kill(waiter.native_handle(), SIGUSR1);
+    std::this_thread::yield();
+  }
+  waiter.join();
+  EXPECT_EQ(status.kind(), ErrorKind::kAborted);
+  EXPECT_TRUE(status.message().find("interrupted") != std::string::npos) << status.message();
+  EXPECT_FALSE(operation->is_done());
+  std::int32_t other = 2;
+  EXPECT_TRUE(world.engine(1).wait(world.engine(1).submit(sum("x", other))).ok());
+  EXPECT_TRUE(engine.wait(operation).ok());
+  EXPECT_EQ(value, 3);
+}
+
+// A signal may come while the waiting thread turns the engine: no system call is there to be cut short by it.
+TEST(InterruptTest, ASignalThatCameBeforeTheThreadSleptIsNotLost) {
+  const Watchdog watchdog("early signal");
+  World world(2);
+  Engine& engine = world.engine(0);
+  std::int32_t value = 1;
+  auto operation = engine.submit(sum("x", value));
+  EXPECT_EQ(engine.wait(operation, [] { return true; }).kind(), ErrorKind::kAborted);
+  EXPECT_FALSE(operation->is_done());
+}
+
+TEST(InterruptTest, ASignalThatIsNoReasonToGiveUpDoesNotEndTheWait) {
+  const Watchdog watchdog("harmless signal");
+  const SignalHandler handler;
+  World world(2);
+  Engine& engine = world.engine(0);
+  std::int32_t value = 1;
+  auto operation = engine.submit(sum("x", value));
+  std::atomic<int> n_asked{0};
+  std::thread waiter([&] {
+    EXPECT_TRUE(engine.wait(operation, [&] {
+      ++n_asked;
+      return false;
+    }).ok());
+  });
+  while (n_asked.load() < 3) {
+    pthread_kill(waiter.native_handle(), SIGUSR1);
+    std::this_thread::yield();
+  }
+  std::int32_t other = 2;
+  EXPECT_TRUE(world.engine(1).wait(world.engine(1).submit(sum("x", other))).ok());
+  waiter.join();
+}
+
+// --- idleness
+
+struct Usage {
+  double cpu_seconds;
+  long n_wakes;
+};
+
+Usage usage() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return {seconds(u.ru_utime) + seconds(u.ru_stime), u.ru_nvcsw};
+}
+
+// Here time itself is what is tested: in 0.3 s nothing may happen.
+Usage usage_of_idling() {
+  const Usage before = usage();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const Usage after = usage();
+  return {after.cpu_seconds - before.cpu_seconds, after.n_wakes - before.n_wakes};
+}
+
+class IdleTest : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(IdleTest, EnginesWithNothingToDoUseNoCpu) {
+  World world(4, options_for(GetParam(), 4));
+  world.run([](Engine& engine) {
+    std::int32_t value = 1;
+    ASSERT_TRUE(engine.wait(engine.submit(sum("x", value))).ok());
+  });
+  const Usage used = usage_of_idling();
+  EXPECT_LT(used.cpu_seconds, 0.003);
+  EXPECT_LT(used.n_wakes, 8);
+}
+
+TEST_P(IdleTest, ThreadsThatWaitForALateRankUseNoCpu) {
+  const Watchdog watchdog("idle while waiting");
+  World world(4, options_for(GetParam(), 4));
+  std::latch submitted(3);
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::int32_t value = rank;
+      auto operation = world.engine(rank).submit(sum("late", value));
+      submitted.count_down();
+      EXPECT_TRUE(world.engine(rank).wait(operation).ok());
+      EXPECT_EQ(value, 6);
+    });
+  }
+  submitted.wait();
+  static_cast<void>(usage_of_idling());  // they spin a little before they sleep
+  const Usage used = usage_of_idling();
+  EXPECT_LT(used.cpu_seconds, 0.003);
+  EXPECT_LT(used.n_wakes, 8);
+  std::int32_t value = 0;
+  EXPECT_TRUE(world.engine(0).wait(world.engine(0).submit(sum("late", value))).ok());
+  for (std::thread& thread : threads) thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, IdleTest, ::testing::ValuesIn(kLayouts),
+                         [](const auto& test) { return to_string(test.param); });
+
+}  // namespace
+}  // namespace ciranda

@@ -1,0 +1,168 @@
+// A rank that never comes, or stops in the middle, is named after a settable time, and later what waits for it fails.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <latch>
+#include <thread>
+
+#include "engine/engine.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::request;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+WorldOptions impatient(bool with_arena) {
+  WorldOptions options;
+  options.fabric.with_arena = with_arena;
+  options.fabric.slot_bytes = 4096;
+  options.fabric.ring_bytes = 4096;
+  options.config.slot_bytes = 4096;
+  options.config.stall_warning_seconds = 0.05;
+  options.config.stall_shutdown_seconds = 0.3;
+  return options;
+}
+
+class StallTest : public ::testing::TestWithParam<bool> {
+ protected:
+  WorldOptions options() const { return impatient(GetParam()); }
+};
+
+TEST_P(StallTest, AMissingRankIsNamedThenTheTensorFailsAndTheEngineGoesOn) {
+  for (int missing = 0; missing < 3; ++missing) {
+    const Watchdog watchdog("missing rank " + std::to_string(missing));
+    World world(3, options());
+    ::testing::internal::CaptureStderr();
+    std::latch others_have_failed(2);
+    world.run([&](Engine& engine) {
+      float value = 1;
+      const auto reduce = [&](const std::string& name) {
+        return engine.wait(engine.submit(request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value)));
+      };
+      ASSERT_TRUE(reduce("before").ok());
+      if (engine.rank() == missing) others_have_failed.wait();
+      const Status status = reduce("rare");  // the late rank hears the same
+      EXPECT_EQ(status.kind(), ErrorKind::kTimeout);
+      EXPECT_TRUE(contains(status.message(), "'rare'")) << status.message();
+      EXPECT_TRUE(contains(status.message(), "rank " + std::to_string(missing) + " (host localhost)"))
+          << status.message();
+      EXPECT_TRUE(contains(status.message(), "last submitted 'before'")) << status.message();
+      if (engine.rank() != missing) others_have_failed.count_down();
+      const Status after = reduce("rare");
+      EXPECT_TRUE(after.ok()) << after.message();
+    });
+    const std::string printed = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(contains(printed, "'rare' has waited")) << printed;
+    EXPECT_TRUE(contains(printed, "rank " + std::to_string(missing) + " (host localhost)")) << printed;
+  }
+}
+
+TEST_P(StallTest, ZeroMeansNever) {
+  const Watchdog watchdog("patience");
+  WorldOptions patient = options();
+  patient.config.stall_warning_seconds = 0;
+  patient.config.stall_shutdown_seconds = 0;
+  World world(2, patient);
+  ::testing::internal::CaptureStderr();
+  world.run([&](Engine& engine) {
+    float value = 1;
+    // Not waiting for anything but time to pass: longer than what the other tests call a stall.
+    if (engine.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_TRUE(
+        engine.wait(engine.submit(request(Collective::kAllreduce, "late", DataType::kFloat32, {1}, &value))).ok());
+  });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+// In these tests a callback blocks, which callbacks must not: it stops its rank as SIGSTOP would.
+
+TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
+  const Watchdog watchdog("stopped coordinator");
+  World world(2, options());
+  ::testing::internal::CaptureStderr();
+  std::latch has_stopped(1);
+  std::latch goes_on(1);
+  Status status;
+  world.run([&](Engine& engine) {
+    float value = 1;
+    auto first = request(Collective::kAllreduce, "first", DataType::kFloat32, {1}, &value);
+    if (engine.rank() == 0) {
+      EXPECT_TRUE(engine.wait(engine.submit(std::move(first), [&](const Operation&) {
+        has_stopped.count_down();
+        goes_on.wait();
+      })).ok());
+      return;
+    }
+    EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
+    has_stopped.wait();
+    status = engine.wait(engine.submit(request(Collective::kAllreduce, "next", DataType::kFloat32, {1}, &value)));
+    goes_on.count_down();
+  });
+  const std::string printed = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status.kind(), ErrorKind::kTimeout) << status.message();
+  EXPECT_TRUE(contains(status.message(), "rank 0 (host localhost")) << status.message();
+  EXPECT_TRUE(contains(printed, "rank 0 (host localhost")) << printed;
+}
+
+// Both ranks have agreed on "small" and "large" at once. Rank 1 stops when it has carried out the first of them.
+TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
+  const Watchdog watchdog("stopped in the middle");
+  World world(2, options());
+  ::testing::internal::CaptureStderr();
+  std::latch rank_0_has_submitted(1);
+  std::latch rank_0_has_failed(1);
+  std::array<Status, 2> statuses;
+  world.run([&](Engine& engine) {
+    std::array<float, 2> small{1, 1};
+    std::vector<std::int64_t> large(50'000, 1);
+    const auto go = [&] { return request(Collective::kAllreduce, "go", DataType::kFloat32, {1}, &small[0]); };
+    const auto submit_small = [&](Operation::Callback callback) {
+      return engine.submit(request(Collective::kAllreduce, "small", DataType::kFloat32, {1}, &small[1]),
+                           std::move(callback));
+    };
+    const auto submit_large = [&] {
+      return engine.submit(request(Collective::kAllreduce, "large", DataType::kInt64, {50'000}, large.data()));
+    };
+    if (engine.rank() == 0) {
+      static_cast<void>(submit_small(nullptr));
+      auto operation = submit_large();
+      rank_0_has_submitted.count_down();
+      EXPECT_TRUE(engine.wait(engine.submit(go())).ok());
+      statuses[0] = engine.wait(operation);
+      rank_0_has_failed.count_down();
+    } else {
+      rank_0_has_submitted.wait();
+      Engine::OperationPtr operation;
+      std::latch has_submitted(1);
+      // What a callback submits is taken in by one turn, and so travels together.
+      static_cast<void>(engine.submit(go(), [&](const Operation&) {
+        static_cast<void>(submit_small([&](const Operation&) { rank_0_has_failed.wait(); }));
+        operation = submit_large();
+        has_submitted.count_down();
+      }));
+      has_submitted.wait();
+      statuses[1] = engine.wait(operation);
+    }
+  });
+  const std::string printed = ::testing::internal::GetCapturedStderr();
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.kind(), ErrorKind::kTimeout) << status.message();
+    EXPECT_TRUE(contains(status.message(), "allreduce 'large' began on all ranks")) << status.message();
+    EXPECT_TRUE(contains(status.message(), "rank 1 (host localhost")) << status.message();
+  }
+  EXPECT_TRUE(contains(printed, "allreduce 'large' began on all ranks")) << printed;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, StallTest, ::testing::Bool(),
+                         [](const auto& test) { return std::string(test.param ? "Arena" : "Channels"); });
+
+}  // namespace
+}  // namespace ciranda
