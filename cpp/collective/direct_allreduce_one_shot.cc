@@ -9,8 +9,7 @@ namespace {
 class OneShot final : public RunningCollective {
  public:
   OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction)
-      : mesh_(mesh),
-        plan_(plan),
+      : plan_(plan),
         reduction_(reduction),
         transfers_(mesh),
         staging_(static_cast<std::size_t>(mesh.size()), std::vector<std::byte>(plan.input.n_bytes())),
@@ -39,7 +38,6 @@ class OneShot final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
-  Mesh& mesh_;
   const Plan& plan_;
   kernels::Reduction reduction_;
   PairTransfers transfers_;
