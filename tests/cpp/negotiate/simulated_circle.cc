@@ -1,11 +1,15 @@
 #include "negotiate/simulated_circle.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "negotiate/codec.hpp"
 
 namespace ciranda::testing {
 namespace {
+
+constexpr std::uint64_t kAllNames = ~std::uint64_t{0};
+std::uint64_t bit_of(const std::string& name) { return std::uint64_t{1} << std::hash<std::string>()(name) % 64; }
 
 constexpr TimePoint kNow{};  // stalls have tests of their own
 
@@ -40,10 +44,7 @@ std::string to_string(const Event& event) {
 bool Footprint::is_apart_from(const Footprint& other) const {
   if (is_coordinator && other.is_coordinator) return false;
   if (rank < 0 || rank != other.rank) return true;
-  if (is_whole_rank || other.is_whole_rank) return false;
-  return std::none_of(names.begin(), names.end(), [&other](const std::string& name) {
-    return std::find(other.names.begin(), other.names.end(), name) != other.names.end();
-  });
+  return (names & other.names) == 0;
 }
 
 SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options)
@@ -69,18 +70,14 @@ std::vector<Event> SimulatedCircle::possible_events() const {
 }
 
 Footprint SimulatedCircle::footprint(const Event& event) const {
-  if (event.kind == Event::Kind::kTake || event.kind == Event::Kind::kTakeBusy) return {true, -1, false, {}};
-  if (event.kind == Event::Kind::kDeliver) return {true, -1, false, {}};
+  if (event.kind != Event::Kind::kStep && event.kind != Event::Kind::kApply) return {true, -1, 0};
   const auto at = static_cast<std::size_t>(event.rank);
   const Rank& rank = ranks_[at];
-  Footprint footprint{false, event.rank, true, {}};
   if (event.kind == Event::Kind::kStep) {
     const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
-    if (call != nullptr) footprint = {false, event.rank, false, {call->name}};
-  } else if (!rank.is_waiting) {
-    footprint = {false, event.rank, false, names_in_entry_[rank.n_applied]};
+    return {false, event.rank, call == nullptr ? kAllNames : bit_of(call->name)};
   }
-  return footprint;
+  return {false, event.rank, rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
 }
 
 void SimulatedCircle::perform(const Event& event) {
@@ -137,14 +134,16 @@ void SimulatedCircle::take(bool wire_is_idle) {
 }
 
 void SimulatedCircle::append(LogEntry entry) {
-  auto& names = names_in_entry_.emplace_back();
-  if (const auto* failure = std::get_if<FailEntry>(&entry)) names.push_back(failure->name);
+  std::uint64_t names = 0;
+  if (const auto* failure = std::get_if<FailEntry>(&entry)) names = bit_of(failure->name);
   if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
     for (const ExecuteItem& item : execute->items) {
-      if (item.is_defined_here && item.slot != kNoSlot) name_of_slot_[item.slot] = item.name;
-      names.push_back(item.slot == kNoSlot ? item.name : name_of_slot_[item.slot]);
+      const std::uint64_t name = item.is_defined_here ? bit_of(item.name) : name_of_slot_[item.slot];
+      if (item.slot != kNoSlot) name_of_slot_[item.slot] = name;
+      names |= name;
     }
   }
+  names_in_entry_.push_back(names);
   log_.push_back(std::move(entry));
 }
 

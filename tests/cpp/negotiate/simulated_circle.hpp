@@ -47,8 +47,7 @@ std::string to_string(const Event& event);
 struct Footprint {
   bool is_coordinator = false;
   int rank = -1;
-  bool is_whole_rank = false;      // all names of the rank
-  std::vector<std::string> names;  // of the rank
+  std::uint64_t names = 0;  // of the rank, a bit each (names may share one)
   bool is_apart_from(const Footprint& other) const;
 };
 
@@ -118,8 +117,8 @@ class SimulatedCircle {
   Coordinator coordinator_;
   std::deque<Rank> ranks_;
   std::vector<LogEntry> log_;
-  std::vector<std::vector<std::string>> names_in_entry_;  // of the log
-  std::map<std::uint32_t, std::string> name_of_slot_;
+  std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint
+  std::map<std::uint32_t, std::uint64_t> name_of_slot_;
   bool has_news_ = false;  // announcements since the log was last written
   std::string broken_;
 };
