@@ -75,6 +75,20 @@ def test_groups(groups: Any) -> None:
     assert _train(distributed, _wrapped(distributed, groups=groups)) == _train(plain, _sgd(plain))
 
 
+@pytest.mark.parametrize("groups", [None, 1])
+def test_many_parameters_of_all_sizes(groups: int | None) -> None:
+    sizes = [0, 1, 40_000, 3, 0, 100_000, 5, 5] + [1] * 400
+    parameters = [torch.nn.Parameter(torch.ones(size)) for size in sizes]
+    named = [(f"a.rather.long.name.of.a.parameter.{i}", parameter) for i, parameter in enumerate(parameters)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.5), named, groups=groups)
+    for _ in range(2):
+        optimizer.zero_grad()
+        sum((i % 7) * parameter.sum() for i, parameter in enumerate(parameters)).backward()
+        optimizer.step()
+    for i, parameter in enumerate(parameters):
+        assert parameter.tolist() == [1.0 - (i % 7)] * parameter.numel()
+
+
 def test_state_is_taken_over() -> None:
     plain, distributed = _model(), _model()
     inner, wrapped = _sgd(plain), _sgd(distributed)

@@ -77,16 +77,6 @@ OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb
                      outputs);
 }
 
-nb::list submit_all(EngineHandle& self, const nb::list& prepared, const nb::list& tensors) {
-  if (nb::len(prepared) != nb::len(tensors)) raise_invalid_argument("submit_all: the lists differ in length");
-  nb::list operations;
-  for (std::size_t i = 0; i < nb::len(prepared); ++i) {
-    const auto& request = nb::cast<const PreparedRequest&>(prepared[i]);
-    operations.append(nb::cast(self.submit_prepared(request, nb::object(tensors[i]))));
-  }
-  return operations;
-}
-
 nb::dict peer(const EngineHandle& self, int rank) {
   const Engine& engine = self.engine();
   if (rank < 0 || rank >= engine.size()) {
@@ -137,8 +127,7 @@ void bind_engine_handle(nb::module_& m) {
            nb::arg("is_deferrable"))
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"))
-      .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"))
-      .def("submit_all", &submit_all, nb::arg("prepared"), nb::arg("tensors"));
+      .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"));
   m.def("connect", &connect_from_environment, nb::arg("epoch"),
         "Joins the circle that the environment describes and starts the engine.");
 }

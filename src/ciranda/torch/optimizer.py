@@ -27,6 +27,10 @@ Tensor = torch.Tensor
 Groups = int | Sequence[Sequence[Tensor]] | None
 _Hook = Callable[[Tensor], None]
 
+#: Small gradients travel together up to this size.
+_SMALL_GROUP_BYTES = 128 << 10
+_LONGEST_NAME = 200
+
 
 class _Reduction:
     """The allreduce of one parameter's gradient, or of a group of them, step after step.
@@ -173,7 +177,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._add_reduction(group)
 
     def _add_reduction(self, group: list[Tensor]) -> None:
-        prepared = self._options.prepare("+".join(self._names[parameter] for parameter in group))
+        prepared = self._options.prepare(_joined([self._names[parameter] for parameter in group]))
         reduction = _Reduction(prepared, len(group), self._options.passes, self._options.compression)
         self._groups.append(group)
         self._reductions.append(reduction)
@@ -318,16 +322,39 @@ def _name_parameters(
     return {parameter: names[parameter] for parameter in everything}
 
 
+def _joined(names: list[str]) -> str:
+    """Return the name of a group of parameters; the first name alone would make it unique."""
+    joined = "+".join(names)
+    return joined if len(joined) <= _LONGEST_NAME else f"{names[0]}+...+{names[-1]} ({len(names)} parameters)"
+
+
+def _join_small(parameters: list[Tensor]) -> list[list[Tensor]]:
+    """Put neighbours together up to a size that costs hardly more to move than to announce.
+
+    From the last to the first, as the backward pass reaches them.
+    """
+    joined: list[list[Tensor]] = []
+    n_bytes = 0
+    for parameter in reversed(parameters):
+        more = parameter.numel() * parameter.element_size()
+        if not joined or n_bytes + more > _SMALL_GROUP_BYTES:
+            joined.append([])
+            n_bytes = 0
+        joined[-1].append(parameter)
+        n_bytes += more
+    return joined
+
+
 def _make_groups(parameters: list[Tensor], groups: Groups) -> list[list[Tensor]]:
     """Divide the parameters into those whose gradients travel together."""
     if groups is None:
-        return [[parameter] for parameter in parameters]
+        return _join_small(parameters)
     if isinstance(groups, int):
         if groups < 0:
             raise InvalidArgumentError(f"groups must not be negative; got {groups}")
         n_groups = min(groups, len(parameters))
         if n_groups == 0:
-            return [[parameter] for parameter in parameters]
+            return _join_small(parameters)
         bounds = [len(parameters) * index // n_groups for index in range(n_groups + 1)]
         return [parameters[start:end] for start, end in pairwise(bounds)]
     if not all(isinstance(group, (list, tuple)) for group in groups):
@@ -368,7 +395,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         gradient_predivide_factor: f divides gradients by f before the sum and multiplies by f / size after it.
         num_groups: deprecated, use `groups`.
         groups: a number: that many groups of parameters whose gradients are combined together; or the groups
-            themselves, as lists of parameters; others go alone.
+            themselves, as lists of parameters; others go alone. By default small neighbours go together.
         sparse_as_dense: must be False, for now.
         process_set: only the set of all ranks, for now.
 
