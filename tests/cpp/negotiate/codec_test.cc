@@ -172,6 +172,18 @@ TEST(Codec, RefusesHugeClaimsWithoutAllocating) {
   }
 }
 
+// A list of eight-byte numbers that is no longer than the rest of the frame has bytes.
+TEST(Codec, RefusesMoreNumbersThanTheRestHolds) {
+  const std::uint32_t n_rest = 100'000;
+  Bytes body = body_of(LogMessage{{ExecuteEntry{{ExecuteItem{0, true, "g", {{}}}}}}});
+  body.resize(body.size() - sizeof n_rest);
+  put(body, n_rest);
+  body.resize(body.size() + n_rest);
+  const HeapMeter meter;
+  EXPECT_FALSE(decode_frame(body).ok());
+  EXPECT_LT(meter.peak_bytes(), 2048U);
+}
+
 // A list of things that are large in memory and small on the wire may be claimed by a frame full of rubbish.
 TEST(Codec, RubbishCostsNoMemory) {
   const std::size_t n_bytes = 1 << 20;

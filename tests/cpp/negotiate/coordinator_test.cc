@@ -254,6 +254,28 @@ TEST_F(Groups, DoNotHoldWhatSomeRankCannotDefer) {
   EXPECT_EQ(desk_.taken(), (Rows{{"0"}}));
 }
 
+TEST_F(Groups, HoldAgainWhatCouldNotBeDeferredBefore) {
+  desk_.ready_by_all(0, false);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0"}}));
+  desk_.ready_by_all(1);
+  desk_.ready_by_all(2);
+  desk_.coordinator().on_waiting(0);
+  EXPECT_EQ(desk_.taken(), (Rows{{"1", "2"}}));
+  desk_.ready_by_all(0);
+  EXPECT_EQ(desk_.taken(), Rows{});
+}
+
+TEST_F(Groups, AreHeldInEveryStep) {
+  for (int step = 0; step < 3; ++step) {
+    desk_.ready_by_all(0);
+    EXPECT_EQ(desk_.taken(), Rows{}) << step;
+    desk_.ready_by_all(1);
+    EXPECT_EQ(desk_.taken(), (Rows{{"0", "1"}})) << step;
+    desk_.ready_by_all(2);
+    EXPECT_EQ(desk_.taken(), (Rows{{"2"}})) << step;
+  }
+}
+
 TEST_F(Groups, AreForgottenWhenAStrangerComes) {
   desk_.ready_by_all(0);
   EXPECT_EQ(desk_.taken(), Rows{});
