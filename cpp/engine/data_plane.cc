@@ -3,6 +3,28 @@
 #include <utility>
 
 namespace ciranda {
+namespace {
+
+// Whether the first dimensions of a gather, which came over the network, can be believed as to memory: one a rank, this
+// rank's own as it asked, and all together no more than a tensor may have.
+bool fits(const Participant::FirstDims& first_dims, const Request& request, const Mesh& mesh) {
+  constexpr std::int64_t kMaxRows = std::int64_t{1} << 56;
+  Signature whole = request.signature;
+  if (first_dims.size() != whole.tensors.size()) return false;
+  for (std::size_t i = 0; i < first_dims.size(); ++i) {
+    if (first_dims[i].size() != static_cast<std::size_t>(mesh.size())) return false;
+    std::int64_t& rows = whole.tensors[i].shape.front();
+    if (first_dims[i][static_cast<std::size_t>(mesh.rank())] != rows) return false;
+    rows = 0;
+    for (const std::int64_t each : first_dims[i]) {
+      if (each < 0 || each > kMaxRows - rows) return false;
+      rows += each;
+    }
+  }
+  return validate(request.name, whole, mesh.size()).ok();
+}
+
+}  // namespace
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options)
     : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options) {}
@@ -69,8 +91,9 @@ Status DataPlane::begin() {
 
 Result<Plan> DataPlane::plan_gather(const Participant::Ready& ready) {
   InFlight::Entry& entry = in_flight_.at(ready.ticket);
-  if (!ready.first_dims || ready.first_dims->size() != entry.request.signature.tensors.size()) {
-    return Status::internal("the log gives no first dimensions for allgather '" + entry.request.name + "'");
+  if (!ready.first_dims || !fits(*ready.first_dims, entry.request, mesh_)) {
+    return Status::internal("the log's first dimensions for allgather '" + entry.request.name +
+                            "' are not those of its ranks");
   }
   std::vector<OutputBuffer> outputs;
   std::vector<std::byte*> memory;

@@ -1,6 +1,5 @@
 #include "engine/engine.hpp"
 
-#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/patience.hpp"
 #include "engine/turn.hpp"
 
 namespace ciranda {
@@ -20,18 +20,8 @@ using Clock = std::chrono::steady_clock;
 
 // Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
 constexpr int kTurnsInPassing = 4;
-// Looks without yielding the core: about the time in which a peer that runs answers.
-constexpr int kLooksBeforeYield = 50;
 constexpr auto kGoodbyePatience = std::chrono::seconds(2);
 constexpr auto kSignalPatience = std::chrono::seconds(1);
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 // Not those that this process may use: ranks that are pinned to a core each are not crowded.
 int n_cores() { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
@@ -148,8 +138,9 @@ class Engine::Impl {
   Status wait(const OperationPtr& operation, const Interrupted& interrupted) {
     if (operation->is_done()) return operation->status();
     n_waiting_.fetch_add(1);
-    // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One that
-    // comes just before the system call is noticed when that ends.
+    n_waits_begun_.fetch_add(1);
+    // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One
+    // that comes just before the system call is noticed when that ends.
     const auto at_most = interrupted ? std::optional<std::chrono::nanoseconds>(kSignalPatience) : std::nullopt;
     while (!drive_until_done(*operation)) {
       if ((interrupted && interrupted()) || operation->sleep_until_done(at_most)) break;
@@ -197,6 +188,8 @@ class Engine::Impl {
 
   // REQUIRES: the token.
   void arm() {
+    n_waits_heeded_.store(n_waits_begun_.load());
+    if (n_waiting_.load() > 0) turn_.expect_no_more();  // on behalf of those that sleep, or did not get the token
     const bool awaits = n_waiting_.load() > 0 || turn_.awaits_lazy_news();
     mesh_->arm(awaits ? Sleeper::kAwaits : Sleeper::kIdle);
   }
@@ -207,10 +200,13 @@ class Engine::Impl {
     return deadline && (!deadline_ || *deadline < *deadline_);
   }
 
-  // A submission pushed while the token was held may have been seen by nobody: its pusher could not take the token and
-  // the holder had looked already. So the holder looks again after giving it back.
-  void take_in_late_submissions() {
-    while (!submissions_.is_empty() && !is_shut_down_.load()) {
+  // A submission pushed, or a wait begun, while the token was held may have been seen by nobody: that thread could not
+  // take the token and the holder had looked already. So whoever gives it back looks again.
+  bool is_something_unseen() const {
+    return !submissions_.is_empty() || n_waits_begun_.load() != n_waits_heeded_.load();
+  }
+  void see_what_came_late() {
+    while (is_something_unseen() && !is_shut_down_.load()) {
       if (!with_token([this] { turn_.run(); })) return;
     }
   }
@@ -221,26 +217,17 @@ class Engine::Impl {
       for (int i = 0; i < kTurnsInPassing && turn_.run(); ++i) {
       }
     });
-    if (had_token) take_in_late_submissions();
+    if (had_token) see_what_came_late();
   }
 
   // Returns whether the operation is done. Gives up when nothing has moved for the spin time: then the background
   // thread, woken by whatever comes next, goes on.
   bool drive_until_done(const Operation& operation) {
-    Clock::time_point last_move = Clock::now();
-    int n_looks = 0;
-    const auto is_patient = [&](bool moved) {
-      if (moved) {
-        n_looks = 0;
-        last_move = Clock::now();
-        return true;
-      }
-      if (++n_looks < kLooksBeforeYield && !is_crowded_) {
-        relax();
-        return true;
-      }
-      sched_yield();
-      return Clock::now() - last_move < spin_;
+    Patience patience(spin_, is_crowded_);
+    const auto is_patient = [&patience](bool moved) {
+      if (!moved) return patience.look_again();
+      patience.renew();
+      return true;
     };
     n_drivers_.fetch_add(1);
     bool goes_on = true;
@@ -253,14 +240,14 @@ class Engine::Impl {
       if (is_shut_down_.load()) break;
     }
     n_drivers_.fetch_sub(1);
-    take_in_late_submissions();
+    see_what_came_late();
     return operation.is_done();
   }
 
   void run_background() {
     std::optional<TimePoint> deadline;
     while (!is_shut_down_.load()) {
-      mesh_->sleep(time_to(deadline));
+      if (!is_something_unseen()) mesh_->sleep(time_to(deadline));
       if (is_shut_down_.load()) return;
       token_.take();
       const TokenHolder holder(token_);
@@ -274,21 +261,13 @@ class Engine::Impl {
 
   // REQUIRES: the token. A thread that waits gets it as soon as nothing moves.
   void drive_in_background() {
-    Clock::time_point last_move = Clock::now();
-    int n_looks = 0;
+    Patience patience(spin_, is_crowded_);
     while (!is_shut_down_.load()) {
       if (turn_.run()) {
-        n_looks = 0;
-        last_move = Clock::now();
-        continue;
+        patience.renew();
+      } else if (n_drivers_.load() > 0 || !turn_.has_work() || is_crowded_ || !patience.look_again()) {
+        return;
       }
-      if (n_drivers_.load() > 0 || !turn_.has_work() || is_crowded_) return;
-      if (++n_looks < kLooksBeforeYield) {
-        relax();
-        continue;
-      }
-      sched_yield();
-      if (Clock::now() - last_move >= spin_) return;
     }
   }
 
@@ -324,6 +303,8 @@ class Engine::Impl {
   ProgressToken token_;
   std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
   std::atomic<int> n_waiting_{0};  // threads in wait()
+  std::atomic<std::uint64_t> n_waits_begun_{0};
+  std::atomic<std::uint64_t> n_waits_heeded_{0};  // of those, when the token was last given back
   std::atomic<bool> is_shut_down_{false};
   std::atomic<std::uint64_t> n_unnamed_{0};
   std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
