@@ -103,12 +103,13 @@ constexpr int kNumMoments = 4;
 // Runs the steps of one rank; calls `strike` at the step and moment asked for. Returns the first failure.
 Status run_steps(Engine& engine, int strike_step, Moment strike_moment, const std::function<void()>& strike) {
   for (int step = 0; step < kSteps; ++step) {
-    const auto at = [&](Moment moment) {
+    // By value: a callback may come after this function has returned its first failure.
+    const auto at = [step, strike_step, strike_moment, strike](Moment moment) {
       if (step == strike_step && moment == strike_moment) strike();
     };
     Step requests(engine, step);
     at(Moment::kBeforeSubmit);
-    requests.submit([&] { at(Moment::kInCallback); });
+    requests.submit([at] { at(Moment::kInCallback); });
     at(Moment::kAfterSubmit);
     int n_waited = 0;
     const Status status = requests.wait([&] {
