@@ -120,7 +120,7 @@ class Ranks:
         finally:
             cloudpickle.unregister_pickle_by_value(module)
 
-    def outcome(self, rank: int, timeout: float = 60.0) -> Outcome:
+    def outcome(self, rank: int, timeout: float = 120.0) -> Outcome:
         """Return what became of the function on `rank`; fail at the deadline, or if the process has died."""
         ready, _, _ = select.select([self._connections[rank]], [], [], max(timeout, 0))
         if not ready:
@@ -133,7 +133,7 @@ class Ranks:
             raise RankError(f"rank {rank} ended with code {code}:\n{self.stderr(rank)}") from None
 
     def outcomes(
-        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 60.0
+        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 120.0
     ) -> list[Outcome]:
         """Run a function on all ranks, or on those of `on`; return what became of it on each."""
         ranks = range(self.n_ranks) if on is None else on
@@ -143,7 +143,7 @@ class Ranks:
         return [self.outcome(rank, deadline - time.monotonic()) for rank in ranks]
 
     def run(
-        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 60.0
+        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 120.0
     ) -> list[Any]:
         """Run a function on all ranks, or on those of `on`; return its results. Fails where it fails."""
         outcomes = self.outcomes(function, *arguments, on=on, timeout=timeout)
@@ -158,7 +158,7 @@ class Ranks:
         return [outcome.value for outcome in outcomes]
 
     def errors(
-        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 60.0
+        self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 120.0
     ) -> list[BaseException]:
         """Run a function that must fail on all ranks, or on those of `on`; return its exceptions."""
         outcomes = self.outcomes(function, *arguments, on=on, timeout=timeout)
