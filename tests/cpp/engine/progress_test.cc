@@ -10,7 +10,9 @@
 #include <chrono>
 #include <functional>
 #include <latch>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
@@ -71,6 +73,34 @@ TEST_P(ProgressTest, SeveralThreadsWaitForOneOperation) {
       EXPECT_EQ(value, size() * (size() - 1) / 2);
       other.join();
     }
+  });
+}
+
+// Without spinning every wait soon sleeps, often while another thread holds the progress token. What may be held back
+// must go out all the same: a wait that nobody has seen would never end.
+TEST_P(ProgressTest, AWaitThatDoesNotGetTheTokenIsSeen) {
+  const Watchdog watchdog("unseen waits");
+  testing::WorldOptions hasty = options();
+  hasty.config.spin_microseconds = 0;
+  World world(size(), hasty);
+  world.run([&](Engine& engine) {
+    const auto rounds = [&](const std::string& name) {
+      for (int i = 0; i < 400; ++i) {
+        std::array<std::int32_t, 3> values;
+        values.fill(engine.rank());
+        std::vector<Engine::OperationPtr> operations;
+        for (std::size_t k = 0; k < values.size(); ++k) {
+          auto r = sum(name + std::to_string(k), values[k]);
+          r.is_deferrable = true;
+          operations.push_back(engine.submit(std::move(r)));
+        }
+        for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
+        for (const std::int32_t value : values) ASSERT_EQ(value, size() * (size() - 1) / 2);
+      }
+    };
+    std::thread other([&] { rounds("other"); });
+    rounds("one");
+    other.join();
   });
 }
 
