@@ -258,8 +258,11 @@ def test_state_dict_round_trip() -> None:
     expected = _train(model, optimizer)
     for parameter, value in zip(model.parameters(), values, strict=True):
         parameter.data.copy_(value)
+    steps: list[int] = []
+    optimizer.register_step_pre_hook(lambda *_: steps.append(1))
     optimizer.load_state_dict(saved)
     assert _train(model, optimizer) == expected
+    assert len(steps) == 4, "loading a state must not make torch wrap step() a second time"
 
 
 @pytest.mark.parametrize(
