@@ -28,8 +28,8 @@ TEST_P(EngineTest, SumsOverAllRanks) {
     world.run([&](Engine& engine) {
       std::vector<float> values(static_cast<std::size_t>(count));
       std::iota(values.begin(), values.end(), static_cast<float>(engine.rank()));
-      auto operation = engine.submit(request(Collective::kAllreduce, "x" + std::to_string(count), DataType::kFloat32,
-                                             {count}, values.data()));
+      auto operation = engine.submit(
+          request(Collective::kAllreduce, "x" + std::to_string(count), DataType::kFloat32, {count}, values.data()));
       const Status status = engine.wait(operation);
       ASSERT_TRUE(status.ok()) << status.message();
       const int n = engine.size();
@@ -99,8 +99,14 @@ TEST_P(EngineTest, BroadcastsAndGathers) {
         for (int i = 0; i < (rank + round) % 3; ++i, ++row) ASSERT_EQ(data[row * 5 + 4], rank);
       }
       ASSERT_EQ(output.shape, (Shape{row, 5}));
-      ASSERT_TRUE(engine.wait(engine.submit(
-          [&] { Request r; r.name = "end"; r.signature.collective = Collective::kBarrier; return r; }())).ok());
+      ASSERT_TRUE(engine
+                      .wait(engine.submit([&] {
+                        Request r;
+                        r.name = "end";
+                        r.signature.collective = Collective::kBarrier;
+                        return r;
+                      }()))
+                      .ok());
     }
   });
 }

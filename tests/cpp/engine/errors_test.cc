@@ -58,9 +58,16 @@ Request allreduce(Memory& memory) { return memory.one(Collective::kAllreduce, "t
 
 const std::vector<Mismatch>& mismatches() {
   static const std::vector<Mismatch> table{
-      {"Dtype", allreduce, [](Request& r) { r.signature.tensors[0].dtype = DataType::kFloat64; },
+      {"Dtype",
+       allreduce,
+       [](Request& r) { r.signature.tensors[0].dtype = DataType::kFloat64; },
        {"dtype", "float32", "float64"}},
-      {"Shape", allreduce, [](Request& r) { r.signature.tensors[0].shape = {3, 2}; }, {"shape", "[2, 3]", "[3, 2]"}},
+      {"Shape",
+       allreduce,
+       [](Request& r) {
+         r.signature.tensors[0].shape = {3, 2};
+       },
+       {"shape", "[2, 3]", "[3, 2]"}},
       {"Dimensions", allreduce, [](Request& r) { r.signature.tensors[0].shape = {6}; }, {"shape", "[2, 3]", "[6]"}},
       {"Op", allreduce, [](Request& r) { r.signature.op = ReduceOp::kAverage; }, {"reduce op", "sum", "average"}},
       {"Prescale", allreduce, [](Request& r) { r.signature.prescale = 0.5; }, {"prescale_factor", "(1", "(0.5"}},
@@ -71,33 +78,49 @@ const std::vector<Mismatch>& mismatches() {
          r.signature.prescale = 1e-9;
          return r;
        },
-       [](Request& r) { r.signature.prescale = 3e-9; }, {"prescale_factor", "1e-09", "3e-09"}},
-      {"Collective", allreduce, [](Request& r) { r.signature.collective = Collective::kAllgather; },
+       [](Request& r) { r.signature.prescale = 3e-9; },
+       {"prescale_factor", "1e-09", "3e-09"}},
+      {"Collective",
+       allreduce,
+       [](Request& r) { r.signature.collective = Collective::kAllgather; },
        {"collective", "allreduce", "allgather"}},
-      {"BarrierForAllreduce", allreduce,
+      {"BarrierForAllreduce",
+       allreduce,
        [](Request& r) {
          r.signature = {};
          r.signature.collective = Collective::kBarrier;
          r.memory.clear();
        },
        {"collective", "allreduce", "barrier"}},
-      {"Root", [](Memory& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
-       [](Request& r) { r.signature.root = 1; }, {"root_rank", "0 on", "1 on"}},
-      {"BroadcastShape", [](Memory& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
-       [](Request& r) { r.signature.tensors[0].shape = {2}; }, {"shape", "[2, 3]", "[2]"}},
-      {"GatherSecondDimension", [](Memory& memory) { return memory.one(Collective::kAllgather, "tensor"); },
-       [](Request& r) { r.signature.tensors[0].shape = {2, 4}; }, {"shape", "[2, 3]", "[2, 4]", "first dimension"}},
-      {"NumberOfTensors", [](Memory& memory) { return memory.group("tensor"); },
+      {"Root",
+       [](Memory& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
+       [](Request& r) { r.signature.root = 1; },
+       {"root_rank", "0 on", "1 on"}},
+      {"BroadcastShape",
+       [](Memory& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
+       [](Request& r) { r.signature.tensors[0].shape = {2}; },
+       {"shape", "[2, 3]", "[2]"}},
+      {"GatherSecondDimension",
+       [](Memory& memory) { return memory.one(Collective::kAllgather, "tensor"); },
+       [](Request& r) {
+         r.signature.tensors[0].shape = {2, 4};
+       },
+       {"shape", "[2, 3]", "[2, 4]", "first dimension"}},
+      {"NumberOfTensors",
+       [](Memory& memory) { return memory.group("tensor"); },
        [](Request& r) {
          r.signature.tensors.pop_back();
          r.memory.pop_back();
        },
        {"number of tensors", "3 on", "2 on"}},
-      {"DtypeInGroup", [](Memory& memory) { return memory.group("tensor"); },
+      {"DtypeInGroup",
+       [](Memory& memory) { return memory.group("tensor"); },
        [](Request& r) { r.signature.tensors[1].dtype = DataType::kUInt64; },
        {"dtype", "tensor 1", "int64", "uint64"}},
-      {"ShapeInGroup", [](Memory& memory) { return memory.group("tensor"); },
-       [](Request& r) { r.signature.tensors[2].shape = {5}; }, {"shape", "tensor 2", "[4]", "[5]"}},
+      {"ShapeInGroup",
+       [](Memory& memory) { return memory.group("tensor"); },
+       [](Request& r) { r.signature.tensors[2].shape = {5}; },
+       {"shape", "tensor 2", "[4]", "[5]"}},
   };
   return table;
 }
@@ -111,7 +134,8 @@ class MismatchTest : public ::testing::TestWithParam<std::tuple<int, std::size_t
     EXPECT_TRUE(contains(text, "'tensor'")) << text;
     for (const std::string& part : mismatch().property) EXPECT_TRUE(contains(text, part)) << part << " in: " << text;
     int n_ranks_named = 0;
-    for (int rank = 0; rank < size(); ++rank) n_ranks_named += contains(text, "on rank " + std::to_string(rank)) ? 1 : 0;
+    for (int rank = 0; rank < size(); ++rank)
+      n_ranks_named += contains(text, "on rank " + std::to_string(rank)) ? 1 : 0;
     EXPECT_EQ(n_ranks_named, 2) << text;
     EXPECT_TRUE(contains(text, "on rank " + std::to_string(odd))) << text;
   }
@@ -151,8 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Properties, MismatchTest,
                          ::testing::Combine(::testing::Values(2, 4),
                                             ::testing::Range(std::size_t{0}, mismatches().size())),
                          [](const auto& test) {
-                           return mismatches()[std::get<1>(test.param)].label + std::to_string(std::get<0>(test.param)) +
-                                  "ranks";
+                           return mismatches()[std::get<1>(test.param)].label +
+                                  std::to_string(std::get<0>(test.param)) + "ranks";
                          });
 
 class ErrorsTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
@@ -245,7 +269,10 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
       {"1 to", [](Request& r) { r.name.clear(); }},
       {"1 to", [](Request& r) { r.name.assign(kMaxNameBytes + 1, 'x'); }},
       {"negative", [](Request& r) { r.signature.tensors[0].shape = {-1}; }},
-      {"larger than any memory", [](Request& r) { r.signature.tensors[0].shape = {1LL << 40, 1LL << 40}; }},
+      {"larger than any memory",
+       [](Request& r) {
+         r.signature.tensors[0].shape = {1LL << 40, 1LL << 40};
+       }},
       {"dimensions", [](Request& r) { r.signature.tensors[0].shape.assign(kMaxDimensions + 1, 1); }},
       {"adasum", [](Request& r) { r.signature.op = ReduceOp::kAdasum; }},
       {"bool", [](Request& r) { r.signature.tensors[0].dtype = DataType::kBool; }},

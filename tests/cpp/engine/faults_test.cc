@@ -57,8 +57,8 @@ class Step {
     broadcast.signature.root = root_;
     operations_.push_back(engine_.submit(std::move(broadcast)));
     tensors_.emplace_back(100 * engine_.rank(), engine_.rank());
-    operations_.push_back(engine_.submit(request(Collective::kAllgather, "g", DataType::kInt32,
-                                                 {100 * engine_.rank()}, tensors_.back().data())));
+    operations_.push_back(engine_.submit(
+        request(Collective::kAllgather, "g", DataType::kInt32, {100 * engine_.rank()}, tensors_.back().data())));
   }
 
   // The first failure, if any. A success must have brought the right values, whatever became of the others.
@@ -197,8 +197,7 @@ TEST_P(FaultsTest, CleanLeaveAtAnyMomentIsNamedToAllOthers) {
       if (status.ok()) return;
       EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
       EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
-      EXPECT_NE(status.message().find(leaves ? "shut down" : "has shut down"), std::string::npos)
-          << status.message();
+      EXPECT_NE(status.message().find(leaves ? "shut down" : "has shut down"), std::string::npos) << status.message();
     });
     if (HasFailure()) FAIL() << "seed " << seed;
   }
@@ -258,8 +257,8 @@ TEST_P(FaultsTest, ShutdownWakesTheOtherThreadsThatWait) {
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       float value = 1;
-      auto operation = engine.submit(
-          request(Collective::kAllreduce, "alone" + std::to_string(i), DataType::kFloat32, {1}, &value));
+      auto operation =
+          engine.submit(request(Collective::kAllreduce, "alone" + std::to_string(i), DataType::kFloat32, {1}, &value));
       submitted.count_down();
       const Status status = engine.wait(operation);
       EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
@@ -284,8 +283,8 @@ TEST_P(FaultsTest, ShutdownTwiceAndAtOnceIsHarmless) {
   });
 }
 
-// Ranks 0 and 1 exchange rows, rank 2 only receives. Rank 0 has finished and leaves; then rank 1 leaves in the middle of
-// sending to rank 2, which hears of both at once and must not wait for the rest.
+// Ranks 0 and 1 exchange rows, rank 2 only receives. Rank 0 has finished and leaves; then rank 1 leaves in the middle
+// of sending to rank 2, which hears of both at once and must not wait for the rest.
 TEST(LeaveTest, OfTwoLeaversTheOneThatHadDoneLessIsHeeded) {
   const Watchdog watchdog("two leavers", std::chrono::seconds(20));
   World world(3, small_options(Layout::kChannels, 3));
@@ -324,7 +323,8 @@ TEST(LeaveTest, OfTwoLeaversTheOneThatHadDoneLessIsHeeded) {
       others_have_submitted.wait();
       Engine::OperationPtr gather;
       std::latch has_submitted(1);
-      // What a callback submits travels together. The second callback blocks, as callbacks must not: it holds rank 2 up.
+      // What a callback submits travels together. The second callback blocks, as callbacks must not: it holds rank 2
+      // up.
       static_cast<void>(submit_go([&](const Operation&) {
         static_cast<void>(submit_small([&](const Operation&) { others_have_left.wait(); }));
         gather = submit_gather();

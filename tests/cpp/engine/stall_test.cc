@@ -95,10 +95,13 @@ TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
     float value = 1;
     auto first = request(Collective::kAllreduce, "first", DataType::kFloat32, {1}, &value);
     if (engine.rank() == 0) {
-      EXPECT_TRUE(engine.wait(engine.submit(std::move(first), [&](const Operation&) {
-        has_stopped.count_down();
-        goes_on.wait();
-      })).ok());
+      EXPECT_TRUE(engine
+                      .wait(engine.submit(std::move(first),
+                                          [&](const Operation&) {
+                                            has_stopped.count_down();
+                                            goes_on.wait();
+                                          }))
+                      .ok());
       return;
     }
     EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
