@@ -38,6 +38,7 @@ class Joining {
   Status check_options() const;
   Result<std::unique_ptr<Mesh>> make_mesh_of_one();
   Status find_peers();
+  Status listen(const StoreClient& store);
   Result<SocketAddress> choose_address(const StoreClient& store) const;
   Endpoint describe_myself() const;
   Status read_endpoints(const std::vector<Blob>& blobs);
@@ -120,7 +121,17 @@ Status Joining::find_peers() {
   if (!store.ok()) {
     return store.status();
   }
-  auto address = choose_address(store.value());
+  const std::string key = "epoch " + std::to_string(options_.epoch);
+  if (Status listening = listen(store.value()); !listening.ok()) {
+    store.value().cannot_come(key, options_.size, listening.message(), deadline_);
+    return listening;
+  }
+  auto blobs = store.value().exchange(key, options_.size, encode(describe_myself()), deadline_);
+  return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
+}
+
+Status Joining::listen(const StoreClient& store) {
+  const auto address = choose_address(store);
   const auto ports = parse_port_range(options_.port_range);
   if (!address.ok() || !ports.ok()) {
     return address.ok() ? ports.status() : address.status();
@@ -131,9 +142,7 @@ Status Joining::find_peers() {
   }
   listener_ = std::move(listener).value();
   address_ = SocketAddress::local_of(listener_.get());
-  auto blobs = store.value().exchange("epoch " + std::to_string(options_.epoch), options_.size,
-                                      encode(describe_myself()), deadline_);
-  return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
+  return {};
 }
 
 // Where the others shall reach this rank.

@@ -157,4 +157,12 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
   return blobs;
 }
 
+void StoreClient::cannot_come(const std::string& key, int size, const std::string& why, Clock::time_point deadline) {
+  const ExchangeRequest request{
+      key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
+  if (send_all(socket_.get(), encode_request(request), deadline).ok()) {
+    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), deadline);  // then it has been heard
+  }
+}
+
 }  // namespace ciranda

@@ -25,6 +25,9 @@ class StoreClient {
   // Everybody's blob for this key, by rank, as soon as all `size` have called this. Timeout names who did not come.
   Result<std::vector<Blob>> exchange(const std::string& key, int size, Blob blob, Clock::time_point deadline);
 
+  // Tells the others at once why this rank will not come, instead of letting them wait for it. Best effort.
+  void cannot_come(const std::string& key, int size, const std::string& why, Clock::time_point deadline);
+
   SocketAddress local_address() const { return SocketAddress::local_of(socket_.get()); }
   const std::vector<SocketAddress>& candidates() const { return candidates_; }
 

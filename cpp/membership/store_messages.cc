@@ -34,6 +34,7 @@ std::vector<std::byte> encode_request(const ExchangeRequest& request) {
   ByteWriter out = begin(Kind::kExchange);
   out.text(request.key).number(request.rank).number(request.size);
   out.number(static_cast<std::uint32_t>(request.timeout.count())).block(request.blob);
+  out.text(std::string_view(request.cannot_come).substr(0, kMostReasonBytes));
   return out.take_frame();
 }
 
@@ -46,6 +47,7 @@ Result<ExchangeRequest> decode_request(std::span<const std::byte> body) {
   request.size = in.number<std::uint32_t>();
   request.timeout = std::chrono::milliseconds(in.number<std::uint32_t>());
   const auto blob = in.block(kMostBlobBytes);
+  request.cannot_come = in.text(kMostReasonBytes);
   if (kind != static_cast<std::uint8_t>(Kind::kExchange) || !in.complete() || request.key.empty() ||
       request.rank >= request.size) {
     return malformed("request to the store");

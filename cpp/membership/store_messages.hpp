@@ -1,7 +1,7 @@
 // What ranks and the rendezvous store say to each other, once authenticated.
 //
-// One request: "here is my blob for this key; give me everybody's when all have come". Two replies: the blobs by rank,
-// or an error. Each travels as one frame (wire.hpp). Decoding trusts nothing.
+// One request: "here is my blob for this key; give me everybody's when all have come", or "I cannot come, and why". Two
+// replies: the blobs by rank, or an error. Each travels as one frame (wire.hpp). Decoding trusts nothing.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@ namespace ciranda {
 
 inline constexpr std::size_t kMostBlobBytes = 64 << 10;
 inline constexpr std::size_t kMostKeyBytes = 256;
-inline constexpr std::size_t kMostRequestBytes = kMostBlobBytes + kMostKeyBytes + 64;
+inline constexpr std::size_t kMostReasonBytes = 4 << 10;
+inline constexpr std::size_t kMostRequestBytes = kMostBlobBytes + kMostKeyBytes + kMostReasonBytes + 64;
 inline constexpr std::size_t kMostErrorBytes = 64 << 10;
 
 using Blob = std::vector<std::byte>;
@@ -28,6 +29,7 @@ struct ExchangeRequest {
   std::uint32_t size = 0;
   std::chrono::milliseconds timeout{0};
   Blob blob;
+  std::string cannot_come = {};  // why; empty for a rank that comes
 };
 
 // The longest reply to an exchange among so many.

@@ -52,7 +52,9 @@ std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::stri
   const auto [place, is_first] =
       state.participants.try_emplace(request.rank, Participant{from, who, std::move(request.blob)});
   Status error;
-  if (request.size != size_) {
+  if (!request.cannot_come.empty()) {
+    error = Status::ranks_lost(rank + " could not join: " + request.cannot_come);
+  } else if (request.size != size_) {
     error = Status::mismatch(rank + " was started for a job of " + std::to_string(request.size) +
                              " ranks, but this job has " + std::to_string(size_));
   } else if (!is_first) {

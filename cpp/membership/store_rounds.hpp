@@ -2,8 +2,9 @@
 //
 // Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock.
 // A round is one key. It ends when all ranks have come (everyone gets all blobs), or for everyone at once with an
-// error: a rank is missing when somebody's patience ends (Timeout), a rank leaves while it waits (RanksLost), or ranks
-// disagree about how many they are or who is who (Mismatch). Who comes to a failed round later is told the same error.
+// error: a rank is missing when somebody's patience ends (Timeout), one leaves while it waits or cannot come
+// (RanksLost), or ranks disagree about how many they are or who is who (Mismatch). Who comes to a failed round later is
+// told the same error.
 #pragma once
 
 #include <chrono>

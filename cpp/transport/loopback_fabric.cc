@@ -154,7 +154,8 @@ class LoopbackMesh final : public Mesh {
     full_fence();
     for (int peer = 0; peer < state_->n; ++peer) {
       Bed& bed = state_->bed(peer);
-      if (peer != rank_ && wants(urgency, bed.doorbell.load(std::memory_order_relaxed)) && bed.doorbell.exchange(0) != 0) {
+      if (peer != rank_ && wants(urgency, bed.doorbell.load(std::memory_order_relaxed)) &&
+          bed.doorbell.exchange(0) != 0) {
         bed.ring();
       }
     }

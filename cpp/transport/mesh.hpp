@@ -1,7 +1,8 @@
 // Mesh: everything one rank has for reaching the others, in one epoch.
 //
 // A mesh is built complete (membership/ builds real ones, loopback_fabric.hpp makes in-process ones for tests) and is
-// then only used. It carries bytes and wake-ups, and knows which peers are gone; it understands none of what it carries.
+// then only used. It carries bytes and wake-ups, and knows which peers are gone; it understands none of what it
+// carries.
 //
 // Threads: all methods are for the holder of the engine's progress token, except kick() (any thread), and sleep()
 // (the engine's background thread, which does not hold the token meanwhile).
@@ -21,8 +22,8 @@ namespace ciranda {
 struct PeerInfo {
   int rank = 0;
   int pid = 0;
-  std::string host;       // label for messages: "node7"
-  std::string address;    // "10.0.0.7:4000", empty in process
+  std::string host;     // label for messages: "node7"
+  std::string address;  // "10.0.0.7:4000", empty in process
   bool shares_memory = false;
 };
 
@@ -52,7 +53,8 @@ class Mesh {
   virtual Channel& control(int peer) = 0;
   virtual Channel& data(int peer) = 0;
 
-  // The memory shared by ALL ranks of the mesh; null when some rank is on another host or shared memory is not to be had.
+  // The memory shared by ALL ranks of the mesh; null when some rank is on another host or shared memory is not to be
+  // had.
   virtual SharedArena* arena() = 0;
 
   // Cheap when nothing happened: notices arrived events and dead peers. May do a system call at most every few calls.
@@ -70,7 +72,8 @@ class Mesh {
   virtual void sleep(std::optional<std::chrono::nanoseconds> at_most) = 0;
   virtual void kick() = 0;
 
-  // Ranks whose connection has closed so far, in the order noticed. Whether they had said goodbye is the engine's to know.
+  // Ranks whose connection has closed so far, in the order noticed. Whether they had said goodbye is the engine's to
+  // know.
   virtual const std::vector<int>& closed_peers() const = 0;
 };
 

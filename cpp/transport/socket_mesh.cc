@@ -111,6 +111,8 @@ class SocketMesh final : public Mesh {
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
   std::atomic<bool> woken_by_socket_{false};
+  // Events were taken from the system since arm(): whoever armed may have looked at the channels before, not after.
+  std::atomic<bool> took_events_{false};
 };
 
 void SocketMesh::attach_memory() {
@@ -195,6 +197,7 @@ void SocketMesh::poll_events() {
   n_polls_ = 0;
   woken_by_socket_.store(false, std::memory_order_relaxed);
   for (const EventLoop::Event& event : loop_.wait(0)) {
+    took_events_.store(true, std::memory_order_relaxed);
     on_event(link(static_cast<int>(event.token >> 2)), static_cast<Source>(event.token & 3), event.events);
   }
 }
@@ -263,6 +266,7 @@ void SocketMesh::notify(Urgency urgency) {
 }
 
 void SocketMesh::arm(Sleeper sleeper) {
+  took_events_.store(false, std::memory_order_relaxed);
   if (my_doorbell_ != nullptr) {
     my_doorbell_->store(static_cast<std::uint32_t>(sleeper), std::memory_order_relaxed);
     full_fence();
@@ -277,6 +281,9 @@ void SocketMesh::disarm() {
 
 // Waits until the epoll descriptor has something to tell, and leaves it there for the holder of the token.
 void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
+  if (took_events_.exchange(false, std::memory_order_relaxed)) {
+    return;
+  }
   std::array<pollfd, 2> sources{{{bell_.fd(), POLLIN, 0}, {loop_.fd(), POLLIN, 0}}};
   timespec timeout{};
   if (at_most) {

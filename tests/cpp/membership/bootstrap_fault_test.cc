@@ -22,7 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// Ranks 1.. of a job as child processes. A child joins, tells so, and then does what the test says until it is killed.
+// Ranks 1.. of a job as child processes. A child joins, says so to rank 0, and then does what the test says until it is
+// killed.
 class ChildRanks {
  public:
   // `life` runs in the child once it has joined; the child ends when it returns.
@@ -35,6 +36,9 @@ class ChildRanks {
         tweak(options);
         auto mesh = join_circle(options);
         if (mesh.ok()) {
+          const std::byte joined{1};
+          mesh.value()->control(0).write_some({&joined, 1});
+          mesh.value()->notify();
           life(*mesh.value());
         }
         _exit(mesh.ok() ? 0 : 1);
@@ -50,6 +54,14 @@ class ChildRanks {
   }
   ChildRanks(const ChildRanks&) = delete;
   ChildRanks& operator=(const ChildRanks&) = delete;
+
+  // Joining ends for each rank by itself: rank 0 may be through while others are still at it.
+  void wait_until_all_joined(Mesh& mesh) const {
+    for (int rank = 1; rank < mesh.size(); ++rank) {
+      std::byte joined{};
+      ASSERT_TRUE(sleep_until(mesh, [&] { return mesh.control(rank).read_some({&joined, 1}) == 1; }));
+    }
+  }
 
   pid_t pid(int rank) const { return pids_[static_cast<std::size_t>(rank - 1)]; }
 
@@ -83,6 +95,7 @@ TEST_P(Fault, AKilledRankIsNoticedWithinTwoTenthsOfASecond) {
   GetParam().tweak(options);
   auto mesh = join_circle(options);
   ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+  children.wait_until_all_joined(*mesh.value());
   EXPECT_EQ(mesh.value()->peer(1).pid, children.pid(1));
   const auto begin = SteadyClock::now();
   ASSERT_EQ(::kill(children.pid(1), SIGKILL), 0);
@@ -111,6 +124,7 @@ TEST_P(Fault, AlsoWhenAChildOfTheDeadHoldsItsSockets) {
   GetParam().tweak(options);
   auto mesh = join_circle(options);
   ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+  children.wait_until_all_joined(*mesh.value());
   pid_t holder = 0;
   ASSERT_EQ(read(grandchild[0], &holder, sizeof(holder)), static_cast<ssize_t>(sizeof(holder)));
   const auto begin = SteadyClock::now();
@@ -135,6 +149,7 @@ TEST_P(Fault, AStoppedRankIsNotTakenForDead) {
   GetParam().tweak(options);
   auto mesh = join_circle(options);
   ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+  children.wait_until_all_joined(*mesh.value());
   ASSERT_EQ(::kill(children.pid(1), SIGSTOP), 0);
   std::byte byte{5};
   ASSERT_EQ(mesh.value()->control(1).write_some({&byte, 1}), 1U);

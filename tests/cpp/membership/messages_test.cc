@@ -24,7 +24,7 @@ void expect_exact(std::span<const std::byte> body, Decode decode) {
 }
 
 TEST(StoreMessages, RequestIsReadBackExactly) {
-  const ExchangeRequest request{"epoch 1", 2, 4, std::chrono::milliseconds(1500), Blob(100, std::byte{5})};
+  const ExchangeRequest request{"epoch 1", 2, 4, std::chrono::milliseconds(1500), Blob(100, std::byte{5}), "sorry"};
   const auto frame = encode_request(request);
   const auto decoded = decode_request(body_of(frame));
   ASSERT_TRUE(decoded.ok());
@@ -33,6 +33,7 @@ TEST(StoreMessages, RequestIsReadBackExactly) {
   EXPECT_EQ(decoded.value().size, 4U);
   EXPECT_EQ(decoded.value().timeout, request.timeout);
   EXPECT_EQ(decoded.value().blob, request.blob);
+  EXPECT_EQ(decoded.value().cannot_come, "sorry");
   expect_exact(body_of(frame), decode_request);
 }
 

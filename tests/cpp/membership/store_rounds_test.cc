@@ -83,6 +83,17 @@ TEST(StoreRounds, ALeaverIsNamedToThoseWhoWait) {
   EXPECT_TRUE(rounds.leave(55).empty()) << "somebody who waits for nothing";
 }
 
+TEST(StoreRounds, OneThatCannotComeTellsAllWhy) {
+  StoreRounds rounds(3);
+  come(rounds, request(0, 3));
+  ExchangeRequest sorry = request(1, 3);
+  sorry.cannot_come = "no port is free";
+  const auto replies = come(rounds, sorry);
+  EXPECT_EQ(told(replies), (std::vector<ConnectionId>{100, 101}));
+  EXPECT_EQ(read(replies[0]).status().message(), "rank 1 (host1) could not join: no port is free");
+  EXPECT_TRUE(contains(read(come(rounds, request(2, 3))[0]).status().message(), "no port is free"));
+}
+
 TEST(StoreRounds, DifferentSizesAreAnErrorForAll) {
   StoreRounds rounds(3);
   come(rounds, request(0, 3));

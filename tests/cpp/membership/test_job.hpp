@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -87,6 +88,12 @@ class TestJob {
 
   std::vector<std::string> warnings() { return read(warnings_); }
   std::vector<std::string> refused() { return read(refused_); }
+  // The store notices in its own time.
+  std::string wait_for_refusal() {
+    std::unique_lock lock(mutex_);
+    const bool came = noted_.wait_for(lock, std::chrono::seconds(10), [this] { return !refused_.empty(); });
+    return came ? refused_.front() : "nobody was refused";
+  }
   StoreServer& store() { return *store_; }
   const Secret& secret() const { return secret_; }
 
@@ -94,6 +101,7 @@ class TestJob {
   void note(std::vector<std::string>& where, const std::string& what) {
     const std::lock_guard lock(mutex_);
     where.push_back(what);
+    noted_.notify_all();
   }
   std::vector<std::string> read(const std::vector<std::string>& where) {
     const std::lock_guard lock(mutex_);
@@ -105,6 +113,7 @@ class TestJob {
   std::string bind_;
   Secret secret_{};
   std::mutex mutex_;
+  std::condition_variable noted_;
   std::vector<std::string> warnings_;
   std::vector<std::string> refused_;
   std::unique_ptr<StoreServer> store_;

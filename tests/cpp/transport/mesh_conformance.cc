@@ -150,6 +150,31 @@ TEST_P(MeshConformance, ArenaCountersWakeSleepers) {
   });
 }
 
+TEST_P(MeshConformance, LazyNewsWakesOnlyThoseWhoAwaitIt) {
+  if (n_ == 1 || !meshes_[0]->peer(1).shares_memory) {
+    return;  // nobody to wake, or a network that wakes in any case
+  }
+  constexpr auto kPatience = std::chrono::milliseconds(30);
+  bool slept_on = false;
+  for (int i = 0; i < 5 && !slept_on; ++i) {  // a sleep may end for no reason
+    const auto begin = std::chrono::steady_clock::now();
+    meshes_[1]->arm(Sleeper::kIdle);
+    meshes_[0]->notify(Urgency::kLazy);
+    meshes_[1]->sleep(kPatience);
+    meshes_[1]->disarm();
+    meshes_[1]->poll_events();
+    slept_on = std::chrono::steady_clock::now() - begin >= kPatience;
+  }
+  EXPECT_TRUE(slept_on) << "woken for news that could wait";
+  for (const auto& [sleeper, urgency] :
+       {std::pair(Sleeper::kIdle, Urgency::kUrgent), std::pair(Sleeper::kAwaits, Urgency::kLazy)}) {
+    meshes_[1]->arm(sleeper);
+    meshes_[0]->notify(urgency);
+    meshes_[1]->sleep(std::nullopt);
+    meshes_[1]->disarm();
+  }
+}
+
 TEST_P(MeshConformance, KickEndsASleepAlsoOneThatHasNotBegun) {
   Mesh& mesh = *meshes_[0];
   mesh.kick();

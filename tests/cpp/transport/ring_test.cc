@@ -56,14 +56,14 @@ TEST(ByteRing, ReaderTakesWhatCameSinceItLastLooked) {
 
 TEST(ByteRing, NonsenseInTheSharedCountersClosesAndTouchesNothing) {
   for (const std::size_t word : {std::size_t{0}, ByteRing::kLineBytes}) {
-    RingMemory<64> memory;
-    ByteRing writer = memory.side();
-    ByteRing reader = memory.side();
-    memory.bytes[word + 5] = std::byte{0x55};
-    std::array<std::byte, 256> got{};
-    EXPECT_EQ(reader.read_some(got), 0U);
-    EXPECT_EQ(writer.write_some(got), 0U);
-    EXPECT_TRUE(reader.closed());
+    for (const bool reading : {true, false}) {
+      RingMemory<64> memory;
+      ByteRing ring = memory.side();
+      memory.bytes[word + 5] = std::byte{0x55};
+      std::array<std::byte, 256> bytes{};
+      EXPECT_EQ(reading ? ring.read_some(bytes) : ring.write_some(bytes), 0U);
+      EXPECT_TRUE(ring.closed());
+    }
   }
 }
 

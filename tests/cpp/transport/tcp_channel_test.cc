@@ -32,6 +32,7 @@ class TcpPair final : public ChannelPair {
   }
   Channel& left() override { return *left_; }
   Channel& right() override { return *right_; }
+  int left_fd() const { return left_->fd(); }
   void end_left() override { left_.reset(); }
   void poll() override {
     for (const EventLoop::Event& event : loop_.wait(1)) {
@@ -62,26 +63,32 @@ TEST(TcpChannel, LastBytesArriveEvenIfUnreadBytesAreLeftBehind) {
 
 TEST(TcpChannel, EndIsSeenWhileAForkedChildHoldsTheSocketAndTheChildsEndIsNot) {
   TcpPair pair("127.0.0.1");
-  int hold[2];
-  ASSERT_EQ(pipe(hold), 0);
+  int to_child[2];
+  int from_child[2];
+  ASSERT_EQ(pipe(to_child) | pipe(from_child), 0);
+  char byte = 0;
   const pid_t child = fork();
   if (child == 0) {
-    close(hold[1]);
-    pair.end_left();  // only the child's copy
-    char byte = 0;
-    _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1);
+    const int held = dup(pair.left_fd());  // as any child of a rank that does not exec
+    pair.end_left();                       // ends the child's copy of the channel, and nothing else
+    const bool told = write(from_child[1], &byte, 1) == 1;
+    _exit(told && held >= 0 && read(to_child[0], &byte, 1) == 1 ? 0 : 1);
   }
+  ASSERT_EQ(read(from_child[0], &byte, 1), 1);
+  pair.poll();
   pair.poll();
   EXPECT_EQ(pair.right().state(), ChannelState::kOpen);
   pair.end_left();
   while (pair.right().state() == ChannelState::kOpen) {
     pair.poll();
   }
-  close(hold[0]);
-  close(hold[1]);
+  EXPECT_EQ(write(to_child[1], &byte, 1), 1);
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+  for (const int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) {
+    close(fd);
+  }
 }
 
 }  // namespace
