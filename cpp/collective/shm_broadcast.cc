@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collective/copy_pieces.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -25,8 +27,9 @@ class ShmBroadcast final : public RunningCollective {
     } else if (!session_.has(plan_.root, ArenaSession::Counter::kPacked, chunk)) {
       return Progress::kStuck;
     }
-    const bool is_already_there = plan_.input.at(offset).data() == plan_.output.at(offset).data();
-    if (session_.member() != plan_.root || !is_already_there) {
+    if (session_.member() == plan_.root) {
+      copy_pieces(plan_.input, plan_.output, offset, n_bytes);
+    } else {
       scatter(plan_.output, offset, {session_.slot(plan_.root, chunk), n_bytes});
     }
     session_.publish(ArenaSession::Counter::kConsumed, chunk);
