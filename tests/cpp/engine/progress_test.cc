@@ -1,9 +1,8 @@
 // Who turns the engine: several threads of a rank, callbacks, waits that are interrupted, and nobody at all.
+#include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
-
-#include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
@@ -245,10 +244,13 @@ TEST(InterruptTest, ASignalThatIsNoReasonToGiveUpDoesNotEndTheWait) {
   auto operation = engine.submit(sum("x", value));
   std::atomic<int> n_asked{0};
   std::thread waiter([&] {
-    EXPECT_TRUE(engine.wait(operation, [&] {
-      ++n_asked;
-      return false;
-    }).ok());
+    EXPECT_TRUE(engine
+                    .wait(operation,
+                          [&] {
+                            ++n_asked;
+                            return false;
+                          })
+                    .ok());
   });
   while (n_asked.load() < 3) {
     pthread_kill(waiter.native_handle(), SIGUSR1);
@@ -269,7 +271,9 @@ struct Usage {
 Usage usage() {
   rusage u{};
   getrusage(RUSAGE_SELF, &u);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return {seconds(u.ru_utime) + seconds(u.ru_stime), u.ru_nvcsw};
 }
 
