@@ -1,0 +1,195 @@
+// The bits of a result depend on the inputs in rank order, the type, the op and the factors, and on nothing else: not
+// on the transport, the sizes of slots, the algorithm, fusion, the instruction set, or the order in which tensors come.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "engine/engine.hpp"
+#include "engine/world.hpp"
+#include "kernels/reference.hpp"
+
+namespace ciranda {
+namespace {
+
+using kernels::testing::Bytes;
+using kernels::testing::ScopedLevel;
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::request;
+using testing::World;
+using testing::WorldOptions;
+
+constexpr std::array kTypes{DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64};
+constexpr std::array<std::size_t, 10> kCounts{1, 3, 17, 64, 500, 1001, 2048, 5003, 9000, 700};
+
+// FNV-1a.
+class Hash {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes) value_ = (value_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001B3;
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xCBF29CE484222325;
+};
+
+// One tensor: what every rank brings, and what is done with it.
+struct Tensor {
+  DataType dtype;
+  std::size_t count;
+  ReduceOp op;
+  double prescale;
+  std::vector<Bytes> inputs;  // by rank
+};
+
+// Values that cancel: whether a small one survives depends on when the large ones meet.
+Bytes cancelling_values(DataType dtype, std::size_t count, unsigned seed) {
+  const double large = dtype == DataType::kFloat16 ? 0x1p13 : dtype == DataType::kFloat64 ? 0x1p60 : 0x1p40;
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> small(-0.001, 0.001);
+  Bytes bytes(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t kind = random() % 4;
+    const double value = kind == 0 ? large : kind == 1 ? -large : small(random);
+    const auto as_float = static_cast<float>(value);
+    const auto store = [&](auto stored) { std::memcpy(bytes.data() + i * sizeof stored, &stored, sizeof stored); };
+    switch (dtype) {
+      case DataType::kFloat16: store(kernels::testing::rounded(kernels::testing::kFloat16, as_float)); break;
+      case DataType::kBFloat16: store(kernels::testing::rounded(kernels::testing::kBFloat16, as_float)); break;
+      case DataType::kFloat32: store(as_float); break;
+      default: store(value);
+    }
+  }
+  return bytes;
+}
+
+std::vector<Tensor> make_tensors(int size) {
+  std::vector<Tensor> tensors;
+  for (const DataType dtype : kTypes) {
+    for (std::size_t i = 0; i < kCounts.size(); ++i) {
+      const ReduceOp op = i % 3 == 2 ? ReduceOp::kAverage : ReduceOp::kSum;
+      Tensor tensor{dtype, kCounts[i], op, i % 5 == 4 ? 0.3 : 1.0, {}};
+      for (int rank = 0; rank < size; ++rank) {
+        tensor.inputs.push_back(cancelling_values(dtype, kCounts[i], static_cast<unsigned>(rank)));
+      }
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+// How the tensors are handed over.
+struct Manner {
+  bool fused;     // all in flight at once, held back to travel together; else one by one
+  unsigned seed;  // of the order in which each rank submits; ranks differ where they may
+};
+
+// The hash of all results of one rank, in the order of the tensors.
+std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, const Manner& manner) {
+  std::vector<std::size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // One by one, ranks must agree on the order. In flight together they need not.
+  std::mt19937 random(manner.seed * 100 + (manner.fused ? static_cast<unsigned>(engine.rank()) : 0));
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<Bytes> results(tensors.size());
+  std::vector<Engine::OperationPtr> operations;
+  for (const std::size_t i : order) {
+    const Tensor& tensor = tensors[i];
+    results[i] = tensor.inputs[static_cast<std::size_t>(engine.rank())];
+    Request r = request(Collective::kAllreduce, "t" + std::to_string(i), tensor.dtype,
+                        {static_cast<std::int64_t>(tensor.count)}, results[i].data());
+    r.signature.op = tensor.op;
+    r.signature.prescale = tensor.prescale;
+    r.is_deferrable = manner.fused;
+    operations.push_back(engine.submit(std::move(r)));
+    if (!manner.fused) {
+      EXPECT_TRUE(engine.wait(operations.back()).ok());
+    }
+  }
+  for (const auto& operation : operations) EXPECT_TRUE(engine.wait(operation).ok());
+  Hash hash;
+  for (const Bytes& result : results) hash.add(result);
+  return hash.value();
+}
+
+// What the specification says, in rank order.
+std::uint64_t expected_hash(const std::vector<Tensor>& tensors, int size, bool rotated = false) {
+  Hash hash;
+  for (const Tensor& tensor : tensors) {
+    auto inputs = tensor.inputs;
+    if (rotated) std::rotate(inputs.begin(), inputs.begin() + 1, inputs.end());
+    hash.add(kernels::testing::expected({tensor.dtype, tensor.op, tensor.prescale, 1, size}, inputs, tensor.count));
+  }
+  return hash.value();
+}
+
+class DeterminismTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
+ protected:
+  int size() const { return std::get<0>(GetParam()); }
+
+  std::vector<WorldOptions> variants() const {
+    std::vector<WorldOptions> all;
+    for (const std::int64_t slot_bytes : {4096, 65536}) {
+      for (const std::int64_t one_shot_bytes : {0, 16 << 10}) {
+        for (const std::int64_t fusion_threshold : {128 << 20, 10'000}) {
+          WorldOptions options = options_for(std::get<1>(GetParam()), size());
+          options.fabric.slot_bytes = static_cast<std::size_t>(slot_bytes);
+          options.config.slot_bytes = slot_bytes;
+          options.config.one_shot_bytes = one_shot_bytes;
+          options.config.fusion_threshold_bytes = fusion_threshold;
+          all.push_back(options);
+        }
+      }
+    }
+    return all;
+  }
+};
+
+TEST_P(DeterminismTest, TheBitsAreTheSameOnAllRanksAndInAllSettings) {
+  const std::vector<Tensor> tensors = make_tensors(size());
+  const std::uint64_t expected = expected_hash(tensors, size());
+  for (const WorldOptions& options : variants()) {
+    World world(size(), options);
+    unsigned seed = 0;
+    for (const kernels::SimdLevel level : kernels::testing::levels()) {
+      const ScopedLevel scoped(level);
+      for (const bool fused : {true, false, true}) {
+        const Manner manner{fused, ++seed};
+        world.run([&](Engine& engine) {
+          EXPECT_EQ(reduce_all(engine, tensors, manner), expected)
+              << "rank " << engine.rank() << ", slots of " << options.config.slot_bytes << ", one shot up to "
+              << options.config.one_shot_bytes << ", fusion up to " << options.config.fusion_threshold_bytes << ", "
+              << (fused ? "fused, " : "one by one, ") << to_string(level);
+        });
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The inputs are such that another order of the ranks, as a ring would have it, gives other bits: the test above would
+// notice.
+TEST_P(DeterminismTest, AnotherOrderOfRanksWouldShow) {
+  if (size() < 3) GTEST_SKIP() << "a sum of two is the same either way";
+  for (const Tensor& tensor : make_tensors(size())) {
+    if (tensor.count < 100) continue;
+    EXPECT_NE(expected_hash({tensor}, size()), expected_hash({tensor}, size(), true))
+        << to_string(tensor.dtype) << " " << tensor.count;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, DeterminismTest,
+                         ::testing::Combine(::testing::Values(2, 3, 4, 7), ::testing::ValuesIn(kLayouts)),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "ranks" +
+                                  to_string(std::get<1>(test.param));
+                         });
+
+}  // namespace
+}  // namespace ciranda
