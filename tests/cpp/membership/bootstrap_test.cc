@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 
 #include "membership/stranger.hpp"
@@ -82,6 +83,28 @@ TEST(Bootstrap, IsRepeatableByEpoch) {
     ASSERT_EQ(meshes.size(), 3U);
     expect_all_talk(meshes);
   }
+}
+
+std::ptrdiff_t n_open_descriptors() {
+  const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
+  return std::distance(begin(entries), end(entries));
+}
+
+TEST(Bootstrap, LeavesNoDescriptorBehind) {
+  TestJob job(3);
+  const auto before = n_open_descriptors();
+  for (std::uint64_t epoch = 1; epoch <= 2; ++epoch) {
+    job.join_well([epoch](BootstrapOptions& options) {
+      options.epoch = epoch;
+      options.use_shared_memory = epoch == 1;
+    });
+  }
+  // The store lets go of its ends in its own time.
+  const auto deadline = SteadyClock::now() + seconds(10);
+  while (n_open_descriptors() != before && SteadyClock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(n_open_descriptors(), before);
 }
 
 TEST(Bootstrap, ACircleOfOneNeedsNeitherStoreNorSecret) {

@@ -175,6 +175,28 @@ TEST_P(MeshConformance, LazyNewsWakesOnlyThoseWhoAwaitIt) {
   }
 }
 
+// The last look at the channels comes before the news, poll_events() after: the sleep must not last.
+TEST_P(MeshConformance, NewsThatPollingHasTakenInEndsTheSleep) {
+  if (n_ == 1) {
+    return;  // nobody has news
+  }
+  for (int i = 0; i < 10; ++i) {
+    std::byte byte{};
+    meshes_[1]->arm();
+    ASSERT_EQ(meshes_[1]->control(0).read_some({&byte, 1}), 0U);
+    ASSERT_EQ(meshes_[0]->control(1).write_some({&byte, 1}), 1U);
+    meshes_[0]->notify();
+    for (int turn = 0; turn < 1000; ++turn) {
+      meshes_[1]->poll_events();
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    meshes_[1]->sleep(std::chrono::seconds(10));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+    meshes_[1]->disarm();
+    ASSERT_TRUE(sleep_until(*meshes_[1], [&] { return meshes_[1]->control(0).read_some({&byte, 1}) == 1; }));
+  }
+}
+
 TEST_P(MeshConformance, KickEndsASleepAlsoOneThatHasNotBegun) {
   Mesh& mesh = *meshes_[0];
   mesh.kick();
