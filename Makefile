@@ -22,7 +22,7 @@ PY_CHECKED := $(wildcard src tests tools examples benchmarks)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python format sanitize fuzz package \
+.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize fuzz package \
 	build install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -119,6 +119,8 @@ lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_headers.py
 	clang-format --dry-run -Werror $(CPP_FORMATTED)
+
+tidy: build/release/build.ninja  ## run clang-tidy over the sources that changed since it last passed
 	$(BIN)/python tools/run_tidy.py build/release
 
 format: build/.deps-test $(VENV)/.installed-test  ## format every file
