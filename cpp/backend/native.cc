@@ -82,7 +82,7 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options) : mesh_(mesh), o
 
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   if (is_empty(plan)) return nullptr;
-  const kernels::Reduction reduction{plan.dtype, plan.op, plan.prescale, plan.postscale, mesh_.size()};
+  const kernels::Reduction reduction{plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average};
   if (mesh_.size() == 1) {
     if (plan.collective == Collective::kAllreduce) {
       local_allreduce(plan, reduction);

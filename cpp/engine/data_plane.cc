@@ -3,28 +3,6 @@
 #include <utility>
 
 namespace ciranda {
-namespace {
-
-// Whether the first dimensions of a gather, which came over the network, can be believed as to memory: one a rank, this
-// rank's own as it asked, and all together no more than a tensor may have.
-bool fits(const Participant::FirstDims& first_dims, const Request& request, const Mesh& mesh) {
-  constexpr std::int64_t kMaxRows = std::int64_t{1} << 56;
-  Signature whole = request.signature;
-  if (first_dims.size() != whole.tensors.size()) return false;
-  for (std::size_t i = 0; i < first_dims.size(); ++i) {
-    if (first_dims[i].size() != static_cast<std::size_t>(mesh.size())) return false;
-    std::int64_t& rows = whole.tensors[i].shape.front();
-    if (first_dims[i][static_cast<std::size_t>(mesh.rank())] != rows) return false;
-    rows = 0;
-    for (const std::int64_t each : first_dims[i]) {
-      if (each < 0 || each > kMaxRows - rows) return false;
-      rows += each;
-    }
-  }
-  return validate(request.name, whole, mesh.size()).ok();
-}
-
-}  // namespace
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options)
     : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options) {}
@@ -43,7 +21,9 @@ void DataPlane::enqueue(Participant::Action action) {
 Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (!has_begun_) {
-    if (Status status = begin(); !status.ok()) return status;
+    Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
+    if (!work.ok()) return work.status();
+    work_ = std::move(work).value();
     has_begun_ = true;
   }
   if (running_) {
@@ -51,65 +31,24 @@ Result<bool> DataPlane::step() {
     if (progress == Progress::kStuck) return false;
     if (progress == Progress::kMoved) return true;
     running_.reset();
-    plans_.pop_front();
+    work_.plans.pop_front();
   }
-  while (!running_ && !plans_.empty()) {
-    running_ = backend_.start(plans_.front());
-    if (!running_) plans_.pop_front();
+  return start_next();
+}
+
+Result<bool> DataPlane::start_next() {
+  while (!running_) {
+    while (!running_ && !work_.plans.empty()) {
+      running_ = backend_.start(work_.plans.front());
+      if (!running_) work_.plans.pop_front();
+    }
+    if (running_ || !work_.continue_with) break;
+    Result<Work> next = work_.continue_with();
+    if (!next.ok()) return next.status();
+    work_ = std::move(next).value();
   }
   if (!running_) finish();
   return true;
-}
-
-Status DataPlane::begin() {
-  const Participant::Execute& entry = queue_.front();
-  if (entry.requests.empty()) return Status::ok_status();
-  const Signature& signature = in_flight_.at(entry.requests.front().ticket).request.signature;
-  switch (signature.collective) {
-    case Collective::kBarrier: break;  // that all ranks were ready was the barrier
-    case Collective::kAllreduce: {
-      std::vector<const Request*> requests;
-      for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight_.at(ready.ticket).request);
-      for (Plan& plan : plan_allreduce(requests)) plans_.push_back(std::move(plan));
-      break;
-    }
-    case Collective::kBroadcast:
-      for (const Participant::Ready& ready : entry.requests) {
-        plans_.push_back(plan_broadcast(in_flight_.at(ready.ticket).request));
-      }
-      break;
-    case Collective::kAllgather:
-      for (const Participant::Ready& ready : entry.requests) {
-        Result<Plan> plan = plan_gather(ready);
-        if (!plan.ok()) return plan.status();
-        plans_.push_back(std::move(plan).value());
-      }
-      break;
-  }
-  return Status::ok_status();
-}
-
-Result<Plan> DataPlane::plan_gather(const Participant::Ready& ready) {
-  InFlight::Entry& entry = in_flight_.at(ready.ticket);
-  if (!ready.first_dims || !fits(*ready.first_dims, entry.request, mesh_)) {
-    return Status::internal("the log's first dimensions for allgather '" + entry.request.name +
-                            "' are not those of its ranks");
-  }
-  std::vector<OutputBuffer> outputs;
-  std::vector<std::byte*> memory;
-  for (std::size_t i = 0; i < entry.request.signature.tensors.size(); ++i) {
-    TensorSignature whole = entry.request.signature.tensors[i];
-    whole.shape.front() = 0;
-    for (const std::int64_t rows : (*ready.first_dims)[i]) whole.shape.front() += rows;
-    outputs.push_back(allocate_output(whole.n_bytes(), whole.shape));
-    if (!outputs.back().data) {
-      return Status::internal("rank " + std::to_string(mesh_.rank()) + " has no memory for the result of allgather '" +
-                              entry.request.name + "', " + std::to_string(whole.n_bytes()) + " bytes");
-    }
-    memory.push_back(outputs.back().data.get());
-  }
-  entry.operation->set_outputs(std::move(outputs));
-  return plan_allgather(entry.request, *ready.first_dims, memory);
 }
 
 void DataPlane::finish() {
@@ -125,7 +64,7 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
     const Participant::Execute entry = std::move(queue_.back());
     if (queue_.size() == 1) {
       running_.reset();
-      plans_.clear();
+      work_ = {};
       has_begun_ = false;
     }
     queue_.pop_back();

@@ -12,7 +12,7 @@
 
 #include "backend/native.hpp"
 #include "engine/in_flight.hpp"
-#include "fuse/plan.hpp"
+#include "engine/make_plans.hpp"
 
 namespace ciranda {
 
@@ -42,8 +42,7 @@ class DataPlane {
   std::vector<int> awaited() const;
 
  private:
-  Status begin();
-  Result<Plan> plan_gather(const Participant::Ready& ready);
+  Result<bool> start_next();
   void finish();
 
   Mesh& mesh_;
@@ -51,7 +50,7 @@ class DataPlane {
   NativeBackend backend_;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
-  std::deque<Plan> plans_;  // of the front, still to do
+  Work work_;  // of the front, still to do
   std::unique_ptr<RunningCollective> running_;
   std::uint64_t n_executed_ = 0;
 };

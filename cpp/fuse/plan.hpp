@@ -19,7 +19,9 @@ struct Plan {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  int root = -1;
+  int n_average = 1;              // the divisor of Average: set by whoever knows the ranks that take part
+  std::vector<int> contributors;  // reductions: the members whose input counts, in ascending order; empty: all
+  int root = -1;                  // a member of the mesh, as all ranks here
   InputPieces input;
   OutputPieces output;
   std::vector<OutputPieces> output_by_rank;  // allgather: where each rank's bytes go

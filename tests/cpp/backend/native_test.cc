@@ -1,0 +1,123 @@
+#include "backend/native.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "transport/loopback_fabric.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kSlotBytes = 4096;
+
+LoopbackOptions fabric_options(bool with_arena) {
+  LoopbackOptions options;
+  options.with_arena = with_arena;
+  options.slot_bytes = kSlotBytes;
+  return options;
+}
+
+Plan allreduce_plan(std::vector<float>& values) {
+  Plan plan;
+  plan.collective = Collective::kAllreduce;
+  plan.dtype = DataType::kFloat32;
+  plan.op = ReduceOp::kAverage;
+  plan.prescale = 3;
+  auto* bytes = reinterpret_cast<std::byte*>(values.data());
+  plan.input.add(bytes, values.size() * sizeof(float));
+  plan.output.add(bytes, values.size() * sizeof(float));
+  return plan;
+}
+
+struct Choice {
+  bool with_arena;
+  std::size_t one_shot_bytes;
+  Collective collective;
+  std::size_t n_bytes;
+  std::string_view expected;
+};
+
+TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
+  const std::array choices{
+      Choice{true, 2048, Collective::kAllreduce, 4, "shm one-shot"},
+      Choice{true, 2048, Collective::kAllreduce, 2048, "shm one-shot"},
+      Choice{true, 2048, Collective::kAllreduce, 2049, "shm two-shot"},
+      Choice{true, 0, Collective::kAllreduce, 1, "shm two-shot"},
+      Choice{true, 1 << 20, Collective::kAllreduce, kSlotBytes, "shm one-shot"},
+      Choice{true, 1 << 20, Collective::kAllreduce, kSlotBytes + 1, "shm two-shot"},  // one shot must fit in a slot
+      Choice{true, 2048, Collective::kBroadcast, 1 << 20, "shm broadcast"},
+      Choice{true, 2048, Collective::kAllgather, 1 << 20, "shm allgather"},
+      Choice{false, 2048, Collective::kAllreduce, 2048, "direct one-shot"},
+      Choice{false, 2048, Collective::kAllreduce, 2049, "direct two-shot"},
+      Choice{false, 1 << 20, Collective::kAllreduce, 1 << 20, "direct one-shot"},  // no slot to fit in
+      Choice{false, 2048, Collective::kBroadcast, 1, "direct broadcast"},
+      Choice{false, 2048, Collective::kAllgather, 1, "direct allgather"},
+  };
+  for (const Choice& choice : choices) {
+    LoopbackFabric fabric(2, fabric_options(choice.with_arena));
+    const auto mesh = fabric.take_mesh(0);
+    const NativeBackend backend(*mesh, {choice.one_shot_bytes, 256 << 10});
+    EXPECT_EQ(backend.algorithm_name(choice.collective, choice.n_bytes), choice.expected) << choice.n_bytes << " bytes";
+  }
+}
+
+TEST(NativeBackendTest, AWorldOfOneIsDoneAtOnce) {
+  LoopbackFabric fabric(1);
+  const auto mesh = fabric.take_mesh(0);
+  NativeBackend backend(*mesh, {});
+  std::vector<float> values{1, 2, 3};
+  const Plan plan = allreduce_plan(values);
+  EXPECT_EQ(backend.start(plan), nullptr);
+  EXPECT_EQ(values, (std::vector<float>{3, 6, 9}));
+}
+
+TEST(NativeBackendTest, WhatIsEmptyOnAllRanksIsDoneAtOnce) {
+  for (const bool with_arena : {true, false}) {
+    LoopbackFabric fabric(2, fabric_options(with_arena));
+    const auto mesh = fabric.take_mesh(0);
+    NativeBackend backend(*mesh, {});
+    for (const Collective collective : {Collective::kAllreduce, Collective::kBroadcast, Collective::kAllgather}) {
+      Plan plan;
+      plan.collective = collective;
+      plan.root = 0;
+      plan.output_by_rank.resize(2);
+      EXPECT_EQ(backend.start(plan), nullptr) << to_string(collective);
+    }
+  }
+}
+
+// An allgather to which only others bring something must be carried out all the same.
+TEST(NativeBackendTest, WhatIsEmptyOnlyHereIsNotDone) {
+  for (const bool with_arena : {true, false}) {
+    LoopbackFabric fabric(2, fabric_options(with_arena));
+    const std::array meshes{fabric.take_mesh(0), fabric.take_mesh(1)};
+    std::array<std::byte, 8> sent;
+    sent.fill(std::byte{7});
+    std::array<std::array<std::byte, 8>, 2> received{};
+    std::vector<Plan> plans(2);
+    std::vector<NativeBackend> backends;
+    std::vector<std::unique_ptr<RunningCollective>> running;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      plans[rank].collective = Collective::kAllgather;
+      plans[rank].output_by_rank.resize(2);
+      plans[rank].output_by_rank[1].add(received[rank].data(), received[rank].size());
+      if (rank == 1) plans[rank].input.add(sent.data(), sent.size());
+      backends.emplace_back(*meshes[rank], NativeOptions{});
+    }
+    for (std::size_t rank = 0; rank < 2; ++rank) running.push_back(backends[rank].start(plans[rank]));
+    for (int n_running = 2; n_running > 0;) {
+      n_running = 0;
+      for (auto& one : running) {
+        if (one && one->step() == Progress::kDone) one.reset();
+        if (one) ++n_running;
+      }
+    }
+    EXPECT_EQ(received[0], sent);
+    EXPECT_EQ(received[1], sent);
+  }
+}
+
+}  // namespace
+}  // namespace ciranda

@@ -1,0 +1,97 @@
+#include "collective/stepped_ranks.hpp"
+
+#include <limits>
+
+#include "collective/direct_allgather.hpp"
+#include "collective/direct_allreduce.hpp"
+#include "collective/direct_broadcast.hpp"
+#include "collective/shm_allgather.hpp"
+#include "collective/shm_allreduce.hpp"
+#include "collective/shm_broadcast.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+
+LoopbackOptions small_memory() {
+  LoopbackOptions options;
+  options.slot_bytes = kSlotBytes;
+  options.ring_bytes = 128;  // short writes and reads
+  return options;
+}
+
+}  // namespace
+
+const std::vector<Algorithm>& algorithms() {
+  using kernels::Reduction;
+  static const std::vector<Algorithm> table{
+      {"ShmAllreduceOneShot", Collective::kAllreduce, true, kSlotBytes,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_allreduce_one_shot(*s, p, r); }},
+      {"ShmAllreduceTwoShot", Collective::kAllreduce, true, kAny,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_allreduce_two_shot(*s, p, r); }},
+      {"DirectAllreduceOneShot", Collective::kAllreduce, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r); }},
+      {"DirectAllreduceTwoShot", Collective::kAllreduce, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+         return direct_allreduce_two_shot(m, p, r, kSegmentBytes);
+       }},
+      {"ShmBroadcast", Collective::kBroadcast, true, kAny,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_broadcast(*s, p); }},
+      {"DirectBroadcast", Collective::kBroadcast, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_broadcast(m, p); }},
+      {"ShmAllgather", Collective::kAllgather, true, kAny,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_allgather(*s, p); }},
+      {"DirectAllgather", Collective::kAllgather, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_allgather(m, p); }},
+  };
+  return table;
+}
+
+SteppedRanks::SteppedRanks(int n_ranks, std::uint64_t seed) : fabric_(n_ranks, small_memory()), random_(seed) {
+  ranks_.resize(static_cast<std::size_t>(n_ranks));
+  for (int rank = 0; rank < n_ranks; ++rank) {
+    Rank& made = ranks_[static_cast<std::size_t>(rank)];
+    made.mesh = fabric_.take_mesh(rank);
+    made.session.emplace(*made.mesh->arena());
+  }
+}
+
+void SteppedRanks::add(int rank, const Algorithm& algorithm, const Plan& plan) {
+  ranks_[static_cast<std::size_t>(rank)].queue.push_back({&algorithm, &plan});
+}
+
+bool SteppedRanks::run(const std::function<bool(int rank)>& is_held_back) {
+  std::vector<int> free;
+  for (int rank = 0; rank < n_ranks(); ++rank) {
+    if (!is_held_back || !is_held_back(rank)) free.push_back(rank);
+  }
+  const auto moves = [&](int rank) { return step(ranks_[static_cast<std::size_t>(rank)]); };
+  for (bool any_moved = true; any_moved;) {
+    // Some random steps, uneven among the ranks; then each once, which shows when all are stuck.
+    for (std::size_t i = 0; i < 8 * free.size(); ++i) moves(free[random_() % free.size()]);
+    any_moved = false;
+    for (const int rank : free) any_moved |= moves(rank);
+  }
+  for (const Rank& rank : ranks_) {
+    if (!rank.queue.empty()) return false;
+  }
+  return true;
+}
+
+bool SteppedRanks::step(Rank& rank) {
+  if (rank.queue.empty()) return false;
+  const Job& job = rank.queue.front();
+  if (!rank.running) {
+    const Plan& plan = *job.plan;
+    rank.running = job.algorithm->start(*rank.mesh, &*rank.session, plan,
+                                        {plan.dtype, plan.op, plan.prescale, plan.postscale, n_ranks()});
+  }
+  const Progress progress = rank.running->step();
+  if (progress != Progress::kDone) return progress == Progress::kMoved;
+  rank.running.reset();
+  rank.queue.pop_front();
+  return true;
+}
+
+}  // namespace ciranda::testing
