@@ -24,17 +24,19 @@ enum class DataType : std::uint8_t {
   kBFloat16 = 10,
   kFloat32 = 11,
   kFloat64 = 12,
+  kComplex64 = 13,
+  kComplex128 = 14,
 };
-inline constexpr std::size_t kNumDataTypes = 13;
+inline constexpr std::size_t kNumDataTypes = 15;
 
-enum class TypeClass : std::uint8_t { kBoolean, kUnsigned, kSigned, kFloating };
+enum class TypeClass : std::uint8_t { kBoolean, kUnsigned, kSigned, kFloating, kComplex };
 
 struct DataTypeInfo {
   DataType dtype;
   std::string_view name;  // NumPy's name, and "bfloat16"
   std::size_t n_bytes;
   TypeClass type_class;
-  std::uint8_t dlpack_code;  // DLDataTypeCode: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool
+  std::uint8_t dlpack_code;  // DLDataTypeCode: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool
 };
 
 inline constexpr std::array kDataTypes{
@@ -51,6 +53,8 @@ inline constexpr std::array kDataTypes{
     DataTypeInfo{DataType::kBFloat16, "bfloat16", 2, TypeClass::kFloating, 4},
     DataTypeInfo{DataType::kFloat32, "float32", 4, TypeClass::kFloating, 2},
     DataTypeInfo{DataType::kFloat64, "float64", 8, TypeClass::kFloating, 2},
+    DataTypeInfo{DataType::kComplex64, "complex64", 8, TypeClass::kComplex, 5},
+    DataTypeInfo{DataType::kComplex128, "complex128", 16, TypeClass::kComplex, 5},
 };
 static_assert(kDataTypes.size() == kNumDataTypes);
 static_assert(

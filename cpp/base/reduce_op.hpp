@@ -1,9 +1,11 @@
-// The table of reduction operators, and which element types each accepts. The values are Horovod's, so that scripts
-// that store them keep working.
+// The table of reduction operators, and which element types each accepts. The values up to 5 are Horovod's, so that
+// scripts that store them keep working.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -11,26 +13,76 @@
 
 namespace ciranda {
 
-enum class ReduceOp : std::uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };
-inline constexpr std::size_t kNumReduceOps = 6;
+enum class ReduceOp : std::uint8_t {
+  kAverage = 0,
+  kSum = 1,
+  kAdasum = 2,
+  kMin = 3,
+  kMax = 4,
+  kProduct = 5,
+  kBitwiseAnd = 6,
+  kBitwiseOr = 7,
+  kBitwiseXor = 8,
+  kLogicalAnd = 9,
+  kLogicalOr = 10,
+  kLogicalXor = 11,
+};
+inline constexpr std::size_t kNumReduceOps = 12;
+
+// A set of type classes.
+class TypeClasses {
+ public:
+  constexpr TypeClasses(std::initializer_list<TypeClass> members) {
+    for (const TypeClass member : members) bits_ = static_cast<std::uint8_t>(bits_ | bit(member));
+  }
+  constexpr bool contains(TypeClass type_class) const { return (bits_ & bit(type_class)) != 0; }
+
+ private:
+  static constexpr std::uint8_t bit(TypeClass c) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(c)); }
+  std::uint8_t bits_ = 0;
+};
 
 struct ReduceOpInfo {
   ReduceOp op;
   std::string_view name;
-  bool implemented;
-  bool accepts_bool;     // bool has an order (min = and, max = or) but no sum
-  bool accepts_factors;  // prescale_factor and postscale_factor other than 1
+  TypeClasses takes;         // the type classes that it makes sense for
+  bool accepts_factors;      // prescale_factor and postscale_factor other than 1, where the type can be scaled
+  bool is_elementwise;       // an element of the result depends on that element of the inputs alone
+  std::string_view meaning;  // for the documentation
 };
 
+inline constexpr TypeClasses kIntegers{TypeClass::kUnsigned, TypeClass::kSigned};
+inline constexpr TypeClasses kNumbers{TypeClass::kUnsigned, TypeClass::kSigned, TypeClass::kFloating,
+                                      TypeClass::kComplex};
+inline constexpr TypeClasses kOrdered{TypeClass::kBoolean, TypeClass::kUnsigned, TypeClass::kSigned,
+                                      TypeClass::kFloating};
+inline constexpr TypeClasses kBooleans{TypeClass::kBoolean};
+inline constexpr TypeClasses kNone{};
+
 inline constexpr std::array kReduceOps{
-    ReduceOpInfo{ReduceOp::kAverage, "average", true, false, true},
-    ReduceOpInfo{ReduceOp::kSum, "sum", true, false, true},
-    ReduceOpInfo{ReduceOp::kAdasum, "adasum", false, false, false},
-    ReduceOpInfo{ReduceOp::kMin, "min", true, true, true},
-    ReduceOpInfo{ReduceOp::kMax, "max", true, true, true},
-    ReduceOpInfo{ReduceOp::kProduct, "product", true, false, true},
+    ReduceOpInfo{ReduceOp::kAverage, "average", kNumbers, true, true,
+                 "the sum over the number of ranks that took part"},
+    ReduceOpInfo{ReduceOp::kSum, "sum", kNumbers, true, true, "the sum; integers wrap"},
+    ReduceOpInfo{ReduceOp::kAdasum, "adasum", kNone, false, false, "the adaptive sum of whole tensors"},
+    ReduceOpInfo{ReduceOp::kMin, "min", kOrdered, true, true, "the smallest; NaN if any is NaN; -0 is below +0"},
+    ReduceOpInfo{ReduceOp::kMax, "max", kOrdered, true, true, "the largest; NaN if any is NaN; -0 is below +0"},
+    ReduceOpInfo{ReduceOp::kProduct, "product", kNumbers, true, true, "the product; integers wrap"},
+    ReduceOpInfo{ReduceOp::kBitwiseAnd, "bitwise_and", kIntegers, false, true, "bits that are set in all"},
+    ReduceOpInfo{ReduceOp::kBitwiseOr, "bitwise_or", kIntegers, false, true, "bits that are set in any"},
+    ReduceOpInfo{ReduceOp::kBitwiseXor, "bitwise_xor", kIntegers, false, true, "bits that are set in an odd number"},
+    ReduceOpInfo{ReduceOp::kLogicalAnd, "logical_and", kBooleans, false, true, "true in all"},
+    ReduceOpInfo{ReduceOp::kLogicalOr, "logical_or", kBooleans, false, true, "true in any"},
+    ReduceOpInfo{ReduceOp::kLogicalXor, "logical_xor", kBooleans, false, true, "true in an odd number"},
 };
 static_assert(kReduceOps.size() == kNumReduceOps);
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kNumReduceOps; ++i) {
+        if (static_cast<std::size_t>(kReduceOps[i].op) != i) return false;
+      }
+      return true;
+    }(),
+    "rows stand in the order of their wire value");
 
 constexpr const ReduceOpInfo& info(ReduceOp op) { return kReduceOps[static_cast<std::size_t>(op)]; }
 constexpr std::string_view to_string(ReduceOp op) { return info(op).name; }
@@ -40,8 +92,11 @@ constexpr std::optional<ReduceOp> reduce_op_from_wire(std::uint8_t value) {
   return static_cast<ReduceOp>(value);
 }
 
-constexpr bool accepts(ReduceOp op, DataType dtype) {
-  return info(op).implemented && (dtype != DataType::kBool || info(op).accepts_bool);
+constexpr bool accepts(ReduceOp op, DataType dtype) { return info(op).takes.contains(info(dtype).type_class); }
+
+// Whether factors other than 1 make sense. bool has nothing to scale.
+constexpr bool accepts_factors(ReduceOp op, DataType dtype) {
+  return accepts(op, dtype) && info(op).accepts_factors && dtype != DataType::kBool;
 }
 
 }  // namespace ciranda

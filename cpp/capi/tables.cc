@@ -33,7 +33,9 @@ static_assert(is_same(CIRANDA_FLOAT16, DataType::kFloat16));
 static_assert(is_same(CIRANDA_BFLOAT16, DataType::kBFloat16));
 static_assert(is_same(CIRANDA_FLOAT32, DataType::kFloat32));
 static_assert(is_same(CIRANDA_FLOAT64, DataType::kFloat64));
-static_assert(kNumDataTypes == 13, "a new type needs a constant in ciranda.h");
+static_assert(is_same(CIRANDA_COMPLEX64, DataType::kComplex64));
+static_assert(is_same(CIRANDA_COMPLEX128, DataType::kComplex128));
+static_assert(kNumDataTypes == 15, "a new type needs a constant in ciranda.h");
 
 static_assert(is_same(CIRANDA_AVERAGE, ReduceOp::kAverage));
 static_assert(is_same(CIRANDA_SUM, ReduceOp::kSum));
@@ -41,7 +43,13 @@ static_assert(is_same(CIRANDA_ADASUM, ReduceOp::kAdasum));
 static_assert(is_same(CIRANDA_MIN, ReduceOp::kMin));
 static_assert(is_same(CIRANDA_MAX, ReduceOp::kMax));
 static_assert(is_same(CIRANDA_PRODUCT, ReduceOp::kProduct));
-static_assert(kNumReduceOps == 6, "a new operator needs a constant in ciranda.h");
+static_assert(is_same(CIRANDA_BITWISE_AND, ReduceOp::kBitwiseAnd));
+static_assert(is_same(CIRANDA_BITWISE_OR, ReduceOp::kBitwiseOr));
+static_assert(is_same(CIRANDA_BITWISE_XOR, ReduceOp::kBitwiseXor));
+static_assert(is_same(CIRANDA_LOGICAL_AND, ReduceOp::kLogicalAnd));
+static_assert(is_same(CIRANDA_LOGICAL_OR, ReduceOp::kLogicalOr));
+static_assert(is_same(CIRANDA_LOGICAL_XOR, ReduceOp::kLogicalXor));
+static_assert(kNumReduceOps == 12, "a new operator needs a constant in ciranda.h");
 
 static_assert(is_same(CIRANDA_ALLREDUCE, Collective::kAllreduce));
 static_assert(is_same(CIRANDA_ALLGATHER, Collective::kAllgather));
@@ -52,6 +60,11 @@ static_assert(kNumCollectives == 4, "a new collective needs a constant in cirand
 const DataTypeInfo* find(ciranda_dtype dtype) {
   if (dtype < 0 || dtype >= static_cast<ciranda_dtype>(kNumDataTypes)) return nullptr;
   return &info(static_cast<DataType>(dtype));
+}
+
+const ReduceOpInfo* find_op(ciranda_reduce_op op) {
+  if (op < 0 || op >= static_cast<ciranda_reduce_op>(kNumReduceOps)) return nullptr;
+  return &info(static_cast<ReduceOp>(op));
 }
 
 }  // namespace
@@ -85,6 +98,17 @@ const char* ciranda_dtype_name(ciranda_dtype dtype) noexcept {
 size_t ciranda_dtype_size(ciranda_dtype dtype) noexcept {
   const ciranda::DataTypeInfo* row = ciranda::capi::find(dtype);
   return row == nullptr ? 0 : row->n_bytes;
+}
+
+const char* ciranda_reduce_op_name(ciranda_reduce_op op) noexcept {
+  const ciranda::ReduceOpInfo* row = ciranda::capi::find_op(op);
+  return row == nullptr ? nullptr : row->name.data();  // literals, so they end in a NUL
+}
+
+int ciranda_reduce_op_accepts(ciranda_reduce_op op, ciranda_dtype dtype) noexcept {
+  const ciranda::ReduceOpInfo* row = ciranda::capi::find_op(op);
+  const ciranda::DataTypeInfo* type = ciranda::capi::find(dtype);
+  return row != nullptr && type != nullptr && ciranda::accepts(row->op, type->dtype) ? 1 : 0;
 }
 
 }  // extern "C"

@@ -27,8 +27,31 @@ double result_factor(const Reduction& reduction) {
 // Whether the result is that of the operator alone. Factors do not apply to bool.
 bool is_unscaled(const Reduction& reduction, TypeClass type_class) {
   if (type_class == TypeClass::kBoolean) return true;
+  if (!reduction.weights.empty()) return false;
   const bool divides = reduction.op == ReduceOp::kAverage && reduction.n_average != 1;
   return reduction.prescale == 1.0 && reduction.postscale == 1.0 && !divides;
+}
+
+// The operator that computes the same for this type, of those that vectors know.
+ReduceOp vector_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kAverage: return ReduceOp::kSum;
+    case ReduceOp::kLogicalAnd: return ReduceOp::kMin;
+    case ReduceOp::kLogicalOr: return ReduceOp::kMax;
+    case ReduceOp::kLogicalXor: return ReduceOp::kBitwiseXor;
+    default: return op;
+  }
+}
+
+// Complex numbers are a sequence of their parts in everything but a product.
+DataType vector_dtype(DataType dtype, ReduceOp op) {
+  if (op == ReduceOp::kProduct) return dtype;
+  if (dtype == DataType::kComplex64) return DataType::kFloat32;
+  return dtype == DataType::kComplex128 ? DataType::kFloat64 : dtype;
+}
+
+bool is_scalable(TypeClass type_class) {
+  return type_class == TypeClass::kFloating || type_class == TypeClass::kComplex;
 }
 
 void copy(const std::byte* from, std::byte* to, std::size_t n_bytes) {
@@ -59,18 +82,20 @@ void set_simd_level(SimdLevel level) {
 
 void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count) {
   assert(!inputs.empty() && accepts(reduction.op, reduction.dtype) && reduction.n_average >= 1);
+  assert(reduction.weights.empty() || reduction.weights.size() == inputs.size());
   if (count == 0) return;
   const DataTypeInfo& type = info(reduction.dtype);
   const bool unscaled = is_unscaled(reduction, type.type_class);
   if (unscaled && inputs.size() == 1) return copy(inputs[0], out, count * type.n_bytes);
   const ScopedFloatEnvironment environment;
-  if (!unscaled && type.type_class != TypeClass::kFloating) {
+  if (!unscaled && !is_scalable(type.type_class)) {
     return reduce_scaled_integers(reduction, inputs, out, count);
   }
-  vector_kernel(active_simd_level())({.dtype = reduction.dtype,
-                                      .op = reduction.op == ReduceOp::kAverage ? ReduceOp::kSum : reduction.op,
+  vector_kernel(active_simd_level())({.dtype = vector_dtype(reduction.dtype, reduction.op),
+                                      .op = vector_op(reduction.op),
                                       .prescale = unscaled ? 1.0 : reduction.prescale,
                                       .postscale = unscaled ? 1.0 : result_factor(reduction),
+                                      .weights = reduction.weights.empty() ? nullptr : reduction.weights.data(),
                                       .inputs = inputs.data(),
                                       .n_inputs = inputs.size(),
                                       .out = out,

@@ -8,8 +8,9 @@
 // the largest power of two that leaves something to the right, so seven inputs are ((x0 x1) (x2 x3)) ((x4 x5) x6).
 // fp16 and bf16 accumulate in fp32 and round once, to nearest even. Integer sums and products wrap; integer averages
 // accumulate in 64 bits and round toward zero (scaled_integers.hpp: averages and factors of integers). bool has
-// min = and, max = or, and ignores factors. min and max propagate NaN; -0 < +0. A NaN result is always the type's
-// quiet, positive NaN without payload; but one input that needs no scaling is copied as it is.
+// min = and, max = or, and ignores factors. min and max propagate NaN; -0 < +0. Complex numbers are summed and scaled
+// part by part; a product is (ac - bd) + (ad + bc)i, each product and sum rounded once. A NaN result (of a part) is
+// always the type's quiet, positive NaN without payload; but one input that needs no scaling is copied as it is.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +36,16 @@ struct Reduction {
   double prescale = 1.0;         // applied to each input
   double postscale = 1.0;        // applied to the result
   int n_average = 1;             // the divisor of Average: the number of ranks that took part
+  // A weight for each input, in their order, by which its prescale is multiplied; empty for none.
+  std::span<const double> weights = {};
 };
 
-// out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count).
+// out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count), with
+// prescale * weights[k] for input k where there are weights. One pass over memory, whatever the factors are.
 // out may be one of the inputs (exactly equal, not merely overlapping).
-// REQUIRES: accepts(reduction.op, reduction.dtype); inputs is not empty; each input and out has count elements.
+// REQUIRES: accepts(reduction.op, reduction.dtype), and the op is elementwise; factors are 1 where the op does not
+// accept them; weights only for sum and average of floating or complex types, as many as inputs; inputs is not empty;
+// each input and out has count elements.
 void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
 
 }  // namespace ciranda::kernels

@@ -11,13 +11,15 @@
 
 namespace ciranda::kernels {
 
-// REQUIRES: op is not kAverage (an average is a sum with a postscale); factors are 1 unless dtype is floating;
-// n_inputs >= 1; accepts(op, dtype).
+// REQUIRES: op is not kAverage (an average is a sum with a postscale), not logical (a logical operator is one of bool
+// as a number: min, max, bitwise xor), elementwise; complex numbers come for their product only (a sum is that of their
+// parts); factors are 1 unless dtype is floating or complex; weights are for floating sums only; n_inputs >= 1.
 struct VectorJob {
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
+  const double* weights = nullptr;  // n_inputs of them, or null
   const std::byte* const* inputs = nullptr;
   std::size_t n_inputs = 0;
   std::byte* out = nullptr;

@@ -11,12 +11,14 @@ namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
 inline constexpr std::size_t kGroup = 8;          // inputs combined in registers, at most
 inline constexpr std::size_t kBlockBytes = 4096;  // of one partial result; stays in the first-level cache
 
-// kResult: the inputs need no factor; for sums only (Average as users mostly call it).
-enum class Scaling : std::uint8_t { kNone, kResult, kBoth };
+// kResult: the inputs need no factor; kEach: each has a weight besides. Both for sums only: averages, as users mostly
+// call them, and weighted ones.
+enum class Scaling : std::uint8_t { kNone, kResult, kBoth, kEach };
 
 struct Group {
   const std::byte* const* inputs;
   std::size_t offset_bytes;  // into each
+  const double* weights;     // one an input; null unless kEach
 };
 
 // A partial result of a block of elements, in lanes and in the codec's order.
@@ -69,7 +71,12 @@ class Kernel {
   static void chunks(const Group& group, const Partials& partials, const Factors& factors, std::byte* to,
                      std::size_t n_chunks) {
     // Copies whose address does not escape: stores cannot alias them.
-    const auto prescale = static_cast<Scalar>(factors.prescale);
+    Scalar prescale[kScaling == Scaling::kEach ? kInputs : 1];
+    if constexpr (kScaling == Scaling::kEach) {
+      for (std::size_t i = 0; i < kInputs; ++i) prescale[i] = static_cast<Scalar>(factors.prescale * group.weights[i]);
+    } else {
+      prescale[0] = static_cast<Scalar>(factors.prescale);
+    }
     const auto postscale = static_cast<Scalar>(factors.postscale);
     const Partials own_partials = partials;
     const std::byte* in[kInputs];
@@ -86,9 +93,9 @@ class Kernel {
 
   // The tree over inputs [kBegin, kEnd): the left part is the largest power of two that leaves something to the right.
   template <std::size_t kBegin, std::size_t kEnd>
-  [[gnu::always_inline]] static inline Values leaf(const std::byte* const* in, std::size_t at, Scalar prescale) {
+  [[gnu::always_inline]] static inline Values leaf(const std::byte* const* in, std::size_t at, const Scalar* prescale) {
     if constexpr (kEnd - kBegin == 1) {
-      return loaded(in[kBegin] + at, prescale);
+      return loaded(in[kBegin] + at, prescale[kScaling == Scaling::kEach ? kBegin : 0]);
     } else {
       constexpr std::size_t kMiddle = kBegin + (kEnd - kBegin > 4 ? 4 : (kEnd - kBegin > 2 ? 2 : 1));
       return combined(leaf<kBegin, kMiddle>(in, at, prescale), leaf<kMiddle, kEnd>(in, at, prescale));
@@ -111,7 +118,9 @@ class Kernel {
 
   [[gnu::always_inline]] static inline Values loaded(const std::byte* from, Scalar prescale) {
     const Values values = Codec::load(from);
-    if constexpr (kScaling == Scaling::kBoth) return {values.a * prescale, values.b * prescale};
+    if constexpr (kScaling == Scaling::kBoth || kScaling == Scaling::kEach) {
+      return {values.a * prescale, values.b * prescale};
+    }
     return values;
   }
 

@@ -20,17 +20,19 @@ inline constexpr std::size_t kMaxChunkBytes = 128;
 // A zero-filled chunk of each input of a group that holds its bytes [from_bytes, to_bytes).
 class PaddedTail {
  public:
-  PaddedTail(const Group& group, std::size_t n_inputs, std::size_t from_bytes, std::size_t to_bytes) {
+  PaddedTail(const Group& group, std::size_t n_inputs, std::size_t from_bytes, std::size_t to_bytes)
+      : weights_(group.weights) {
     for (std::size_t i = 0; i < n_inputs; ++i) {
       __builtin_memcpy(bytes_[i], group.inputs[i] + group.offset_bytes + from_bytes, to_bytes - from_bytes);
       inputs_[i] = bytes_[i];
     }
   }
-  Group group() const { return {inputs_, 0}; }
+  Group group() const { return {inputs_, 0, weights_}; }
 
  private:
   std::byte bytes_[kGroup][kMaxChunkBytes] = {};
   const std::byte* inputs_[kGroup] = {};
+  const double* weights_;
 };
 
 class Driver {
@@ -39,7 +41,7 @@ class Driver {
       : kernel_(kernel), job_(job), factors_{job.prescale, job.postscale} {}
 
   void run() const {
-    if (job_.n_inputs <= kGroup) return run_last({job_.inputs, 0}, job_.n_inputs, {}, job_.n_bytes);
+    if (job_.n_inputs <= kGroup) return run_last(group_at(0, 0), job_.n_inputs, {}, job_.n_bytes);
     Block partials[kMaxPartials];
     const std::size_t n_block_bytes = kBlockBytes / kernel_.partial_chunk_bytes * kernel_.chunk_bytes;
     for (std::size_t at = 0; at < job_.n_bytes; at += n_block_bytes) {
@@ -49,17 +51,23 @@ class Driver {
   }
 
  private:
+  // The group that begins with that input.
+  Group group_at(std::size_t first_input, std::size_t offset_bytes) const {
+    const double* weights = job_.weights == nullptr ? nullptr : job_.weights + first_input;
+    return {job_.inputs + first_input, offset_bytes, weights};
+  }
+
   void run_block(Block* partials, std::size_t at, std::size_t n_bytes) const {
     const std::size_t n_full_groups = (job_.n_inputs - 1) / kGroup;
     std::size_t n_partials = 0;
     for (std::size_t group = 0; group < n_full_groups; ++group) {
       const auto n_carries = static_cast<std::size_t>(__builtin_ctzll(group + 1));
       n_partials -= n_carries;
-      run_group({job_.inputs + group * kGroup, at}, partials + n_partials, n_carries, n_bytes);
+      run_group(group_at(group * kGroup, at), partials + n_partials, n_carries, n_bytes);
       ++n_partials;
     }
     const std::size_t n_done = n_full_groups * kGroup;
-    run_last({job_.inputs + n_done, at}, job_.n_inputs - n_done, {partials, n_partials, 0}, n_bytes);
+    run_last(group_at(n_done, at), job_.n_inputs - n_done, {partials, n_partials, 0}, n_bytes);
   }
 
   // Combines a full group with the n_carries blocks from first on, and leaves the result in *first.
@@ -101,9 +109,12 @@ void run(const VectorJob& job) {
   Driver(kTable, job).run();
 }
 
-// Multiplying by exactly 1 changes no value, so kBoth serves one factor too.
+// Multiplying by exactly 1 changes no value, so kBoth and kEach serve one factor too.
 template <class Codec, ReduceOp kOp>
 void run_floating(const VectorJob& job) {
+  if constexpr (kOp == ReduceOp::kSum) {
+    if (job.weights != nullptr) return run<Codec, kOp, Scaling::kEach>(job);
+  }
   if (job.prescale == 1.0 && job.postscale == 1.0) return run<Codec, kOp, Scaling::kNone>(job);
   if constexpr (kOp == ReduceOp::kSum) {
     if (job.prescale == 1.0) return run<Codec, kOp, Scaling::kResult>(job);
@@ -121,6 +132,16 @@ void reduce_floating(const VectorJob& job) {
   }
 }
 
+// Bits do not know which number they belong to.
+template <class Codec>
+void reduce_bitwise(const VectorJob& job) {
+  switch (job.op) {
+    case ReduceOp::kBitwiseAnd: return run<Codec, ReduceOp::kBitwiseAnd>(job);
+    case ReduceOp::kBitwiseOr: return run<Codec, ReduceOp::kBitwiseOr>(job);
+    default: return run<Codec, ReduceOp::kBitwiseXor>(job);
+  }
+}
+
 // Sums and products wrap, so the unsigned type's kernel serves the signed type too.
 template <class L, class T, class Unsigned>
 void reduce_integer(const VectorJob& job) {
@@ -130,14 +151,23 @@ void reduce_integer(const VectorJob& job) {
     case ReduceOp::kMin: return run<Codec, ReduceOp::kMin>(job);
     case ReduceOp::kMax: return run<Codec, ReduceOp::kMax>(job);
     case ReduceOp::kProduct: return run<UnsignedCodec, ReduceOp::kProduct>(job);
-    default: return run<UnsignedCodec, ReduceOp::kSum>(job);
+    case ReduceOp::kSum: return run<UnsignedCodec, ReduceOp::kSum>(job);
+    default: return reduce_bitwise<PlainCodec<L, IntegerLanes<L, std::uint8_t>, false>>(job);
   }
 }
 
 template <class L>
 void reduce_bool(const VectorJob& job) {
-  if (job.op == ReduceOp::kMin) return run<BoolCodec<L>, ReduceOp::kMin>(job);
-  run<BoolCodec<L>, ReduceOp::kMax>(job);
+  switch (job.op) {
+    case ReduceOp::kMin: return run<BoolCodec<L>, ReduceOp::kMin>(job);
+    case ReduceOp::kMax: return run<BoolCodec<L>, ReduceOp::kMax>(job);
+    default: return run<BoolCodec<L>, ReduceOp::kBitwiseXor>(job);
+  }
+}
+
+template <class L, class PartLanes>
+void reduce_complex(const VectorJob& job) {
+  run_floating<PlainCodec<L, ComplexLanes<PartLanes>, true>, ReduceOp::kProduct>(job);
 }
 
 template <class L>
@@ -156,6 +186,8 @@ void reduce_level(const VectorJob& job) {
     case DataType::kBFloat16: return reduce_floating<BFloat16Codec<L>>(job);
     case DataType::kFloat32: return reduce_floating<PlainCodec<L, Float32Lanes<L>, true>>(job);
     case DataType::kFloat64: return reduce_floating<PlainCodec<L, Float64Lanes<L>, true>>(job);
+    case DataType::kComplex64: return reduce_complex<L, Float32Lanes<L>>(job);
+    case DataType::kComplex128: return reduce_complex<L, Float64Lanes<L>>(job);
   }
 }
 

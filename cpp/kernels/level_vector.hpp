@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "base/reduce_op.hpp"
 
@@ -24,7 +25,7 @@ struct VectorOf {
   typedef T Type __attribute__((vector_size(kBytes)));  // NOLINT(modernize-use-using): using ignores the attribute
 };
 
-// Integers. Sums and products are asked of unsigned T only, so that they wrap.
+// Integers. Sums, products and bitwise operators are asked of unsigned T only, so that they wrap.
 template <class L, class T>
 struct IntegerLanes {
   using Scalar = T;
@@ -36,6 +37,9 @@ struct IntegerLanes {
     if constexpr (kOp == ReduceOp::kProduct) return a * b;
     if constexpr (kOp == ReduceOp::kMin) return a < b ? a : b;
     if constexpr (kOp == ReduceOp::kMax) return a > b ? a : b;
+    if constexpr (kOp == ReduceOp::kBitwiseAnd) return a & b;
+    if constexpr (kOp == ReduceOp::kBitwiseOr) return a | b;
+    if constexpr (kOp == ReduceOp::kBitwiseXor) return a ^ b;
   }
 };
 
@@ -73,6 +77,34 @@ template <class L>
 using Float32Lanes = FloatLanes<L, float, std::int32_t, 0x7FC00000>;
 template <class L>
 using Float64Lanes = FloatLanes<L, double, std::int64_t, 0x7FF8000000000000>;
+
+// Complex numbers, real and imaginary parts in turn. Sums are those of the parts, so only products are asked for:
+// (a + bi)(c + di) = (ac - bd) + (ad + bc)i, each product and sum rounded once.
+template <class Parts>
+struct ComplexLanes : Parts {
+  using Vector = typename Parts::Vector;
+  using BitsVector = typename Parts::BitsVector;
+  using Scalar = typename Parts::Scalar;
+  using Lanes = std::make_index_sequence<sizeof(Vector) / sizeof(Scalar)>;
+
+  template <ReduceOp kOp>
+  [[gnu::always_inline]] static inline Vector combine(Vector a, Vector b) {
+    static_assert(kOp == ReduceOp::kProduct);
+    return product(a, b, Lanes{});
+  }
+
+ private:
+  template <std::size_t... kLane>
+  [[gnu::always_inline]] static inline Vector product(Vector x, Vector y, std::index_sequence<kLane...> /*lanes*/) {
+    using Bits = decltype(BitsVector{}[0] + 0);
+    constexpr auto kSign = static_cast<Bits>(Bits{1} << (sizeof(Scalar) * 8 - 1));
+    constexpr BitsVector kNegatesReal{(kLane % 2 == 0 ? kSign : Bits{0})...};
+    const Vector real = __builtin_shufflevector(x, x, (kLane & ~std::size_t{1})...);
+    const Vector imaginary = __builtin_shufflevector(x, x, (kLane | 1)...);
+    const Vector swapped = __builtin_shufflevector(y, y, (kLane ^ 1)...);
+    return real * y + Parts::from_bits(Parts::bits(imaginary * swapped) ^ kNegatesReal);
+  }
+};
 
 }  // namespace
 }  // namespace ciranda::kernels

@@ -32,33 +32,38 @@ Status check_shape(const std::string& name, const TensorSignature& tensor, std::
   return Status::ok_status();
 }
 
-std::string types_accepted_by(ReduceOp op) {
+// "average, sum, product": the names of the rows that fit.
+template <typename Table, typename Fits>
+std::string names_of(const Table& table, const Fits& fits) {
   std::string list;
-  for (const DataTypeInfo& row : kDataTypes) {
-    if (!accepts(op, row.dtype)) continue;
+  for (const auto& row : table) {
+    if (!fits(row)) continue;
     if (!list.empty()) list += ", ";
     list += row.name;
   }
   return list;
 }
 
+// What the op takes, and what the type can be combined by.
+std::string alternatives(ReduceOp op, DataType dtype) {
+  const std::string types = names_of(kDataTypes, [&](const DataTypeInfo& row) { return accepts(op, row.dtype); });
+  const std::string ops = names_of(kReduceOps, [&](const ReduceOpInfo& row) { return accepts(row.op, dtype); });
+  return std::string(to_string(op)) + " takes " + (types.empty() ? "nothing yet" : types) + "; " +
+         std::string(to_string(dtype)) + " can be combined by " + ops;
+}
+
 Status check_reduction(const std::string& name, const Signature& signature) {
   const std::string where = std::string(to_string(signature.collective)) + " '" + name + "': ";
-  if (!info(signature.op).implemented) {
-    return Status::invalid_argument(where + "the reduce op " + std::string(to_string(signature.op)) +
-                                    " is not available; use average, sum, min, max or product.");
-  }
+  const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
   for (const TensorSignature& tensor : signature.tensors) {
+    const std::string what = std::string(to_string(signature.op)) + " of " + std::string(to_string(tensor.dtype));
     if (!accepts(signature.op, tensor.dtype)) {
-      return Status::invalid_argument(where + "the reduce op " + std::string(to_string(signature.op)) +
-                                      " does not take " + std::string(to_string(tensor.dtype)) + " but only " +
-                                      types_accepted_by(signature.op) + ".");
+      return Status::invalid_argument(where + "there is no " + what + ". " + alternatives(signature.op, tensor.dtype) +
+                                      ".");
     }
-    const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
-    if (is_scaled && tensor.dtype == DataType::kBool) {
-      return Status::invalid_argument(where +
-                                      "a bool tensor cannot be scaled; leave prescale_factor and "
-                                      "postscale_factor at 1.");
+    if (is_scaled && !accepts_factors(signature.op, tensor.dtype)) {
+      return Status::invalid_argument(where + what +
+                                      " cannot be scaled; leave prescale_factor and postscale_factor at 1.");
     }
   }
   if (!std::isfinite(signature.prescale) || !std::isfinite(signature.postscale)) {

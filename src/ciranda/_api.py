@@ -14,7 +14,24 @@ from ciranda._basics import (
     size,
 )
 from ciranda._core import __version__
-from ciranda._ops import Adasum, Average, Handle, Max, Min, Product, Sum, barrier, poll, synchronize
+from ciranda._ops import (
+    Adasum,
+    Average,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    Handle,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    Max,
+    Min,
+    Product,
+    Sum,
+    barrier,
+    poll,
+    synchronize,
+)
 from ciranda.errors import HorovodInternalError
 from ciranda.numpy.functions import allgather_object, broadcast_object
 from ciranda.numpy.ops import (
@@ -40,8 +57,14 @@ from ciranda.process_sets import ProcessSet, add_process_set, global_process_set
 __all__ = [
     "Adasum",
     "Average",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
     "Handle",
     "HorovodInternalError",
+    "LogicalAnd",
+    "LogicalOr",
+    "LogicalXor",
     "Max",
     "Min",
     "ProcessSet",

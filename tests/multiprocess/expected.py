@@ -11,7 +11,19 @@ import ciranda as hvd
 
 Array = npt.NDArray[Any]
 
-OPS = {"average": hvd.Average, "sum": hvd.Sum, "min": hvd.Min, "max": hvd.Max, "product": hvd.Product}
+OPS = {
+    "average": hvd.Average,
+    "sum": hvd.Sum,
+    "min": hvd.Min,
+    "max": hvd.Max,
+    "product": hvd.Product,
+    "bitwise_and": hvd.BitwiseAnd,
+    "bitwise_or": hvd.BitwiseOr,
+    "bitwise_xor": hvd.BitwiseXor,
+    "logical_and": hvd.LogicalAnd,
+    "logical_or": hvd.LogicalOr,
+    "logical_xor": hvd.LogicalXor,
+}
 DTYPES = [
     "bool",
     "uint8",
@@ -25,12 +37,17 @@ DTYPES = [
     "float16",
     "float32",
     "float64",
+    "complex64",
+    "complex128",
 ]
 COUNTS = [0, 1, 7, 1000, 100_003]
 
 
 def accepts(op: str, dtype: str) -> bool:
-    return dtype != "bool" or op in ("min", "max")
+    kind = np.dtype(dtype).kind
+    if op.startswith(("bitwise", "logical")):
+        return kind in ("ui" if op.startswith("bitwise") else "b")
+    return kind in ("buif" if op in ("min", "max") else "uifc")
 
 
 def values(rank: int, count: int, dtype: str, op: str, seed: int = 0) -> Array:
@@ -42,6 +59,8 @@ def values(rank: int, count: int, dtype: str, op: str, seed: int = 0) -> Array:
     if kind.kind == "f":
         low, high = (0.5, 1.5) if op == "product" else (-4, 4)
         return rng.uniform(low, high, count).astype(kind)
+    if kind.kind == "c":
+        return (rng.uniform(-1.2, 1.2, count) + 1j * rng.uniform(-1.2, 1.2, count)).astype(kind)
     limits = np.iinfo(kind)
     room = 8 if op == "average" else 1  # the 64-bit types are averaged in 64 bits
     return rng.integers(limits.min // room, limits.max // room, count, dtype=kind, endpoint=True)
@@ -53,8 +72,10 @@ def reduced(inputs: list[Array], op: str) -> Array:
     kind = stacked.dtype
     if op in ("min", "max"):
         return np.asarray(stacked.min(axis=0) if op == "min" else stacked.max(axis=0))
-    if kind.kind == "f":
-        wide = stacked.astype(np.float64)
+    if op.startswith(("bitwise", "logical")):
+        return np.asarray(getattr(np, op).reduce(stacked, axis=0))
+    if kind.kind in "fc":
+        wide = stacked.astype(np.float64 if kind.kind == "f" else np.complex128)
         total = wide.prod(axis=0) if op == "product" else wide.sum(axis=0)
         return np.asarray(total / len(inputs) if op == "average" else total)
     if op == "product":
@@ -71,11 +92,14 @@ def assert_reduced(actual: Array, inputs: list[Array], op: str, case: object = "
     expected = reduced(inputs, op)
     assert actual.dtype == inputs[0].dtype, case
     assert actual.shape == expected.shape, case
-    if actual.dtype.kind != "f":
+    if actual.dtype.kind not in "fc":
         np.testing.assert_array_equal(actual, expected, err_msg=str(case))
         return
     steps = 1 if actual.dtype == np.float16 else len(inputs)  # accumulates in float32, and rounds once
-    scale = np.maximum(np.abs(np.stack(inputs).astype(np.float64)).sum(axis=0), np.abs(expected))
+    sizes = np.abs(np.stack(inputs)).astype(np.float64)
+    scale = np.maximum(sizes.sum(axis=0), np.abs(expected))
+    if actual.dtype.kind == "c" and op == "product":
+        scale = 3 * sizes.prod(axis=0)  # relative to the size of the whole, whichever part rounds
     allowed = np.finfo(actual.dtype).eps * (steps + 1) * scale
-    worst = np.max(np.abs(actual.astype(np.float64) - expected) - allowed, initial=-1.0)
+    worst = np.max(np.abs(actual.astype(expected.dtype) - expected) - allowed, initial=-1.0)
     assert worst <= 0, f"{case}: off by {worst} too much"

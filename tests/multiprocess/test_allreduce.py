@@ -49,6 +49,30 @@ def test_every_type_and_length(circle: Ranks, op: str) -> None:
     assert len(set(digests)) == 1, "ranks got different bits"
 
 
+def _check_refusals() -> None:
+    with pytest.raises(ValueError, match=r"no min of complex64\. .*complex64 can be combined by average, sum, product"):
+        hvd.allreduce(np.zeros(3, np.complex64), op=hvd.Min)
+    with pytest.raises(ValueError, match=r"logical_and takes bool; int32 can be combined by .*bitwise_and"):
+        hvd.allreduce(np.zeros(3, np.int32), op=hvd.LogicalAnd)
+    with pytest.raises(ValueError, match="bitwise_or of uint8 cannot be scaled"):
+        hvd.allreduce(np.zeros(3, np.uint8), op=hvd.BitwiseOr, prescale_factor=2.0)
+    assert hvd.allreduce(np.complex64(1 + 2j), op=hvd.Sum) == hvd.size() * (1 + 2j)
+
+
+def test_what_makes_no_sense_is_refused_and_the_engine_goes_on(circle: Ranks) -> None:
+    circle.run(_check_refusals)
+
+
+def _check_complex_factors() -> None:
+    inputs = [values(rank, 1000, "complex64", "sum") for rank in range(hvd.size())]
+    result = hvd.allreduce(inputs[hvd.rank()], op=hvd.Average, prescale_factor=0.5, postscale_factor=-3.0)
+    np.testing.assert_allclose(result, np.mean(inputs, axis=0) * -1.5, rtol=1e-5, atol=1e-5)
+
+
+def test_factors_scale_both_parts_of_complex_numbers(circle: Ranks) -> None:
+    circle.run(_check_complex_factors)
+
+
 def _check_default() -> None:
     result = hvd.allreduce(np.float32(hvd.rank()))
     assert result.shape == ()

@@ -44,6 +44,27 @@ def test_types(circles: Any, n_ranks: int) -> None:
     circles.of(n_ranks).run(_check_types)
 
 
+def _check_complex() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    inputs = [torch.complex(torch.full((5,), r + 1.0), torch.arange(5.0) - r) for r in range(n)]
+    total = torch.stack(inputs).sum(dim=0)
+    assert torch.equal(hvd.allreduce(inputs[rank], op=hvd.Sum), total)
+    torch.testing.assert_close(hvd.allreduce(inputs[rank], op=hvd.Product), torch.stack(inputs).prod(dim=0))
+    lazy = inputs[rank].clone().conj()
+    assert lazy.is_conj()
+    assert torch.equal(hvd.allreduce(lazy, op=hvd.Sum), total.conj())
+    assert hvd.allreduce_(lazy, op=hvd.Sum) is lazy
+    assert torch.equal(lazy, total.conj())
+    assert torch.equal(hvd.allgather(inputs[rank].to(torch.complex128)), torch.cat(inputs).to(torch.complex128))
+    truth = torch.tensor([True, rank == 0, False])
+    assert hvd.allreduce(truth, op=hvd.LogicalXor).tolist() == [n % 2 == 1, True, False]
+
+
+@SIZES
+def test_complex_numbers_and_truth(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_complex)
+
+
 def _check_gradients() -> None:
     n, rank = hvd.size(), hvd.rank()
     weights = [torch.arange(6.0).reshape(2, 3) + 10 * r for r in range(n)]  # of the result, in each rank's loss

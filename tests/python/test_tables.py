@@ -12,6 +12,11 @@ def test_reduce_ops_have_horovods_numbers() -> None:
     assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == (0, 1, 2, 3, 4, 5)
 
 
+def test_reduce_ops_of_bits_and_truth_follow() -> None:
+    assert (hvd.BitwiseAnd, hvd.BitwiseOr, hvd.BitwiseXor) == (6, 7, 8)
+    assert (hvd.LogicalAnd, hvd.LogicalOr, hvd.LogicalXor) == (9, 10, 11)
+
+
 def test_settings_have_a_default_and_a_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _core.settings()
     assert {"CIRANDA_RANK", "CIRANDA_SIZE", "CIRANDA_STALL_WARNING_SECONDS"} <= {row["name"] for row in rows}

@@ -66,7 +66,9 @@ enum {
   CIRANDA_FLOAT16 = 9,
   CIRANDA_BFLOAT16 = 10,
   CIRANDA_FLOAT32 = 11,
-  CIRANDA_FLOAT64 = 12
+  CIRANDA_FLOAT64 = 12,
+  CIRANDA_COMPLEX64 = 13, /* two float32: the real part, then the imaginary part */
+  CIRANDA_COMPLEX128 = 14
 };
 
 typedef int32_t ciranda_reduce_op;
@@ -76,7 +78,13 @@ enum {
   CIRANDA_ADASUM = 2, /* not available yet: refused with CIRANDA_INVALID_ARGUMENT */
   CIRANDA_MIN = 3,
   CIRANDA_MAX = 4,
-  CIRANDA_PRODUCT = 5
+  CIRANDA_PRODUCT = 5,
+  CIRANDA_BITWISE_AND = 6, /* integers; without factors */
+  CIRANDA_BITWISE_OR = 7,
+  CIRANDA_BITWISE_XOR = 8,
+  CIRANDA_LOGICAL_AND = 9, /* CIRANDA_BOOL; without factors */
+  CIRANDA_LOGICAL_OR = 10,
+  CIRANDA_LOGICAL_XOR = 11
 };
 
 typedef int32_t ciranda_collective;
@@ -104,6 +112,10 @@ CIRANDA_API const char* ciranda_status_name(ciranda_status status) CIRANDA_NOEXC
 CIRANDA_API const char* ciranda_dtype_name(ciranda_dtype dtype) CIRANDA_NOEXCEPT;
 /* The bytes of one element; 0 for other values. */
 CIRANDA_API size_t ciranda_dtype_size(ciranda_dtype dtype) CIRANDA_NOEXCEPT;
+/* "sum", ...; NULL for other values. Lives for ever. */
+CIRANDA_API const char* ciranda_reduce_op_name(ciranda_reduce_op op) CIRANDA_NOEXCEPT;
+/* 1 if tensors of that type can be combined by that op, else 0. */
+CIRANDA_API int ciranda_reduce_op_accepts(ciranda_reduce_op op, ciranda_dtype dtype) CIRANDA_NOEXCEPT;
 
 /* ---- joining and leaving ---------------------------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@
 
 #include <ciranda/ciranda.h>
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,12 @@ enum class ReduceOp : std::int32_t {
   kMin = CIRANDA_MIN,
   kMax = CIRANDA_MAX,
   kProduct = CIRANDA_PRODUCT,
+  kBitwiseAnd = CIRANDA_BITWISE_AND,
+  kBitwiseOr = CIRANDA_BITWISE_OR,
+  kBitwiseXor = CIRANDA_BITWISE_XOR,
+  kLogicalAnd = CIRANDA_LOGICAL_AND,
+  kLogicalOr = CIRANDA_LOGICAL_OR,
+  kLogicalXor = CIRANDA_LOGICAL_XOR,
 };
 
 class Error : public std::runtime_error {
@@ -70,6 +77,15 @@ struct DataTypeOf {
                                          : std::is_same_v<T, float>  ? CIRANDA_FLOAT32
                                          : std::is_same_v<T, double> ? CIRANDA_FLOAT64
                                                                      : of_integer(sizeof(T), std::is_signed_v<T>);
+};
+
+template <>
+struct DataTypeOf<std::complex<float>> {
+  static constexpr ciranda_dtype value = CIRANDA_COMPLEX64;
+};
+template <>
+struct DataTypeOf<std::complex<double>> {
+  static constexpr ciranda_dtype value = CIRANDA_COMPLEX128;
 };
 
 // Names identify a tensor across ranks and steps; an empty one is made up from the order of calls.

@@ -2,8 +2,8 @@
 
 In all of them `tensor` is an array (or, where nothing is written to it, anything that `numpy.asarray` takes) of any
 shape, 0-d and empty included, whose dtype the engine knows: bool, signed and unsigned integers of 8 to 64 bits,
-float16, float32, float64, and bfloat16 of the package ml_dtypes. Arrays need not be contiguous; a non-contiguous one is
-copied, and an in-place result is copied back by `synchronize()`.
+float16, float32, float64, complex64, complex128, and bfloat16 of the package ml_dtypes. Arrays need not be contiguous:
+a non-contiguous one is copied, and an in-place result is copied back by `synchronize()`.
 
 `name` identifies the call across ranks: all ranks must use the same one. Without names, all ranks must make the same
 calls in the same order.
@@ -69,7 +69,8 @@ def allreduce(
         tensor: the same shape and dtype on every rank.
         average: deprecated, use `op`.
         name: see the module.
-        op: Average (the default), Sum, Min, Max or Product. Integer averages round toward zero.
+        op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
+            LogicalAnd, LogicalOr or LogicalXor of bool. Integer averages round toward zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         process_set: only the set of all ranks, for now.

@@ -22,7 +22,24 @@ from ciranda._basics import (
     size,
 )
 from ciranda._core import __version__
-from ciranda._ops import Adasum, Average, Handle, Max, Min, Product, Sum, barrier, poll, synchronize
+from ciranda._ops import (
+    Adasum,
+    Average,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    Handle,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    Max,
+    Min,
+    Product,
+    Sum,
+    barrier,
+    poll,
+    synchronize,
+)
 from ciranda.errors import HorovodInternalError
 from ciranda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from ciranda.torch.compression import Compression, Compressor
@@ -55,11 +72,17 @@ from ciranda.torch.optimizer import DistributedOptimizer
 __all__ = [
     "Adasum",
     "Average",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
     "Compression",
     "Compressor",
     "DistributedOptimizer",
     "Handle",
     "HorovodInternalError",
+    "LogicalAnd",
+    "LogicalOr",
+    "LogicalXor",
     "Max",
     "Min",
     "ProcessSet",

@@ -82,8 +82,17 @@ TEST(Library, NamesThings) {
   EXPECT_STREQ(ciranda_status_name(99), "unknown");
   EXPECT_STREQ(ciranda_dtype_name(CIRANDA_BFLOAT16), "bfloat16");
   EXPECT_EQ(ciranda_dtype_size(CIRANDA_FLOAT64), 8u);
-  EXPECT_EQ(ciranda_dtype_name(13), nullptr);
+  EXPECT_STREQ(ciranda_dtype_name(CIRANDA_COMPLEX128), "complex128");
+  EXPECT_EQ(ciranda_dtype_size(CIRANDA_COMPLEX128), 16u);
+  EXPECT_EQ(ciranda_dtype_name(15), nullptr);
   EXPECT_EQ(ciranda_dtype_size(-1), 0u);
+  EXPECT_STREQ(ciranda_reduce_op_name(CIRANDA_BITWISE_XOR), "bitwise_xor");
+  EXPECT_EQ(ciranda_reduce_op_name(12), nullptr);
+  EXPECT_EQ(ciranda_reduce_op_accepts(CIRANDA_LOGICAL_AND, CIRANDA_BOOL), 1);
+  EXPECT_EQ(ciranda_reduce_op_accepts(CIRANDA_LOGICAL_AND, CIRANDA_INT8), 0);
+  EXPECT_EQ(ciranda_reduce_op_accepts(CIRANDA_MIN, CIRANDA_COMPLEX64), 0);
+  EXPECT_EQ(ciranda_reduce_op_accepts(12, CIRANDA_INT8), 0);
+  EXPECT_EQ(ciranda_reduce_op_accepts(CIRANDA_SUM, -1), 0);
 }
 
 }  // namespace

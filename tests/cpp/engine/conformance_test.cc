@@ -44,8 +44,6 @@ struct Factors {
 };
 constexpr std::array<Factors, 3> kFactors{Factors{}, Factors{0.3, 1}, Factors{1, -1.75}};
 
-bool takes_factors(ReduceOp op, DataType dtype) { return info(op).accepts_factors && dtype != DataType::kBool; }
-
 // A world for each layout, used for many cases.
 class Worlds {
  public:
@@ -120,12 +118,12 @@ constexpr std::array<std::pair<std::size_t, bool>, 4> kPlacements{
 
 TEST_P(ConformanceTest, Allreduce) {
   for (const ReduceOpInfo& op : kReduceOps) {
-    if (!accepts(op.op, dtype())) continue;
+    if (!accepts(op.op, dtype()) || !op.is_elementwise) continue;
     for (const std::size_t count : counts(dtype())) {
       const std::vector<Bytes> all = inputs(count);
       for (const Factors& factors : kFactors) {
-        if ((factors.prescale != 1 || factors.postscale != 1) && !takes_factors(op.op, dtype())) continue;
-        const Reduction reduction{dtype(), op.op, factors.prescale, factors.postscale, size()};
+        if ((factors.prescale != 1 || factors.postscale != 1) && !accepts_factors(op.op, dtype())) continue;
+        const Reduction reduction{dtype(), op.op, factors.prescale, factors.postscale, size(), {}};
         const Bytes expected = kernels::testing::expected(reduction, all, count);
         for (const Layout layout : kLayouts) {
           worlds_[layout].run([&](Engine& engine) {
@@ -301,7 +299,7 @@ TEST_P(GroupConformanceTest, AllreduceOfEveryTypeAtOnce) {
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
-        const Reduction reduction{signatures[i].dtype, ReduceOp::kSum, 1, 1, GetParam()};
+        const Reduction reduction{.dtype = signatures[i].dtype, .n_average = GetParam()};
         group.operands[i].expect(kernels::testing::expected(reduction, tensors[i], count_of(signatures[i].shape)));
       }
     });

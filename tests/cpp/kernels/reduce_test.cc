@@ -98,7 +98,7 @@ class ReduceTest : public ::testing::TestWithParam<DataType> {
   template <class Function>
   void for_each_op_and_n(const Function& function) {
     for (const ReduceOpInfo& row : kReduceOps) {
-      if (!accepts(row.op, GetParam())) continue;
+      if (!accepts(row.op, GetParam()) || !row.is_elementwise) continue;
       for (const std::size_t n : kInputCounts) {
         function(row.op, n);
         if (HasFatalFailure()) return;
@@ -120,10 +120,24 @@ TEST_P(ReduceTest, AppliesFactors) {
     const double prescale = factors[0];
     const double postscale = factors[1];
     for_each_op_and_n([&](ReduceOp op, std::size_t n) {
+      if (!accepts_factors(op, GetParam())) return;
       check_layouts({.dtype = GetParam(), .op = op, .prescale = prescale, .postscale = postscale, .n_average = 3}, n,
                     false);
     });
   }
+}
+
+TEST_P(ReduceTest, AppliesWeights) {
+  const TypeClass type_class = info(GetParam()).type_class;
+  if (type_class != TypeClass::kFloating && type_class != TypeClass::kComplex) return;
+  std::vector<double> weights;
+  for (std::size_t k = 0; k < kInputCounts.back(); ++k) weights.push_back(0.37 * static_cast<double>(k % 5));
+  for_each_op_and_n([&](ReduceOp op, std::size_t n) {
+    if (op != ReduceOp::kSum && op != ReduceOp::kAverage) return;
+    const std::span<const double> first(weights.data(), n);
+    check_layouts({.dtype = GetParam(), .op = op, .n_average = 3, .weights = first}, n, false);
+    check_layouts({.dtype = GetParam(), .op = op, .prescale = 1.7, .postscale = 0.3, .weights = first}, n, true);
+  });
 }
 
 // A postscale that cancels the divisor leaves it an average: 64-bit sums, saturated.
@@ -137,7 +151,7 @@ TEST_P(ReduceTest, AveragesWithPostscaleEqualToTheDivisor) {
 TEST_P(ReduceTest, DoesNotDependOnHowARangeIsSplit) {
   constexpr std::size_t kCount = 5000;
   const std::size_t element_bytes = size_of(GetParam());
-  const ReduceOp op = accepts(ReduceOp::kSum, GetParam()) ? ReduceOp::kSum : ReduceOp::kMax;
+  const ReduceOp op = accepts(ReduceOp::kProduct, GetParam()) ? ReduceOp::kProduct : ReduceOp::kMax;
   for (const std::size_t n : {std::size_t{2}, std::size_t{7}, std::size_t{33}}) {
     const std::vector<Bytes> inputs = testing::make_inputs(GetParam(), n, kCount, 11);
     const Reduction reduction{.dtype = GetParam(), .op = op};

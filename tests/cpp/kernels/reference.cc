@@ -1,5 +1,7 @@
 #include "kernels/reference.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -43,16 +45,49 @@ T combine_floats(ReduceOp op, T a, T b) {
 }
 
 template <class T>
-T reduce_floats(const Reduction& reduction, std::vector<T> x) {
-  const double divisor = reduction.op == ReduceOp::kAverage ? reduction.n_average : 1;
-  const auto prescale = static_cast<T>(reduction.prescale);
-  const auto postscale = static_cast<T>(reduction.postscale / divisor);
-  if (reduction.prescale != 1.0) {
-    for (T& value : x) value *= prescale;
+void scale_inputs(const Reduction& reduction, std::vector<T>& x) {
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const double factor = reduction.weights.empty() ? reduction.prescale : reduction.prescale * reduction.weights[k];
+    if (factor != 1.0) x[k] *= static_cast<T>(factor);
   }
-  T result = tree(x, 0, x.size(), [&](T a, T b) { return combine_floats(reduction.op, a, b); });
-  if (reduction.postscale / divisor != 1.0) result *= postscale;
+}
+
+template <class T>
+T scaled_result(const Reduction& reduction, T result) {
+  const double divisor = reduction.op == ReduceOp::kAverage ? reduction.n_average : 1;
+  if (reduction.postscale / divisor != 1.0) result *= static_cast<T>(reduction.postscale / divisor);
   return std::isnan(result) ? std::numeric_limits<T>::quiet_NaN() : result;
+}
+
+template <class T>
+T reduce_floats(const Reduction& reduction, std::vector<T> x) {
+  scale_inputs(reduction, x);
+  return scaled_result(reduction, tree(x, 0, x.size(), [&](T a, T b) { return combine_floats(reduction.op, a, b); }));
+}
+
+template <class T>
+struct Complex {
+  T real, imaginary;
+};
+
+template <class T>
+Complex<T> reduce_complex(const Reduction& reduction, const std::vector<Complex<T>>& x) {
+  std::vector<T> real, imaginary;
+  for (const Complex<T>& value : x) {
+    real.push_back(value.real);
+    imaginary.push_back(value.imaginary);
+  }
+  if (reduction.op != ReduceOp::kProduct) return {reduce_floats(reduction, real), reduce_floats(reduction, imaginary)};
+  scale_inputs(reduction, real);
+  scale_inputs(reduction, imaginary);
+  std::vector<Complex<T>> scaled;
+  for (std::size_t k = 0; k < x.size(); ++k) scaled.push_back({real[k], imaginary[k]});
+  const Complex<T> product = tree(scaled, 0, scaled.size(), [](const Complex<T>& a, const Complex<T>& b) {
+    const T rr = a.real * b.real, ii = a.imaginary * b.imaginary;
+    const T ri = a.real * b.imaginary, ir = a.imaginary * b.real;
+    return Complex<T>{rr - ii, ri + ir};
+  });
+  return {scaled_result(reduction, product.real), scaled_result(reduction, product.imaginary)};
 }
 
 template <class T>
@@ -77,6 +112,9 @@ T reduce_integers(const Reduction& reduction, std::vector<T> x) {
       case ReduceOp::kMin: wide = std::min(wide, static_cast<Wide>(x[k])); break;
       case ReduceOp::kMax: wide = std::max(wide, static_cast<Wide>(x[k])); break;
       case ReduceOp::kProduct: wide = static_cast<Wide>(a * b); break;
+      case ReduceOp::kBitwiseAnd: wide = static_cast<Wide>(a & b); break;
+      case ReduceOp::kBitwiseOr: wide = static_cast<Wide>(a | b); break;
+      case ReduceOp::kBitwiseXor: wide = static_cast<Wide>(a ^ b); break;
       default: wide = static_cast<Wide>(a + b); break;
     }
   }
@@ -111,6 +149,13 @@ Bytes expected_floats(const Reduction& reduction, const std::vector<Bytes>& inpu
   return expected_of<T>(inputs, count, [&](std::vector<T> x) { return reduce_floats(reduction, std::move(x)); });
 }
 
+template <class T>
+Bytes expected_complex(const Reduction& reduction, const std::vector<Bytes>& inputs, std::size_t count) {
+  using Element = Complex<T>;
+  return expected_of<Element>(inputs, count,
+                              [&](const std::vector<Element>& x) { return reduce_complex(reduction, x); });
+}
+
 Bytes expected_small_floats(const SmallFloat& format, const Reduction& reduction, const std::vector<Bytes>& inputs,
                             std::size_t count) {
   return expected_of<std::uint16_t>(inputs, count, [&](const std::vector<std::uint16_t>& x) {
@@ -124,14 +169,19 @@ Bytes expected_bools(const Reduction& reduction, const std::vector<Bytes>& input
   return expected_of<std::uint8_t>(inputs, count, [&](const std::vector<std::uint8_t>& x) {
     std::size_t n_true = 0;
     for (const std::uint8_t value : x) n_true += value != 0 ? 1 : 0;
-    return static_cast<std::uint8_t>(reduction.op == ReduceOp::kMin ? n_true == x.size() : n_true > 0);
+    switch (reduction.op) {
+      case ReduceOp::kMin:
+      case ReduceOp::kLogicalAnd: return static_cast<std::uint8_t>(n_true == x.size());
+      case ReduceOp::kLogicalXor: return static_cast<std::uint8_t>(n_true % 2);
+      default: return static_cast<std::uint8_t>(n_true > 0);
+    }
   });
 }
 
 // The operator alone, applied to one input, is a copy. Factors do not apply to bool.
 bool is_copy(const Reduction& reduction, std::size_t n) {
   if (reduction.dtype == DataType::kBool) return n == 1;
-  return n == 1 && reduction.prescale == 1.0 && reduction.postscale == 1.0 &&
+  return n == 1 && reduction.weights.empty() && reduction.prescale == 1.0 && reduction.postscale == 1.0 &&
          (reduction.op != ReduceOp::kAverage || reduction.n_average == 1);
 }
 
@@ -219,6 +269,8 @@ std::uint16_t rounded(const SmallFloat& format, float value) {
 }
 
 std::vector<Bytes> make_inputs(DataType dtype, std::size_t n, std::size_t count, std::uint64_t seed) {
+  if (dtype == DataType::kComplex64) return make_inputs(DataType::kFloat32, n, count * 2, seed);
+  if (dtype == DataType::kComplex128) return make_inputs(DataType::kFloat64, n, count * 2, seed);
   std::mt19937_64 random(seed * 1000 + n);
   const std::size_t n_bytes = size_of(dtype);
   std::vector<Bytes> inputs(n, Bytes(count * n_bytes));
@@ -251,6 +303,8 @@ Bytes expected(const Reduction& reduction, const std::vector<Bytes>& inputs, std
     case DataType::kBFloat16: return expected_small_floats(kBFloat16, reduction, inputs, count);
     case DataType::kFloat32: return expected_floats<float>(reduction, inputs, count);
     case DataType::kFloat64: return expected_floats<double>(reduction, inputs, count);
+    case DataType::kComplex64: return expected_complex<float>(reduction, inputs, count);
+    case DataType::kComplex128: return expected_complex<double>(reduction, inputs, count);
   }
   return {};
 }

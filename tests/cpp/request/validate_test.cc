@@ -53,28 +53,34 @@ TEST(Validate, AcceptsExactlyWhatTheTablesAccept) {
   }
 }
 
-TEST(Validate, RefusesAReduceOpThatIsNotThere) {
-  Request adasum = allreduce({4});
-  adasum.signature.op = ReduceOp::kAdasum;
-  EXPECT_EQ(refusal(adasum),
-            "allreduce 'x': the reduce op adasum is not available; use average, sum, min, max or "
-            "product.");
+std::string refusal(ReduceOp op, DataType dtype, double postscale = 1.0) {
+  Request reduction = allreduce({4}, dtype);
+  reduction.signature.op = op;
+  reduction.signature.postscale = postscale;
+  return refusal(reduction);
 }
 
-TEST(Validate, RefusesToSumBooleans) {
-  EXPECT_EQ(refusal(allreduce({4}, DataType::kBool)),
-            "allreduce 'x': the reduce op sum does not take bool but only uint8, uint16, uint32, uint64, int8, int16, "
-            "int32, int64, float16, bfloat16, float32, float64.");
+TEST(Validate, SaysWhatTheOpTakesAndWhatTheTypeCanBeCombinedBy) {
+  EXPECT_EQ(refusal(ReduceOp::kSum, DataType::kBool),
+            "allreduce 'x': there is no sum of bool. sum takes uint8, uint16, uint32, uint64, int8, int16, int32, "
+            "int64, float16, bfloat16, float32, float64, complex64, complex128; bool can be combined by min, max, "
+            "logical_and, logical_or, logical_xor.");
+  EXPECT_EQ(refusal(ReduceOp::kMin, DataType::kComplex64),
+            "allreduce 'x': there is no min of complex64. min takes bool, uint8, uint16, uint32, uint64, int8, int16, "
+            "int32, int64, float16, bfloat16, float32, float64; complex64 can be combined by average, sum, product.");
+  EXPECT_EQ(refusal(ReduceOp::kLogicalAnd, DataType::kInt8),
+            "allreduce 'x': there is no logical_and of int8. logical_and takes bool; int8 can be combined by average, "
+            "sum, min, max, product, bitwise_and, bitwise_or, bitwise_xor.");
 }
 
-TEST(Validate, RefusesToScaleBooleans) {
-  Request largest = allreduce({4}, DataType::kBool);
-  largest.signature.op = ReduceOp::kMax;
-  EXPECT_EQ(refusal(largest), "accepted");
-  largest.signature.postscale = 0.5;
-  EXPECT_EQ(refusal(largest),
-            "allreduce 'x': a bool tensor cannot be scaled; leave prescale_factor and "
-            "postscale_factor at 1.");
+TEST(Validate, RefusesToScaleWhatHasNoScale) {
+  EXPECT_EQ(refusal(ReduceOp::kMax, DataType::kBool), "accepted");
+  EXPECT_EQ(refusal(ReduceOp::kMax, DataType::kBool, 0.5),
+            "allreduce 'x': max of bool cannot be scaled; leave prescale_factor and postscale_factor at 1.");
+  EXPECT_EQ(refusal(ReduceOp::kBitwiseXor, DataType::kInt32), "accepted");
+  EXPECT_EQ(refusal(ReduceOp::kBitwiseXor, DataType::kInt32, 0.5),
+            "allreduce 'x': bitwise_xor of int32 cannot be scaled; leave prescale_factor and postscale_factor at 1.");
+  EXPECT_EQ(refusal(ReduceOp::kProduct, DataType::kComplex128, 0.5), "accepted");
 }
 
 TEST(Validate, RefusesFactorsThatAreNotFinite) {
@@ -172,7 +178,7 @@ TEST(Validate, LooksAtEveryTensorOfAGroup) {
   Request group = request(Collective::kAllreduce, {{DataType::kInt8, {1}}, {DataType::kInt8, {-1}}});
   EXPECT_EQ(refusal(group), "'x': shape [-1] has a negative dimension.");
   group.signature.tensors[1] = {DataType::kBool, {1}};
-  EXPECT_NE(refusal(group).find("does not take bool"), std::string::npos);
+  EXPECT_NE(refusal(group).find("no sum of bool"), std::string::npos);
 }
 
 }  // namespace
