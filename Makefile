@@ -15,10 +15,11 @@ WITH_CCACHE = $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache
 
 files_in = $(shell find $(1) -type f -not -name '*.pyc' 2> /dev/null)
 ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
+HOROVOD := $(call files_in,compat/horovod)
 PACKAGE := pyproject.toml LICENSE README.md CMakeLists.txt $(call files_in,cmake cpp src)
 CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o -name '*.cc' -o -name '*.h' \
 	-o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
-PY_CHECKED := $(wildcard src tests tools examples benchmarks)
+PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -63,6 +64,11 @@ $(VENV)/.installed-test: $(PACKAGE) | build/.deps-test $(VENV)/.torch $(VENV)/.b
 	$(WITH_CCACHE) $(BIN)/pip install --quiet '.[bench,examples,lint,test]'
 	@touch $@ $(VENV)/.installed
 
+# The module `horovod` and `horovodrun` are a package of their own: nobody gets them without asking.
+$(VENV)/.installed-horovod: $(HOROVOD) $(VENV)/.installed-test
+	$(BIN)/pip install --quiet ./compat/horovod
+	@touch $@
+
 deps: build/.deps-test  ## install the Debian packages that tests and checks need (root, if any is missing)
 
 install: $(VENV)/.installed  ## make .venv and install the Python package into it
@@ -86,10 +92,10 @@ test: test-cpp test-python  ## set up, build, and run every test
 test-cpp: build
 	ctest --preset release
 
-test-python: $(VENV)/.installed-test
+test-python: $(VENV)/.installed-horovod
 	$(BIN)/python -m pytest
 
-check: build $(VENV)/.installed-test lint  ## what to run before a commit: build, unit tests, lint (some minutes)
+check: build $(VENV)/.installed-horovod lint  ## what to run before a commit: build, unit tests, lint (some minutes)
 	ctest --preset release
 	$(BIN)/python -m pytest tests/python
 
@@ -110,7 +116,7 @@ package: build $(VENV)/.installed-test  ## install the library, and build and ru
 
 lint: lint-python lint-cpp  ## check format, types, layers, headers and common faults
 
-lint-python: $(VENV)/.installed-test
+lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff check $(PY_CHECKED)
 	$(BIN)/ruff format --check $(PY_CHECKED)
 	$(BIN)/mypy
@@ -130,4 +136,4 @@ format: build/.deps-test $(VENV)/.installed-test  ## format every file
 
 clean:  ## remove what was built, but not .venv
 	rm -rf build dist
-	rm -f $(VENV)/.installed $(VENV)/.installed-test
+	rm -f $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-horovod

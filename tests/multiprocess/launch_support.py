@@ -74,8 +74,9 @@ class Running:
         return found
 
     def wait(self, seconds: float = 20.0) -> tuple[int, bytes, bytes]:
-        """Exit code, stdout, stderr."""
+        """Exit code, stdout, stderr; the latter is also kept for the report of a test that fails."""
         out, err = self.process.communicate(timeout=seconds)
+        sys.stderr.write(err.decode(errors="replace"))
         return self.process.returncode, out, err
 
     def read_line(self) -> bytes:

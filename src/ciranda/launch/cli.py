@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign
 from ciranda.launch.job import Job, Show
 from ciranda.launch.launcher import launch
-from ciranda.launch.output import ScreenStyle
+from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.ssh import SshOptions
@@ -170,7 +169,7 @@ def _run(
     files = OutputDir(output_dir, len(slots)) if output_dir is not None else None
     store_factory: StoreFactory = context.obj or engine_store
     try:
-        outcome = launch(job, options, Show(_style(prefix, prefix_timestamp), files, verbose), store_factory)
+        outcome = launch(job, options, Show(terminal_style(prefix, prefix_timestamp), files, verbose), store_factory)
     finally:
         if files is not None:
             files.close()
@@ -189,14 +188,6 @@ def _pairs(entries: list[str]) -> dict[str, str]:
             raise LaunchError(f"--env {entry!r}: write NAME=VALUE", exit_code=2)
         pairs[name] = value
     return pairs
-
-
-def _style(prefix: bool, timestamp: bool) -> ScreenStyle:
-    """Live lines and colours only where a person looks on."""
-    is_terminal = os.isatty(1) and os.isatty(2) and os.environ.get("TERM") != "dumb"
-    columns = os.get_terminal_size(2).columns if is_terminal else 0
-    colour = is_terminal and not os.environ.get("NO_COLOR")
-    return ScreenStyle(prefix=prefix, timestamp=timestamp, colour=colour, columns=columns)
 
 
 @app.command(

@@ -16,6 +16,9 @@ LOCAL_ONLY = (
 # Told to each rank anew; never taken over from a surrounding job.
 _IDENTITY = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
 
+# What Horovod's launcher says of itself, and scripts look at to see that they were launched, and that without MPI.
+_CONTROLLER = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
+
 
 def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
     """What of the launcher's environment goes to a host's ranks: all but ``exclude``, and but LOCAL_ONLY if remote.
@@ -34,7 +37,7 @@ def _matches(name: bytes, patterns: list[str]) -> bool:
 def identity(slot: Slot) -> dict[str, str]:
     """The variables that tell a rank who it is, under Ciranda's names and Horovod's."""
     values = (slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size)
-    env = {}
+    env = dict(_CONTROLLER)
     for name, value in zip(_IDENTITY, values, strict=True):
         env[f"CIRANDA_{name}"] = env[f"HOROVOD_{name}"] = str(value)
     env["CIRANDA_HOST"] = env["HOROVOD_HOSTNAME"] = slot.host

@@ -8,6 +8,7 @@ carriage returns is written once, as it last looked.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import unicodedata
@@ -88,6 +89,14 @@ class ScreenStyle:
     colour: bool = False
     columns: int = 0
     now: Callable[[], float] = field(default=time.time)
+
+
+def terminal_style(prefix: bool = True, timestamp: bool = False) -> ScreenStyle:
+    """Live lines and colours only where a person looks on."""
+    is_terminal = os.isatty(STDOUT) and os.isatty(STDERR) and os.environ.get("TERM") != "dumb"
+    columns = os.get_terminal_size(STDERR).columns if is_terminal else 0
+    colour = is_terminal and not os.environ.get("NO_COLOR")
+    return ScreenStyle(prefix=prefix, timestamp=timestamp, colour=colour, columns=columns)
 
 
 class Screen:

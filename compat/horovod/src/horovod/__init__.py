@@ -1,0 +1,17 @@
+"""Horovod's module, served by Ciranda: `import horovod.torch as hvd`.
+
+Every name below this package is Ciranda's own, found when it is first used; `horovod._names` has the table.
+"""
+
+from __future__ import annotations
+
+from horovod._neighbour import refuse_to_mix
+
+refuse_to_mix()
+
+from horovod._names import HOROVOD_VERSION, attach  # noqa: E402
+
+#: The version of the interface, and in its local part the version of what serves it.
+__version__ = HOROVOD_VERSION
+
+__getattr__, __dir__ = attach(__name__)

@@ -1,0 +1,7 @@
+"""`horovod.data`, served by `ciranda.data`."""
+
+from __future__ import annotations
+
+from horovod._names import attach
+
+__getattr__, __dir__ = attach(__name__)

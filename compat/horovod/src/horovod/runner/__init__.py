@@ -1,0 +1,90 @@
+"""`horovod.run` and `horovodrun`: Ciranda's launcher under Horovod's names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+__all__ = ["run"]
+
+Result = TypeVar("Result")
+
+
+def run(
+    func: Callable[..., Result],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    num_proc: int = 1,
+    min_num_proc: int | None = None,
+    max_num_proc: int | None = None,
+    slots: int | None = None,
+    reset_limit: int | None = None,
+    cooldown_range: Sequence[int] | None = None,
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    host_discovery_script: str | None = None,
+    start_timeout: float | None = None,
+    ssh_port: int | None = None,
+    ssh_identity_file: str | None = None,
+    disable_cache: bool | None = None,
+    output_filename: str | None = None,
+    verbose: int | None = None,
+    use_gloo: bool | None = None,
+    use_mpi: bool | None = None,
+    mpi_args: str | None = None,
+    network_interface: str | None = None,
+    network_interfaces: Sequence[str] | str | None = None,
+    executable: str | None = None,
+    np: int | None = None,
+    min_np: int | None = None,
+    max_np: int | None = None,
+) -> list[Result]:
+    """Call `func(*args, **kwargs)` on `num_proc` ranks and return their results, in the order of ranks.
+
+    Args:
+        func: called once on each rank; it travels by cloudpickle, and so does what it returns.
+        args, kwargs: the same for every rank.
+        num_proc: the number of ranks; `np` is the older name.
+        hosts, hostfile: where they run, as `-H` and `--hostfile` of `horovodrun`; by default on this machine.
+        start_timeout: seconds for all hosts to answer and all ranks to find each other.
+        ssh_port, ssh_identity_file: how to reach other hosts.
+        output_filename: a folder; each rank's output is also written to `rank.N/stdout` and `rank.N/stderr` in it.
+        verbose: 1 or more says what is done.
+        network_interface, network_interfaces: the interface to use.
+        executable: the Python to use, by default this one.
+        min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, min_np, max_np: for elastic jobs, which are
+            not available yet; the number of ranks is fixed.
+        disable_cache, use_gloo, use_mpi, mpi_args: accepted, and of no effect.
+
+    Raises:
+        ValueError: `num_proc` or the hosts make no sense, or hosts are to be discovered.
+        RuntimeError: a rank failed, or a host cannot be used.
+    """
+    from ciranda.launch.api import RunOptions
+    from ciranda.launch.api import run as run_ranks
+    from ciranda.launch.ssh import SshOptions
+    from horovod.runner import launch
+
+    if np is not None and num_proc not in (1, np):
+        raise ValueError(f"num_proc={num_proc} and np={np}: give one of them, np is the older name")
+    if host_discovery_script is not None:
+        raise ValueError("host_discovery_script: elastic jobs are not available yet; give hosts or hostfile")
+    given = {
+        "disable_cache": disable_cache, "use_mpi": use_mpi, "mpi_args": mpi_args, "slots": slots,
+        "min_num_proc": min_num_proc or min_np, "max_num_proc": max_num_proc or max_np,
+        "reset_limit": reset_limit, "cooldown_range": cooldown_range,
+    }  # fmt: skip
+    remarks = [f"{name} ({launch.NOT_NEEDED[name][1]})" for name, value in given.items() if value not in (None, False)]
+    names = network_interfaces or network_interface
+    interface = launch.first_interface(names if names is None or isinstance(names, str) else ",".join(names), remarks)
+    sys.stderr.write(launch.remark_line(remarks))
+    options = RunOptions(
+        output_dir=output_filename,
+        start_timeout=launch.start_timeout(start_timeout),
+        network_interface=interface,
+        python=executable or sys.executable,
+        ssh=SshOptions(ssh_port, ssh_identity_file),
+        verbose=bool(verbose),
+    )
+    return run_ranks(func, args, kwargs, np or num_proc, hosts, hostfile, options)

@@ -1,0 +1,137 @@
+"""The command line of `horovodrun`: every flag of Horovod's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from horovod._names import HOROVOD_VERSION
+from horovod.runner._tunables import LOG_LEVELS, TUNABLES, Tunable
+
+_ELASTIC = "elastic jobs are not available yet, the number of ranks is fixed"
+
+#: Flags that change nothing with Ciranda, by the name of the parsed argument, and why.
+NOT_NEEDED = {
+    "disable_cache": ("--disable-cache", "nothing is cached between jobs"),
+    "use_mpi": ("--mpi", "MPI is not used, Ciranda starts and connects the ranks"),
+    "use_jsrun": ("--jsrun", "jsrun is not used, Ciranda starts and connects the ranks"),
+    "mpi_args": ("--mpi-args", "MPI is not used"),
+    "tcp_flag": ("--tcp", "MPI is not used"),
+    "binding_args": ("--binding-args", "MPI is not used"),
+    "min_num_proc": ("--min-np", _ELASTIC),
+    "max_num_proc": ("--max-np", _ELASTIC),
+    "slots": ("--slots-per-host", _ELASTIC),
+    "elastic_timeout": ("--elastic-timeout", _ELASTIC),
+    "reset_limit": ("--reset-limit", _ELASTIC),
+    "cooldown_range": ("--blacklist-cooldown-range", _ELASTIC),
+}
+
+_TITLES = {
+    "params": "tuning",
+    "autotune": "autotuning",
+    "timeline": "timeline",
+    "stall_check": "ranks that do not come",
+    "library_options": "libraries",
+    "logging": "logging",
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser. Tunables that are not given do not appear among the parsed arguments."""
+    parser = argparse.ArgumentParser(
+        prog="horovodrun",
+        description="Run a command on several processes, as Horovod's command of that name does; by Ciranda.",
+        epilog="example: horovodrun -np 4 -H hostA:2,hostB:2 python train.py",
+    )
+    parser.add_argument("-v", "--version", action="version", version=HOROVOD_VERSION)
+    _add_job(parser)
+    _add_tunables(parser)
+    _add_elastic(parser.add_argument_group("elastic jobs"))
+    _add_hosts(parser.add_argument_group("hosts"))
+    controller = parser.add_argument_group(
+        "controller (Ciranda's own, whichever is named)"
+    ).add_mutually_exclusive_group()
+    controller.add_argument("--gloo", action="store_true", dest="use_gloo", help="as Horovod over Gloo")
+    controller.add_argument("--mpi", action="store_true", dest="use_mpi", help="accepted")
+    controller.add_argument("--jsrun", action="store_true", dest="use_jsrun", help="accepted")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="what each rank runs")
+    return parser
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-np", "--num-proc", type=int, dest="num_proc", metavar="N", help="number of ranks; by default every slot")
+    add("-cb", "--check-build", action="store_true", help="say what is there, and leave")
+    add("--disable-cache", action="store_true", help="accepted")
+    add("--start-timeout", type=float, metavar="SECONDS", help="for all hosts and ranks to come (30)")
+    add("--network-interfaces", metavar="NAME,...", help="network interfaces to use; the first is")
+    add("--network-interface", dest="network_interfaces", metavar="NAME", help=argparse.SUPPRESS)
+    add("--output-filename", metavar="DIR", help="also write output to DIR/rank.N/stdout and stderr")
+    add("--verbose", action="store_true", help="say what is done")
+    add("--config-file", metavar="FILE", help="YAML file with settings; flags given here count more")
+    add("-prefix-timestamp", "--prefix-output-with-timestamp", action="store_true", help="time before each line")
+
+
+def _add_tunables(parser: argparse.ArgumentParser) -> None:
+    for section, title in _TITLES.items():
+        group = parser.add_argument_group(title)
+        for tunable in TUNABLES:
+            if tunable.section == section:
+                _add_tunable(group, tunable)
+        if section == "stall_check":
+            group.add_argument("--stall-check", action="store_false", dest="no_stall_check", default=None)
+            group.add_argument("--no-stall-check", action="store_true", default=None, help="never name such ranks")
+        if section == "library_options":
+            group.add_argument("--mpi-args", help="accepted")
+            group.add_argument("--tcp", action="store_true", dest="tcp_flag", help="accepted")
+            group.add_argument("--binding-args", help="accepted")
+
+
+def _add_tunable(group: argparse._ArgumentGroup, tunable: Tunable) -> None:
+    flag, help_text = f"--{tunable.flag}", tunable.help.replace("%", "%%")
+    if tunable.kind is bool:
+        group.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=help_text)
+    elif tunable.variable == "LOG_LEVEL":
+        group.add_argument(flag, choices=LOG_LEVELS, type=str.upper, default=argparse.SUPPRESS, help=help_text)
+    else:
+        group.add_argument(flag, type=tunable.kind, default=argparse.SUPPRESS, metavar="VALUE", help=help_text)
+    if tunable.negation is not None:
+        options = {"action": "store_false", "dest": tunable.dest, "default": argparse.SUPPRESS}
+        group.add_argument(f"--{tunable.negation}", help=f"not: {help_text}", **options)  # type: ignore[arg-type]
+
+
+def _add_elastic(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--min-np", "--min-num-proc", type=int, dest="min_num_proc", metavar="N", help="fewest ranks")
+    add("--max-np", "--max-num-proc", type=int, dest="max_num_proc", metavar="N", help="most ranks")
+    add("--slots-per-host", "--slots", type=int, dest="slots", metavar="N", help="slots of each host found")
+    add("--elastic-timeout", type=int, metavar="SECONDS", help="for enough hosts to come")
+    add("--reset-limit", type=int, metavar="N", help="how often the job may start anew")
+    add("--blacklist-cooldown-range", type=int, nargs=2, dest="cooldown_range", metavar=("LO", "HI"),
+        help="seconds until a failed host is used again")  # fmt: skip
+    add("--host-discovery-script", metavar="FILE", help="program that prints the hosts there are")
+
+
+def _add_hosts(group: argparse._ArgumentGroup) -> None:
+    choice = group.add_mutually_exclusive_group()
+    choice.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...", help="hosts and how many ranks each takes")
+    choice.add_argument("-hostfile", "--hostfile", metavar="FILE", help="a file with a line 'host slots=N' for each")
+    group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="port of the ssh servers")
+    group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="private key for ssh")
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse `argv`, by default this process's. Ends the process with exit code 2 if that fails."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.command[:1] == ["--"]:
+        del args.command[0]
+    if not args.command and not args.check_build:
+        parser.error("no command to run: write for example horovodrun -np 2 python train.py")
+    return args
+
+
+def not_needed(args: argparse.Namespace) -> list[str]:
+    """Remarks about the flags given that change nothing."""
+    given = [(flag, why) for dest, (flag, why) in NOT_NEEDED.items() if getattr(args, dest) not in (None, False)]
+    return [f"{flag} ({why})" for flag, why in given]

@@ -1,0 +1,321 @@
+"""`horovodrun` and `horovod.run`: flags, files, the environment of ranks, results, test suites under it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("horovod._names", reason="the package in compat/horovod is not installed")
+pytest.importorskip("yaml")
+
+import horovod
+from ciranda.launch import LaunchError
+from horovod.runner import _tunables
+from horovod.runner.launch import is_gloo_used, make_plan, parse_args
+
+pytestmark = pytest.mark.multiprocess
+
+TWO_HUNDRED = Path(__file__).parent / "horovod_two_hundred.py"
+
+# Every flag there is, with a value. Those that ask for another way of choosing hosts stand in tests of their own.
+EVERY_FLAG = """
+    -np 2 --disable-cache --start-timeout 20 --network-interfaces lo,eth7 --verbose -prefix-timestamp
+    -p 22 -i key --ssh-port 22 --ssh-identity-file key
+    --fusion-threshold-mb 32 --cycle-time-ms 3.5 --cache-capacity 2048
+    --hierarchical-allreduce --no-hierarchical-allreduce --hierarchical-allgather --no-hierarchical-allgather
+    --torus-allreduce --no-torus-allreduce
+    --autotune --no-autotune --autotune-log-file a --autotune-warmup-samples 1 --autotune-steps-per-sample 5
+    --autotune-bayes-opt-max-samples 7 --autotune-gaussian-process-noise 0.5
+    --min-np 2 --min-num-proc 2 --max-np 2 --max-num-proc 2 --slots-per-host 2 --elastic-timeout 10 --reset-limit 1
+    --blacklist-cooldown-range 1 2
+    --timeline-filename t.json --timeline-mark-cycles
+    --stall-check --no-stall-check --stall-check-warning-time-seconds 30 --stall-check-shutdown-time-seconds 90
+    --mpi-threads-disable --mpi-args=-x --tcp --binding-args=-b --num-nccl-streams 2 --thread-affinity 0,1
+    --gloo-timeout-seconds 40
+    --log-level debug --log-without-timestamp --log-with-timestamp --prefix-output-with-timestamp
+    -H localhost:2 --gloo
+"""
+
+
+def horovodrun(
+    *arguments: str, env: dict[str, str] | None = None, seconds: float = 60
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "horovod.runner", *arguments]
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=seconds)
+
+
+def plan_of(*arguments: str) -> dict[str, str]:
+    return make_plan(parse_args([*arguments, "true"])).env
+
+
+# -- flags -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_flag_is_taken_and_what_does_nothing_is_said_in_one_line() -> None:
+    done = horovodrun(*EVERY_FLAG.split(), "echo", "hi", "--gloo")
+    assert done.returncode == 0, done.stderr
+    assert [line.partition("<stdout>:")[2] for line in done.stdout.splitlines()] == ["hi --gloo"] * 2
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("horovodrun:"))
+    for flag in ("--disable-cache", "--cycle-time-ms", "--num-nccl-streams", "--min-np", "--mpi-args", "eth7"):
+        assert flag in line
+    for flag in ("--fusion-threshold-mb", "--cache-capacity", "--log-level", "--no-torus-allreduce", "--gloo ("):
+        assert flag not in line
+
+
+def test_what_has_an_effect_is_not_remarked_upon() -> None:
+    done = horovodrun("-np", "1", "--gloo", "--fusion-threshold-mb", "1", "--no-stall-check", "--no-autotune", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--fusion-threshold-mb", "32"], {f"{who}_FUSION_THRESHOLD": "33554432" for who in ("CIRANDA", "HOROVOD")}),
+        (["--cache-capacity", "7"], {"CIRANDA_CACHE_CAPACITY": "7"}),
+        (["--log-level", "DEBUG"], {"CIRANDA_LOG_LEVEL": "DEBUG"}),
+        (["--stall-check-warning-time-seconds", "5"], {"CIRANDA_STALL_WARNING_SECONDS": "5.0"}),
+        (["--stall-check-shutdown-time-seconds", "9"], {"CIRANDA_STALL_SHUTDOWN_SECONDS": "9.0"}),
+        (["--no-stall-check"], {"CIRANDA_STALL_WARNING_SECONDS": "0.0", "HOROVOD_STALL_CHECK_DISABLE": "1"}),
+        (["--cycle-time-ms", "2"], {"HOROVOD_CYCLE_TIME": "2.0"}),
+        (["--no-hierarchical-allreduce"], {"HOROVOD_HIERARCHICAL_ALLREDUCE": "0"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_flags_become_settings_under_both_names(arguments: list[str], expected: dict[str, str]) -> None:
+    assert expected.items() <= plan_of(*arguments).items()
+
+
+def test_a_setting_that_the_engine_gets_is_set_without_a_change_here() -> None:
+    row = {
+        "name": "CIRANDA_TIMELINE",
+        "horovod_name": "HOROVOD_TIMELINE",
+        "default": "",
+        "lowest": None,
+        "highest": None,
+    }
+    rows = {"HOROVOD_TIMELINE": {**row, "meaning": ""}}
+    chosen: dict[str, _tunables.Value] = {"timeline_filename": "t.json"}
+    env, remarks = _tunables.environment_of(chosen, pytest.fail, rows)  # type: ignore[arg-type]
+    assert env == {"HOROVOD_TIMELINE": "t.json", "CIRANDA_TIMELINE": "t.json"}
+    assert remarks == []
+
+
+def test_every_tunable_that_the_engine_lacks_says_why() -> None:
+    rows = _tunables.engine_settings()
+    for tunable in _tunables.TUNABLES:
+        assert f"HOROVOD_{tunable.variable}" in rows or tunable.instead, tunable.flag
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "complaint"),
+    [
+        (["-np", "2", "--fusion-threshold-mb", "-1", "true"], 2, "--fusion-threshold-mb -1: must be from 0 to"),
+        (["-np", "2", "--log-level", "LOUD", "true"], 2, "invalid choice: 'LOUD'"),
+        (["-np", "2", "--gloo", "--mpi", "true"], 2, "not allowed with"),
+        (["-np", "2", "-H", "a:1", "--hostfile", "f", "true"], 2, "not allowed with"),
+        (["-np", "3", "-H", "localhost:2", "true"], 2, "-np 3 is more than the 2 slots"),
+        (["-np", "2"], 2, "no command to run"),
+        (["true"], 1, "say how many processes"),
+        (["-np", "2", "--host-discovery-script", "./d.sh", "true"], 2, "elastic jobs are not available yet"),
+        (["-np", "2", "--start-timeout", "0", "true"], 2, "--start-timeout 0: must be more than 0"),
+        (["-np", "2", "--config-file", "/nonexistent.yaml", "true"], 2, "cannot read --config-file /nonexistent.yaml"),
+        (["-np", "2", "--no-such-flag", "true"], 2, "--no-such-flag"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason(arguments: list[str], exit_code: int, complaint: str) -> None:
+    done = horovodrun(*arguments)
+    assert (done.returncode, done.stdout) == (exit_code, "")
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_version_and_help() -> None:
+    assert horovodrun("--version").stdout.strip() == horovodrun("-v").stdout.strip() == horovod.__version__
+    text = horovodrun("-h").stdout
+    flags = {word.partition("=")[0] for word in EVERY_FLAG.split() if word.startswith("-")} - {"--network-interface"}
+    assert [flag for flag in flags if flag not in text] == []
+
+
+def test_check_build_tells_what_is_there() -> None:
+    done = horovodrun("--check-build")
+    assert (done.returncode, done.stderr) == (0, "")
+    has_torch = "X" if subprocess.run([sys.executable, "-c", "import torch"], check=False).returncode == 0 else " "
+    for line in (f"[{has_torch}] PyTorch", "[ ] MXNet", "[ ] MPI", "[ ] NCCL", "[X] Ciranda (shared memory, TCP)"):
+        assert line in done.stdout
+    assert horovodrun("-cb").stdout == done.stdout
+
+
+def test_the_controller_is_always_ours() -> None:
+    assert is_gloo_used()
+    done = horovodrun("-np", "1", "--mpi", "true")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert "--mpi (MPI is not used" in done.stderr
+
+
+# -- the configuration file ------------------------------------------------------------------------------------------
+
+CONFIG = """
+verbose: true
+controller: gloo
+params: {fusion_threshold_mb: 8, cycle_time_ms: 2.5, cache_capacity: 0, hierarchical_allreduce: true}
+autotune: {enabled: true, warmup_samples: 3}
+timeline: {filename: t.json}
+stall_check: {enabled: true, warning_time_seconds: 11, shutdown_time_seconds: 22}
+library_options: {gloo_timeout_seconds: 5}
+logging: {level: INFO, with_timestamp: true}
+colours: {red: 1}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return str(path)
+
+
+def test_the_file_sets_what_it_names(config: str) -> None:
+    plan = make_plan(parse_args(["--config-file", config, "true"]))
+    assert plan.verbose
+    expected = {
+        "CIRANDA_FUSION_THRESHOLD": str(8 << 20), "CIRANDA_CACHE_CAPACITY": "0", "HOROVOD_AUTOTUNE": "1",
+        "CIRANDA_STALL_WARNING_SECONDS": "11.0", "CIRANDA_STALL_SHUTDOWN_SECONDS": "22.0", "CIRANDA_LOG_LEVEL": "INFO",
+        "HOROVOD_TIMELINE": "t.json", "HOROVOD_GLOO_TIMEOUT_SECONDS": "5", "HOROVOD_LOG_HIDE_TIME": "0",
+    }  # fmt: skip
+    assert expected.items() <= plan.env.items()
+    assert f"colours.red in {config} (not a setting)" in plan.remarks
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_flags_count_more_than_the_file(config: str, before: bool) -> None:
+    flags, file = ["--fusion-threshold-mb", "3", "--no-stall-check"], ["--config-file", config]
+    env = plan_of(*(flags + file if before else file + flags))
+    assert env["CIRANDA_FUSION_THRESHOLD"] == str(3 << 20)
+    assert env["CIRANDA_STALL_WARNING_SECONDS"] == "0.0"
+    assert env["CIRANDA_STALL_SHUTDOWN_SECONDS"] == "22.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("params: {fusion_threshold_mb: many}", r"params\.fusion_threshold_mb: 'many' is not a whole number"),
+        ("params: {cache_capacity: 1.5}", r"params\.cache_capacity: 1\.5 is not a whole number"),
+        ("params: {hierarchical_allreduce: 3}", r"hierarchical_allreduce: 3 is not true or false"),
+        ("params: {fusion_threshold_mb: -4}", r"--fusion-threshold-mb -4: must be from"),
+        ("- a list", "must consist of sections"),
+        ("a: b: c", "cannot read --config-file"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(text: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(LaunchError, match=complaint) as caught:
+        plan_of("--config-file", str(path))
+    assert caught.value.exit_code == 2
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").touch()
+    assert plan_of("--config-file", str(tmp_path / "empty.yaml")) == {}
+
+
+# -- running ---------------------------------------------------------------------------------------------------------
+
+WHO = """
+import os
+import horovod.torch as hvd
+hvd.init()
+told = [os.environ[f"HOROVOD_{n}"] for n in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")]
+asked = [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()]
+assert [int(text) for text in told] == asked
+assert (os.environ["HOROVOD_CONTROLLER"], os.environ["HOROVOD_CPU_OPERATIONS"]) == ("gloo", "gloo")
+assert os.environ["HOROVOD_HOSTNAME"]
+print(*asked)
+"""
+
+
+def test_ranks_are_told_who_they_are_in_horovods_words(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost slots=2 # this one\n", encoding="utf-8")
+    script = tmp_path / "who.py"
+    script.write_text(WHO, encoding="utf-8")
+    expected = ["[0]<stdout>:0 2 0 2 0 1", "[1]<stdout>:1 2 1 2 0 1"]
+    for where in (["-H", "localhost:2"], ["-hostfile", str(hosts)], ["--hostfile", str(hosts)], []):
+        done = horovodrun("-np", "2", *where, sys.executable, str(script))
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines()) == expected
+
+
+def test_output_goes_to_files_too(tmp_path: Path) -> None:
+    done = horovodrun("-np", "2", "--output-filename", str(tmp_path / "logs"), "sh", "-c", "echo $HOROVOD_RANK")
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:0", "[1]<stdout>:1"]
+    assert [(tmp_path / "logs" / f"rank.{rank}" / "stdout").read_text() for rank in range(2)] == ["0\n", "1\n"]
+
+
+def test_the_exit_code_is_the_failed_ranks() -> None:
+    done = horovodrun("-np", "2", "sh", "-c", "[ $HOROVOD_RANK = 0 ] && sleep 60; echo no >&2; exit 7")
+    assert done.returncode == 7
+    assert "rank 1 on localhost failed first: exit code 7" in done.stderr
+
+
+def test_the_start_timeout_comes_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_START_TIMEOUT", "77")
+    assert make_plan(parse_args(["true"])).start_timeout == 77
+    assert make_plan(parse_args(["--start-timeout", "5", "true"])).start_timeout == 5
+    monkeypatch.setenv("HOROVOD_START_TIMEOUT", "soon")
+    with pytest.raises(LaunchError, match="HOROVOD_START_TIMEOUT='soon' is not a number"):
+        make_plan(parse_args(["true"]))
+
+
+def test_arguments_have_the_names_that_programs_know() -> None:
+    args = parse_args(["-np", "4", "-H", "a:4", "--gloo", "--", "python", "x.py", "-v"])
+    assert isinstance(args, argparse.Namespace)
+    assert (args.num_proc, args.hosts, args.use_gloo, args.command) == (4, "a:4", True, ["python", "x.py", "-v"])
+
+
+# -- horovod.run -----------------------------------------------------------------------------------------------------
+
+
+def test_run_returns_results_by_rank(capfd: pytest.CaptureFixture[str]) -> None:
+    def work(base: int, *, factor: int) -> int:
+        import ciranda
+
+        ciranda.init()
+        return base + factor * ciranda.rank() + 100 * ciranda.size()
+
+    assert horovod.run(work, (1,), {"factor": 10}, np=2) == [201, 211]
+    assert horovod.run(work, args=(1,), kwargs={"factor": 10}, num_proc=2, hosts="localhost:2") == [201, 211]
+    assert capfd.readouterr().err == ""
+    assert horovod.run(work, (0,), {"factor": 1}, use_mpi=True, disable_cache=True) == [100]
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_run_raises_what_scripts_catch() -> None:
+    def fail() -> None:
+        raise KeyError("missing thing")
+
+    with pytest.raises(RuntimeError, match=r"(?s)rank \d on localhost failed first.*KeyError: 'missing thing'"):
+        horovod.run(fail, np=2)
+    with pytest.raises(ValueError, match="np is the older name"):
+        horovod.run(fail, num_proc=2, np=3)
+    with pytest.raises(ValueError, match="elastic jobs are not available yet"):
+        horovod.run(fail, host_discovery_script="./d.sh")
+
+
+# -- test suites -----------------------------------------------------------------------------------------------------
+
+
+def test_a_test_suite_runs_with_a_circle_for_every_test() -> None:
+    """As people test with Horovod: pytest in every rank, hundreds of circles in one process."""
+    pytest.importorskip("torch")
+    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TWO_HUNDRED)]
+    done = horovodrun("-np", "2", "-H", "localhost:2", "--gloo", *suite, seconds=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sum("200 passed" in line for line in done.stdout.splitlines()) == 2

@@ -1,0 +1,248 @@
+"""The module `horovod`: every name of Horovod's interface for torch with its parameters; what it says of itself."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+import subprocess
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("horovod._names", reason="the package in compat/horovod is not installed")
+
+import horovod.torch as hvd
+import horovod_interface as interface
+from horovod import _names, _neighbour
+from horovod.common import util
+from horovod.common.basics import HorovodBasics
+from horovod.common.exceptions import HorovodVersionMismatchError
+
+LINES = [
+    (module, line)
+    for module, lines in interface.INTERFACE.items()
+    for line in lines.replace("\\\n", "").split("\n")
+    if line
+]
+
+
+def name_of(line: str) -> str:
+    return line[: line.index("(")]
+
+
+def find(module: str, path: str) -> Any:
+    """The object `path` (a name, or Class.method) of `module`; skips, or fails, if it is not there."""
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        if hasattr(found, part):
+            found = inspect.getattr_static(found, part) if inspect.isclass(found) else getattr(found, part)
+            continue
+        if part in interface.NEVER:
+            pytest.skip(f"not offered: {interface.NEVER[part]}")
+        if part in interface.NOT_YET:
+            pytest.skip(f"not there yet: {interface.NOT_YET[part]}")
+        pytest.fail(f"{module} has no {path}")
+    return found.__func__ if isinstance(found, staticmethod) else found
+
+
+def expected_signature(line: str) -> inspect.Signature:
+    scope: dict[str, Any] = {name: getattr(hvd, name) for name in ("Average", "Compression", "global_process_set")}
+    exec(f"def expected{line[line.index('(') :]}: ...", scope)
+    return inspect.signature(scope["expected"])
+
+
+@pytest.mark.parametrize(("module", "line"), LINES, ids=[f"{m}.{name_of(line)}" for m, line in LINES])
+def test_has_the_same_parameters(module: str, line: str) -> None:
+    """As many as Horovod has, in its order, with its defaults; more may follow if they need not be given."""
+    ours = list(inspect.signature(find(module, name_of(line))).parameters.values())
+    theirs = list(expected_signature(line).parameters.values())
+    shown = [(p.name, p.kind, p.default) for p in ours[: len(theirs)]]
+    assert shown == [(p.name, p.kind, p.default) for p in theirs]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    assert all(p.default is not inspect.Parameter.empty or p.kind in variable for p in ours[len(theirs) :])
+
+
+@pytest.mark.parametrize("module", interface.OBJECTS)
+def test_has_the_same_objects(module: str) -> None:
+    for name in interface.OBJECTS[module].split():
+        assert find(module, name) is not None
+
+
+def test_what_is_never_there_is_not_there() -> None:
+    """So that the list stays true."""
+    for module, line in LINES:
+        if name_of(line) in interface.NEVER:
+            assert not hasattr(importlib.import_module(module), name_of(line)), line
+
+
+@pytest.mark.parametrize("module", _names.NAMES)
+def test_names_are_cirandas_own(module: str) -> None:
+    for name in _names.public_names(module):
+        source = _names.source_of(module, name)
+        assert source is not None
+        assert getattr(importlib.import_module(module), name) is getattr(importlib.import_module(source), name)
+
+
+def test_a_star_import_brings_what_there_is() -> None:
+    scope: dict[str, Any] = {}
+    exec("from horovod.torch import *", scope)
+    assert scope["allreduce"] is hvd.allreduce
+    assert set(_names.public_names("horovod.torch")) <= set(scope)
+    assert set(_names.public_names("horovod.torch")) <= set(dir(hvd))
+
+
+def test_a_name_that_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AttributeError, match=r"module 'horovod.torch' has no attribute 'nonsense'"):
+        _ = hvd.nonsense
+    monkeypatch.setitem(_names.NAMES, "horovod.torch", (("ciranda.torch", "tomorrow"),))
+    with pytest.raises(AttributeError, match=r"horovod\.torch\.tomorrow is not available"):
+        _ = hvd.tomorrow
+
+
+def test_importing_it_loads_no_framework() -> None:
+    code = "import horovod, sys; horovod.run; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_its_version_is_one_that_scripts_can_compare() -> None:
+    import ciranda
+    import horovod
+
+    release, local = horovod.__version__.split("+")
+    assert tuple(map(int, release.split("."))) >= (0, 28, 1)
+    assert local == f"ciranda.{ciranda.__version__}"
+    project = (Path(__file__).parents[2] / "compat" / "horovod" / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{ciranda.__version__}"' in project
+    assert f'"ciranda=={ciranda.__version__}"' in project
+
+
+# -- beside a real Horovod -------------------------------------------------------------------------------------------
+
+
+class Neighbour:
+    version = "0.28.1"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def locate_file(self, path: str) -> Path:
+        return self._folder / path
+
+
+def place(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(metadata, "distribution", lambda name: Neighbour(folder))
+
+
+def test_files_mixed_with_another_horovods_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    place(monkeypatch, Path(_neighbour.__file__).parents[1])
+    with pytest.raises(ImportError, match=r"horovod 0\.28\.1 and ciranda-horovod are both installed.*pip uninstall"):
+        _neighbour.refuse_to_mix()
+
+
+def test_another_horovod_that_is_hidden_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "horovod").mkdir()
+    place(monkeypatch, tmp_path)
+    with pytest.warns(RuntimeWarning, match=rf"horovod 0\.28\.1 in {tmp_path} is hidden"):
+        _neighbour.refuse_to_mix()
+
+
+def test_alone_it_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _neighbour.refuse_to_mix("no-such-distribution")
+        place(monkeypatch, tmp_path)  # uninstalled, but for its record
+        _neighbour.refuse_to_mix()
+
+
+# -- horovod.common --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("alone")
+def test_basics_say_what_the_functions_say() -> None:
+    basics = HorovodBasics("ignored", "too")
+    basics.init()
+    for line in interface.STATE.split():
+        name = line.partition("(")[0]
+        if line.endswith("()") and name != "shutdown" and hasattr(hvd, name) and hasattr(basics, name):
+            assert getattr(basics, name)() == getattr(hvd, name)(), name
+    assert (basics.rank(), basics.size(), basics.is_homogeneous()) == (0, 1, True)
+    assert (basics.Average, basics.Product) == (hvd.Average, hvd.Product)
+
+
+def test_basics_before_init_raise_what_scripts_catch() -> None:
+    with pytest.raises(ValueError, match="not been initialized"):
+        HorovodBasics("").rank()
+
+
+def test_what_is_built_in() -> None:
+    assert util.gloo_built()
+    assert not util.mpi_built(verbose=True)
+    assert util.extension_available("torch")
+    assert not util.extension_available("abacus", verbose=True)
+    assert util.gpu_available("abacus") is False
+    util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
+
+
+def test_variables_are_set_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    monkeypatch.setenv("CIRANDA_TEST_A", "before")
+    monkeypatch.delenv("CIRANDA_TEST_B", raising=False)
+    with util.env(CIRANDA_TEST_A=None, CIRANDA_TEST_B="within"):
+        assert (os.environ.get("CIRANDA_TEST_A"), os.environ["CIRANDA_TEST_B"]) == (None, "within")
+    assert (os.environ["CIRANDA_TEST_A"], os.environ.get("CIRANDA_TEST_B")) == ("before", None)
+
+
+def test_op_and_average() -> None:
+    choose = util.get_average_backwards_compatibility_fun(SimpleNamespace(Average=7, Sum=8))
+    assert (choose(None, None), choose(3, None)) == (7, 3)
+    with pytest.warns(DeprecationWarning, match="`average` is deprecated"):
+        assert choose(None, True) == 7
+    with pytest.warns(DeprecationWarning, match="`average` is deprecated"):
+        assert choose(None, False) == 8
+    with pytest.raises(ValueError, match="not both"):
+        choose(3, True)
+
+
+def test_lists_are_split_evenly() -> None:
+    assert util.split_list(list(range(7)), 3) == [[0, 1, 2], [3, 4], [5, 6]]
+    assert util.split_list([1], 3) == [[1], [], []]
+
+
+def test_powers_of_two() -> None:
+    assert [n for n in range(-1, 17) if util.num_rank_is_power_2(n)] == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "expected"),
+    [("2.13.0+cpu", "2.2", True), ("2.1", "2.1.0", True), ("1.9.1", "1.10.0", False), ("2.0.0a0", "2.0.1", False)],
+)
+def test_versions_are_compared_by_number(version: str, target: str, expected: bool) -> None:
+    assert util.is_version_greater_equal_than(version, target) is expected
+
+
+def test_a_target_that_is_not_a_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a version"):
+        util.is_version_greater_equal_than("1.0", "1.0.0.dev1")
+
+
+def test_versions_that_differ() -> None:
+    util.check_installed_version("no-such-distribution", "1.0")
+    util.check_installed_version("pytest", pytest.__version__)
+    with pytest.warns(UserWarning, match=f"pytest {pytest.__version__} is installed, but 0.1"):
+        util.check_installed_version("pytest", "0.1")
+    with pytest.raises(ImportError, match="is installed") as caught:
+        util.check_installed_version("pytest", "0.1", OSError("symbol not found"))
+    assert isinstance(caught.value.__cause__, OSError)
+    assert issubclass(HorovodVersionMismatchError, builtins.ImportError)
+    assert HorovodVersionMismatchError("torch", "1", "2").installed_version == "2"
+    assert util.is_iterable("x")
+    assert not util.is_iterable(1)
+    assert util.get_ext_suffix().endswith(".so")
