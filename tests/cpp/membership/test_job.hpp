@@ -1,4 +1,5 @@
-// TestJob: a rendezvous store and the options by which ranks join it, for tests. Ranks are threads unless a test forks.
+// TestJob: a rendezvous store and the options by which ranks join it, for tests. Ranks are threads, or processes of
+// their own (rank_process.hpp).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,11 +21,33 @@ namespace ciranda {
 using Tweak = std::function<void(BootstrapOptions&)>;
 using Joined = std::vector<Result<std::unique_ptr<Mesh>>>;
 
+constexpr const char* kTestJobName = "job";
+constexpr const char* kTestHost = "testhost";
+constexpr std::size_t kTestSlotBytes = 65536;
+
+inline Secret test_secret() {
+  Secret secret{};
+  secret.fill(std::byte{0x5a});
+  return secret;
+}
+
+// How a rank joins the job whose store is there.
+inline BootstrapOptions test_options(int rank, int size, const std::string& store) {
+  BootstrapOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.store = {store};
+  options.secret = test_secret();
+  options.job = kTestJobName;
+  options.host = kTestHost;
+  options.slot_bytes = kTestSlotBytes;
+  return options;
+}
+
 class TestJob {
  public:
-  explicit TestJob(int size, const std::string& name = "job", const std::string& bind = "127.0.0.1")
+  explicit TestJob(int size, const std::string& name = kTestJobName, const std::string& bind = "127.0.0.1")
       : size_(size), name_(name), bind_(bind) {
-    secret_.fill(std::byte{0x5a});
     StoreServerOptions options;
     options.bind = {bind};
     options.secret = secret_;
@@ -42,14 +65,8 @@ class TestJob {
   }
 
   BootstrapOptions options(int rank) {
-    BootstrapOptions options;
-    options.rank = rank;
-    options.size = size_;
-    options.store = {store_address()};
-    options.secret = secret_;
+    BootstrapOptions options = test_options(rank, size_, store_address());
     options.job = name_;
-    options.host = "testhost";
-    options.slot_bytes = 65536;
     options.warn = [this](const std::string& what) { note(warnings_, what); };
     return options;
   }
@@ -111,7 +128,7 @@ class TestJob {
   int size_;
   std::string name_;
   std::string bind_;
-  Secret secret_{};
+  Secret secret_ = test_secret();
   std::mutex mutex_;
   std::condition_variable noted_;
   std::vector<std::string> warnings_;

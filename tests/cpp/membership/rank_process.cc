@@ -1,0 +1,144 @@
+#include "membership/rank_process.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "membership/bootstrap_messages.hpp"
+#include "membership/host_identity.hpp"
+#include "membership/store_client.hpp"
+#include "membership/test_job.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr const char* kFlag = "--as-rank";
+constexpr unsigned kLongestLifeSeconds = 120;
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) {
+    pause();
+  }
+}
+
+void say_to_rank_0(Mesh& mesh, std::span<const std::byte> bytes) {
+  mesh.control(0).write_some(bytes);
+  mesh.notify();
+}
+
+void answer_once(Mesh& mesh) {
+  std::byte byte{};
+  sleep_until(mesh, [&] { return mesh.control(0).read_some({&byte, 1}) == 1; });
+  say_to_rank_0(mesh, {&byte, 1});
+}
+
+void have_a_child(Mesh& mesh) {
+  const pid_t child = fork();  // this process has one thread
+  if (child == 0) {
+    alarm(kLongestLifeSeconds);
+    wait_for_ever();
+  }
+  say_to_rank_0(mesh, std::as_bytes(std::span(&child, 1)));
+}
+
+int never_connect(const RankPlan& plan) {
+  const Credentials credentials{test_secret(), kTestJobName, 0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  auto store = StoreClient::connect({plan.store}, credentials, plan.rank, deadline);
+  Endpoint endpoint;
+  endpoint.pid = static_cast<std::uint32_t>(getpid());
+  endpoint.tries_shared_memory = true;
+  endpoint.slot_bytes = kTestSlotBytes;
+  endpoint.host = kTestHost;
+  endpoint.host_id = "id";
+  endpoint.machine = identify_host("/dev/shm").machine;
+  endpoint.address = "127.0.0.1:1";
+  return store.ok() && store.value().exchange("epoch 1", plan.size, encode(endpoint), deadline).ok() ? 0 : 1;
+}
+
+int live(const RankPlan& plan) {
+  if (plan.life == Life::kNeverConnects) {
+    return never_connect(plan);
+  }
+  BootstrapOptions options = test_options(plan.rank, plan.size, plan.store);
+  options.use_shared_memory = plan.uses_shared_memory;
+  options.warn = [](const std::string&) {};
+  const auto mesh = join_circle(options);
+  if (!mesh.ok()) {
+    return 1;
+  }
+  if (plan.rank != 0) {
+    const std::byte joined{1};
+    say_to_rank_0(*mesh.value(), {&joined, 1});
+  }
+  if (plan.life == Life::kAnswersOnce) {
+    answer_once(*mesh.value());
+  } else if (plan.life == Life::kForksAndWaits) {
+    have_a_child(*mesh.value());
+  }
+  wait_for_ever();
+}
+
+std::vector<std::string> to_arguments(const RankPlan& plan) {
+  return {"/proc/self/exe",
+          kFlag,
+          std::to_string(plan.rank),
+          std::to_string(plan.size),
+          plan.store,
+          std::to_string(plan.uses_shared_memory ? 1 : 0),
+          std::to_string(static_cast<int>(plan.life)),
+          std::to_string(getpid())};
+}
+
+RankPlan plan_from(std::span<char* const> arguments) {
+  return {std::atoi(arguments[2]), std::atoi(arguments[3]), arguments[4], std::atoi(arguments[5]) != 0,
+          static_cast<Life>(std::atoi(arguments[6]))};
+}
+
+}  // namespace
+
+RankProcess::RankProcess(const RankPlan& plan) {
+  std::vector<std::string> arguments = to_arguments(plan);
+  std::vector<char*> argv;
+  for (std::string& each : arguments) {
+    argv.push_back(each.data());
+  }
+  argv.push_back(nullptr);
+  EXPECT_EQ(posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), environ), 0);
+}
+
+RankProcess::~RankProcess() {
+  if (pid_ > 0) {
+    send_signal(SIGKILL);
+    wait();
+  }
+}
+
+void RankProcess::send_signal(int signal) const { EXPECT_EQ(::kill(pid_, signal), 0); }
+
+void RankProcess::wait() {
+  EXPECT_EQ(waitpid(pid_, nullptr, 0), pid_);
+  pid_ = -1;
+}
+
+}  // namespace ciranda
+
+int main(int argc, char** argv) {
+  const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
+  if (argc == 8 && std::strcmp(argv[1], ciranda::kFlag) == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return getppid() == std::atoi(argv[7]) ? ciranda::live(ciranda::plan_from(arguments)) : 1;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,47 @@
+// RankProcess: one rank of a TestJob in a process of its own, for tests in which a rank dies or is stopped.
+//
+// The process is this test program once more, started by exec. A plain fork would not do: the test has threads (the
+// store's), and a lock that one of them holds at that moment, be it the allocator's, stays locked in the child for
+// ever.
+//
+// Threads: one. The destructor kills the process; the process also ends with the test program, whatever ends that.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace ciranda {
+
+// What a rank does once it has joined and said so to rank 0 by one byte (kNeverConnects: it does not come so far).
+enum class Life {
+  kWaits,          // until it is killed
+  kAnswersOnce,    // sends one byte from rank 0 back, and waits
+  kForksAndWaits,  // has a child that holds copies of all its descriptors; sends the child's id to rank 0 and waits
+  kNeverConnects,  // tells the store its address, then ends before anybody can connect
+};
+
+struct RankPlan {
+  int rank = 1;
+  int size = 2;
+  std::string store;  // "addr:port"
+  bool uses_shared_memory = true;
+  Life life = Life::kWaits;
+};
+
+class RankProcess {
+ public:
+  explicit RankProcess(const RankPlan& plan);
+  ~RankProcess();
+  RankProcess(const RankProcess&) = delete;
+  RankProcess& operator=(const RankProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void send_signal(int signal) const;
+  void wait();
+
+ private:
+  pid_t pid_ = -1;
+};
+
+}  // namespace ciranda
