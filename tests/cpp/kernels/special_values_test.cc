@@ -122,6 +122,26 @@ TEST_P(SpecialValuesTest, SixteenBitSumsRoundOnceToNearestEven) {
   }
 }
 
+// What does not fit is infinite, unless it is divided before (or, of 16-bit types, while it is still float32).
+TEST_P(SpecialValuesTest, DividingFirstKeepsSumsFromOverflowing) {
+  constexpr std::size_t kCount = 67;
+  const std::vector<std::uint16_t> large(kCount, float16_from_float(60000));
+  const std::vector<const std::byte*> inputs(4, reinterpret_cast<const std::byte*>(large.data()));
+  const auto sum = [&](const Reduction& reduction) {
+    std::vector<std::uint16_t> out(kCount);
+    reduce(reduction, inputs, reinterpret_cast<std::byte*>(out.data()), kCount);
+    for (const std::uint16_t value : out) EXPECT_EQ(value, out[0]);
+    return float_from_float16(out[0]);
+  };
+  EXPECT_EQ(sum({.dtype = DataType::kFloat16}), kInf);
+  EXPECT_EQ(sum({.dtype = DataType::kFloat16, .prescale = 0.25}), 60000);
+  EXPECT_EQ(sum({.dtype = DataType::kFloat16, .postscale = 0.25}), 60000);
+  EXPECT_EQ(sum({.dtype = DataType::kFloat16, .op = ReduceOp::kAverage, .n_average = 4}), 60000);
+  const std::vector<float> four(4, 0x1p127F);
+  EXPECT_EQ(reduced_bits(ReduceOp::kSum, four), bits(kInf));
+  EXPECT_EQ(reduced_bits(ReduceOp::kSum, four, 0.25), bits(0x1p127F));
+}
+
 TEST_P(SpecialValuesTest, TheThreadsRoundingModeChangesNothing) {
   const std::uint32_t nearest = reduced_bits(ReduceOp::kSum, {1.0F, 0x1.8p-24F});
   const int before = std::fegetround();
