@@ -120,6 +120,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff check $(PY_CHECKED)
 	$(BIN)/ruff format --check $(PY_CHECKED)
 	$(BIN)/mypy
+	$(BIN)/python tools/make_reference.py --check
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py

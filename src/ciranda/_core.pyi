@@ -17,6 +17,21 @@ class SettingRow(TypedDict):
     highest: float | None
     meaning: str
 
+class ReduceOpRow(TypedDict):
+    name: str
+    number: int
+    meaning: str
+    takes: list[str]
+    scales: list[str]
+
+class CollectiveRow(TypedDict):
+    name: str
+    number: int
+    is_reduction: bool
+    has_root: bool
+    has_tensors: bool
+    first_dim_may_differ: bool
+
 class PeerRow(TypedDict):
     rank: int
     pid: int
@@ -24,6 +39,8 @@ class PeerRow(TypedDict):
     address: str
     shares_memory: bool
 
+def reduce_op_table() -> list[ReduceOpRow]: ...
+def collective_table() -> list[CollectiveRow]: ...
 def settings() -> list[SettingRow]: ...
 def effective_settings() -> dict[str, bool | int | float | str]: ...
 def simd_level() -> str: ...

@@ -75,6 +75,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+def test_the_reference_of_collectives_is_up_to_date() -> None:
+    check = subprocess.run([sys.executable, str(ROOT / "tools" / "make_reference.py"), "--check"], check=False)
+    assert check.returncode == 0
+
+
 def test_the_table_of_settings_is_up_to_date() -> None:
     check = subprocess.run([sys.executable, str(ROOT / "docs" / "settings_table.py"), "--check"], check=False)
     assert check.returncode == 0

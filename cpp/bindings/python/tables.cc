@@ -54,6 +54,44 @@ nb::list settings_table() {
   return rows;
 }
 
+template <typename Accepts>
+nb::list type_names(const Accepts& accepts) {
+  nb::list names;
+  for (const DataTypeInfo& row : kDataTypes) {
+    if (accepts(row.dtype)) names.append(row.name);
+  }
+  return names;
+}
+
+nb::list reduce_op_table() {
+  nb::list rows;
+  for (const ReduceOpInfo& op : kReduceOps) {
+    nb::dict row;
+    row["name"] = op.name;
+    row["number"] = static_cast<int>(op.op);
+    row["meaning"] = op.meaning;
+    row["takes"] = type_names([&](DataType dtype) { return accepts(op.op, dtype); });
+    row["scales"] = type_names([&](DataType dtype) { return accepts_factors(op.op, dtype); });
+    rows.append(std::move(row));
+  }
+  return rows;
+}
+
+nb::list collective_table() {
+  nb::list rows;
+  for (const CollectiveInfo& collective : kCollectives) {
+    nb::dict row;
+    row["name"] = collective.name;
+    row["number"] = static_cast<int>(collective.collective);
+    row["is_reduction"] = collective.is_reduction;
+    row["has_root"] = collective.has_root;
+    row["has_tensors"] = collective.has_tensors;
+    row["first_dim_may_differ"] = collective.first_dim_may_differ;
+    rows.append(std::move(row));
+  }
+  return rows;
+}
+
 nb::dict effective_settings() {
   const Result<Config> config = read_config();
   raise_unless_ok(config.status());
@@ -78,6 +116,8 @@ void bind_tables(nb::module_& m) {
   m.attr("DATA_TYPES") = numbers_of(kDataTypes, &DataTypeInfo::dtype);
   m.attr("REDUCE_OPS") = numbers_of(kReduceOps, &ReduceOpInfo::op);
   m.attr("COLLECTIVES") = numbers_of(kCollectives, &CollectiveInfo::collective);
+  m.def("reduce_op_table", &reduce_op_table, "Every reduce op: its meaning, the types that it takes and scales.");
+  m.def("collective_table", &collective_table, "Every collective, and what it needs.");
   m.def("settings", &settings_table, "Every setting: its variable, Horovod's name for it, default, range, meaning.");
   m.def("effective_settings", &effective_settings, "The value that each setting has in this environment.");
   m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });

@@ -1,0 +1,158 @@
+"""Writes docs/reference/collectives.md from the engine's tables of collectives, reduce ops and element types.
+
+python tools/make_reference.py            write it
+python tools/make_reference.py --check    exit code 1 if it is not up to date
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import ciranda
+from ciranda import _core
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "collectives.md"
+
+HEAD = """# Collectives
+
+<!-- Written by tools/make_reference.py from the tables in cpp/request/op_table.hpp, cpp/base/reduce_op.hpp and
+     cpp/base/dtype.hpp, and from the docstrings: change it there, then run that. -->
+
+What the engine can do, and exactly what comes out. The names are those of `ciranda` (NumPy arrays) and `ciranda.torch`;
+C programs use the same numbers, in `ciranda.h`.
+
+"""
+
+NOTES = """## What comes out, exactly
+
+- **The same bits.** All ranks get the same bits. An element of a result depends on that element of the n inputs in rank
+  order, the type, the op and the factors, and on nothing else: not on what travelled along, the size, the transport,
+  the threads or the processor's instruction set. Adasum is the exception by definition: it depends on whole tensors.
+- **Order.** Inputs are combined in a binary tree over rank order: the left part of every range of ranks is the largest
+  power of two that leaves something to the right. Seven are ((x0 x1) (x2 x3)) ((x4 x5) x6).
+- **float16 and bfloat16** are computed in float32 and rounded once, at the end, to nearest even.
+- **Average** is the sum over the number of ranks that took part, whatever that is when it is carried out. Floats are
+  multiplied by 1/n as they are written. Integers are summed in 64 bits, and the quotient is rounded toward zero.
+- **Integers wrap** in sums and products. With factors, every input is multiplied in float64, rounded toward zero and
+  saturated, and so is the result.
+- **Factors.** result = postscale_factor * op(prescale_factor * x). In float32 for 16-bit types, otherwise in the type
+  itself; no extra pass over memory. They must be finite and the same on all ranks.
+- **NaN** in any input gives NaN, in min and max too, and always the same one: quiet, positive, without payload. A copy
+  (one rank, no factors) leaves a NaN as it is. -0 is smaller than +0.
+- **bool**: any byte but 0 is true; results are 0 or 1. min is and, max is or.
+- **Complex numbers** are summed and scaled part by part. A product is (ac - bd) + (ad + bc)i, each product and each sum
+  rounded once.
+- **Subnormals** are kept, and results are rounded to nearest, whatever mode the calling thread has set.
+"""
+
+
+def reduce_op_constant(name: str) -> str:
+    """`bitwise_and` is `BitwiseAnd` in Python."""
+    constant = "".join(word.capitalize() for word in name.split("_"))
+    if getattr(ciranda, constant) != _core.REDUCE_OPS[name]:
+        raise SystemExit(f"ciranda.{constant} is not the engine's {name}")
+    return constant
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    lines = [list(head), *(list(row) for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines) + "\n"
+
+
+def mark(condition: bool) -> str:
+    """For a cell that says yes or no."""
+    return "yes" if condition else ""
+
+
+def torch_names() -> frozenset[str]:
+    """What ciranda.torch exports, read from its source: torch itself need not be there."""
+    spec = find_spec("ciranda.torch")
+    assert spec is not None
+    assert spec.origin is not None
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    raise SystemExit("ciranda.torch has no __all__")
+
+
+def variants(collective: str, has: Callable[[str], bool]) -> str:
+    """The forms of a collective: `_` is in place, `async` returns a handle."""
+    forms = ("".join(parts) for parts in product(("", "grouped_"), (collective,), ("", "_async"), ("", "_")))
+    return ", ".join(f"`{form}`" for form in forms if has(form))
+
+
+def collectives() -> str:
+    """The table of collectives."""
+    of_torch = torch_names()
+    rows = []
+    for row in _core.collective_table():
+        name = row["name"]
+        if not hasattr(ciranda, name):
+            continue
+        needs = [text for flag, text in ((row["has_root"], "a root"), (row["is_reduction"], "a reduce op")) if flag]
+        summary = (inspect.getdoc(getattr(ciranda, name)) or "").split("\n", 1)[0]
+        rows.append((f"`{name}`", summary, ", ".join(needs), mark(row["first_dim_may_differ"])))
+    text = table(("collective", "what it does", "needs", "ranks may differ in dimension 0"), rows)
+    forms = [
+        (
+            f"`{row['name']}`",
+            variants(row["name"], lambda name: hasattr(ciranda, name)),
+            variants(row["name"], of_torch.__contains__),
+        )
+        for row in _core.collective_table()
+        if hasattr(ciranda, row["name"])
+    ]
+    return (
+        f"## Collectives\n\n{text}A form that ends in `_` works in place; one with `async` returns a handle for "
+        "`synchronize()` and `poll()`; a\n`grouped` one carries a list of tensors, all of which are done or none.\n\n"
+        + table(("collective", "`ciranda` (NumPy)", "`ciranda.torch`"), forms)
+    )
+
+
+def reduce_ops() -> str:
+    """The tables of reduce ops, and which element types they take."""
+    ops = _core.reduce_op_table()
+    meanings = [
+        (f"`{reduce_op_constant(op['name'])}`", str(op["number"]), op["meaning"], mark(bool(op["scales"])))
+        for op in ops
+    ]
+    matrix = [
+        (f"`{dtype}`", *("✓ ×" if dtype in op["scales"] else "✓" if dtype in op["takes"] else "" for op in ops))
+        for dtype in _core.DATA_TYPES
+    ]
+    return (
+        "## Reduce ops\n\n"
+        + table(("op", "number", "result", "takes factors"), meanings)
+        + "Which types can be combined by which op; × where `prescale_factor` and `postscale_factor` are taken too.\n"
+        "Anything else is refused at once, with the list of what can be.\n\n"
+        + table(("", *(reduce_op_constant(op["name"]) for op in ops)), matrix)
+    )
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + collectives() + reduce_ops() + NOTES
+
+
+def main() -> int:
+    """Write or check the page; the exit code."""
+    if "--check" not in sys.argv[1:]:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
+        return 0
+    sys.stderr.write(f"{PAGE} is not up to date: run python tools/make_reference.py\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
