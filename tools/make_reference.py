@@ -125,13 +125,13 @@ def reduce_ops() -> str:
         for op in ops
     ]
     matrix = [
-        (f"`{dtype}`", *("✓ ×" if dtype in op["scales"] else "✓" if dtype in op["takes"] else "" for op in ops))
+        (f"`{dtype}`", *("✓✓" if dtype in op["scales"] else "✓" if dtype in op["takes"] else "" for op in ops))
         for dtype in _core.DATA_TYPES
     ]
     return (
         "## Reduce ops\n\n"
         + table(("op", "number", "result", "takes factors"), meanings)
-        + "Which types can be combined by which op; × where `prescale_factor` and `postscale_factor` are taken too.\n"
+        + "Which types can be combined by which op; ✓✓ where `prescale_factor` and `postscale_factor` are taken too.\n"
         "Anything else is refused at once, with the list of what can be.\n\n"
         + table(("", *(reduce_op_constant(op["name"]) for op in ops)), matrix)
     )
