@@ -1,4 +1,4 @@
-"""The main job proves a right training right, and a wrong one wrong."""
+"""The examples run, and prove a right training right; the main job also proves a wrong one wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "digits.py"
 
 # Every rank goes its own way: nothing is averaged.
 BROKEN = f"""
@@ -20,15 +21,18 @@ sys.argv[0] = {str(EXAMPLE)!r}
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
+CIRANDA = ("ciranda.launch.cli", "run")
+HOROVODRUN = ("horovod.runner",)
+
 pytestmark = pytest.mark.multiprocess
 
 
-def run(np: int, *command: str) -> subprocess.CompletedProcess[str]:
+def run(np: int, *command: str, launcher: tuple[str, ...] = CIRANDA) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", str(np), sys.executable, *command]
+    launch = [sys.executable, "-m", *launcher, "-np", str(np), sys.executable, *command]
     return subprocess.run(launch, env=environment, check=False, capture_output=True, text=True, timeout=120)
 
 
@@ -47,3 +51,40 @@ def test_digits_says_when_the_result_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "ranks are DIFFERENT" in done.stdout
     assert "BEYOND fp32 rounding" in done.stdout
+
+
+# Rank 1 does not clip.
+BROKEN_CLIPPING = f"""
+import runpy, sys
+import ciranda.torch
+from torch import nn
+clip = nn.utils.clip_grad_norm_
+nn.utils.clip_grad_norm_ = lambda parameters, limit: ciranda.torch.rank() == 0 and clip(parameters, limit)
+sys.path.insert(0, {str(EXAMPLES)!r})
+runpy.run_path({str(EXAMPLES / "gradient_clipping.py")!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("np", [2, 3])
+@pytest.mark.parametrize("name", ["accumulation", "gradient_clipping", "mixed_precision"])
+def test_example_equals_one_process(name: str, np: int) -> None:
+    done = run(np, str(EXAMPLES / f"{name}.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"on {np} processes" in done.stdout
+    assert "same as one process" in done.stdout
+
+
+def test_example_says_when_the_result_is_wrong() -> None:
+    done = run(2, "-c", BROKEN_CLIPPING)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "DIFFERENT from one process" in done.stdout
+
+
+@pytest.mark.parametrize("script", sorted((EXAMPLES / "horovod").glob("*.py")), ids=lambda path: path.stem)
+def test_horovod_script_runs_as_it_is(script: Path) -> None:
+    pytest.importorskip("horovod._names", reason="the package in compat/horovod is not installed")
+    assert "ciranda" not in script.read_text(encoding="utf-8").lower()
+    done = run(2, str(script), launcher=HOROVODRUN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "on 2 processes" in done.stdout
+    assert done.stderr == ""

@@ -1,0 +1,73 @@
+"""What the small examples share: handwritten digits from scikit-learn, a model, and the check of a training.
+
+The check is that of the whole project: many processes must end with the parameters of one process that saw the same
+global batches. Each example's training is a function of the circle's optimizer, so that it can be made in both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+import ciranda.torch as circle
+
+STEPS = 40
+#: Images in a global batch: a multiple of 2, 3 and 4, so that as many ranks get equal shares.
+GLOBAL_BATCH = 96
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+def load() -> Batch:
+    """Images as fp32 (1797, 64) from 0 to 1, labels as int64 (1797,)."""
+    digits = load_digits()
+    return torch.tensor(digits.data / 16.0, dtype=torch.float32), torch.tensor(digits.target)
+
+
+def global_batches(data: Batch, n_steps: int = STEPS) -> Iterator[Batch]:
+    """The same on every rank."""
+    images, labels = data
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(n_steps):
+        chosen = torch.randint(len(labels), (GLOBAL_BATCH,), generator=generator)
+        yield images[chosen], labels[chosen]
+
+
+def share(batch: Batch, rank: int, size: int) -> Batch:
+    """The part of a batch that is one rank's: of 4 ranks, each gets a quarter."""
+    images, labels = batch
+    return images.chunk(size)[rank], labels.chunk(size)[rank]
+
+
+def make_model() -> nn.Module:
+    """The same on every rank. Smooth all through, so that rounding does not decide which way a gradient goes."""
+    torch.manual_seed(7)
+    return nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, data: Batch) -> float:
+    images, labels = data
+    return (model(images).argmax(dim=1) == labels).double().mean().item()
+
+
+def difference(model: nn.Module, alone: nn.Module) -> float:
+    """The largest difference of two parameters, relative to the largest parameter."""
+    pairs = list(zip(model.parameters(), alone.parameters(), strict=True))
+    apart = max((a - b).abs().max().item() for a, b in pairs)
+    return apart / max(b.abs().max().item() for _, b in pairs)
+
+
+def finish(model: nn.Module, alone: nn.Module, data: Batch, tolerance: float = 2e-6) -> int:
+    """Say how it went, on rank 0; the exit code: 0 if all ranks have the same model, and that of one process."""
+    everyone = circle.allgather_object([parameter.tolist() for parameter in model.parameters()])
+    apart = difference(model, alone)
+    is_right = all(other == everyone[0] for other in everyone) and apart <= tolerance
+    if circle.rank() == 0:
+        print(f"accuracy {accuracy(model, data):.1%} on {circle.size()} processes")
+        print(f"{'same as' if is_right else 'DIFFERENT from'} one process: {apart:.1e} apart, {tolerance:.0e} allowed")
+    circle.shutdown()
+    return 0 if is_right else 1
