@@ -1,60 +1,68 @@
-// ControlPlane: carries the agreement over the mesh: announcements to the coordinator, the response log to all; and
-// notices who leaves, dies, or falls silent.
+// ControlPlane: carries messages between ranks: frames them, sends and receives them; and notices who leaves, dies, or
+// falls silent. What the messages of a lane mean is the lane's to know.
 //
-// One thread (the holder of the progress token). Decisions are the coordinator's and the participant's; this does I/O.
+// One thread (the holder of the progress token).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "negotiate/codec.hpp"
-#include "negotiate/coordinator.hpp"
-#include "negotiate/participant.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
 
-// A rank that said goodbye: it took part in the log's entries before log_index, and will in no other.
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// A rank that said goodbye: it took part in each lane's log up to what it said, and will in nothing else.
 struct Departure {
   int rank;
-  std::uint64_t log_index;
+  std::vector<ByeMessage::LaneEnd> lanes;
+  std::uint64_t log_index(LaneId lane) const;
+};
+
+// Takes the messages that concern a lane.
+class LaneMessages {
+ public:
+  virtual ~LaneMessages() = default;
+  // Not ok: the circle is broken, and this is why.
+  virtual Status on_message(int peer, LaneId lane, Message message, TimePoint now) = 0;
 };
 
 class ControlPlane {
  public:
-  static constexpr int kCoordinator = 0;
+  // Mesh and logger outlive this.
+  ControlPlane(Mesh& mesh, const Logger& logger);
 
-  // The mesh outlives this.
-  ControlPlane(Mesh& mesh, const Config& config, const Logger& logger);
+  // REQUIRES: peer is not this rank.
+  void post(int peer, LaneId lane, const Message& message);
+  void post_to_all(const Message& message);
+  void say_bye(std::vector<ByeMessage::LaneEnd> lanes);
+  void say_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}); }
+  // Asks a peer whether it lives; any answer counts as heard.
+  void ask(int peer);
 
-  void announce(const Request& request, Participant::Ticket ticket, bool is_duplicate, TimePoint now);
-  // Somebody here waits and nothing may be held back.
-  void say_waiting();
-  void say_bye(std::uint64_t log_index);
-  void say_abort(const Status& why);
+  // Each returns whether anything moved; not ok: the circle is broken, and this is why.
+  Result<bool> receive(LaneMessages& lanes, TimePoint now);
+  bool send();
+  // Of all who ended, one who had not said goodbye, as an error.
+  Status check_closed_peers();
 
-  // Sends, receives, coordinates. Log entries that arrived are appended to `actions`. Returns whether anything moved.
-  // Not ok: the circle is broken, and this is why.
-  Result<bool> step(bool wire_is_idle, TimePoint now, std::vector<Participant::Action>& actions);
+  // Those that left, in the order heard of.
+  const std::vector<Departure>& departures() const { return departures_; }
+  TimePoint heard_from(int peer) const { return peers_[static_cast<std::size_t>(peer)].heard; }
 
-  // Of the ranks that left, the one that had done the least.
-  const std::optional<Departure>& departure() const { return departure_; }
-  // How many log entries have come.
-  std::uint64_t n_logged() const { return n_logged_; }
-  // Whether what was sent since the last call must be seen at once.
+  // What was sent since the last call must be seen at once.
+  void hurry() { urgency_ = Urgency::kUrgent; }
   Urgency take_urgency();
-  // Whether any rank is known to wait. Only the coordinator knows of others.
-  bool has_waiting_rank() const { return coordinator_ && coordinator_->has_waiting_rank(); }
   // Every peer that lives has answered say_bye.
   bool is_bye_known() const;
-  // When step() should be called although nothing has arrived.
-  std::optional<TimePoint> next_deadline() const;
+  bool is_gone(int peer) const { return peers_[static_cast<std::size_t>(peer)].is_gone; }
 
   // "rank 2 (host node7, pid 4711)"
   std::string peer_text(int rank) const;
@@ -64,37 +72,22 @@ class ControlPlane {
     std::vector<std::byte> outgoing;
     std::size_t n_sent = 0;
     FrameReader incoming;
+    TimePoint heard{};
     bool has_left = false;
     bool knows_bye = false;
     bool is_gone = false;
   };
 
-  void post(int peer, const Message& message);
-  void post_to_all(const Message& message);
-  void flush_ready();
   bool send(int peer);
-  Result<bool> receive(int peer, TimePoint now, std::vector<Participant::Action>& actions);
-  Status handle(int peer, Message message, TimePoint now, std::vector<Participant::Action>& actions);
-  Status to_coordinator(int peer, Message message, TimePoint now);
-  Status apply(const LogMessage& log, std::vector<Participant::Action>& actions);
-  Result<bool> coordinate(bool wire_is_idle, TimePoint now, std::vector<Participant::Action>& actions);
-  Status check_closed_peers();
-  Status watch_coordinator(TimePoint now);
+  Result<bool> receive(int peer, LaneMessages& lanes, TimePoint now);
+  Status handle(int peer, Envelope envelope, LaneMessages& lanes, TimePoint now);
 
   Mesh& mesh_;
-  Logger logger_;
+  const Logger& logger_;
   std::vector<Peer> peers_;
-  Participant participant_;
-  std::unique_ptr<Coordinator> coordinator_;  // on its rank only
-  ReadyMessage ready_;                        // announcements of this turn, to travel in one frame
-  Urgency urgency_ = Urgency::kLazy;          // of what was sent since take_urgency
-  std::uint64_t n_logged_ = 0;
-  std::optional<Departure> departure_;
+  Urgency urgency_ = Urgency::kLazy;  // of what was sent since take_urgency
+  std::vector<Departure> departures_;
   std::size_t n_closed_handled_ = 0;
-  std::chrono::nanoseconds silence_warning_;
-  std::chrono::nanoseconds silence_shutdown_;
-  TimePoint heard_from_coordinator_;
-  TimePoint asked_coordinator_;
 };
 
 }  // namespace ciranda

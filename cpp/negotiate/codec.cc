@@ -10,8 +10,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are written in the memory order of the host");
 
-// An entry of the log is at least its kind and the length of a list.
-constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t) + sizeof(std::uint32_t);
+// An entry of the log is at least its kind.
+constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t);
 
 class Writer {
  public:
@@ -119,12 +119,12 @@ void write(Writer& w, const Signature& s) {
   w.number(s.root);
   w.number(s.prescale);
   w.number(s.postscale);
-  w.number(s.process_set);
   w.number(static_cast<std::uint32_t>(s.tensors.size()));
   for (const TensorSignature& tensor : s.tensors) {
     w.number(static_cast<std::uint8_t>(tensor.dtype));
     w.numbers(tensor.shape);
   }
+  w.numbers(s.arguments);
 }
 
 Signature read_signature(Reader& r) {
@@ -134,13 +134,13 @@ Signature read_signature(Reader& r) {
   s.root = r.number<std::int32_t>();
   s.prescale = r.number<double>();
   s.postscale = r.number<double>();
-  s.process_set = r.number<std::uint32_t>();
   r.list(s.tensors, sizeof(std::uint8_t) + sizeof(std::uint32_t), [&r](TensorSignature& tensor) {
     tensor.dtype = r.value_or_fail(data_type_from_wire(r.number<std::uint8_t>()), DataType::kUInt8);
     tensor.shape = r.numbers<std::int64_t>();
     if (tensor.shape.size() > kMaxDimensions) r.fail();
   });
   if (s.tensors.size() > kMaxTensorsPerRequest) r.fail();
+  s.arguments = r.numbers<std::int64_t>();
   return s;
 }
 
@@ -182,8 +182,21 @@ void read(Reader& r, DuplicateMessage& m) { m.name = r.text(kMaxNameBytes); }
 
 void write(Writer& /*w*/, const WaitingMessage& /*m*/) {}
 void read(Reader& /*r*/, WaitingMessage& /*m*/) {}
-void write(Writer& w, const ByeMessage& m) { w.number(m.log_index); }
-void read(Reader& r, ByeMessage& m) { m.log_index = r.number<std::uint64_t>(); }
+void write(Writer& /*w*/, const JoinMessage& /*m*/) {}
+void read(Reader& /*r*/, JoinMessage& /*m*/) {}
+void write(Writer& w, const ByeMessage& m) {
+  w.number(static_cast<std::uint32_t>(m.lanes.size()));
+  for (const ByeMessage::LaneEnd& end : m.lanes) {
+    w.number(end.lane);
+    w.number(end.log_index);
+  }
+}
+void read(Reader& r, ByeMessage& m) {
+  r.list(m.lanes, sizeof(LaneId) + sizeof(std::uint64_t), [&r](ByeMessage::LaneEnd& end) {
+    end.lane = r.number<LaneId>();
+    end.log_index = r.number<std::uint64_t>();
+  });
+}
 void write(Writer& /*w*/, const ByeAckMessage& /*m*/) {}
 void read(Reader& /*r*/, ByeAckMessage& /*m*/) {}
 void write(Writer& /*w*/, const PingMessage& /*m*/) {}
@@ -212,6 +225,8 @@ void write(Writer& w, const ExecuteEntry& entry) {
     w.text(item.name);
     w.number(static_cast<std::uint32_t>(item.first_dims.size()));
     for (const auto& dims : item.first_dims) w.numbers(dims);
+    w.numbers(item.absent);
+    if (!item.absent.empty()) write(w, item.signature);
   }
 }
 void read(Reader& r, ExecuteEntry& entry) {
@@ -221,6 +236,8 @@ void read(Reader& r, ExecuteEntry& entry) {
     if (!item.is_defined_here) return;
     item.name = r.text(kMaxNameBytes);
     r.list(item.first_dims, sizeof(std::uint32_t), [&r](auto& dims) { dims = r.numbers<std::int64_t>(); });
+    item.absent = r.numbers<std::int32_t>();
+    if (!item.absent.empty()) item.signature = read_signature(r);
   });
 }
 
@@ -236,6 +253,11 @@ void read(Reader& r, FailEntry& entry) {
   entry.text = r.text();
   entry.targets = r.numbers<std::int32_t>();
 }
+
+void write(Writer& w, const JoinedEntry& entry) { w.number(entry.last); }
+void read(Reader& r, JoinedEntry& entry) { entry.last = r.number<std::int32_t>(); }
+void write(Writer& /*w*/, const EndEntry& /*entry*/) {}
+void read(Reader& /*r*/, EndEntry& /*entry*/) {}
 
 // A variant is its index and its value.
 template <typename... Alternatives>
@@ -265,23 +287,25 @@ void read(Reader& r, LogMessage& m) {
 
 }  // namespace
 
-void append_frame(const Message& message, std::vector<std::byte>& out) {
+void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out) {
   const std::size_t start = out.size();
   Writer w(out);
   w.number(std::uint32_t{0});
+  w.number(lane);
   write_variant(w, message);
   const auto length = static_cast<std::uint32_t>(out.size() - start - kFrameHeaderBytes);
   std::memcpy(out.data() + start, &length, sizeof length);
 }
 
-Result<Message> decode_frame(std::span<const std::byte> body) {
+Result<Envelope> decode_frame(std::span<const std::byte> body) {
   Reader r(body);
-  Message message;
-  read_variant(r, r.number<std::uint8_t>(), message);
+  Envelope envelope;
+  envelope.lane = r.number<LaneId>();
+  read_variant(r, r.number<std::uint8_t>(), envelope.message);
   if (!r.ok() || !r.at_end()) {
     return Status::internal("a control frame of " + std::to_string(body.size()) + " bytes is malformed");
   }
-  return message;
+  return envelope;
 }
 
 void FrameReader::append(std::span<const std::byte> bytes) {
@@ -292,13 +316,13 @@ void FrameReader::append(std::span<const std::byte> bytes) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 
-std::optional<Result<Message>> FrameReader::next() {
+std::optional<Result<Envelope>> FrameReader::next() {
   const auto rest = std::span<const std::byte>(buffer_).subspan(consumed_);
   if (rest.size() < kFrameHeaderBytes) return std::nullopt;
   std::uint32_t length = 0;
   std::memcpy(&length, rest.data(), sizeof length);
   if (length > kMaxFrameBytes) {
-    return Result<Message>(Status::internal("a control frame claims " + std::to_string(length) + " bytes"));
+    return Result<Envelope>(Status::internal("a control frame claims " + std::to_string(length) + " bytes"));
   }
   if (rest.size() - kFrameHeaderBytes < length) return std::nullopt;
   consumed_ += kFrameHeaderBytes + length;

@@ -1,4 +1,4 @@
-// Bytes <-> messages. A frame is a 32-bit length and that many bytes: a type and the message, little endian.
+// Bytes <-> messages. A frame is a 32-bit length and that many bytes: a lane, a type and the message, little endian.
 //
 // Decoding trusts nothing: every length is checked against what is there before memory is asked for, and a frame that
 // is not exactly one well-formed message is refused with the reason.
@@ -19,10 +19,10 @@ inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 << 20;
 
 // Appends the whole frame, header included.
-void append_frame(const Message& message, std::vector<std::byte>& out);
+void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out);
 
 // `body` is a frame without its header.
-Result<Message> decode_frame(std::span<const std::byte> body);
+Result<Envelope> decode_frame(std::span<const std::byte> body);
 
 // Collects the bytes of a stream into frames.
 class FrameReader {
@@ -31,7 +31,7 @@ class FrameReader {
 
   // The next whole frame's message; nothing when more bytes are needed; the error of a frame that cannot be read (the
   // stream is then useless).
-  std::optional<Result<Message>> next();
+  std::optional<Result<Envelope>> next();
 
  private:
   std::vector<std::byte> buffer_;

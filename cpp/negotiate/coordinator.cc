@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <utility>
 
 namespace ciranda {
@@ -65,16 +66,21 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       order_(kPlannedGroupBytes),
       is_waiting_(static_cast<std::size_t>(options_.size)),
+      has_joined_(static_cast<std::size_t>(options_.size)),
       last_name_(static_cast<std::size_t>(options_.size)),
-      last_announced_(static_cast<std::size_t>(options_.size)) {}
+      last_announced_(static_cast<std::size_t>(options_.size)) {
+  if (!options_.ranks.empty()) return;
+  options_.ranks.resize(static_cast<std::size_t>(options_.size));
+  std::iota(options_.ranks.begin(), options_.ranks.end(), 0);
+}
 
 Coordinator::~Coordinator() = default;
 
 // --- announcements
 
 Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
-  if (Status status = validate(message.name, message.signature, options_.size); !status.ok()) {
-    return Status::internal("rank " + std::to_string(rank) +
+  if (Status status = validate(message.name, message.signature, options_.ranks); !status.ok()) {
+    return Status::internal("rank " + std::to_string(world_rank(rank)) +
                             " announced what it should have refused: " + status.message());
   }
   Name& name = name_for(message.name, message.is_cacheable);
@@ -84,7 +90,7 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
   for (const ReadyMessage::Item& item : message.items) {
     if (item.slot >= slots_.size()) {
-      return Status::internal("rank " + std::to_string(rank) + " announced slot " + std::to_string(item.slot) +
+      return Status::internal("rank " + std::to_string(world_rank(rank)) + " announced slot " + std::to_string(item.slot) +
                               " of only " + std::to_string(slots_.size()));
     }
     Status status = announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now);
@@ -149,7 +155,12 @@ Status Coordinator::announce(Name& name, int rank, std::optional<Signature> sign
                              TimePoint now) {
   if (answer_owed(name, rank)) return Status::ok_status();
   if (name.round.arrivals[static_cast<std::size_t>(rank)] != Arrival::kAbsent) {
-    return Status::internal("rank " + std::to_string(rank) + " announced '" + name.name + "' before it was answered");
+    return Status::internal("rank " + std::to_string(world_rank(rank)) + " announced '" + name.name +
+                            "' before it was answered");
+  }
+  if (has_joined_[static_cast<std::size_t>(rank)]) {
+    return Status::internal("rank " + std::to_string(world_rank(rank)) + " announced '" + name.name +
+                            "' after it had joined");
   }
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
   Round& round = name.round;
@@ -161,8 +172,8 @@ Status Coordinator::announce(Name& name, int rank, std::optional<Signature> sign
   if (std::string why = disagreement(name, rank); !why.empty()) {
     fail_round(name, ErrorKind::kMismatch,
                "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.");
-  } else if (round.n_arrived == options_.size) {
-    became_ready(name);
+  } else if (is_complete(round)) {
+    complete_round(name);
   }
   return Status::ok_status();
 }
@@ -180,7 +191,8 @@ std::string Coordinator::disagreement(const Name& name, int rank) const {
     const int low = std::min(rank, other);
     const int high = std::max(rank, other);
     if (describe_mismatch(signature_of(name, low), low, signature_of(name, high), high).empty()) return {};
-    return describe_mismatch(shown_signature_of(name, low), low, shown_signature_of(name, high), high);
+    return describe_mismatch(shown_signature_of(name, low), world_rank(low), shown_signature_of(name, high),
+                             world_rank(high));
   }
   return {};
 }
@@ -188,6 +200,13 @@ std::string Coordinator::disagreement(const Name& name, int rank) const {
 const Signature& Coordinator::signature_of(const Name& name, int rank) const {
   const auto at = static_cast<std::size_t>(rank);
   return name.round.arrivals[at] == Arrival::kInFull ? name.round.in_full[at] : name.agreed;
+}
+
+// What all that have arrived agree on.
+const Signature& Coordinator::signature_of(const Name& name) const {
+  int rank = 0;
+  while (name.round.arrivals[static_cast<std::size_t>(rank)] == Arrival::kAbsent) ++rank;
+  return signature_of(name, rank);
 }
 
 // The same with the rank's own first dimensions, as a message should show it.
@@ -224,6 +243,7 @@ void Coordinator::fail_round(Name& name, ErrorKind kind, const std::string& text
     int n_made = round.arrivals[static_cast<std::size_t>(rank)] == Arrival::kAbsent ? 0 : 1;
     if (duplicate && rank == duplicate->rank) n_made = n_calls;
     targets.insert(targets.end(), static_cast<std::size_t>(n_made), rank);
+    if (has_joined_[static_cast<std::size_t>(rank)]) continue;  // it will not make the call
     for (int call = n_made; call < n_calls; ++call) {
       name.owed.push_back({rank, kind, text, duplicate.has_value(), n_failed_rounds_});
     }
@@ -269,6 +289,79 @@ void Coordinator::forget_if_unused(Name& name) {
   names_.erase(std::string(name.name));
 }
 
+void Coordinator::fail_all(const Status& why) {
+  std::vector<Name*> open;
+  for (auto& [key, name] : names_) {
+    if (name->round.is_open) open.push_back(name.get());
+  }
+  for (Name* name : open) fail_round(*name, why.kind(), why.message());
+}
+
+// --- joining
+
+Status Coordinator::on_join(int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  if (has_joined_[at]) return Status::internal("rank " + std::to_string(world_rank(rank)) + " joined twice");
+  has_joined_[at] = true;
+  ++n_joined_;
+  forgive_joined(rank);
+  if (n_joined_ == options_.size) last_joined_ = rank;
+  std::vector<Name*> completed;
+  for (auto& [key, name] : names_) {
+    if (name->round.is_open && !name->round.is_ready && is_complete(name->round)) completed.push_back(name.get());
+  }
+  for (Name* name : completed) complete_round(*name);
+  return Status::ok_status();
+}
+
+bool Coordinator::is_complete(const Round& round) const {
+  if (n_joined_ == 0) return round.n_arrived == options_.size;
+  for (std::size_t rank = 0; rank < round.arrivals.size(); ++rank) {
+    if (round.arrivals[rank] == Arrival::kAbsent && !has_joined_[rank]) return false;
+  }
+  return true;
+}
+
+std::vector<std::int32_t> Coordinator::absent_from(const Round& round) const {
+  std::vector<std::int32_t> absent;
+  if (round.n_arrived == options_.size) return absent;
+  for (std::int32_t rank = 0; rank < options_.size; ++rank) {
+    if (round.arrivals[static_cast<std::size_t>(rank)] == Arrival::kAbsent) absent.push_back(rank);
+  }
+  return absent;
+}
+
+bool Coordinator::is_root_absent(const Name& name) const {
+  const Signature& signature = signature_of(name);
+  if (!info(signature.collective).has_root) return false;
+  const auto found = std::find(options_.ranks.begin(), options_.ranks.end(), signature.root);
+  return name.round.arrivals[static_cast<std::size_t>(found - options_.ranks.begin())] == Arrival::kAbsent;
+}
+
+void Coordinator::complete_round(Name& name) {
+  if (name.round.n_arrived == options_.size || !is_root_absent(name)) {
+    became_ready(name);
+    return;
+  }
+  const Signature& signature = signature_of(name);
+  fail_round(name, ErrorKind::kInvalidArgument,
+             std::string(to_string(signature.collective)) + " '" + name.name + "': its root, rank " +
+                 std::to_string(signature.root) +
+                 ", has joined and takes no part any more. Choose a root that works to the end, for example the rank "
+                 "that join() returned last time.");
+}
+
+// Who has joined makes no further calls: it owes no answer to any.
+void Coordinator::forgive_joined(int rank) {
+  std::vector<Name*> forgiven;
+  for (auto& [key, name] : names_) {
+    if (std::erase_if(name->owed, [rank](const Name::Owed& owed) { return owed.rank == rank; }) > 0) {
+      forgiven.push_back(name.get());
+    }
+  }
+  for (Name* name : forgiven) forget_if_unused(*name);
+}
+
 // --- what is carried out
 
 void Coordinator::became_ready(Name& name) {
@@ -291,7 +384,7 @@ void Coordinator::became_ready(Name& name) {
 // A ready request is held while the rest of its planned group is still to come, unless somebody needs it now.
 bool Coordinator::is_held(const Name& name) const {
   const auto& group = name.round.group;
-  if (n_waiting_ > 0 || !name.round.is_deferrable || !group || group->plan != plan_) return false;
+  if (n_waiting_ > 0 || last_joined_ || !name.round.is_deferrable || !group || group->plan != plan_) return false;
   return n_in_group_[group->index] < order_.group_size(group->index);
 }
 
@@ -304,7 +397,16 @@ void Coordinator::leave_group(Name& name) {
 std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
   std::vector<LogEntry> entries;
   entries.swap(failures_);
-  if (ready_.empty()) return entries;
+  if (!ready_.empty()) take_ready(wire_is_idle, entries);
+  if (last_joined_ && ready_.empty()) {
+    entries.emplace_back(JoinedEntry{*std::exchange(last_joined_, std::nullopt)});
+    has_joined_.assign(has_joined_.size(), false);
+    n_joined_ = 0;
+  }
+  return entries;
+}
+
+void Coordinator::take_ready(bool wire_is_idle, std::vector<LogEntry>& entries) {
   std::deque<Name*> waiting;
   std::vector<Name*> free;
   std::size_t n_free_bytes = 0;
@@ -313,46 +415,54 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
       waiting.push_back(name);
     } else {
       free.push_back(name);
-      n_free_bytes += signature_of(*name, 0).n_bytes();
+      n_free_bytes += signature_of(*name).n_bytes();
     }
   }
-  if (free.empty() || (!wire_is_idle && n_free_bytes < kBusyBatchBytes)) return entries;
+  if (free.empty() || (!wire_is_idle && n_free_bytes < kBusyBatchBytes)) return;
   ready_ = std::move(waiting);
-  Signature head;
-  std::size_t n_bytes = 0;
-  ExecuteEntry entry;
-  for (Name* name : free) {
-    const Signature& signature = signature_of(*name, 0);
-    if (!entry.items.empty() && !can_join(head, signature, n_bytes + signature.n_bytes())) {
-      entries.emplace_back(std::exchange(entry, {}));
-      n_bytes = 0;
+  for (std::size_t begin = 0; begin < free.size();) {
+    std::size_t n_bytes = signature_of(*free[begin]).n_bytes();
+    std::size_t end = begin + 1;
+    while (end < free.size()) {
+      n_bytes += signature_of(*free[end]).n_bytes();
+      if (!can_travel_with(*free[begin], *free[end], n_bytes)) break;
+      ++end;
     }
-    if (entry.items.empty()) head = signature;
-    n_bytes += signature.n_bytes();
-    leave_group(*name);
-    entry.items.push_back(execute_item(*name));
+    ExecuteEntry entry;
+    for (; begin < end; ++begin) {
+      leave_group(*free[begin]);
+      entry.items.push_back(execute_item(*free[begin]));
+    }
+    entries.emplace_back(std::move(entry));
   }
-  entries.emplace_back(std::move(entry));
-  return entries;
 }
 
-bool Coordinator::can_join(const Signature& head, const Signature& other, std::size_t n_bytes) const {
-  return n_bytes <= options_.fusion_threshold_bytes && head.collective == Collective::kAllreduce &&
-         other.collective == Collective::kAllreduce && head.op == other.op && head.prescale == other.prescale &&
-         head.postscale == other.postscale && head.process_set == other.process_set &&
-         head.tensors.front().dtype == other.tensors.front().dtype;
+bool Coordinator::can_travel_with(Name& head, Name& other, std::size_t n_bytes) const {
+  const Signature& a = signature_of(head);
+  const Signature& b = signature_of(other);
+  return n_bytes <= options_.fusion_threshold_bytes && a.collective == Collective::kAllreduce &&
+         b.collective == Collective::kAllreduce && a.op == b.op && a.prescale == b.prescale &&
+         a.postscale == b.postscale && a.tensors.front().dtype == b.tensors.front().dtype &&
+         absent_from(head.round) == absent_from(other.round);
 }
 
 ExecuteItem Coordinator::execute_item(Name& name) {
   ExecuteItem item;
   const bool in_full = std::any_of(name.round.arrivals.begin(), name.round.arrivals.end(),
                                    [](Arrival a) { return a == Arrival::kInFull; });
+  item.absent = absent_from(name.round);
   if (in_full) update_agreed(name);
-  if (in_full || name.slot == kNoSlot) {
+  if (in_full || name.slot == kNoSlot || !item.absent.empty()) {
     assign_slot(name);
     item.is_defined_here = true;
     item.name = name.name;
     item.first_dims = name.first_dims;
+  }
+  if (!item.absent.empty()) {
+    item.signature = name.agreed;
+    for (auto& by_rank : item.first_dims) {
+      for (const std::int32_t rank : item.absent) by_rank[static_cast<std::size_t>(rank)] = 0;
+    }
   }
   item.slot = name.slot;
   close_round(name);
@@ -360,9 +470,9 @@ ExecuteItem Coordinator::execute_item(Name& name) {
   return item;
 }
 
-// What was sent in full replaces what was agreed before.
+// What was sent in full replaces what was agreed before. REQUIRES: the round is open.
 void Coordinator::update_agreed(Name& name) {
-  const Signature signature = signature_of(name, 0);
+  const Signature signature = signature_of(name);
   if (info(signature.collective).first_dim_may_differ) {
     auto first_dims = name.first_dims;
     first_dims.resize(signature.tensors.size());
@@ -391,7 +501,7 @@ void Coordinator::assign_slot(Name& name) {
 // --- ranks that never come
 
 std::string Coordinator::rank_text(int rank) const {
-  std::string text = "rank " + std::to_string(rank);
+  std::string text = "rank " + std::to_string(world_rank(rank));
   const auto at = static_cast<std::size_t>(rank);
   if (at < options_.hosts.size() && !options_.hosts[at].empty()) text += " (host " + options_.hosts[at] + ")";
   return text;
@@ -404,9 +514,10 @@ Coordinator::StallReport Coordinator::describe_stall(const Name& name, TimePoint
   for (int rank = 0; rank < options_.size; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     if (name.round.arrivals[at] != Arrival::kAbsent) {
-      present.push_back(std::to_string(rank));
+      present.push_back(std::to_string(world_rank(rank)));
       continue;
     }
+    if (has_joined_[at]) continue;
     report.missing.push_back(rank);
     std::string text = rank_text(rank);
     text += last_name_[at].empty()

@@ -13,6 +13,9 @@ namespace ciranda {
 
 inline constexpr std::uint32_t kNoSlot = 0xffffffff;
 
+// A lane is one ordered log over some ranks; "rank" below is a rank's place among the lane's members.
+using LaneId = std::uint32_t;
+
 // --- rank -> coordinator. Every Request, every slot of a Ready and every Duplicate is an *announcement*; the log
 // --- answers each exactly once (an executed item or a failure), in the order announced for a name.
 
@@ -41,11 +44,18 @@ struct DuplicateMessage {
 // This rank waits and will submit nothing until something completes: hold nothing back.
 struct WaitingMessage {};
 
+// This rank has no more work: until all ranks have joined, the others go on without it.
+struct JoinMessage {};
+
 // --- any rank -> any rank
 
-// This rank shuts down. It has executed the log up to (not including) log_index.
+// This rank shuts down. It has executed the log of each lane it belongs to up to (not including) log_index.
 struct ByeMessage {
-  std::uint64_t log_index = 0;
+  struct LaneEnd {
+    LaneId lane = 0;
+    std::uint64_t log_index = 0;
+  };
+  std::vector<LaneEnd> lanes;
 };
 struct ByeAckMessage {};
 
@@ -65,14 +75,17 @@ struct NoticeMessage {
 
 // --- coordinator -> ranks: the response log
 
-// One request that all ranks are ready for.
+// One request that all ranks are ready for, or have joined.
 struct ExecuteItem {
   std::uint32_t slot = kNoSlot;
-  // Present when the slot gets a new meaning, or there is no slot.
+  // Present when the slot gets a new meaning, or there is no slot, or ranks are absent.
   bool is_defined_here = false;
   std::string name;
   // first_dims[tensor][rank], for collectives whose first dimension may differ.
   std::vector<std::vector<std::int64_t>> first_dims;
+  // The ranks that have joined and did not submit it: they help to carry it out, and learn from `signature` what it is.
+  std::vector<std::int32_t> absent;
+  Signature signature;  // only where ranks are absent
 };
 
 // Items that travel together, in order.
@@ -88,13 +101,27 @@ struct FailEntry {
   std::vector<std::int32_t> targets;
 };
 
-using LogEntry = std::variant<ExecuteEntry, FailEntry>;
+// All ranks have joined, `last` as the last: they are all back.
+struct JoinedEntry {
+  std::int32_t last = 0;
+};
+
+// The last entry of a lane that is taken down.
+struct EndEntry {};
+
+using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry>;
 
 struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
 using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
-                             AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage>;
+                             AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage>;
+
+// What travels: a message and the lane that it concerns (0 where it concerns no lane).
+struct Envelope {
+  LaneId lane = 0;
+  Message message;
+};
 
 }  // namespace ciranda

@@ -1,6 +1,7 @@
 #include "negotiate/participant.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ciranda {
 
@@ -12,7 +13,7 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   ++n_pending_;
   name.pending.push_back({ticket, nullptr});
   if (is_duplicate) return DuplicateMessage{request.name};
-  if (name.slot != kNoSlot && name.known == request.signature) {
+  if (name.slot != kNoSlot && name.is_known && name.known == request.signature) {
     return ReadyMessage{{{name.slot, request.is_deferrable}}};
   }
   name.pending.back().in_full = std::make_unique<Signature>(request.signature);
@@ -27,28 +28,69 @@ Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
   return DuplicateMessage{name};
 }
 
+Message Participant::join(Ticket ticket) {
+  join_ = ticket;
+  ++n_pending_;
+  return JoinMessage{};
+}
+
 Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (const auto* to_execute = std::get_if<ExecuteEntry>(&entry)) return execute(*to_execute);
+  if (const auto* joined = std::get_if<JoinedEntry>(&entry)) return end_join(*joined);
+  if (std::holds_alternative<EndEntry>(entry)) return Action(End{});
   return fail(std::get<FailEntry>(entry));
+}
+
+Result<Participant::Action> Participant::end_join(const JoinedEntry& entry) {
+  if (join_ == kNoTicket) {
+    return Status::internal("the log says that all ranks have joined, which rank " + std::to_string(rank_) +
+                            " has not");
+  }
+  --n_pending_;
+  return Action(Joined{std::exchange(join_, kNoTicket), entry.last});
 }
 
 Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
   Execute action;
   action.requests.reserve(entry.items.size());
   for (const ExecuteItem& item : entry.items) {
-    Name* name = item.slot == kNoSlot || item.slot <= slots_.size() ? find(item) : nullptr;  // slots come in order
-    if (name == nullptr || name->pending.empty()) {
-      return Status::internal("the log executes " +
-                              (item.is_defined_here ? "'" + item.name + "'" : "slot " + std::to_string(item.slot)) +
-                              ", which rank " + std::to_string(rank_) + " has not announced");
-    }
-    if (item.is_defined_here) learn(item, *name);
-    action.requests.push_back({name->pending.front().ticket, name->first_dims});
-    name->pending.erase(name->pending.begin());
-    --n_pending_;
-    if (item.is_defined_here) forget_if_unused(item.name);
+    Result<Ready> ready = execute(item);
+    if (!ready.ok()) return ready.status();
+    action.requests.push_back(std::move(ready).value());
   }
   return Action(std::move(action));
+}
+
+Result<Participant::Ready> Participant::execute(const ExecuteItem& item) {
+  const bool is_slot_possible = item.slot == kNoSlot || item.slot <= slots_.size();  // slots come in order
+  const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
+  if (is_absent && is_slot_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
+  Name* name = is_slot_possible ? find(item) : nullptr;
+  if (is_absent || name == nullptr || name->pending.empty()) {
+    return Status::internal("the log executes " +
+                            (item.is_defined_here ? "'" + item.name + "'" : "slot " + std::to_string(item.slot)) +
+                            ", which rank " + std::to_string(rank_) + " has not announced");
+  }
+  if (item.is_defined_here) learn(item, *name);
+  Ready ready{name->pending.front().ticket, name->first_dims, nullptr};
+  name->pending.erase(name->pending.begin());
+  --n_pending_;
+  if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
+  if (item.is_defined_here) forget_if_unused(item.name);
+  return ready;
+}
+
+// This rank has joined: it learns the slot, but the next time that it uses the name it must say in full what it means.
+Participant::Ready Participant::stand_in(const ExecuteItem& item) {
+  Ready ready;
+  ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
+  if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
+  if (item.slot == kNoSlot) return ready;
+  std::unique_ptr<Name>& name = names_[item.name];
+  if (!name) name = std::make_unique<Name>();
+  name->is_known = false;
+  take_slot(item.slot, *name);
+  return ready;
 }
 
 Participant::Name* Participant::find(const ExecuteItem& item) {
@@ -60,11 +102,15 @@ Participant::Name* Participant::find(const ExecuteItem& item) {
 void Participant::learn(const ExecuteItem& item, Name& name) {
   auto& announced = name.pending.front().in_full;
   if (announced) name.known = std::move(*announced);
+  name.is_known = true;
   name.first_dims = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
-  if (item.slot == kNoSlot) return;
-  name.slot = item.slot;
-  if (item.slot >= slots_.size()) slots_.resize(std::size_t{item.slot} + 1, nullptr);
-  slots_[item.slot] = &name;
+  if (item.slot != kNoSlot) take_slot(item.slot, name);
+}
+
+void Participant::take_slot(std::uint32_t slot, Name& name) {
+  name.slot = slot;
+  if (slot >= slots_.size()) slots_.resize(std::size_t{slot} + 1, nullptr);
+  slots_[slot] = &name;
 }
 
 Result<Participant::Action> Participant::fail(const FailEntry& entry) {

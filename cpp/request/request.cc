@@ -1,9 +1,11 @@
 #include "request/request.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 namespace ciranda {
 namespace {
@@ -139,16 +141,33 @@ std::size_t Signature::n_bytes() const {
   return total;
 }
 
+namespace {
+
+Status check_root(const std::string& where, int root, std::span<const int> ranks) {
+  if (std::find(ranks.begin(), ranks.end(), root) != ranks.end()) return Status::ok_status();
+  const bool is_whole = ranks.front() == 0 && ranks.back() == static_cast<int>(ranks.size()) - 1;
+  std::string list;
+  for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  return Status::invalid_argument(
+      where + "root_rank " + std::to_string(root) +
+      (is_whole ? " is not a rank: they go from 0 to " + std::to_string(ranks.back()) + "."
+                : " is not in the process set; its ranks, counted in the world, are " + list + "."));
+}
+
+}  // namespace
+
 Status validate(const std::string& name, const Signature& signature, int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return validate(name, signature, ranks);
+}
+
+Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks) {
   const CollectiveInfo& row = info(signature.collective);
   const std::string where = std::string(row.name) + " '" + name + "': ";
   if (name.empty() || name.size() > kMaxNameBytes) {
     return Status::invalid_argument(std::string(row.name) + ": a name must have 1 to " + std::to_string(kMaxNameBytes) +
                                     " bytes, this one has " + std::to_string(name.size()) + ".");
-  }
-  if (signature.process_set != 0) {
-    return Status::invalid_argument(where + "process set " + std::to_string(signature.process_set) +
-                                    " does not exist; only the global one (0) does.");
   }
   if (row.has_tensors == signature.tensors.empty()) {
     return Status::invalid_argument(where + (row.has_tensors ? "no tensor was given." : "takes no tensor."));
@@ -158,9 +177,8 @@ Status validate(const std::string& name, const Signature& signature, int size) {
                                     " tensors make a group, here are " + std::to_string(signature.tensors.size()) +
                                     ".");
   }
-  if (row.has_root && (signature.root < 0 || signature.root >= size)) {
-    return Status::invalid_argument(where + "root_rank " + std::to_string(signature.root) +
-                                    " is not a rank: they go from 0 to " + std::to_string(size - 1) + ".");
+  if (row.has_root) {
+    if (Status status = check_root(where, signature.root, ranks); !status.ok()) return status;
   }
   std::uint64_t n_total_bytes = 0;
   for (const TensorSignature& tensor : signature.tensors) {
@@ -176,9 +194,9 @@ Status validate(const std::string& name, const Signature& signature, int size) {
   return row.is_reduction ? check_reduction(name, signature) : Status::ok_status();
 }
 
-Status validate(const Request& request, int size) {
+Status validate(const Request& request, std::span<const int> ranks) {
   const Signature& signature = request.signature;
-  if (Status status = validate(request.name, signature, size); !status.ok()) return status;
+  if (Status status = validate(request.name, signature, ranks); !status.ok()) return status;
   if (request.memory.size() != signature.tensors.size()) {
     return Status::invalid_argument(std::string(to_string(signature.collective)) + " '" + request.name +
                                     "': there are " + std::to_string(signature.tensors.size()) +
@@ -192,9 +210,6 @@ std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b
   if (a.collective != b.collective) {
     return differ("collective", std::string(row.name), rank_a, std::string(to_string(b.collective)), rank_b);
   }
-  if (a.process_set != b.process_set) {
-    return differ("process set", std::to_string(a.process_set), rank_a, std::to_string(b.process_set), rank_b);
-  }
   if (row.is_reduction && a.op != b.op) {
     return differ("reduce op", std::string(to_string(a.op)), rank_a, std::string(to_string(b.op)), rank_b);
   }
@@ -203,6 +218,9 @@ std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b
   }
   if (row.has_root && a.root != b.root) {
     return differ("root_rank", std::to_string(a.root), rank_a, std::to_string(b.root), rank_b);
+  }
+  if (a.arguments != b.arguments) {
+    return differ("ranks", to_string(a.arguments), rank_a, to_string(b.arguments), rank_b);
   }
   if (a.tensors.size() != b.tensors.size()) {
     return differ("number of tensors", std::to_string(a.tensors.size()), rank_a, std::to_string(b.tensors.size()),

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,8 +43,8 @@ struct Signature {
   std::int32_t root = -1;        // rooted collectives only
   double prescale = 1.0;
   double postscale = 1.0;
-  std::uint32_t process_set = 0;
   std::vector<TensorSignature> tensors;
+  std::vector<std::int64_t> arguments;  // what else must agree: the ranks of a process set that is made
   bool operator==(const Signature&) const = default;
   std::size_t n_bytes() const;
 };
@@ -57,15 +58,19 @@ struct TensorMemory {
 struct Request {
   std::string name;  // identifies the request across ranks; see is_cacheable
   Signature signature;
+  std::uint32_t process_set = 0;     // 0: all ranks
+  std::uint32_t lane = 0;            // of the process set's lanes
   std::vector<TensorMemory> memory;  // one a tensor; owned by the caller until the operation has completed
   bool is_cacheable = true;          // false for made-up names, which never come again
   bool is_deferrable = false;        // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;           // the submitter waits at once: it need not be taken in before
 };
 
-// InvalidArgument unless the request can be carried out whatever the other ranks say. `size` is the number of ranks.
+// InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process
+// set, ascending; `size` stands for ranks 0 to size - 1.
+Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks);
 Status validate(const std::string& name, const Signature& signature, int size);
-Status validate(const Request& request, int size);  // its memory too
+Status validate(const Request& request, std::span<const int> ranks);  // its memory too
 
 // Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
 // property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".

@@ -1,0 +1,55 @@
+// LaneMesh: a mesh as the members of one lane see it. Ranks are places among the members, data travels in the lane's
+// own streams; for everything else it is the world's mesh.
+//
+// Threads: as Mesh. The world's mesh and the mux outlive this.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "transport/lane_mux.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+class LaneMesh final : public Mesh {
+ public:
+  // `ranks`: the members' ranks in the world, ascending, this one among them. `arena`: memory that exactly the members
+  // share, or null.
+  LaneMesh(Mesh& world, LaneMux& mux, std::uint32_t lane, std::vector<int> ranks, SharedArena* arena)
+      : world_(world), ranks_(std::move(ranks)), arena_(arena) {
+    for (const int rank : ranks_) {
+      const bool is_me = rank == world.rank();
+      if (is_me) rank_ = static_cast<int>(channels_.size());
+      channels_.push_back(is_me ? std::nullopt
+                                : std::optional<LaneChannel>(std::in_place, mux, lane, rank, world.data(rank)));
+    }
+  }
+
+  const std::vector<int>& ranks() const { return ranks_; }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(ranks_.size()); }
+  const PeerInfo& peer(int rank) const override { return world_.peer(ranks_[static_cast<std::size_t>(rank)]); }
+  Channel& control(int peer) override { return world_.control(ranks_[static_cast<std::size_t>(peer)]); }
+  Channel& data(int peer) override { return *channels_[static_cast<std::size_t>(peer)]; }
+  SharedArena* arena() override { return arena_; }
+  void poll_events() override { world_.poll_events(); }
+  void notify(Urgency urgency) override { world_.notify(urgency); }
+  void arm(Sleeper sleeper) override { world_.arm(sleeper); }
+  void disarm() override { world_.disarm(); }
+  void sleep(std::optional<std::chrono::nanoseconds> at_most) override { world_.sleep(at_most); }
+  void kick() override { world_.kick(); }
+  const std::vector<int>& closed_peers() const override { return world_.closed_peers(); }
+
+ private:
+  Mesh& world_;
+  std::vector<int> ranks_;
+  int rank_ = 0;
+  SharedArena* arena_;
+  std::vector<std::optional<LaneChannel>> channels_;
+};
+
+}  // namespace ciranda

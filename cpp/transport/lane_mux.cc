@@ -1,0 +1,141 @@
+#include "transport/lane_mux.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ciranda {
+namespace {
+
+// Large enough to cost nothing, small enough that lanes take turns.
+constexpr std::size_t kMostFrameBytes = 256 << 10;
+// Bytes for a lane that does not read are taken in parts of this size.
+constexpr std::size_t kKeepBytes = 64 << 10;
+
+}  // namespace
+
+LaneMux::Link& LaneMux::link(int peer) {
+  std::unique_ptr<Link>& link = links_[static_cast<std::size_t>(peer)];
+  if (!link) link = std::make_unique<Link>();
+  return *link;
+}
+
+// --- outgoing
+
+// Returns whether nothing is left behind.
+bool LaneMux::flush(Link& link, int peer) {
+  while (link.unsent_begin < link.unsent_end) {
+    const auto rest = std::span(link.unsent).subspan(link.unsent_begin, link.unsent_end - link.unsent_begin);
+    const std::size_t n = mesh_.data(peer).write_some(rest);
+    if (n == 0) return false;
+    link.unsent_begin += n;
+  }
+  link.unsent_begin = link.unsent_end = 0;
+  return true;
+}
+
+std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const std::byte> bytes) {
+  Link& to = link(peer);
+  if (!flush(to, peer) || bytes.empty()) return 0;
+  if (to.open.n_bytes > 0) {
+    if (to.open.lane != lane) return 0;  // its own lane must finish that frame
+    const std::size_t n = mesh_.data(peer).write_some(bytes.first(std::min<std::size_t>(bytes.size(), to.open.n_bytes)));
+    to.open.n_bytes -= static_cast<std::uint32_t>(n);
+    return n;
+  }
+  // The header travels together with the first bytes: a small message is one write.
+  const std::size_t n_frame = std::min(bytes.size(), kMostFrameBytes);
+  const Header header{lane, static_cast<std::uint32_t>(n_frame)};
+  const std::size_t n_with = std::min(n_frame, to.unsent.size() - sizeof header);
+  std::memcpy(to.unsent.data(), &header, sizeof header);
+  std::memcpy(to.unsent.data() + sizeof header, bytes.data(), n_with);
+  to.unsent_end = sizeof header + n_with;
+  const bool is_clear = flush(to, peer);
+  if (!is_clear && to.unsent_begin == 0) {  // the channel is full: nothing has begun
+    to.unsent_end = 0;
+    return 0;
+  }
+  to.open = {lane, static_cast<std::uint32_t>(n_frame - n_with)};
+  if (!is_clear || to.open.n_bytes == 0) return n_with;
+  return n_with + write_some(lane, peer, bytes.subspan(n_with, to.open.n_bytes));
+}
+
+bool LaneMux::flush() {
+  bool moved = false;
+  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+    if (!links_[peer] || links_[peer]->unsent_begin == links_[peer]->unsent_end) continue;
+    const std::size_t before = links_[peer]->unsent_begin;
+    moved |= flush(*links_[peer], static_cast<int>(peer)) || links_[peer]->unsent_begin != before;
+  }
+  return moved;
+}
+
+bool LaneMux::is_flushed(int peer) const {
+  const std::unique_ptr<Link>& link = links_[static_cast<std::size_t>(peer)];
+  return !link || link->unsent_begin == link->unsent_end;
+}
+
+// --- incoming
+
+std::size_t LaneMux::read_some(std::uint32_t lane, int peer, std::span<std::byte> bytes) {
+  Link& from = link(peer);
+  if (bytes.empty()) return 0;
+  if (!from.kept.empty()) {
+    const auto found = from.kept.find(lane);
+    if (found != from.kept.end()) {
+      Kept& kept = found->second;
+      const std::size_t n = std::min(bytes.size(), kept.bytes.size() - kept.n_read);
+      std::memcpy(bytes.data(), kept.bytes.data() + kept.n_read, n);
+      kept.n_read += n;
+      if (kept.n_read == kept.bytes.size()) from.kept.erase(found);
+      return n;
+    }
+  }
+  while (next_header(from, peer)) {
+    if (from.incoming.lane == lane) {
+      const std::size_t n = take(from, peer, bytes.first(std::min<std::size_t>(bytes.size(), from.incoming.n_bytes)));
+      from.incoming.n_bytes -= static_cast<std::uint32_t>(n);
+      return n;
+    }
+    if (!keep(from, peer)) return 0;
+  }
+  return 0;
+}
+
+// Returns whether a frame is open of which bytes are still to come.
+bool LaneMux::next_header(Link& link, int peer) {
+  while (link.incoming.n_bytes == 0) {
+    if (link.ahead_end - link.ahead_begin < sizeof(Header)) {
+      std::memmove(link.ahead.data(), link.ahead.data() + link.ahead_begin, link.ahead_end - link.ahead_begin);
+      link.ahead_end -= link.ahead_begin;
+      link.ahead_begin = 0;
+      link.ahead_end += mesh_.data(peer).read_some(std::span(link.ahead).subspan(link.ahead_end));
+      if (link.ahead_end < sizeof(Header)) return false;
+    }
+    std::memcpy(&link.incoming, link.ahead.data() + link.ahead_begin, sizeof(Header));
+    link.ahead_begin += sizeof(Header);
+  }
+  return true;
+}
+
+// Bytes of the open frame: those that came with its header first.
+std::size_t LaneMux::take(Link& link, int peer, std::span<std::byte> bytes) {
+  if (link.ahead_begin == link.ahead_end) return mesh_.data(peer).read_some(bytes);
+  const std::size_t n = std::min(bytes.size(), link.ahead_end - link.ahead_begin);
+  std::memcpy(bytes.data(), link.ahead.data() + link.ahead_begin, n);
+  link.ahead_begin += n;
+  return n;
+}
+
+// Takes bytes of the open frame in for its lane. Returns whether there were any.
+bool LaneMux::keep(Link& link, int peer) {
+  std::vector<std::byte>& kept = link.kept[link.incoming.lane].bytes;
+  const std::size_t at = kept.size();
+  kept.resize(at + std::min<std::size_t>(link.incoming.n_bytes, kKeepBytes));
+  const std::size_t n = take(link, peer, std::span(kept).subspan(at));
+  kept.resize(at + n);
+  link.incoming.n_bytes -= static_cast<std::uint32_t>(n);
+  if (kept.empty()) link.kept.erase(link.incoming.lane);
+  return n > 0;
+}
+
+}  // namespace ciranda
