@@ -73,6 +73,8 @@ constexpr std::array kSettings{
             "How many names have a slot, so that they are announced by a number; 0 announces all in full."),
     boolean("LEARNED_ORDER", "", &Config::learned_order,
             "Learn in which order tensors come and send them in planned groups."),
+    integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
+            "Lanes of each process set: requests on different lanes do not wait for each other."),
     text("SIMD", "", &Config::simd, "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
     real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
          "How long a waiting rank looks for news without sleeping."),

@@ -104,7 +104,7 @@ Result<Request> translate(const ciranda_request& request) {
   to.is_cacheable = from.name != nullptr;
   to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
   to.signature.collective = *collective;
-  to.signature.process_set = from.process_set;
+  to.process_set = from.process_set;
   if (info(*collective).is_reduction) {
     to.signature.op = *op;
     to.signature.prescale = from.prescale;

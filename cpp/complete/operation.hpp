@@ -39,12 +39,15 @@ class Operation {
   // REQUIRES: is_done().
   const Status& status() const { return status_; }
   const std::vector<OutputBuffer>& outputs() const { return outputs_; }
+  // The number that some collectives give: the last rank to join, the id of a process set.
+  std::int64_t value() const { return value_; }
 
   // Sleeps until done, a signal interrupts the thread, or at_most has passed. Returns is_done().
   bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
 
   // The engine's side. REQUIRES: not done yet.
   void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
+  void set_value(std::int64_t value) { value_ = value; }
   void complete(Status status);
 
  private:
@@ -55,6 +58,7 @@ class Operation {
   mutable std::atomic<std::uint32_t> state_{kPending};
   Status status_;
   std::vector<OutputBuffer> outputs_;
+  std::int64_t value_ = 0;
   Callback callback_;
 };
 

@@ -1,5 +1,6 @@
 #include "engine/data_plane.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ciranda {
@@ -7,15 +8,24 @@ namespace ciranda {
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options)
     : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options) {}
 
-void DataPlane::enqueue(Participant::Action action) {
-  if (auto* failed = std::get_if<Participant::Fail>(&action)) {
-    for (const Participant::Ticket ticket : failed->tickets) in_flight_.complete(ticket, failed->status);
-    queue_.emplace_back();  // its place in the order
-    return;
+void DataPlane::enqueue(Participant::Execute entry) {
+  for (const Participant::Ready& ready : entry.requests) in_flight_.begin(ready.ticket);
+  queue_.push_back(std::move(entry));
+}
+
+// Ranks that have joined count for nothing.
+void DataPlane::leave_out_absent() {
+  const auto& requests = queue_.front().requests;
+  if (requests.empty() || !requests.front().absence) return;
+  const std::vector<std::int32_t>& absent = requests.front().absence->absent;  // the same for all of an entry
+  std::vector<int> contributors;
+  for (int member = 0; member < mesh_.size(); ++member) {
+    if (std::find(absent.begin(), absent.end(), member) == absent.end()) contributors.push_back(member);
   }
-  auto& to_execute = std::get<Participant::Execute>(action);
-  for (const Participant::Ready& ready : to_execute.requests) in_flight_.begin(ready.ticket);
-  queue_.push_back(std::move(to_execute));
+  for (Plan& plan : work_.plans) {
+    plan.contributors = contributors;
+    plan.n_average = static_cast<int>(contributors.size());
+  }
 }
 
 Result<bool> DataPlane::step() {
@@ -24,6 +34,7 @@ Result<bool> DataPlane::step() {
     Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
     if (!work.ok()) return work.status();
     work_ = std::move(work).value();
+    leave_out_absent();
     has_begun_ = true;
   }
   if (running_) {
@@ -46,6 +57,7 @@ Result<bool> DataPlane::start_next() {
     Result<Work> next = work_.continue_with();
     if (!next.ok()) return next.status();
     work_ = std::move(next).value();
+    leave_out_absent();
   }
   if (!running_) finish();
   return true;

@@ -21,8 +21,8 @@ class DataPlane {
   // Both outlive this.
   DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options);
 
-  // The next entry of the log. Failures are delivered at once; they take a place in the order nevertheless.
-  void enqueue(Participant::Action action);
+  // The next entry of the log; an empty one only takes its place in the order.
+  void enqueue(Participant::Execute entry);
 
   bool is_idle() const { return queue_.empty(); }
 
@@ -43,6 +43,7 @@ class DataPlane {
 
  private:
   Result<bool> start_next();
+  void leave_out_absent();
   void finish();
 
   Mesh& mesh_;

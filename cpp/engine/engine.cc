@@ -95,7 +95,9 @@ class Engine::Impl {
  public:
   Impl(std::unique_ptr<Mesh> mesh, const Config& config)
       : mesh_(std::move(mesh)),
-        turn_(*mesh_, config, submissions_, names_),
+        sets_(mesh_->size()),
+        num_lanes_(static_cast<std::uint32_t>(config.num_lanes)),
+        turn_(*mesh_, config, submissions_, names_, sets_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_crowded_(n_ranks_here(*mesh_) > n_cores()) {
@@ -107,17 +109,23 @@ class Engine::Impl {
   ~Impl() { shutdown(); }
 
   Mesh& mesh() { return *mesh_; }
+  const ProcessSets& sets() const { return sets_; }
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     auto operation = std::make_shared<Operation>(std::move(callback));
-    if (Status status = validate(request, mesh_->size()); !status.ok()) {
+    if (Status status = check(request); !status.ok()) {
       operation->complete(std::move(status));
       return operation;
     }
     for (TensorMemory& memory : request.memory) {
       if (memory.input == nullptr) memory.input = memory.output;
     }
-    const bool is_duplicate = !names_.take(request.name);
+    const bool is_duplicate = !names_.take(request);
+    if (is_duplicate && request.signature.collective == Collective::kJoin) {
+      operation->complete(Status::invalid_argument("join() is pending already on rank " +
+                                                   std::to_string(mesh_->rank()) + "; join once and wait for it."));
+      return operation;
+    }
     if (is_duplicate) {
       // This call fails at once; the others hear of it through the log, by an operation that nobody sees.
       operation->complete(Status::invalid_argument(
@@ -171,6 +179,26 @@ class Engine::Impl {
   }
 
  private:
+  // Whether the request can be carried out as far as this rank can tell.
+  Status check(const Request& request) const {
+    const std::string where = std::string(to_string(request.signature.collective)) + " '" + request.name + "': ";
+    const Ranks ranks = sets_.ranks(request.process_set);
+    if (!ranks) {
+      return Status::invalid_argument(where + "process set " + std::to_string(request.process_set) +
+                                      " does not exist (any more); add_process_set() makes one on all ranks.");
+    }
+    if (std::find(ranks->begin(), ranks->end(), mesh_->rank()) == ranks->end()) {
+      return Status::invalid_argument(where + "rank " + std::to_string(mesh_->rank()) + " is not in process set " +
+                                      std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
+                                      ".");
+    }
+    if (request.lane >= (is_pair(request.process_set) ? 1 : num_lanes_)) {
+      return Status::invalid_argument(where + "lane " + std::to_string(request.lane) + " does not exist; there are " +
+                                      std::to_string(num_lanes_) + ". Set CIRANDA_NUM_LANES before init().");
+    }
+    return validate(request, *ranks);
+  }
+
   // Takes the token if it is free, turns while something moves and `keep_going` says so, and gives the token back.
   // Returns whether it had the token.
   template <typename KeepGoing>
@@ -288,7 +316,7 @@ class Engine::Impl {
   }
 
   void fail_late_submissions() {
-    for (SubmissionQueue::Submission& late : submissions_.take()) {
+    for (Submission& late : submissions_.take()) {
       late.operation->complete(
           Status::aborted("rank " + std::to_string(mesh_->rank()) + " has shut down; call init() again."));
     }
@@ -297,6 +325,8 @@ class Engine::Impl {
   std::unique_ptr<Mesh> mesh_;
   SubmissionQueue submissions_;
   NamesInUse names_;
+  ProcessSets sets_;
+  std::uint32_t num_lanes_;
   Turn turn_;
   Clock::duration spin_;
   bool is_crowded_;
@@ -330,6 +360,10 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
   return impl_->wait(operation, interrupted);
 }
 bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation); }
+std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {
+  const Ranks ranks = impl_->sets().ranks(process_set);
+  return ranks ? *ranks : std::vector<int>{};
+}
 std::string Engine::next_name() { return impl_->next_name(); }
 void Engine::shutdown() { impl_->shutdown(); }
 

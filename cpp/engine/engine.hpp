@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/config.hpp"
 #include "base/status.hpp"
@@ -47,6 +48,9 @@ class Engine {
 
   // One look, and one turn of the engine if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);
+
+  // Of a process set, ascending; empty when there is none of this id.
+  std::vector<int> ranks_of(std::uint32_t process_set) const;
 
   // A name for a request that has none: "noname.7". Ranks that make the same calls in the same order get the same
   // names.

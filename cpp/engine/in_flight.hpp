@@ -18,15 +18,16 @@ class InFlight {
   struct Entry {
     Request request;
     std::shared_ptr<Operation> operation;  // null: the ticket is free
-    bool is_duplicate = false;             // refused already; here only to be answered
+    bool holds_name = false;               // not if it was refused as a duplicate and is only to be answered
     bool is_executing = false;
+    std::shared_ptr<std::byte> scratch;  // memory of a request that stands in for a rank that has joined
   };
 
   explicit InFlight(NamesInUse& names) : names_(names) {}
 
-  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool is_duplicate) {
+  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool holds_name) {
     if (request.is_deferrable) ++n_deferrable_;
-    Entry entry{std::move(request), std::move(operation), is_duplicate, false};
+    Entry entry{std::move(request), std::move(operation), holds_name, false, nullptr};
     if (free_.empty()) {
       entries_.push_back(std::move(entry));
       return entries_.size() - 1;
@@ -50,7 +51,7 @@ class InFlight {
     Entry done = std::exchange(entries_[ticket], {});
     free_.push_back(ticket);
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
-    if (!done.is_duplicate) names_.release(done.request.name);  // first: who sees it done may use the name again
+    if (done.holds_name) names_.release(done.request);  // first: who sees it done may use the name again
     done.operation->complete(status);
   }
 

@@ -49,13 +49,23 @@ Result<Plan> plan_gather(const Participant::Ready& ready, InFlight& in_flight, c
   return plan_allgather(entry.request, *ready.first_dims, memory);
 }
 
+// Roots are named by their rank in the world. REQUIRES: -1 or a rank of the mesh.
+int member_of(int world_rank, const Mesh& mesh) {
+  int member = mesh.size() - 1;
+  while (member >= 0 && mesh.peer(member).rank != world_rank) --member;
+  return member;
+}
+
 }  // namespace
 
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   Work work;
   if (entry.requests.empty()) return work;
   switch (in_flight.at(entry.requests.front().ticket).request.signature.collective) {
-    case Collective::kBarrier: break;  // that all ranks were ready was the barrier
+    case Collective::kBarrier:  // that all ranks were ready was the barrier
+    case Collective::kJoin:
+    case Collective::kAddProcessSet:
+    case Collective::kRemoveProcessSet: break;
     case Collective::kAllreduce: {
       std::vector<const Request*> requests;
       for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight.at(ready.ticket).request);
@@ -63,10 +73,16 @@ Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, 
       break;
     }
     case Collective::kBroadcast:
+    case Collective::kTransfer:
       for (const Participant::Ready& ready : entry.requests) {
         work.plans.push_back(plan_broadcast(in_flight.at(ready.ticket).request));
       }
       break;
+    case Collective::kReducescatter:
+    case Collective::kAlltoall:
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter: break;
     case Collective::kAllgather:
       for (const Participant::Ready& ready : entry.requests) {
         Result<Plan> plan = plan_gather(ready, in_flight, mesh);
@@ -75,7 +91,10 @@ Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, 
       }
       break;
   }
-  for (Plan& plan : work.plans) plan.n_average = mesh.size();
+  for (Plan& plan : work.plans) {
+    plan.n_average = mesh.size();
+    plan.root = member_of(plan.root, mesh);
+  }
   return work;
 }
 

@@ -7,162 +7,256 @@
 namespace ciranda {
 namespace {
 
-std::chrono::nanoseconds seconds(double value) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
-}
-
-NativeOptions native_options(const Config& config) {
-  NativeOptions options;
-  options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
-  options.segment_bytes = static_cast<std::size_t>(config.slot_bytes);
-  return options;
-}
+// More than a rank can be ahead of another by without a fault.
+constexpr std::size_t kMostEarlyMessages = 1 << 20;
 
 }  // namespace
 
-Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, NamesInUse& names)
+Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, NamesInUse& names, ProcessSets& sets)
     : mesh_(mesh),
+      config_(config),
       logger_(mesh.rank(), log_level_from(config.log_level)),
       submissions_(submissions),
       names_(names),
-      in_flight_(names),
-      control_(mesh, config, logger_),
-      data_(mesh, in_flight_, native_options(config)),
-      stall_warning_(seconds(config.stall_warning_seconds)),
-      stall_shutdown_(seconds(config.stall_shutdown_seconds)) {}
+      sets_(sets),
+      mux_(mesh),
+      control_(mesh, logger_) {
+  make_lanes(kWorldSet, *sets_.ranks(kWorldSet));
+}
+
+// --- lanes
+
+Lane* Turn::find(LaneId id) const {
+  if (id == 0) return lanes_.front().get();
+  const auto found = lane_by_id_.find(id);
+  return found == lane_by_id_.end() ? nullptr : found->second;
+}
+
+// Pairs come to be by being used.
+Lane* Turn::find_or_make(LaneId id) {
+  Lane* lane = find(id);
+  if (lane != nullptr || !is_pair(id)) return lane;
+  const Ranks ranks = sets_.ranks(id);
+  const bool is_ours = ranks && std::find(ranks->begin(), ranks->end(), mesh_.rank()) != ranks->end();
+  return is_ours ? &make_lane(id, *ranks) : nullptr;
+}
+
+Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
+  SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
+  lanes_.push_back(std::make_unique<Lane>(
+      id, ranks, arena, Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this}));
+  lane_by_id_[id] = lanes_.back().get();
+  for (const Departure& departure : control_.departures()) {
+    if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);
+  }
+  return *lanes_.back();
+}
+
+void Turn::make_lanes(std::uint32_t process_set, const std::vector<int>& ranks) {
+  for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(config_.num_lanes); ++lane) {
+    make_lane(lane_id(process_set, lane), ranks);
+  }
+}
+
+Status Turn::change_sets(const Request& request, std::int64_t& result) {
+  return request.signature.collective == Collective::kAddProcessSet ? add_set(request, result)
+                                                                    : remove_set(request, result);
+}
+
+Status Turn::add_set(const Request& request, std::int64_t& result) {
+  const std::vector<int> ranks(request.signature.arguments.begin(), request.signature.arguments.end());
+  if (const auto existing = sets_.find(ranks)) {
+    return Status::invalid_argument("a process set with ranks " + to_string(ranks) + " exists already: set " +
+                                    std::to_string(*existing) + ". Use that one, or remove it first.");
+  }
+  const std::uint32_t id = sets_.add(ranks);
+  result = id;
+  if (std::find(ranks.begin(), ranks.end(), mesh_.rank()) != ranks.end()) make_lanes(id, ranks);
+  return Status::ok_status();
+}
+
+Status Turn::remove_set(const Request& request, std::int64_t& result) {
+  const auto id = static_cast<std::uint32_t>(request.signature.arguments.front());
+  result = id;
+  if (!sets_.remove(id)) return Status::invalid_argument("there is no process set " + std::to_string(id) + ".");
+  for (const auto& lane : lanes_) {
+    if (lane->id() != 0 && set_of(lane->id()) == id) {
+      lane->end(Status::aborted("process set " + std::to_string(id) + " was removed before this was done."));
+    }
+  }
+  return Status::ok_status();
+}
+
+void Turn::remove_lanes_that_are_over() {
+  std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
+    if (!lane->is_over()) return false;
+    lane_by_id_.erase(lane->id());
+    return true;
+  });
+}
+
+Status Turn::on_message(int peer, LaneId id, Message message, TimePoint now) {
+  if (Lane* lane = find_or_make(id)) return lane->on_message(peer, std::move(message), now);
+  if (sets_.was_made(set_of(id))) return Status::ok_status();  // it crossed the removal of its set on the way
+  if (early_.size() >= kMostEarlyMessages) {
+    return Status::internal("too many messages for lanes that do not exist, the last from " + control_.peer_text(peer));
+  }
+  early_.push_back({peer, id, std::move(message)});
+  return Status::ok_status();
+}
+
+// --- the turn
 
 bool Turn::run() {
   const TimePoint now = std::chrono::steady_clock::now();
   bool moved = take_submissions(now);
   if (failure_) return moved;
   mesh_.poll_events();
-  Result<bool> stepped = control_.step(data_.is_idle(), now, actions_);
-  apply(actions_);
-  if (!stepped.ok()) {
-    break_circle(stepped.status(), true);
+  Result<bool> agreed = agree(now);
+  Result<bool> executed = agreed.ok() ? execute(now) : Result<bool>(false);
+  if (!agreed.ok() || !executed.ok()) {
+    break_circle(agreed.ok() ? executed.status() : agreed.status(), true);
     return true;
   }
-  moved |= stepped.value();
-  heed_departure();
-  const bool executed = execute(now);
   const Urgency urgency = control_.take_urgency();
-  if (moved || executed) mesh_.notify(executed ? Urgency::kUrgent : urgency);
-  return moved || executed;
+  moved |= agreed.value();
+  if (moved || executed.value()) mesh_.notify(executed.value() ? Urgency::kUrgent : urgency);
+  return moved || executed.value();
+}
+
+Result<bool> Turn::agree(TimePoint now) {
+  Result<bool> received = control_.receive(*this, now);
+  if (!received.ok()) return received;
+  bool moved = received.value();
+  if (!early_.empty()) {
+    for (Early& early : std::exchange(early_, {})) {
+      if (Status status = on_message(early.peer, early.lane, std::move(early.message), now); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  if (Status status = control_.check_closed_peers(); !status.ok()) return status;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // an entry of one may make others
+    Result<bool> agreed = lanes_[i]->agree(now);
+    if (!agreed.ok()) return agreed;
+    moved |= agreed.value();
+  }
+  moved |= control_.send();
+  heed_departures();
+  return moved;
+}
+
+Result<bool> Turn::execute(TimePoint now) {
+  bool moved = mux_.flush();
+  bool is_any_over = false;
+  for (const auto& lane : lanes_) {
+    Result<bool> executed = lane->execute(now);
+    if (!executed.ok()) return executed;
+    moved |= executed.value();
+    is_any_over |= lane->is_over();
+  }
+  if (is_any_over) remove_lanes_that_are_over();
+  return moved;
 }
 
 bool Turn::take_submissions(TimePoint now) {
   if (submissions_.is_empty()) return false;
-  for (SubmissionQueue::Submission& submission : submissions_.take()) {
-    if (failure_ || parting_) {
-      if (!submission.is_duplicate) names_.release(submission.request.name);
-      submission.operation->complete(failure_ ? *failure_ : *parting_);
-      continue;
-    }
-    const Participant::Ticket ticket =
-        in_flight_.add(std::move(submission.request), std::move(submission.operation), submission.is_duplicate);
-    control_.announce(in_flight_.at(ticket).request, ticket, submission.is_duplicate, now);
-  }
-  has_said_waiting_ = false;
+  for (Submission& submission : submissions_.take()) take(std::move(submission), now);
   return true;
 }
 
-void Turn::apply(std::vector<Participant::Action>& actions) {
-  if (const auto& departure = control_.departure()) log_end_ = std::min(log_end_, departure->log_index);
-  for (Participant::Action& action : actions) {
-    if (data_.n_enqueued() < log_end_) data_.enqueue(std::move(action));
+void Turn::take(Submission submission, TimePoint now) {
+  const Request& request = submission.request;
+  std::optional<Status> refused = failure_;
+  Lane* lane = refused ? nullptr : find_or_make(lane_id(request.process_set, request.lane));
+  if (!refused && lane == nullptr) {
+    refused = Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   }
-  actions.clear();
+  if (refused) {
+    if (!submission.is_duplicate) names_.release(request);
+    submission.operation->complete(*refused);
+  } else if (request.signature.collective == Collective::kJoin) {
+    join(submission, now);
+  } else {
+    lane->submit(std::move(submission), now);
+  }
 }
 
-bool Turn::execute(TimePoint now) {
-  if (data_.is_idle()) {
-    stuck_since_.reset();
-    return false;
+// A rank joins all lanes of a set; the first one's log tells when.
+void Turn::join(const Submission& submission, TimePoint now) {
+  for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(config_.num_lanes); ++lane) {
+    const LaneId id = lane_id(submission.request.process_set, lane);
+    find(id)->join(lane == 0 ? submission.operation : std::make_shared<Operation>(),
+                   lane == 0 ? std::optional<Request>(submission.request) : std::nullopt, now);
   }
-  Result<bool> stepped = data_.step();
-  if (!stepped.ok()) {
-    break_circle(stepped.status(), true);
-    return true;
-  }
-  if (stepped.value()) {
-    stuck_since_.reset();
-    return true;
-  }
-  if (!stuck_since_) {
-    stuck_since_ = now;
-    next_stuck_report_ = now + stall_warning_;
-  }
-  watch_wire(now);
-  return false;
 }
 
-// All ranks were ready, and yet nothing moves: a peer was stopped, or a link is cut, in the middle of the data.
-void Turn::watch_wire(TimePoint now) {
-  if (stall_warning_.count() == 0 || now < next_stuck_report_) return;
-  const auto waited = now - *stuck_since_;
-  std::string text = data_.describe_current() + " began on all ranks but has not moved for " +
-                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
-                     " s. Waiting for";
-  for (const int rank : data_.awaited()) text += " " + control_.peer_text(rank);
-  text += ": stopped, or its link is cut.";
-  if (stall_shutdown_.count() > 0 && waited >= stall_shutdown_) {
-    break_circle(Status::timeout(text), true);
-    return;
-  }
-  logger_.warning(text);
-  next_stuck_report_ = now + stall_warning_;
-}
+// --- the end
 
-// Entries that the departed rank took part in are still carried out; everything after them cannot be.
-void Turn::heed_departure() {
-  const auto& departure = control_.departure();
-  if (!departure || failure_) return;
-  if (!parting_) {
-    parting_ = Status::aborted(control_.peer_text(departure->rank) +
-                               " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
-                               "the same number of calls before they shut down.");
+void Turn::heed_departures() {
+  const std::vector<Departure>& departures = control_.departures();
+  for (; n_departures_heeded_ < departures.size(); ++n_departures_heeded_) {
+    for (const auto& lane : lanes_) {
+      if (lane->includes(departures[n_departures_heeded_].rank)) lane->heed(departures[n_departures_heeded_]);
+    }
   }
-  data_.give_up_from(departure->log_index, *parting_);
-  if (control_.n_logged() >= departure->log_index) in_flight_.complete_all(*parting_, false);
+  for (const auto& lane : lanes_) lane->fail_what_cannot_come();
 }
 
 void Turn::break_circle(Status why, bool tell_others) {
   if (failure_) return;
   failure_ = std::move(why);
-  data_.give_up_from(0, *failure_);
-  in_flight_.complete_all(*failure_, true);
+  for (const auto& lane : lanes_) lane->give_up(*failure_);
   if (!tell_others) return;
-  log_end_ = 0;
   control_.say_abort(*failure_);
-  [[maybe_unused]] const auto sent = control_.step(true, std::chrono::steady_clock::now(), actions_);
-  actions_.clear();
+  control_.send();
   mesh_.notify();
 }
 
 void Turn::expect_no_more() {
-  if (has_said_waiting_ || failure_) return;
+  if (failure_) return;
   take_submissions(std::chrono::steady_clock::now());
-  if (!in_flight_.has_deferrable()) return;
-  has_said_waiting_ = true;
-  control_.say_waiting();
-  run();
+  bool has_said_something = false;
+  for (const auto& lane : lanes_) has_said_something |= lane->expect_no_more();
+  if (has_said_something) run();
 }
 
 void Turn::say_bye() {
-  const std::uint64_t log_index = data_.n_executed();
   const Status ended = Status::aborted("rank " + std::to_string(mesh_.rank()) + " shut down before this was done.");
-  if (!failure_) control_.say_bye(log_index);
-  log_end_ = 0;
-  data_.give_up_from(0, ended);
-  in_flight_.complete_all(ended, true);
-  if (!parting_) parting_ = ended;
+  if (!failure_) {
+    std::vector<ByeMessage::LaneEnd> ends;
+    for (const auto& lane : lanes_) ends.push_back({lane->id(), lane->n_executed()});
+    control_.say_bye(std::move(ends));
+  }
+  for (const auto& lane : lanes_) lane->give_up(ended);
   run();
+}
+
+bool Turn::is_bye_known() const {
+  if (failure_) return true;
+  if (!control_.is_bye_known()) return false;
+  for (int peer = 0; peer < mesh_.size(); ++peer) {
+    if (!control_.is_gone(peer) && !mux_.is_flushed(peer)) return false;
+  }
+  return true;
+}
+
+bool Turn::awaits_lazy_news() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->has_waiting_rank(); });
+}
+
+bool Turn::has_work() const {
+  return !submissions_.is_empty() ||
+         std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->has_pending(); });
 }
 
 std::optional<TimePoint> Turn::next_deadline() const {
   if (failure_) return std::nullopt;
-  std::optional<TimePoint> next = control_.next_deadline();
-  if (stuck_since_ && stall_warning_.count() > 0 && (!next || next_stuck_report_ < *next)) next = next_stuck_report_;
+  std::optional<TimePoint> next;
+  for (const auto& lane : lanes_) {
+    const auto due = lane->next_deadline();
+    if (due && (!next || *due < *next)) next = due;
+  }
   return next;
 }
 

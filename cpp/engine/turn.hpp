@@ -1,54 +1,25 @@
-// Turn: one turn of the engine: take submissions in, agree, execute a step, complete. Everything here belongs to the
-// holder of the progress token; engine.cc decides which thread that is.
+// Turn: one turn of the engine: take submissions in, agree, execute a step of each lane, complete. Everything here
+// belongs to the holder of the progress token; engine.cc decides which thread that is.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "engine/control_plane.hpp"
-#include "engine/data_plane.hpp"
-#include "engine/in_flight.hpp"
+#include "engine/lane.hpp"
+#include "engine/process_sets.hpp"
+#include "engine/submission.hpp"
+#include "transport/lane_mux.hpp"
 
 namespace ciranda {
 
-// What any thread may do: leave a request to be taken in by the next turn.
-class SubmissionQueue {
+class Turn final : private LaneMessages, private LaneChanges {
  public:
-  struct Submission {
-    Request request;
-    std::shared_ptr<Operation> operation;
-    bool is_duplicate = false;
-  };
-
-  void push(Submission submission) {
-    const std::lock_guard lock(mutex_);
-    submissions_.push_back(std::move(submission));
-    is_empty_.store(false);
-  }
-  bool is_empty() const { return is_empty_.load(); }
-  std::vector<Submission> take() {
-    std::vector<Submission> taken;
-    const std::lock_guard lock(mutex_);
-    taken.swap(submissions_);
-    is_empty_.store(true);
-    return taken;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<Submission> submissions_;
-  std::atomic<bool> is_empty_{true};
-};
-
-class Turn {
- public:
-  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, NamesInUse& names);
+  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, NamesInUse& names, ProcessSets& sets);
 
   // Returns whether anything moved.
   bool run();
@@ -58,38 +29,53 @@ class Turn {
 
   // Ends everything: pending requests fail with Aborted, the peers are told.
   void say_bye();
-  bool is_bye_known() const { return failure_.has_value() || control_.is_bye_known(); }
+  bool is_bye_known() const;
 
   // Whether lazy news should wake this rank when it sleeps: a rank elsewhere waits for what is agreed here.
-  bool awaits_lazy_news() const { return control_.has_waiting_rank(); }
+  bool awaits_lazy_news() const;
 
-  bool has_work() const { return !in_flight_.empty() || !submissions_.is_empty(); }
+  bool has_work() const;
   std::optional<TimePoint> next_deadline() const;
 
  private:
+  Status on_message(int peer, LaneId lane, Message message, TimePoint now) override;
+  Status change_sets(const Request& request, std::int64_t& result) override;
+
   bool take_submissions(TimePoint now);
-  void apply(std::vector<Participant::Action>& actions);
-  void heed_departure();
+  void take(Submission submission, TimePoint now);
+  void join(const Submission& submission, TimePoint now);
+  Result<bool> agree(TimePoint now);
+  Result<bool> execute(TimePoint now);
+  void heed_departures();
+  void remove_lanes_that_are_over();
   void break_circle(Status why, bool tell_others);
-  bool execute(TimePoint now);
-  void watch_wire(TimePoint now);
+
+  Lane* find(LaneId id) const;
+  Lane* find_or_make(LaneId id);
+  Lane& make_lane(LaneId id, const std::vector<int>& ranks);
+  void make_lanes(std::uint32_t process_set, const std::vector<int>& ranks);
+  Status add_set(const Request& request, std::int64_t& result);
+  Status remove_set(const Request& request, std::int64_t& result);
 
   Mesh& mesh_;
+  const Config config_;
   Logger logger_;
   SubmissionQueue& submissions_;
   NamesInUse& names_;
-  InFlight in_flight_;
+  ProcessSets& sets_;
+  LaneMux mux_;
   ControlPlane control_;
-  DataPlane data_;
-  std::vector<Participant::Action> actions_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // the first is the world's
+  std::unordered_map<LaneId, Lane*> lane_by_id_;
+  // What came for lanes of sets that this rank does not know yet: the news of them is on its way.
+  struct Early {
+    int peer;
+    LaneId lane;
+    Message message;
+  };
+  std::vector<Early> early_;
   std::optional<Status> failure_;  // the circle is broken, or ended: every request fails with this
-  std::optional<Status> parting_;  // somebody left: what is not agreed yet fails with this
-  std::uint64_t log_end_ = std::numeric_limits<std::uint64_t>::max();  // entries from here on are not carried out
-  bool has_said_waiting_ = false;
-  std::chrono::nanoseconds stall_warning_;
-  std::chrono::nanoseconds stall_shutdown_;
-  std::optional<TimePoint> stuck_since_;  // the wire has not moved since
-  TimePoint next_stuck_report_;
+  std::size_t n_departures_heeded_ = 0;
 };
 
 }  // namespace ciranda

@@ -8,24 +8,71 @@
 
 namespace ciranda {
 
-enum class Collective : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
-inline constexpr std::size_t kNumCollectives = 4;
+enum class Collective : std::uint8_t {
+  kAllreduce = 0,
+  kAllgather = 1,
+  kBroadcast = 2,
+  kBarrier = 3,
+  kReducescatter = 4,
+  kAlltoall = 5,
+  kReduce = 6,
+  kGather = 7,
+  kScatter = 8,
+  kTransfer = 9,  // from one rank, the root, to one other: what send and recv are
+  kJoin = 10,
+  kAddProcessSet = 11,
+  kRemoveProcessSet = 12,
+};
+inline constexpr std::size_t kNumCollectives = 13;
 
 struct CollectiveInfo {
   Collective collective;
-  std::string_view name;      // in messages, the timeline, and the documentation
-  bool is_reduction;          // has a reduce op and factors, and refuses element types that the op refuses
-  bool has_root;              // all ranks must name the same root
-  bool has_tensors;           // carries at least one tensor
-  bool first_dim_may_differ;  // ranks may differ in dimension 0, and need at least one dimension
-  bool allocates_output;      // the output's size is known only when all ranks are ready
+  std::string_view name;              // in messages, the timeline, and the documentation
+  bool is_reduction = false;          // has a reduce op and factors, and refuses element types that the op refuses
+  bool has_root = false;              // all ranks must name the same root
+  bool has_tensors = true;            // carries at least one tensor
+  bool is_along_rows = false;         // joins or cuts along dimension 0: a scalar will not do
+  bool first_dim_may_differ = false;  // between ranks; the log tells every rank those of the others
+  bool takes_splits = false;          // how many rows go to whom may differ with every call: it travels with the data
+  bool allocates_output = false;      // the engine does, where the caller gives no memory or cannot know how much
 };
 
 inline constexpr std::array kCollectives{
-    CollectiveInfo{Collective::kAllreduce, "allreduce", true, false, true, false, false},
-    CollectiveInfo{Collective::kAllgather, "allgather", false, false, true, true, true},
-    CollectiveInfo{Collective::kBroadcast, "broadcast", false, true, true, false, false},
-    CollectiveInfo{Collective::kBarrier, "barrier", false, false, false, false, false},
+    CollectiveInfo{.collective = Collective::kAllreduce, .name = "allreduce", .is_reduction = true},
+    CollectiveInfo{.collective = Collective::kAllgather,
+                   .name = "allgather",
+                   .is_along_rows = true,
+                   .first_dim_may_differ = true,
+                   .allocates_output = true},
+    CollectiveInfo{.collective = Collective::kBroadcast, .name = "broadcast", .has_root = true},
+    CollectiveInfo{.collective = Collective::kBarrier, .name = "barrier", .has_tensors = false},
+    CollectiveInfo{.collective = Collective::kReducescatter,
+                   .name = "reducescatter",
+                   .is_reduction = true,
+                   .is_along_rows = true,
+                   .allocates_output = true},
+    CollectiveInfo{.collective = Collective::kAlltoall,
+                   .name = "alltoall",
+                   .is_along_rows = true,
+                   .takes_splits = true,
+                   .allocates_output = true},
+    CollectiveInfo{.collective = Collective::kReduce, .name = "reduce", .is_reduction = true, .has_root = true},
+    CollectiveInfo{.collective = Collective::kGather,
+                   .name = "gather",
+                   .has_root = true,
+                   .is_along_rows = true,
+                   .first_dim_may_differ = true,
+                   .allocates_output = true},
+    CollectiveInfo{.collective = Collective::kScatter,
+                   .name = "scatter",
+                   .has_root = true,
+                   .is_along_rows = true,
+                   .takes_splits = true,
+                   .allocates_output = true},
+    CollectiveInfo{.collective = Collective::kTransfer, .name = "send/recv", .has_root = true},
+    CollectiveInfo{.collective = Collective::kJoin, .name = "join", .has_tensors = false},
+    CollectiveInfo{.collective = Collective::kAddProcessSet, .name = "add_process_set", .has_tensors = false},
+    CollectiveInfo{.collective = Collective::kRemoveProcessSet, .name = "remove_process_set", .has_tensors = false},
 };
 static_assert(kCollectives.size() == kNumCollectives);
 

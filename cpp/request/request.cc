@@ -154,6 +154,20 @@ Status check_root(const std::string& where, int root, std::span<const int> ranks
                 : " is not in the process set; its ranks, counted in the world, are " + list + "."));
 }
 
+Status check_new_set(const std::string& where, const Shape& wanted, std::span<const int> world) {
+  if (wanted.empty()) return Status::invalid_argument(where + "a process set needs at least one rank.");
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] < 0 || wanted[i] > world.back()) {
+      return Status::invalid_argument(where + "rank " + std::to_string(wanted[i]) + " of " + to_string(wanted) +
+                                      " does not exist: they go from 0 to " + std::to_string(world.back()) + ".");
+    }
+    if (i > 0 && wanted[i] <= wanted[i - 1]) {
+      return Status::invalid_argument(where + "the ranks must ascend and differ, these are " + to_string(wanted) + ".");
+    }
+  }
+  return Status::ok_status();
+}
+
 }  // namespace
 
 Status validate(const std::string& name, const Signature& signature, int size) {
@@ -179,6 +193,9 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
   }
   if (row.has_root) {
     if (Status status = check_root(where, signature.root, ranks); !status.ok()) return status;
+  }
+  if (signature.collective == Collective::kAddProcessSet) {
+    if (Status status = check_new_set(where, signature.arguments, ranks); !status.ok()) return status;
   }
   std::uint64_t n_total_bytes = 0;
   for (const TensorSignature& tensor : signature.tensors) {

@@ -14,6 +14,7 @@
 
 namespace {
 
+using ciranda::Envelope;
 using ciranda::Message;
 
 constexpr ciranda::TimePoint kNow{};
@@ -22,14 +23,14 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-void expect_round_trip(const Message& message) {
+void expect_round_trip(const Envelope& envelope) {
   std::vector<std::byte> frame;
-  append_frame(message, frame);
+  append_frame(envelope.lane, envelope.message, frame);
   const auto body = std::span<const std::byte>(frame).subspan(ciranda::kFrameHeaderBytes);
   const auto again = ciranda::decode_frame(body);
   require(again.ok());
   std::vector<std::byte> frame_again;
-  append_frame(again.value(), frame_again);
+  append_frame(again.value().lane, again.value().message, frame_again);
   require(frame == frame_again);
 }
 
@@ -46,6 +47,7 @@ class Circle {
     request.signature.tensors.push_back({ciranda::DataType::kFloat32, {4}});
     participant_.submit(request, 0);
     participant_.submit(request, 1);
+    participant_.join(2);
   }
 
   void hear(const Message& message) {
@@ -62,6 +64,8 @@ class Circle {
       is_broken_ = !coordinator_->on_ready(1, *ready, kNow).ok();
     } else if (const auto* duplicate = std::get_if<ciranda::DuplicateMessage>(&message)) {
       is_broken_ = !coordinator_->on_duplicate(1, *duplicate, kNow).ok();
+    } else if (std::holds_alternative<ciranda::JoinMessage>(message)) {
+      is_broken_ = !coordinator_->on_join(1).ok();
     } else if (std::holds_alternative<ciranda::WaitingMessage>(message)) {
       coordinator_->on_waiting(1);
     }
@@ -93,13 +97,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (auto message = reader.next(); message; message = reader.next()) {
       if (!message->ok()) return 0;
       expect_round_trip(message->value());
-      circle.hear(message->value());
+      circle.hear(message->value().message);
     }
   }
   // The same bytes as one frame without a header: fuzzing need not guess lengths.
   if (const auto message = ciranda::decode_frame(stream); message.ok()) {
     expect_round_trip(message.value());
-    circle.hear(message.value());
+    circle.hear(message.value().message);
   }
   return 0;
 }

@@ -60,8 +60,9 @@ TEST(Translate, CarriesEveryField) {
                                      -1,
                                      0.5,
                                      3,
-                                     7,
-                                     {{DataType::kInt16, {2, 3}}, {DataType::kBool, {}}}}));
+                                     {{DataType::kInt16, {2, 3}}, {DataType::kBool, {}}},
+                                     {}}));
+  EXPECT_EQ(to.process_set, 7U);
   EXPECT_EQ(to.memory[0].input, reinterpret_cast<std::byte*>(values));
   EXPECT_EQ(to.memory[0].output, reinterpret_cast<std::byte*>(values + 1));
   EXPECT_EQ(to.memory[1].output, nullptr);

@@ -283,7 +283,8 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
          r.signature.prescale = 2;
        }},
       {"finite", [](Request& r) { r.signature.postscale = std::numeric_limits<double>::quiet_NaN(); }},
-      {"process set 1", [](Request& r) { r.signature.process_set = 1; }},
+      {"process set 1", [](Request& r) { r.process_set = 1; }},
+      {"lane 1", [](Request& r) { r.lane = 1; }},
       {"no tensor",
        [](Request& r) {
          r.signature.tensors.clear();

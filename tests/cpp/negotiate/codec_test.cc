@@ -18,12 +18,17 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Bytes body_of(const Message& message) {
+constexpr LaneId kLane = 0x01020304;
+constexpr std::size_t kTypeAt = sizeof(LaneId);
+
+Bytes body_of(const Envelope& envelope) {
   Bytes frame;
-  append_frame(message, frame);
+  append_frame(envelope.lane, envelope.message, frame);
   const auto body = std::span<const std::byte>(frame).subspan(kFrameHeaderBytes);
   return {body.begin(), body.end()};
 }
+Bytes body_of(const Message& message) { return body_of(Envelope{kLane, message}); }
+
 
 template <typename T>
 void put(Bytes& bytes, T value) {
@@ -37,6 +42,7 @@ std::uint8_t type_of(const Message& message) { return static_cast<std::uint8_t>(
 // A frame that claims a list of `claimed` items, as the first thing of a message of this type.
 Bytes claim(const Message& type, std::uint32_t claimed, std::size_t n_bytes_that_follow) {
   Bytes body;
+  put(body, kLane);
   put(body, type_of(type));
   put(body, claimed);
   body.resize(body.size() + n_bytes_that_follow);
@@ -55,7 +61,8 @@ TEST_P(EveryMessage, ComesBack) {
     const Bytes body = body_of(message);
     const auto decoded = decode_frame(body);
     ASSERT_TRUE(decoded.ok()) << decoded.status().message();
-    EXPECT_TRUE(are_equal(decoded.value(), message));
+    EXPECT_TRUE(are_equal(decoded.value().message, message));
+    EXPECT_EQ(decoded.value().lane, kLane);
   }
 }
 
@@ -63,7 +70,7 @@ TEST_P(EveryMessage, HasAHeaderThatCountsItsBytes) {
   Bytes frames;
   for (int i = 0; i < 20; ++i) {
     const std::size_t start = frames.size();
-    append_frame(next(), frames);
+    append_frame(kLane, next(), frames);
     std::uint32_t length = 0;
     std::memcpy(&length, frames.data() + start, sizeof length);
     EXPECT_EQ(start + kFrameHeaderBytes + length, frames.size());
@@ -115,7 +122,7 @@ TEST(Codec, SurvivesNoise) {
   for (int i = 0; i < 20'000; ++i) {
     Bytes body(random() % 64);
     for (std::byte& byte : body) byte = static_cast<std::byte>(random());
-    if (!body.empty()) body[0] = static_cast<std::byte>(random() % (kNumMessageTypes + 1));
+    if (body.size() > kTypeAt) body[kTypeAt] = static_cast<std::byte>(random() % (kNumMessageTypes + 1));
     const auto decoded = decode_frame(body);
     if (decoded.ok()) {
       EXPECT_EQ(body_of(decoded.value()), body);
@@ -124,8 +131,13 @@ TEST(Codec, SurvivesNoise) {
 }
 
 TEST(Codec, RefusesAnUnknownType) {
-  EXPECT_FALSE(decode_frame(Bytes{std::byte{kNumMessageTypes}}).ok());
-  EXPECT_FALSE(decode_frame(Bytes{std::byte{0xff}}).ok());
+  Bytes body = body_of(WaitingMessage{});
+  EXPECT_TRUE(decode_frame(body).ok());
+  for (const std::uint8_t type : {static_cast<std::uint8_t>(kNumMessageTypes), std::uint8_t{0xff}}) {
+    body[kTypeAt] = std::byte{type};
+    EXPECT_FALSE(decode_frame(body).ok());
+  }
+  EXPECT_FALSE(decode_frame(Bytes(kTypeAt)).ok());
   EXPECT_FALSE(decode_frame(Bytes{}).ok());
 }
 
@@ -137,7 +149,7 @@ TEST(Codec, RefusesAFlagThatIsNeitherYesNorNo) {
 
 TEST(Codec, RefusesAnErrorThatIsNone) {
   Bytes body = body_of(AbortMessage{ErrorKind::kTimeout, "late"});
-  body[1] = static_cast<std::byte>(ErrorKind::kOk);
+  body[kTypeAt + 1] = static_cast<std::byte>(ErrorKind::kOk);
   EXPECT_FALSE(decode_frame(body).ok());
 }
 
@@ -175,7 +187,7 @@ TEST(Codec, RefusesHugeClaimsWithoutAllocating) {
 // A list of eight-byte numbers that is no longer than the rest of the frame has bytes.
 TEST(Codec, RefusesMoreNumbersThanTheRestHolds) {
   const std::uint32_t n_rest = 100'000;
-  Bytes body = body_of(LogMessage{{ExecuteEntry{{ExecuteItem{0, true, "g", {{}}}}}}});
+  Bytes body = body_of(LogMessage{{ExecuteEntry{{ExecuteItem{0, true, "g", {{}}, {}, {}}}}}});
   body.resize(body.size() - sizeof n_rest);
   put(body, n_rest);
   body.resize(body.size() + n_rest);
@@ -189,7 +201,7 @@ TEST(Codec, RubbishCostsNoMemory) {
   const std::size_t n_bytes = 1 << 20;
   for (const Message& type : {Message(ReadyMessage{}), Message(LogMessage{})}) {
     Bytes body = claim(type, n_bytes / 8, n_bytes);
-    for (std::size_t i = 5; i < body.size(); ++i) body[i] = std::byte{0xee};
+    for (std::size_t i = kTypeAt + 5; i < body.size(); ++i) body[i] = std::byte{0xee};
     const HeapMeter meter;
     EXPECT_FALSE(decode_frame(body).ok());
     EXPECT_LT(meter.peak_bytes(), 1024U) << "type " << type.index();

@@ -25,7 +25,7 @@ Stream one_of_each() {
   Stream stream;
   for (std::size_t type = 0; type < kNumMessageTypes; ++type) {
     stream.messages.push_back(random_message(type, random));
-    append_frame(stream.messages.back(), stream.bytes);
+    append_frame(0, stream.messages.back(), stream.bytes);
   }
   return stream;
 }
@@ -34,7 +34,7 @@ Stream one_of_each() {
 void drain(FrameReader& reader, std::vector<Message>& out) {
   for (auto next = reader.next(); next; next = reader.next()) {
     ASSERT_TRUE(next->ok()) << next->status().message();
-    out.push_back(std::move(*next).value());
+    out.push_back(std::move(*next).value().message);
   }
 }
 
@@ -125,7 +125,7 @@ TEST(FrameReader, ReportsAMalformedFrame) {
 // A busy stream may never be cut where a frame ends; what has been read must not pile up.
 TEST(FrameReader, KeepsNoReadFramesInAnEndlessStream) {
   Bytes frame;
-  append_frame(NoticeMessage{std::string(995, 'x')}, frame);
+  append_frame(0, NoticeMessage{std::string(995, 'x')}, frame);
   FrameReader reader;
   std::vector<Message> read;
   const std::span<const std::byte> bytes(frame);

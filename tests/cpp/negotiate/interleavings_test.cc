@@ -109,6 +109,7 @@ struct Scenario {
 
 std::vector<Scenario> two_ranks() {
   const Wait wait;
+  const Join join;
   const Call a = call("a");
   const Call b = call("b");
   const Call longer = call("a", allreduce({5}));
@@ -140,11 +141,20 @@ std::vector<Scenario> two_ranks() {
       {"OneNeverCalls", {{a, b}, {b}}, 1},
       {"OneNeverCallsWhatTheOtherRepeats", {{a, a, b}, {b}}, 1},
       {"NothingInCommon", {{a}, {b}}, 0},
+      {"OneJoinsEarly", {{a, wait, b}, {a, wait, join}}, 2},
+      {"BothJoin", {{a, wait, a, join}, {a, join}}, 2, true},
+      {"JoinsThenWorksOn", {{a, wait, b, join, a, wait, a}, {a, join, a, wait, a}}, 4, true},
+      {"JoinsWithoutWork", {{gather(2), wait, join, gather(2)}, {join, gather(1)}}, 2},
+      {"JoinsWhileAnErrorIsOwed", {{a, join, a}, {longer, join, a}}, 1, true},
+      {"JoinsAfterADuplicate", {{a, a, join, a}, {a, join, a}}, 0, true},
+      {"TheRootHasJoined", {{call("x", broadcast({4}, 1)), b, join}, {b, join}}, 1},
+      {"NamesWithoutSlotMeetAJoin", {{made_up("x"), wait, made_up("y"), join, a}, {made_up("x"), join, a}}, 3, true},
   };
 }
 
 std::vector<Scenario> three_ranks() {
   const Wait wait;
+  const Join join;
   const Call a = call("a");
   const Call b = call("b");
   const Call longer = call("a", allreduce({5}));
@@ -158,6 +168,8 @@ std::vector<Scenario> three_ranks() {
       {"OneCallsTwice", {{a, b}, {a, a, b}, {a, b}}, 1, true},
       {"OneNeverCalls", {{a, b}, {b}, {b, a}}, 1, true},
       {"TwoDifferAndOneNeverCalls", {{a, b}, {longer, b}, {b}}, 1, true},
+      {"JoinOneAfterTheOther", {{a, b, join}, {a, join}, {join}}, 2, true},
+      {"TwoDifferAndOneHasJoined", {{a, join, b}, {longer, join, b}, {join, b}}, 1, true},
   };
 }
 

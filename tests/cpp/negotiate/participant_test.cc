@@ -20,9 +20,9 @@ Request request(std::string name, Signature signature) {
 }
 
 ExecuteItem definition(std::uint32_t slot, std::string name, std::vector<std::vector<std::int64_t>> first_dims = {}) {
-  return {slot, true, std::move(name), std::move(first_dims)};
+  return {slot, true, std::move(name), std::move(first_dims), {}, {}};
 }
-ExecuteItem use(std::uint32_t slot) { return {slot, false, {}, {}}; }
+ExecuteItem use(std::uint32_t slot) { return {slot, false, {}, {}, {}, {}}; }
 
 // The tickets that an entry carries out, in order; the rank is expected to accept the entry.
 std::vector<Participant::Ticket> execute(Participant& participant, std::vector<ExecuteItem> items) {

@@ -33,7 +33,8 @@ class Maker {
     s.root = number<std::int32_t>();
     s.prescale = real();
     s.postscale = real();
-    s.process_set = number<std::uint32_t>();
+    s.arguments.resize(up_to(3));
+    for (auto& argument : s.arguments) argument = number<std::int64_t>();
     s.tensors.resize(up_to(3));
     for (TensorSignature& tensor : s.tensors) {
       tensor.dtype = static_cast<DataType>(up_to(kNumDataTypes - 1));
@@ -50,7 +51,11 @@ class Maker {
   }
   void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
   void fill(WaitingMessage& /*m*/) {}
-  void fill(ByeMessage& m) { m.log_index = number<std::uint64_t>(); }
+  void fill(JoinMessage& /*m*/) {}
+  void fill(ByeMessage& m) {
+    m.lanes.resize(up_to(3));
+    for (auto& end : m.lanes) end = {number<LaneId>(), number<std::uint64_t>()};
+  }
   void fill(ByeAckMessage& /*m*/) {}
   void fill(AbortMessage& m) { m = {error_kind(), text(200)}; }
   void fill(PingMessage& /*m*/) {}
@@ -58,10 +63,18 @@ class Maker {
   void fill(NoticeMessage& m) { m.text = text(200); }
   void fill(LogMessage& m) {
     m.entries.resize(up_to(4));
-    for (LogEntry& entry : m.entries) entry = flag() ? LogEntry(execute_entry()) : LogEntry(fail_entry());
+    for (LogEntry& entry : m.entries) entry = log_entry();
   }
 
  private:
+  LogEntry log_entry() {
+    switch (up_to(3)) {
+      case 0: return execute_entry();
+      case 1: return fail_entry();
+      case 2: return JoinedEntry{number<std::int32_t>()};
+      default: return EndEntry{};
+    }
+  }
   ExecuteEntry execute_entry() {
     ExecuteEntry entry;
     entry.items.resize(up_to(4));
@@ -75,6 +88,9 @@ class Maker {
         dims.resize(up_to(4));
         for (auto& dim : dims) dim = number<std::int64_t>();
       }
+      item.absent.resize(up_to(2));
+      for (auto& rank : item.absent) rank = number<std::int32_t>();
+      if (!item.absent.empty()) item.signature = signature();
     }
     return entry;
   }
@@ -102,7 +118,7 @@ bool same(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::b
 
 bool same(const Signature& a, const Signature& b) {
   return a.collective == b.collective && a.op == b.op && a.root == b.root && same(a.prescale, b.prescale) &&
-         same(a.postscale, b.postscale) && a.process_set == b.process_set && a.tensors == b.tensors;
+         same(a.postscale, b.postscale) && a.arguments == b.arguments && a.tensors == b.tensors;
 }
 
 template <typename T, typename Same>
@@ -115,7 +131,8 @@ bool same_lists(const std::vector<T>& a, const std::vector<T>& b, Same same_item
 }
 
 bool same(const ExecuteItem& a, const ExecuteItem& b) {
-  return a.slot == b.slot && a.is_defined_here == b.is_defined_here && a.name == b.name && a.first_dims == b.first_dims;
+  return a.slot == b.slot && a.is_defined_here == b.is_defined_here && a.name == b.name &&
+         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature);
 }
 bool same(const ExecuteEntry& a, const ExecuteEntry& b) {
   return same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
@@ -135,7 +152,13 @@ bool same(const ReadyMessage& a, const ReadyMessage& b) {
 }
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
 bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
-bool same(const ByeMessage& a, const ByeMessage& b) { return a.log_index == b.log_index; }
+bool same(const JoinMessage& /*a*/, const JoinMessage& /*b*/) { return true; }
+bool same(const JoinedEntry& a, const JoinedEntry& b) { return a.last == b.last; }
+bool same(const EndEntry& /*a*/, const EndEntry& /*b*/) { return true; }
+bool same(const ByeMessage& a, const ByeMessage& b) {
+  return same_lists(a.lanes, b.lanes,
+                    [](const auto& x, const auto& y) { return x.lane == y.lane && x.log_index == y.log_index; });
+}
 bool same(const ByeAckMessage& /*a*/, const ByeAckMessage& /*b*/) { return true; }
 bool same(const AbortMessage& a, const AbortMessage& b) { return a.kind == b.kind && a.text == b.text; }
 bool same(const PingMessage& /*a*/, const PingMessage& /*b*/) { return true; }
@@ -144,8 +167,7 @@ bool same(const NoticeMessage& a, const NoticeMessage& b) { return a.text == b.t
 bool same(const LogMessage& a, const LogMessage& b) {
   return same_lists(a.entries, b.entries, [](const LogEntry& x, const LogEntry& y) {
     if (x.index() != y.index()) return false;
-    if (const auto* execute = std::get_if<ExecuteEntry>(&x)) return same(*execute, std::get<ExecuteEntry>(y));
-    return same(std::get<FailEntry>(x), std::get<FailEntry>(y));
+    return std::visit([&y](const auto& entry) { return same(entry, std::get<std::decay_t<decltype(entry)>>(y)); }, x);
   });
 }
 

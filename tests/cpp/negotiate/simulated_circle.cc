@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "negotiate/codec.hpp"
 
@@ -12,17 +13,22 @@ constexpr std::uint64_t kAllNames = ~std::uint64_t{0};
 std::uint64_t bit_of(const std::string& name) { return std::uint64_t{1} << std::hash<std::string>()(name) % 64; }
 
 constexpr TimePoint kNow{};  // stalls have tests of their own
+constexpr Participant::Ticket kJoinTicket = Participant::kNoTicket - 1;
 
 CoordinatorOptions sized(CoordinatorOptions options, std::size_t size) {
   options.size = static_cast<int>(size);
   return options;
 }
 
+// Null stands for a rank that has joined.
 Participant::FirstDims first_dims_of(const std::vector<const Signature*>& by_rank) {
-  if (!info(by_rank.front()->collective).first_dim_may_differ) return {};
-  Participant::FirstDims dims(by_rank.front()->tensors.size());
+  const Signature& any = **std::find_if(by_rank.begin(), by_rank.end(), [](const auto* s) { return s != nullptr; });
+  if (!info(any.collective).first_dim_may_differ) return {};
+  Participant::FirstDims dims(any.tensors.size());
   for (std::size_t tensor = 0; tensor < dims.size(); ++tensor) {
-    for (const Signature* signature : by_rank) dims[tensor].push_back(signature->tensors[tensor].shape.front());
+    for (const Signature* signature : by_rank) {
+      dims[tensor].push_back(signature == nullptr ? 0 : signature->tensors[tensor].shape.front());
+    }
   }
   return dims;
 }
@@ -97,6 +103,12 @@ void SimulatedCircle::step(Rank& rank) {
     if (rank.is_waiting) rank.announced.emplace_back(WaitingMessage{});
     return;
   }
+  if (std::holds_alternative<Join>(next)) {
+    rank.is_waiting = true;
+    ++rank.n_joins;
+    rank.announced.push_back(rank.participant.join(kJoinTicket));
+    return;
+  }
   const Call& call = std::get<Call>(next);
   Request request;
   request.name = call.name;
@@ -105,7 +117,8 @@ void SimulatedCircle::step(Rank& rank) {
   request.is_deferrable = call.is_deferrable;
   rank.announced.push_back(rank.participant.submit(request, rank.uses.size()));
   const bool is_duplicate = std::holds_alternative<DuplicateMessage>(rank.announced.back());
-  rank.uses.push_back({call.name, rank.n_uses[call.name]++, call.signature, is_duplicate, std::nullopt});
+  rank.uses.push_back(
+      {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, is_duplicate, std::nullopt});
 }
 
 void SimulatedCircle::deliver(int at) {
@@ -118,6 +131,8 @@ void SimulatedCircle::deliver(int at) {
     must(coordinator_.on_ready(at, *ready, kNow));
   } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
     must(coordinator_.on_duplicate(at, *duplicate, kNow));
+  } else if (std::holds_alternative<JoinMessage>(message)) {
+    must(coordinator_.on_join(at));
   } else {
     coordinator_.on_waiting(at);
   }
@@ -153,10 +168,18 @@ void SimulatedCircle::apply(Rank& rank) {
   if (!action.ok()) return must(action.status());
   if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
     for (const auto& ready : execute->requests) {
+      if (ready.ticket == Participant::kNoTicket) {
+        rank.executed.push_back("help with " + ready.absence->name);
+        continue;
+      }
       const Use& use = rank.uses[ready.ticket];
       rank.executed.push_back(use.name + "#" + std::to_string(use.nth));
       settle(rank, ready.ticket, {true, entry, {}, ready.first_dims ? *ready.first_dims : Participant::FirstDims{}});
     }
+  } else if (const auto* joined = std::get_if<Participant::Joined>(&action.value())) {
+    rank.joined_last.push_back(joined->last);
+    rank.n_uses.clear();
+    rank.is_waiting = false;
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());
     for (const auto ticket : failure.tickets) settle(rank, ticket, {false, entry, failure.status, {}});
@@ -173,10 +196,10 @@ void SimulatedCircle::settle(Rank& rank, Participant::Ticket ticket, Outcome out
 Message SimulatedCircle::carry(const Message& message) {
   if (!options_.uses_codec) return message;
   std::vector<std::byte> frame;
-  append_frame(message, frame);
+  append_frame(0, message, frame);
   auto decoded = decode_frame(std::span<const std::byte>(frame).subspan(kFrameHeaderBytes));
   must(decoded.status());
-  return decoded.ok() ? std::move(decoded).value() : message;
+  return decoded.ok() ? std::move(decoded).value().message : message;
 }
 
 void SimulatedCircle::must(const Status& status) {
@@ -187,36 +210,60 @@ void SimulatedCircle::must(const Status& status) {
 
 std::string SimulatedCircle::violation() const {
   if (!broken_.empty()) return broken_;
-  for (const Rank& rank : ranks_) {
-    if (rank.executed != ranks_.front().executed) return "ranks executed different things, or in different orders";
-  }
-  std::map<std::pair<std::string, std::size_t>, std::vector<const Use*>> rounds;
+  if (std::string wrong = judge_joins(); !wrong.empty()) return wrong;
+  std::map<std::tuple<std::size_t, std::string, std::size_t>, std::vector<const Use*>> rounds;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
     for (const Use& use : ranks_[at].uses) {
-      auto& round = rounds[{use.name, use.nth}];
+      auto& round = rounds[{use.epoch, use.name, use.nth}];
       round.resize(ranks_.size(), nullptr);
       round[at] = &use;
     }
   }
   for (const auto& [key, uses] : rounds) {
-    if (std::string wrong = judge(key.first, key.second, uses); !wrong.empty()) return wrong;
+    if (std::string wrong = judge(std::get<0>(key), std::get<1>(key), std::get<2>(key), uses); !wrong.empty()) {
+      return wrong;
+    }
   }
   return {};
 }
 
-std::string SimulatedCircle::judge(const std::string& name, std::size_t nth,
+// All executed the same number of entries in the same order (those that helped know only the name), and joins end when
+// and only when all ranks have joined.
+std::string SimulatedCircle::judge_joins() const {
+  const Rank& first = ranks_.front();
+  const auto is_same = [](const std::string& a, const std::string& b) {
+    return a == b || a.starts_with("help") || b.starts_with("help");
+  };
+  std::size_t n_joined = first.n_joins;
+  for (const Rank& rank : ranks_) {
+    if (!std::equal(rank.executed.begin(), rank.executed.end(), first.executed.begin(), first.executed.end(),
+                    is_same)) {
+      return "ranks executed different things, or in different orders";
+    }
+    if (rank.joined_last != first.joined_last) return "ranks know different ranks as the last to join";
+    n_joined = std::min(n_joined, rank.n_joins);
+  }
+  return first.joined_last.size() == n_joined ? "" : "joins ended before all ranks had joined, or not at all";
+}
+
+std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, std::size_t nth,
                                    const std::vector<const Use*>& uses) const {
   const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
   bool is_complete = true;
   bool is_bad = false;
   bool may_fail = false;
   const Use* first = nullptr;
-  for (const Use* use : uses) {
-    is_complete = is_complete && use != nullptr;
+  for (std::size_t at = 0; at < uses.size(); ++at) {
+    const Use* use = uses[at];
+    is_complete = is_complete && (use != nullptr || has_joined(at, epoch));
     if (use == nullptr) continue;
     if (first == nullptr) first = use;
     is_bad = is_bad || use->is_duplicate || !describe_mismatch(first->signature, 0, use->signature, 1).empty();
-    may_fail = may_fail || is_bad || is_repeated(name, nth);
+    may_fail = may_fail || is_bad || is_repeated(epoch, name, nth);
+  }
+  for (std::size_t at = 0; at < uses.size() && info(first->signature.collective).has_root; ++at) {
+    const bool is_root_missing = uses[at] == nullptr && first->signature.root == static_cast<int>(at);
+    if (is_root_missing && has_joined(at, epoch)) is_bad = may_fail = true;
   }
   if (is_complete) return judge_complete(which, uses, is_bad, may_fail);
   for (std::size_t at = 0; at < uses.size(); ++at) {
@@ -230,10 +277,12 @@ std::string SimulatedCircle::judge(const std::string& name, std::size_t nth,
 }
 
 // A duplicate call fails the one it repeats too, if it comes while that is open.
-bool SimulatedCircle::is_repeated(const std::string& name, std::size_t nth) const {
+bool SimulatedCircle::is_repeated(std::size_t epoch, const std::string& name, std::size_t nth) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
     return std::any_of(rank.uses.begin(), rank.uses.end(),
-                       [&](const Use& use) { return use.is_duplicate && use.name == name && use.nth == nth + 1; });
+                       [&](const Use& use) {
+                         return use.is_duplicate && use.name == name && use.nth == nth + 1 && use.epoch == epoch;
+                       });
   });
 }
 
@@ -247,14 +296,17 @@ bool SimulatedCircle::earlier_are_answered(const Rank& rank, const Use& use) {
 std::string SimulatedCircle::judge_complete(const std::string& which, const std::vector<const Use*>& uses,
                                             bool must_fail, bool may_fail) const {
   std::vector<const Signature*> signatures;
+  const Use* one = *std::find_if(uses.begin(), uses.end(), [](const Use* use) { return use != nullptr; });
   for (const Use* use : uses) {
+    signatures.push_back(use == nullptr ? nullptr : &use->signature);
+    if (use == nullptr) continue;
     if (!use->outcome) return which + " was never answered on some rank";
     if (use->outcome->is_executed && must_fail) return which + " was executed although it is wrong";
     if (!use->outcome->is_executed && !may_fail) return which + " failed: " + use->outcome->status.message();
-    signatures.push_back(&use->signature);
   }
-  const Outcome& first = *uses.front()->outcome;
+  const Outcome& first = *one->outcome;
   for (const Use* use : uses) {
+    if (use == nullptr) continue;
     const Outcome& outcome = *use->outcome;
     if (outcome.is_executed != first.is_executed) {
       return which + " was executed on some ranks and failed on others";

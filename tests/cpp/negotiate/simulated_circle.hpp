@@ -2,7 +2,8 @@
 //
 // Each rank follows a script of calls and waits. Nothing happens by itself: the test asks which events are possible and
 // performs one, so that it can try every order, or any. What became of every call is recorded; violation() compares it
-// with what must be: the k-th use of a name on one rank goes with the k-th use on every other, and shares its fate.
+// with what must be: the k-th use of a name on one rank, since all ranks last joined, goes with the k-th use on every
+// other, and shares its fate; ranks that have joined are not missed.
 // Everything is deterministic: the same scripts and events give the same circle. One thread.
 #pragma once
 
@@ -26,7 +27,8 @@ struct Call {
   bool is_cacheable = true;
 };
 struct Wait {};  // for all of the rank's own calls so far
-using Step = std::variant<Call, Wait>;
+struct Join {};  // and wait for it
+using Step = std::variant<Call, Wait, Join>;
 using Script = std::vector<Step>;
 
 struct CircleOptions {
@@ -78,7 +80,8 @@ class SimulatedCircle {
   };
   struct Use {
     std::string name;
-    std::size_t nth = 0;  // use of the name on this rank
+    std::size_t nth = 0;    // use of the name on this rank, in its epoch
+    std::size_t epoch = 0;  // how often all ranks had joined
     Signature signature;
     bool is_duplicate = false;
     std::optional<Outcome> outcome;
@@ -93,7 +96,9 @@ class SimulatedCircle {
     std::size_t n_applied = 0;      // entries of the log
     std::vector<Use> uses;          // by ticket
     std::map<std::string, std::size_t> n_uses;
-    std::vector<std::string> executed;  // "name#nth"
+    std::size_t n_joins = 0;            // begun
+    std::vector<int> joined_last;       // by join done
+    std::vector<std::string> executed;  // "name#nth", or "name" where it helped others
   };
 
   bool has_step(const Rank& rank) const;
@@ -105,10 +110,13 @@ class SimulatedCircle {
   void settle(Rank& rank, Participant::Ticket ticket, Outcome outcome);
   Message carry(const Message& message);
   void must(const Status& status);
-  std::string judge(const std::string& name, std::size_t nth, const std::vector<const Use*>& uses) const;
+  std::string judge_joins() const;
+  bool has_joined(std::size_t at, std::size_t epoch) const { return ranks_[at].n_joins > epoch; }
+  std::string judge(std::size_t epoch, const std::string& name, std::size_t nth,
+                    const std::vector<const Use*>& uses) const;
   std::string judge_complete(const std::string& which, const std::vector<const Use*>& uses, bool must_fail,
                              bool may_fail) const;
-  bool is_repeated(const std::string& name, std::size_t nth) const;
+  bool is_repeated(std::size_t epoch, const std::string& name, std::size_t nth) const;
 
   static bool earlier_are_answered(const Rank& rank, const Use& use);
 

@@ -73,10 +73,12 @@ TEST(Mismatch, OfTheRoot) {
   EXPECT_EQ(difference(of(Collective::kBroadcast), other), "root_rank 0 on rank 0 but 2 on rank 3");
 }
 
-TEST(Mismatch, OfTheProcessSet) {
-  Signature other = of(Collective::kBarrier);
-  other.process_set = 2;
-  EXPECT_EQ(difference(of(Collective::kBarrier), other), "process set 0 on rank 0 but 2 on rank 3");
+TEST(Mismatch, OfTheRanksOfANewProcessSet) {
+  Signature one = of(Collective::kAddProcessSet);
+  Signature other = one;
+  one.arguments = {0, 3};
+  other.arguments = {0, 2, 3};
+  EXPECT_EQ(difference(one, other), "ranks [0, 3] on rank 0 but [0, 2, 3] on rank 3");
 }
 
 TEST(Mismatch, OfTheNumberOfTensors) {

@@ -28,7 +28,9 @@ Request allreduce(Shape shape, DataType dtype = DataType::kFloat32) {
 }
 
 std::string refusal(const Request& request) {
-  const Status status = validate(request, kSize);
+  const std::vector<int> ranks{0, 1, 2, 3};
+  static_assert(kSize == 4);
+  const Status status = validate(request, ranks);
   if (status.ok()) return "accepted";
   EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
   return status.message();
@@ -104,10 +106,27 @@ TEST(Validate, RefusesNamesThatAreEmptyOrTooLong) {
   EXPECT_EQ(refusal(named), "allreduce: a name must have 1 to 1024 bytes, this one has 1025.");
 }
 
-TEST(Validate, RefusesAnUnknownProcessSet) {
-  Request in_a_set = allreduce({4});
-  in_a_set.signature.process_set = 3;
-  EXPECT_EQ(refusal(in_a_set), "allreduce 'x': process set 3 does not exist; only the global one (0) does.");
+TEST(Validate, RefusesARootOutsideTheProcessSet) {
+  Request in_a_set = request(Collective::kBroadcast, {{DataType::kFloat32, {4}}});
+  in_a_set.signature.root = 1;
+  const std::vector<int> ranks{0, 2};
+  EXPECT_EQ(validate(in_a_set, ranks).message(),
+            "broadcast 'x': root_rank 1 is not in the process set; its ranks, counted in the world, are 0, 2.");
+  in_a_set.signature.root = 2;
+  EXPECT_TRUE(validate(in_a_set, ranks).ok());
+}
+
+TEST(Validate, RefusesRanksThatMakeNoProcessSet) {
+  Request add = request(Collective::kAddProcessSet, {});
+  EXPECT_EQ(refusal(add), "add_process_set 'x': a process set needs at least one rank.");
+  add.signature.arguments = {0, kSize};
+  EXPECT_EQ(refusal(add), "add_process_set 'x': rank 4 of [0, 4] does not exist: they go from 0 to 3.");
+  add.signature.arguments = {2, 1};
+  EXPECT_EQ(refusal(add), "add_process_set 'x': the ranks must ascend and differ, these are [2, 1].");
+  add.signature.arguments = {1, 1};
+  EXPECT_EQ(refusal(add), "add_process_set 'x': the ranks must ascend and differ, these are [1, 1].");
+  add.signature.arguments = {1, 2};
+  EXPECT_EQ(refusal(add), "accepted");
 }
 
 TEST(Validate, RefusesTensorsWhereNoneBelongAndNoneWhereSomeDo) {

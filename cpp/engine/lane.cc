@@ -1,0 +1,333 @@
+#include "engine/lane.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+std::chrono::nanoseconds seconds(double value) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
+}
+
+CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& config) {
+  CoordinatorOptions options;
+  options.size = mesh.size();
+  options.ranks = mesh.ranks();
+  for (int member = 0; member < mesh.size(); ++member) options.hosts.push_back(mesh.peer(member).host);
+  options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
+  options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
+  options.learned_order = config.learned_order;
+  options.stall_warning = seconds(config.stall_warning_seconds);
+  options.stall_shutdown = seconds(config.stall_shutdown_seconds);
+  return options;
+}
+
+NativeOptions native_options(const Config& config) {
+  NativeOptions options;
+  options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
+  options.segment_bytes = static_cast<std::size_t>(config.slot_bytes);
+  return options;
+}
+
+bool changes_sets(Collective collective) {
+  return collective == Collective::kAddProcessSet || collective == Collective::kRemoveProcessSet;
+}
+
+}  // namespace
+
+Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const Surroundings& around)
+    : id_(id),
+      control_(around.control),
+      logger_(around.logger),
+      changes_(around.changes),
+      mesh_(around.world, around.mux, id, ranks, arena),
+      in_flight_(around.names),
+      participant_(mesh_.rank()),
+      data_(mesh_, in_flight_, native_options(around.config)),
+      log_end_(std::numeric_limits<std::uint64_t>::max()),
+      stall_warning_(seconds(around.config.stall_warning_seconds)),
+      stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {
+  if (mesh_.rank() == 0) coordinator_ = std::make_unique<Coordinator>(coordinator_options(mesh_, around.config));
+}
+
+int Lane::member(int world_rank) const {
+  const std::vector<int>& ranks = mesh_.ranks();
+  const auto found = std::lower_bound(ranks.begin(), ranks.end(), world_rank);
+  return found != ranks.end() && *found == world_rank ? static_cast<int>(found - ranks.begin()) : -1;
+}
+
+bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
+
+// --- announcing
+
+void Lane::submit(Submission submission, TimePoint now) {
+  has_said_waiting_ = false;
+  const bool is_duplicate = submission.is_duplicate;
+  const Participant::Ticket ticket =
+      in_flight_.add(std::move(submission.request), std::move(submission.operation), !is_duplicate);
+  if (parting_) {
+    in_flight_.complete(ticket, *parting_);
+    return;
+  }
+  if (!participant_.has_pending()) asked_since_ = now;
+  const Request& request = in_flight_.at(ticket).request;
+  if (!request.is_deferrable || is_duplicate) control_.hurry();
+  Message message =
+      is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
+  if (auto* ready = std::get_if<ReadyMessage>(&message)) {
+    ready_.items.push_back(ready->items.front());
+    return;
+  }
+  announce(message, now);
+}
+
+void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> request, TimePoint now) {
+  const bool holds_name = request.has_value();
+  const Participant::Ticket ticket =
+      in_flight_.add(std::move(request).value_or(Request{}), std::move(operation), holds_name);
+  if (parting_) {
+    in_flight_.complete(ticket, *parting_);
+    return;
+  }
+  if (!participant_.has_pending()) asked_since_ = now;
+  control_.hurry();
+  announce(participant_.join(ticket), now);
+}
+
+bool Lane::expect_no_more() {
+  if (has_said_waiting_ || !in_flight_.has_deferrable()) return false;
+  has_said_waiting_ = true;
+  control_.hurry();
+  announce(WaitingMessage{}, std::chrono::steady_clock::now());
+  return true;
+}
+
+// The coordinator must see announcements in order.
+void Lane::announce(const Message& message, TimePoint now) {
+  flush_ready(now);
+  if (!coordinator_) {
+    control_.post(coordinator_rank(), id_, message);
+    return;
+  }
+  // No frame is made. What the coordinator refuses would be our own bug, and shows as a lost answer.
+  const Status status = to_coordinator(mesh_.rank(), message, now);
+  if (!status.ok()) logger_.error(status.message());
+}
+
+void Lane::flush_ready(TimePoint now) {
+  if (!ready_.items.empty()) announce(std::exchange(ready_, {}), now);
+}
+
+// --- agreeing
+
+Status Lane::on_message(int world_rank, Message message, TimePoint now) {
+  const int from = member(world_rank);
+  const bool is_log = std::holds_alternative<LogMessage>(message);
+  if (from < 0 || (is_log ? from != 0 : !coordinator_)) {
+    return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
+                            std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) +
+                            " has no use for in lane " + std::to_string(id_));
+  }
+  return is_log ? apply(std::get<LogMessage>(message)) : to_coordinator(from, std::move(message), now);
+}
+
+Status Lane::to_coordinator(int member, Message message, TimePoint now) {
+  if (has_ended_ || last_word_) return Status::ok_status();  // it crossed the end on its way
+  if (auto* request = std::get_if<RequestMessage>(&message)) {
+    return coordinator_->on_request(member, std::move(*request), now);
+  }
+  if (const auto* ready = std::get_if<ReadyMessage>(&message)) return coordinator_->on_ready(member, *ready, now);
+  if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
+    return coordinator_->on_duplicate(member, *duplicate, now);
+  }
+  if (std::holds_alternative<JoinMessage>(message)) return coordinator_->on_join(member);
+  if (std::holds_alternative<WaitingMessage>(message)) coordinator_->on_waiting(member);
+  return Status::ok_status();
+}
+
+Result<bool> Lane::agree(TimePoint now) {
+  flush_ready(now);
+  if (coordinator_) return coordinate(now);
+  if (Status status = watch_coordinator(now); !status.ok()) return status;
+  return false;
+}
+
+Result<bool> Lane::coordinate(TimePoint now) {
+  if (has_ended_) return false;
+  if (const auto due = coordinator_->next_stall_check(); due && now >= *due) {
+    for (const auto& report : coordinator_->check_stalls(now)) logger_.warning(report.text);
+  }
+  if (last_word_) coordinator_->fail_all(*last_word_);
+  LogMessage log{coordinator_->take_entries(data_.is_idle())};
+  if (last_word_) log.entries.emplace_back(EndEntry{});
+  if (log.entries.empty()) return false;
+  control_.hurry();
+  for (int member = 0; member < mesh_.size(); ++member) {
+    if (member != mesh_.rank()) control_.post(mesh_.ranks()[static_cast<std::size_t>(member)], id_, log);
+  }
+  if (Status status = apply(log); !status.ok()) return status;
+  return true;
+}
+
+Status Lane::apply(const LogMessage& log) {
+  for (const LogEntry& entry : log.entries) {
+    Result<Participant::Action> action = participant_.apply(entry);
+    if (!action.ok()) return action.status();
+    ++n_logged_;
+    if (data_.n_enqueued() >= log_end_) continue;
+    if (Status status = apply(std::move(action).value()); !status.ok()) return status;
+  }
+  return Status::ok_status();
+}
+
+Status Lane::apply(Participant::Action action) {
+  if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
+    stand_in(*to_execute);
+    if (change_sets(*to_execute)) to_execute->requests.clear();
+    data_.enqueue(std::move(*to_execute));
+    return Status::ok_status();
+  }
+  data_.enqueue({});  // its place in the order
+  if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
+    for (const Participant::Ticket ticket : failed->tickets) in_flight_.complete(ticket, failed->status);
+  } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
+    in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
+    in_flight_.complete(joined->ticket, Status::ok_status());
+  } else {
+    has_ended_ = true;
+    end(Status::aborted("the process set was removed before this was done."));
+    in_flight_.complete_all(*parting_, false);
+  }
+  return Status::ok_status();
+}
+
+// Where this rank has joined it still helps the others, with memory that nobody looks at.
+void Lane::stand_in(Participant::Execute& entry) {
+  for (Participant::Ready& ready : entry.requests) {
+    if (ready.ticket != Participant::kNoTicket) continue;
+    Request request;
+    request.name = ready.absence->name;
+    request.signature = ready.absence->signature;
+    if (info(request.signature.collective).first_dim_may_differ) {
+      for (TensorSignature& tensor : request.signature.tensors) tensor.shape.front() = 0;
+    }
+    const OutputBuffer scratch = allocate_output(request.signature.n_bytes(), {});
+    std::byte* at = scratch.data.get();
+    for (const TensorSignature& tensor : request.signature.tensors) {
+      request.memory.push_back({at, at});
+      at += tensor.n_bytes();
+    }
+    ready.ticket = in_flight_.add(std::move(request), std::make_shared<Operation>(), false);
+    in_flight_.at(ready.ticket).scratch = scratch.data;
+  }
+}
+
+bool Lane::change_sets(Participant::Execute& entry) {
+  if (entry.requests.empty()) return false;
+  const Participant::Ticket ticket = entry.requests.front().ticket;
+  if (!changes_sets(in_flight_.at(ticket).request.signature.collective)) return false;
+  std::int64_t result = 0;
+  const Status status = changes_.change_sets(in_flight_.at(ticket).request, result);
+  in_flight_.at(ticket).operation->set_value(result);
+  in_flight_.complete(ticket, status);
+  return true;
+}
+
+// --- executing
+
+Result<bool> Lane::execute(TimePoint now) {
+  if (data_.is_idle()) {
+    stuck_since_.reset();
+    return false;
+  }
+  Result<bool> stepped = data_.step();
+  if (!stepped.ok() || stepped.value()) {
+    stuck_since_.reset();
+    return stepped;
+  }
+  if (!stuck_since_) {
+    stuck_since_ = now;
+    next_stuck_report_ = now + stall_warning_;
+  }
+  if (Status status = watch_wire(now); !status.ok()) return status;
+  return false;
+}
+
+// All ranks were ready, and yet nothing moves: a peer was stopped, or a link is cut, in the middle of the data.
+Status Lane::watch_wire(TimePoint now) {
+  if (stall_warning_.count() == 0 || now < next_stuck_report_) return Status::ok_status();
+  const auto waited = now - *stuck_since_;
+  std::string text = data_.describe_current() + " began on all ranks but has not moved for " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
+                     " s. Waiting for";
+  for (const int member : data_.awaited()) {
+    text += " " + control_.peer_text(mesh_.ranks()[static_cast<std::size_t>(member)]);
+  }
+  text += ": stopped, or its link is cut.";
+  if (stall_shutdown_.count() > 0 && waited >= stall_shutdown_) return Status::timeout(text);
+  logger_.warning(text);
+  next_stuck_report_ = now + stall_warning_;
+  return Status::ok_status();
+}
+
+// A coordinator that is stopped cannot report itself: whoever has waited for it asks whether it lives.
+Status Lane::watch_coordinator(TimePoint now) {
+  if (!participant_.has_pending() || stall_warning_.count() == 0) return Status::ok_status();
+  const TimePoint heard = std::max(asked_since_, control_.heard_from(coordinator_rank()));
+  const auto silence = now - heard;
+  if (silence < stall_warning_ || now - asked_ < stall_warning_) return Status::ok_status();
+  if (asked_ > heard) {
+    const double waited = std::chrono::duration<double>(silence).count();
+    const std::string text = control_.peer_text(coordinator_rank()) + ", which coordinates, has not answered for " +
+                             std::to_string(static_cast<int>(waited)) + " s: it is stopped, or cut off.";
+    if (stall_shutdown_.count() > 0 && silence >= stall_shutdown_) return Status::timeout(text);
+    logger_.warning(text);
+  }
+  asked_ = now;
+  control_.ask(coordinator_rank());
+  return Status::ok_status();
+}
+
+std::optional<TimePoint> Lane::next_deadline() const {
+  std::optional<TimePoint> next;
+  if (coordinator_) {
+    next = coordinator_->next_stall_check();
+  } else if (participant_.has_pending() && stall_warning_.count() > 0) {
+    next = std::max({asked_since_, control_.heard_from(coordinator_rank()), asked_}) + stall_warning_;
+  }
+  if (stuck_since_ && stall_warning_.count() > 0 && (!next || next_stuck_report_ < *next)) next = next_stuck_report_;
+  return next;
+}
+
+// --- ending
+
+void Lane::heed(const Departure& departure) {
+  log_end_ = std::min(log_end_, departure.log_index(id_));
+  if (!parting_) {
+    parting_ = Status::aborted(control_.peer_text(departure.rank) +
+                               " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
+                               "the same number of calls before they shut down.");
+  }
+  data_.give_up_from(log_end_, *parting_);
+}
+
+// What is not agreed on by the end of the log will never be.
+void Lane::fail_what_cannot_come() {
+  if (parting_ && n_logged_ >= log_end_) in_flight_.complete_all(*parting_, false);
+}
+
+void Lane::give_up(const Status& why) {
+  log_end_ = 0;
+  if (!parting_) parting_ = why;
+  data_.give_up_from(0, why);
+  in_flight_.complete_all(why, true);
+}
+
+void Lane::end(const Status& why) {
+  if (!parting_) parting_ = why;
+  if (coordinator_ && !has_ended_ && !last_word_) last_word_ = why;
+}
+
+}  // namespace ciranda

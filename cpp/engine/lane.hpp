@@ -1,0 +1,118 @@
+// Lane: some ranks, their agreement on what to do, and the doing: one ordered log. The world is a lane; so is each
+// process set, and each further lane of either. Lanes know nothing of each other and move at the same time.
+//
+// One thread (the holder of the progress token).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "engine/control_plane.hpp"
+#include "engine/data_plane.hpp"
+#include "engine/in_flight.hpp"
+#include "engine/submission.hpp"
+#include "negotiate/coordinator.hpp"
+#include "negotiate/participant.hpp"
+#include "transport/lane_mesh.hpp"
+
+namespace ciranda {
+
+// Carries out entries that change who the lanes are.
+class LaneChanges {
+ public:
+  virtual ~LaneChanges() = default;
+  // At its place in the log. The status, and the number that comes with it, are the request's result.
+  virtual Status change_sets(const Request& request, std::int64_t& result) = 0;
+};
+
+class Lane {
+ public:
+  // All that a lane is made in; everything outlives it.
+  struct Surroundings {
+    Mesh& world;
+    LaneMux& mux;
+    ControlPlane& control;
+    const Config& config;
+    const Logger& logger;
+    NamesInUse& names;
+    LaneChanges& changes;
+  };
+
+  // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null.
+  Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const Surroundings& around);
+
+  LaneId id() const { return id_; }
+  bool includes(int world_rank) const;
+  // All there was to do is done, and nothing more will come.
+  bool is_over() const { return has_ended_ && data_.is_idle(); }
+  bool has_pending() const { return !in_flight_.empty(); }
+
+  void submit(Submission submission, TimePoint now);
+  // `request` holds the name; none where the lane joins along with another. REQUIRES: no join is pending here.
+  void join(std::shared_ptr<Operation> operation, std::optional<Request> request, TimePoint now);
+  Status on_message(int world_rank, Message message, TimePoint now);
+
+  // Agrees, and executes a step. Each returns whether anything moved; not ok: the circle is broken.
+  Result<bool> agree(TimePoint now);
+  Result<bool> execute(TimePoint now);
+
+  // Somebody here waits and nothing may be held back. Returns whether that was news.
+  bool expect_no_more();
+  // Whether any rank is known to wait. Only the coordinator knows of others.
+  bool has_waiting_rank() const { return coordinator_ && coordinator_->has_waiting_rank(); }
+
+  // A member has left: what it took part in is still carried out, nothing else can be.
+  void heed(const Departure& departure);
+  void fail_what_cannot_come();
+  // Fails everything, now.
+  void give_up(const Status& why);
+  // The lane is taken down: what is agreed is carried out, everything else fails with `why`.
+  void end(const Status& why);
+
+  std::uint64_t n_executed() const { return data_.n_executed(); }
+  std::optional<TimePoint> next_deadline() const;
+
+ private:
+  int member(int world_rank) const;
+  int coordinator_rank() const { return mesh_.ranks().front(); }
+  void announce(const Message& message, TimePoint now);
+  void flush_ready(TimePoint now);
+  Status to_coordinator(int member, Message message, TimePoint now);
+  Status apply(const LogMessage& log);
+  Status apply(Participant::Action action);
+  Result<bool> coordinate(TimePoint now);
+  void stand_in(Participant::Execute& entry);
+  bool change_sets(Participant::Execute& entry);
+  Status watch_coordinator(TimePoint now);
+  Status watch_wire(TimePoint now);
+
+  LaneId id_;
+  ControlPlane& control_;
+  const Logger& logger_;
+  LaneChanges& changes_;
+  LaneMesh mesh_;
+  InFlight in_flight_;
+  Participant participant_;
+  std::unique_ptr<Coordinator> coordinator_;  // on its rank only
+  DataPlane data_;
+  ReadyMessage ready_;  // announcements of this turn, to travel in one frame
+  std::uint64_t n_logged_ = 0;
+  std::uint64_t log_end_;           // entries from here on are not carried out
+  std::optional<Status> parting_;   // why nothing new can be agreed on
+  std::optional<Status> last_word_;  // the coordinator's: it takes the lane down
+  bool has_ended_ = false;
+  bool has_said_waiting_ = false;
+  std::chrono::nanoseconds stall_warning_;
+  std::chrono::nanoseconds stall_shutdown_;
+  TimePoint asked_since_;  // silence of the coordinator counts from when there is a question
+  TimePoint asked_;
+  std::optional<TimePoint> stuck_since_;  // the wire has not moved since
+  TimePoint next_stuck_report_;
+};
+
+}  // namespace ciranda

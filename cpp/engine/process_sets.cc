@@ -1,0 +1,57 @@
+#include "engine/process_sets.hpp"
+
+#include <mutex>
+#include <numeric>
+
+namespace ciranda {
+
+ProcessSets::ProcessSets(int world_size) {
+  std::vector<int> all(static_cast<std::size_t>(world_size));
+  std::iota(all.begin(), all.end(), 0);
+  world_ = std::make_shared<const std::vector<int>>(std::move(all));
+}
+
+Ranks ProcessSets::ranks(std::uint32_t id) const {
+  if (id == kWorldSet) return world_;
+  if (is_pair(id)) {
+    const auto [low, high] = ranks_of_pair(id);
+    if (low >= high || high >= world_size()) return nullptr;
+    return std::make_shared<const std::vector<int>>(std::vector<int>{low, high});
+  }
+  const std::shared_lock lock(mutex_);
+  const auto found = sets_.find(id);
+  return found == sets_.end() ? nullptr : found->second;
+}
+
+bool ProcessSets::was_made(std::uint32_t id) const {
+  const std::shared_lock lock(mutex_);
+  return id < next_id_;
+}
+
+std::optional<std::uint32_t> ProcessSets::find(const std::vector<int>& ranks) const {
+  if (ranks == *world_) return kWorldSet;
+  const std::shared_lock lock(mutex_);
+  for (const auto& [id, members] : sets_) {
+    if (*members == ranks) return id;
+  }
+  return std::nullopt;
+}
+
+std::uint32_t ProcessSets::add(std::vector<int> ranks) {
+  const std::unique_lock lock(mutex_);
+  sets_.emplace(next_id_, std::make_shared<const std::vector<int>>(std::move(ranks)));
+  return next_id_++;
+}
+
+bool ProcessSets::remove(std::uint32_t id) {
+  const std::unique_lock lock(mutex_);
+  return sets_.erase(id) > 0;
+}
+
+std::string to_string(const std::vector<int>& ranks) {
+  std::string text = "[";
+  for (const int rank : ranks) text += (text.size() > 1 ? ", " : "") + std::to_string(rank);
+  return text + "]";
+}
+
+}  // namespace ciranda

@@ -1,0 +1,42 @@
+// SubmissionQueue: where any thread leaves a request, to be taken in by the engine's next turn.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "complete/operation.hpp"
+#include "request/request.hpp"
+
+namespace ciranda {
+
+struct Submission {
+  Request request;
+  std::shared_ptr<Operation> operation;
+  bool is_duplicate = false;
+};
+
+class SubmissionQueue {
+ public:
+  void push(Submission submission) {
+    const std::lock_guard lock(mutex_);
+    submissions_.push_back(std::move(submission));
+    is_empty_.store(false);
+  }
+  bool is_empty() const { return is_empty_.load(); }
+  std::vector<Submission> take() {
+    std::vector<Submission> taken;
+    const std::lock_guard lock(mutex_);
+    taken.swap(submissions_);
+    is_empty_.store(true);
+    return taken;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Submission> submissions_;
+  std::atomic<bool> is_empty_{true};
+};
+
+}  // namespace ciranda
