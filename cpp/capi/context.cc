@@ -1,4 +1,5 @@
 // context: ciranda_init() to ciranda_shutdown(), and who is who.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -125,6 +126,23 @@ int32_t ciranda_cross_size(const ciranda_context* context) noexcept {
 const char* ciranda_host_of(const ciranda_context* context, int32_t rank) noexcept {
   if (context == nullptr || rank < 0 || rank >= context->engine->size()) return nullptr;
   return context->engine->peer(rank).host.c_str();
+}
+
+size_t ciranda_process_set_ranks(const ciranda_context* context, uint32_t process_set, int32_t* ranks,
+                                 size_t capacity) noexcept {
+  if (context == nullptr) return 0;
+  size_t n_ranks = 0;
+  ciranda::capi::guarded([&] {
+    const std::vector<int> all = context->engine->ranks_of(process_set);
+    n_ranks = all.size();
+    if (ranks != nullptr) std::copy_n(all.begin(), std::min(capacity, n_ranks), ranks);
+    return CIRANDA_OK;
+  });
+  return n_ranks;
+}
+
+uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) noexcept {
+  return context == nullptr ? 0 : context->engine->pair_with(peer);
 }
 
 }  // extern "C"

@@ -21,7 +21,6 @@ Operation::Callback callback_of(const ciranda_request& request) {
 ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
   Result<Request> request = translate(from);
   if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
-  if (!request.value().is_cacheable) request.value().name = context.engine->next_name();
   // Made before the request is handed in, so that nothing can fail after that.
   auto handle = operation == nullptr ? nullptr : std::make_unique<ciranda_operation>();
   auto submitted = context.engine->submit(std::move(request).value(), callback_of(from));
@@ -101,6 +100,10 @@ ciranda_status ciranda_operation_output(const ciranda_operation* operation, size
   const ciranda::OutputBuffer& buffer = outputs[index];
   *output = {buffer.data.get(), buffer.n_bytes, buffer.shape.data(), static_cast<int32_t>(buffer.shape.size())};
   return CIRANDA_OK;
+}
+
+int64_t ciranda_operation_value(const ciranda_operation* operation) noexcept {
+  return operation == nullptr || !operation->operation->is_done() ? 0 : operation->operation->value();
 }
 
 void ciranda_operation_release(ciranda_operation* operation) noexcept {

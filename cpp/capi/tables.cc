@@ -55,7 +55,16 @@ static_assert(is_same(CIRANDA_ALLREDUCE, Collective::kAllreduce));
 static_assert(is_same(CIRANDA_ALLGATHER, Collective::kAllgather));
 static_assert(is_same(CIRANDA_BROADCAST, Collective::kBroadcast));
 static_assert(is_same(CIRANDA_BARRIER, Collective::kBarrier));
-static_assert(kNumCollectives == 4, "a new collective needs a constant in ciranda.h");
+static_assert(is_same(CIRANDA_REDUCESCATTER, Collective::kReducescatter));
+static_assert(is_same(CIRANDA_ALLTOALL, Collective::kAlltoall));
+static_assert(is_same(CIRANDA_REDUCE, Collective::kReduce));
+static_assert(is_same(CIRANDA_GATHER, Collective::kGather));
+static_assert(is_same(CIRANDA_SCATTER, Collective::kScatter));
+static_assert(is_same(CIRANDA_TRANSFER, Collective::kTransfer));
+static_assert(is_same(CIRANDA_JOIN, Collective::kJoin));
+static_assert(is_same(CIRANDA_ADD_PROCESS_SET, Collective::kAddProcessSet));
+static_assert(is_same(CIRANDA_REMOVE_PROCESS_SET, Collective::kRemoveProcessSet));
+static_assert(kNumCollectives == 13, "a new collective needs a constant in ciranda.h");
 
 const DataTypeInfo* find(ciranda_dtype dtype) {
   if (dtype < 0 || dtype >= static_cast<ciranda_dtype>(kNumDataTypes)) return nullptr;

@@ -1,6 +1,7 @@
 #include "capi/translate.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -8,22 +9,23 @@
 namespace ciranda::capi {
 namespace {
 
-// Copies the part of a caller's struct that we know.
+// Copies the part of a caller's struct that we know; fields that an older version lacks are zero.
 template <typename Struct>
-Result<Struct> read_struct(const void* from, std::size_t n_bytes, const char* what) {
-  if (n_bytes < sizeof(Struct)) {
+Result<Struct> read_struct(const void* from, std::size_t n_bytes, std::size_t n_bytes_in_version_1, const char* what) {
+  if (n_bytes < n_bytes_in_version_1) {
     return Status::invalid_argument(std::string(what) + ": its size is " + std::to_string(n_bytes) +
-                                    " bytes, less than the " + std::to_string(sizeof(Struct)) +
+                                    " bytes, less than the " + std::to_string(n_bytes_in_version_1) +
                                     " of version 1; start from its *_INIT macro");
   }
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(from), n_bytes);
-  const auto unknown = bytes.subspan(sizeof(Struct));
+  const std::size_t n_known = std::min(n_bytes, sizeof(Struct));
+  const auto unknown = bytes.subspan(n_known);
   if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return Status::invalid_argument(std::string(what) + ": it uses a field of a newer version than this library's, " +
                                     std::to_string(CIRANDA_ABI_VERSION));
   }
-  Struct known;
-  std::memcpy(&known, bytes.data(), sizeof(known));
+  Struct known{};
+  std::memcpy(&known, bytes.data(), n_known);
   return known;
 }
 
@@ -59,7 +61,7 @@ Status add_tensors(const ciranda_request& request, Request& to) {
   }
   const auto* next = reinterpret_cast<const std::byte*>(request.tensors);
   for (std::size_t i = 0; i < request.tensors_count; ++i, next += request.tensor_struct_size) {
-    const auto tensor = read_struct<ciranda_tensor>(next, request.tensor_struct_size, "ciranda_tensor");
+    const auto tensor = read_struct<ciranda_tensor>(next, request.tensor_struct_size, sizeof(ciranda_tensor), "ciranda_tensor");
     if (!tensor.ok()) return tensor.status();
     if (Status status = add_tensor(tensor.value(), to); !status.ok()) return status;
   }
@@ -71,7 +73,7 @@ Status add_tensors(const ciranda_request& request, Request& to) {
 Result<Options> translate(const ciranda_options* options) {
   Options to;
   if (options == nullptr) return to;
-  const auto known = read_struct<ciranda_options>(options, options->struct_size, "ciranda_options");
+  const auto known = read_struct<ciranda_options>(options, options->struct_size, sizeof(ciranda_options), "ciranda_options");
   if (!known.ok()) return known.status();
   const ciranda_options& from = known.value();
   if (from.settings_count > 0 && from.settings == nullptr) {
@@ -88,7 +90,7 @@ Result<Options> translate(const ciranda_options* options) {
 }
 
 Result<Request> translate(const ciranda_request& request) {
-  const auto known = read_struct<ciranda_request>(&request, request.struct_size, "ciranda_request");
+  const auto known = read_struct<ciranda_request>(&request, request.struct_size, offsetof(ciranda_request, lane), "ciranda_request");
   if (!known.ok()) return known.status();
   const ciranda_request& from = known.value();
   const auto collective = from_abi(from.collective, collective_from_wire);
@@ -105,6 +107,11 @@ Result<Request> translate(const ciranda_request& request) {
   to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
   to.signature.collective = *collective;
   to.process_set = from.process_set;
+  to.lane = from.lane;
+  if (from.arguments_count > kMaxTensorsPerRequest || (from.arguments_count > 0 && from.arguments == nullptr)) {
+    return Status::invalid_argument("ciranda_request: arguments is NULL, or there are too many");
+  }
+  to.signature.arguments.assign(from.arguments, from.arguments + from.arguments_count);
   if (info(*collective).is_reduction) {
     to.signature.op = *op;
     to.signature.prescale = from.prescale;

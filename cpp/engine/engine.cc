@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "engine/patience.hpp"
 #include "engine/turn.hpp"
+#include "engine/unnamed.hpp"
 
 namespace ciranda {
 namespace {
@@ -75,6 +77,13 @@ class ProgressToken {
   std::atomic<std::thread::id> owner_{};
 };
 
+// The text itself, or what stands for a long one.
+std::string short_text(const std::string& text) {
+  constexpr std::size_t kShort = 200;
+  if (text.size() <= kShort) return text;
+  return text.substr(0, kShort) + "... #" + std::to_string(std::hash<std::string>()(text));
+}
+
 // Gives a taken token back at the end of the scope.
 class TokenHolder {
  public:
@@ -113,10 +122,13 @@ class Engine::Impl {
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     auto operation = std::make_shared<Operation>(std::move(callback));
+    const bool is_unnamed = request.name.empty() && !request.is_cacheable;
+    if (is_unnamed) request.name = "unnamed";
     if (Status status = check(request); !status.ok()) {
       operation->complete(std::move(status));
       return operation;
     }
+    complete_name(request, is_unnamed);  // a call that is refused above uses up no number: that would set ranks apart
     for (TensorMemory& memory : request.memory) {
       if (memory.input == nullptr) memory.input = memory.output;
     }
@@ -162,8 +174,6 @@ class Engine::Impl {
     return operation->is_done();
   }
 
-  std::string next_name() { return "noname." + std::to_string(n_unnamed_.fetch_add(1)); }
-
   void shutdown() {
     if (is_shut_down_.exchange(true)) return;
     mesh_->kick();
@@ -179,6 +189,23 @@ class Engine::Impl {
   }
 
  private:
+  // Requests that are not told apart by the user are told apart by what they are about.
+  void complete_name(Request& request, bool is_unnamed) {
+    const Signature& signature = request.signature;
+    const bool is_about_sets = signature.collective == Collective::kAddProcessSet ||
+                               signature.collective == Collective::kRemoveProcessSet;
+    if (is_about_sets || signature.collective == Collective::kJoin) {
+      request.is_cacheable = false;
+      request.name = to_string(signature.collective);
+      if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
+      return;
+    }
+    if (is_unnamed) request.name = unnamed_.next(request);
+    if (signature.collective == Collective::kTransfer) {
+      request.name = "from " + std::to_string(signature.root) + " " + request.name;
+    }
+  }
+
   // Whether the request can be carried out as far as this rank can tell.
   Status check(const Request& request) const {
     const std::string where = std::string(to_string(request.signature.collective)) + " '" + request.name + "': ";
@@ -336,7 +363,7 @@ class Engine::Impl {
   std::atomic<std::uint64_t> n_waits_begun_{0};
   std::atomic<std::uint64_t> n_waits_heeded_{0};  // of those, when the token was last given back
   std::atomic<bool> is_shut_down_{false};
-  std::atomic<std::uint64_t> n_unnamed_{0};
+  Unnamed unnamed_;
   std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
   std::thread background_;
 };
@@ -364,7 +391,10 @@ std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {
   const Ranks ranks = impl_->sets().ranks(process_set);
   return ranks ? *ranks : std::vector<int>{};
 }
-std::string Engine::next_name() { return impl_->next_name(); }
+std::uint32_t Engine::pair_with(int peer) const {
+  const bool is_other = peer >= 0 && peer < size() && peer != rank() && size() <= kMaxPairRank;
+  return is_other ? pair_of(rank(), peer) : 0;
+}
 void Engine::shutdown() { impl_->shutdown(); }
 
 }  // namespace ciranda

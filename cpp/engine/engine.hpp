@@ -38,7 +38,8 @@ class Engine {
   // True when every rank shares memory with this one.
   bool shares_memory_with_all() const;
 
-  // Never blocks. An invalid request gives an operation that has failed already. The request's memory must stay valid
+  // Never blocks. A request without a name gets one: that of ranks that make the same calls in the same order. An
+  // invalid request gives an operation that has failed already. The request's memory must stay valid
   // until the operation is done.
   OperationPtr submit(Request request, Operation::Callback callback = nullptr);
 
@@ -52,9 +53,8 @@ class Engine {
   // Of a process set, ascending; empty when there is none of this id.
   std::vector<int> ranks_of(std::uint32_t process_set) const;
 
-  // A name for a request that has none: "noname.7". Ranks that make the same calls in the same order get the same
-  // names.
-  std::string next_name();
+  // The process set of this rank and another, which need not be added; 0 if there is no such other rank.
+  std::uint32_t pair_with(int peer) const;
 
   // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer
   // knows (or after two seconds). Idempotent.

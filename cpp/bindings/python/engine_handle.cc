@@ -32,14 +32,11 @@ OperationHandle EngineHandle::submit_request(Request request, Session::Tensors t
 }
 
 OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
-  Engine& engine = *session_->engine();
   Request request = make_request(options);
   Session::Tensors tensors;
   if (info(request.signature.collective).has_tensors) {
     tensors = attach_tensors(request, inputs, outputs, session_->reader());
   }
-  // The name is drawn last: a call that is refused above uses up no number, which would set ranks apart.
-  if (!options.name) request.name = engine.next_name();
   return submit_request(std::move(request), std::move(tensors));
 }
 

@@ -30,7 +30,7 @@
 #define CIRANDA_API
 #endif
 
-#define CIRANDA_ABI_VERSION 1
+#define CIRANDA_ABI_VERSION 2
 
 #ifdef __cplusplus
 #define CIRANDA_NOEXCEPT noexcept
@@ -92,7 +92,17 @@ enum {
   CIRANDA_ALLREDUCE = 0, /* output = op over all ranks' inputs; the same bits on every rank */
   CIRANDA_ALLGATHER = 1, /* all ranks' inputs after one another along dimension 0, which may differ between ranks */
   CIRANDA_BROADCAST = 2, /* output = the root's input */
-  CIRANDA_BARRIER = 3    /* done when every rank has submitted it; no tensors */
+  CIRANDA_BARRIER = 3,   /* done when every rank has submitted it; no tensors */
+  CIRANDA_REDUCESCATTER = 4,
+  CIRANDA_ALLTOALL = 5,
+  CIRANDA_REDUCE = 6,
+  CIRANDA_GATHER = 7,
+  CIRANDA_SCATTER = 8,
+  CIRANDA_TRANSFER = 9, /* from one rank, the root, to one other; both submit it, in their pair: ciranda_pair() */
+  CIRANDA_JOIN = 10,    /* this rank has no more work; done when all ranks have joined, ciranda_operation_value(): the
+                           last one */
+  CIRANDA_ADD_PROCESS_SET = 11,   /* of the ranks in `arguments`; by all ranks; ciranda_operation_value(): its number */
+  CIRANDA_REMOVE_PROCESS_SET = 12 /* the one number in `arguments`; by all ranks */
 };
 
 /* The circle of ranks that this process belongs to, and the engine that works for it. */
@@ -161,6 +171,16 @@ CIRANDA_API int32_t ciranda_cross_size(const ciranda_context* context) CIRANDA_N
 /* The label of that rank's host; NULL if there is no such rank. Lives as long as the context. */
 CIRANDA_API const char* ciranda_host_of(const ciranda_context* context, int32_t rank) CIRANDA_NOEXCEPT;
 
+/* ---- process sets ----------------------------------------------------------------------------------------------- */
+
+/* How many ranks the process set has; 0 if there is none of that number. Its ranks, ascending, are written to `ranks`,
+ * as many as `capacity` allows. 0 is the set of all ranks. */
+CIRANDA_API size_t ciranda_process_set_ranks(const ciranda_context* context, uint32_t process_set, int32_t* ranks,
+                                             size_t capacity) CIRANDA_NOEXCEPT;
+/* The process set of this rank and `peer`, for CIRANDA_TRANSFER. It needs not be added. 0 if there is no such other
+ * rank. */
+CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) CIRANDA_NOEXCEPT;
+
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
 /* One tensor of a request, contiguous in memory, first dimension outermost. */
@@ -204,12 +224,17 @@ typedef struct ciranda_request {
    * before ciranda_submit() has returned. */
   ciranda_callback callback;
   void* user_data;
+  /* Since version 2. */
+  uint32_t lane; /* of the process set; requests on different lanes do not wait for each other */
+  /* The ranks, ascending, of CIRANDA_ADD_PROCESS_SET, the number of CIRANDA_REMOVE_PROCESS_SET; others: none. */
+  const int64_t* arguments;
+  size_t arguments_count;
 } ciranda_request;
 
 #define CIRANDA_REQUEST_INIT                                                                                         \
   {                                                                                                                  \
     sizeof(ciranda_request), sizeof(ciranda_tensor), CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 1.0, 1.0, 0, NULL, NULL, \
-        0, NULL, NULL                                                                                                \
+        0, NULL, NULL, 0, NULL, 0                                                                                    \
   }
 
 /* Hands in a request; never blocks.
@@ -253,6 +278,9 @@ CIRANDA_API size_t ciranda_operation_outputs_count(const ciranda_operation* oper
  * such output; *output is then all zero. */
 CIRANDA_API ciranda_status ciranda_operation_output(const ciranda_operation* operation, size_t index,
                                                     ciranda_output* output) CIRANDA_NOEXCEPT;
+
+/* The number that some collectives result in (see their constants); else 0. */
+CIRANDA_API int64_t ciranda_operation_value(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
 /* Gives the handle back, with its outputs and message. An operation that is pending goes on, and its tensors' memory
  * must stay valid until the callback has come or the context is shut down. NULL is allowed. */

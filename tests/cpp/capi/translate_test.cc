@@ -106,16 +106,28 @@ TEST(Translate, StepsOverLargerTensors) {
   EXPECT_EQ(result.value().signature.tensors[1].shape, (Shape{2}));
 }
 
+TEST(Translate, TakesARequestOfVersion1) {
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.collective = CIRANDA_BARRIER;
+  request.lane = 5;
+  request.arguments_count = 3;
+  request.struct_size = offsetof(ciranda_request, lane);  // what follows is not the struct's
+  const auto result = translate(request);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value().lane, 0U);
+  EXPECT_TRUE(result.value().signature.arguments.empty());
+}
+
 TEST(Translate, RefusesAShorterStruct) {
   ciranda_request request = CIRANDA_REQUEST_INIT;
-  request.struct_size = sizeof(ciranda_request) - 1;
+  request.struct_size = offsetof(ciranda_request, lane) - 1;
   expect_invalid(request, "less than");
   request.struct_size = 0;
   expect_invalid(request, "ciranda_request");
 }
 
 TEST(Translate, RefusesValuesOutOfTheirEnum) {
-  for (const std::int32_t value : {-1, 4, 255, 256, 1 << 20}) {
+  for (const std::int32_t value : {-1, 13, 255, 256, 1 << 20}) {
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = value;
     expect_invalid(request, "collective");

@@ -1,0 +1,286 @@
+// Process sets, pairs, lanes and joining: who takes part, in which order, and what nobody waits for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::request;
+using testing::World;
+using testing::WorldOptions;
+
+Request about(Collective collective, std::vector<std::int64_t> arguments = {}) {
+  Request r;
+  r.signature.collective = collective;
+  r.signature.arguments = std::move(arguments);
+  r.is_cacheable = false;  // unnamed
+  return r;
+}
+
+std::uint32_t add_set(Engine& engine, std::vector<std::int64_t> ranks) {
+  const auto operation = engine.submit(about(Collective::kAddProcessSet, std::move(ranks)));
+  const Status status = engine.wait(operation);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return static_cast<std::uint32_t>(operation->value());
+}
+
+Status remove_set(Engine& engine, std::uint32_t id) {
+  return engine.wait(engine.submit(about(Collective::kRemoveProcessSet, {id})));
+}
+
+Request sum_of(std::vector<double>& values, std::string name, std::uint32_t set = 0, std::uint32_t lane = 0) {
+  Request r = request(Collective::kAllreduce, std::move(name), DataType::kFloat64,
+                      {static_cast<std::int64_t>(values.size())}, values.data());
+  r.process_set = set;
+  r.lane = lane;
+  return r;
+}
+
+// The sum of this rank's number + 1 over a set; -1 if that failed.
+double sum_in(Engine& engine, std::uint32_t set, const std::string& name, std::size_t count = 3) {
+  std::vector<double> values(count, engine.rank() + 1);
+  const Status status = engine.wait(engine.submit(sum_of(values, name, set)));
+  EXPECT_TRUE(status.ok()) << status.message();
+  return status.ok() ? values.back() : -1;
+}
+
+bool is_in(const Engine& engine, const std::vector<std::int64_t>& ranks) {
+  return std::find(ranks.begin(), ranks.end(), engine.rank()) != ranks.end();
+}
+
+double expected_sum(const std::vector<std::int64_t>& ranks) {
+  return static_cast<double>(std::accumulate(ranks.begin(), ranks.end(), std::int64_t{0})) +
+         static_cast<double>(ranks.size());
+}
+
+class SetsTest : public ::testing::TestWithParam<Layout> {
+ protected:
+  WorldOptions options(int size) const { return options_for(GetParam(), size); }
+};
+
+TEST_P(SetsTest, AreOfAnyRanksAndGetTheSameNumberEverywhere) {
+  World world(4, options(4));
+  const std::vector<std::vector<std::int64_t>> sets{{0, 2}, {1, 3}, {3}, {0, 1, 3}, {1, 2, 3}};
+  world.run([&](Engine& engine) {
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const std::uint32_t id = add_set(engine, sets[i]);
+      ASSERT_EQ(id, i + 1);
+      ASSERT_EQ(engine.ranks_of(id), std::vector<int>(sets[i].begin(), sets[i].end()));
+      for (int step = 0; step < 3 && is_in(engine, sets[i]); ++step) {
+        for (const std::size_t count : {1U, 1000U, 200'000U}) {
+          ASSERT_EQ(sum_in(engine, id, "x" + std::to_string(count), count), expected_sum(sets[i]));
+        }
+      }
+    }
+    EXPECT_EQ(sum_in(engine, 0, "world"), 10);
+  });
+}
+
+// Each rank works through its sets in an order of its own; nobody may wait for somebody else's order.
+TEST_P(SetsTest, ThatOverlapNeverDeadlock) {
+  World world(4, options(4));
+  const std::vector<std::vector<std::int64_t>> sets{{0, 1}, {1, 2}, {2, 3}, {0, 3}, {0, 1, 2}, {1, 2, 3}};
+  world.run([&](Engine& engine) {
+    for (const auto& ranks : sets) add_set(engine, ranks);
+    std::mt19937 random(static_cast<unsigned>(engine.rank()));
+    for (int round = 0; round < 30; ++round) {
+      std::vector<std::uint32_t> order(sets.size() + 1);
+      std::iota(order.begin(), order.end(), 0U);
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<std::vector<double>> values;
+      std::vector<Engine::OperationPtr> operations;
+      values.reserve(order.size());
+      for (const std::uint32_t set : order) {
+        if (set > 0 && !is_in(engine, sets[set - 1])) continue;
+        values.emplace_back(round % 3 == 0 ? 50'000 : 5, engine.rank() + 1);
+        operations.push_back(engine.submit(sum_of(values.back(), "x", set)));
+      }
+      for (const auto& operation : operations) {
+        const Status status = engine.wait(operation);
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      std::size_t next = 0;
+      for (const std::uint32_t set : order) {
+        if (set > 0 && !is_in(engine, sets[set - 1])) continue;
+        ASSERT_EQ(values[next++].back(), set == 0 ? 10 : expected_sum(sets[set - 1]));
+      }
+    }
+  });
+}
+
+// A set whose ranks are all there goes on while another set, and the world, wait for a rank that is late.
+TEST_P(SetsTest, ThatAreApartDoNotWaitForEachOther) {
+  World world(4, options(4));
+  world.run([&](Engine& engine) {
+    const std::uint32_t left = add_set(engine, {0, 1});
+    const std::uint32_t right = add_set(engine, {2, 3});
+    std::vector<double> late(1000, 1);
+    Engine::OperationPtr pending;
+    if (engine.rank() == 0) pending = engine.submit(sum_of(late, "late", left));
+    std::vector<double> everybody(1000, 1);
+    Engine::OperationPtr in_world;
+    if (engine.rank() != 1) in_world = engine.submit(sum_of(everybody, "late"));
+    if (engine.rank() >= 2) {
+      for (int i = 0; i < 50; ++i) ASSERT_EQ(sum_in(engine, right, "x", 20'000), 7);
+    }
+    std::vector<double> token(1, 1);  // rank 1 hears from rank 3 that the others were not held up
+    Request pass = request(Collective::kTransfer, "token", DataType::kFloat64, {1}, token.data());
+    pass.signature.root = 3;
+    if (engine.rank() == 1 || engine.rank() == 3) {
+      pass.process_set = engine.pair_with(4 - engine.rank());
+      ASSERT_TRUE(engine.wait(engine.submit(std::move(pass))).ok());
+    }
+    if (engine.rank() == 1) {
+      pending = engine.submit(sum_of(late, "late", left));
+      in_world = engine.submit(sum_of(everybody, "late"));
+    }
+    if (pending) {
+      ASSERT_TRUE(engine.wait(pending).ok());
+      EXPECT_EQ(late[0], 2);
+    }
+    ASSERT_TRUE(engine.wait(in_world).ok());
+    EXPECT_EQ(everybody[0], 4);
+  });
+}
+
+TEST_P(SetsTest, TakeRootsAndShowRanksAsInTheWorld) {
+  World world(3, options(3));
+  world.run([&](Engine& engine) {
+    const std::uint32_t set = add_set(engine, {1, 2});
+    if (engine.rank() == 0) return;
+    std::vector<double> values(5, engine.rank());
+    Request r = request(Collective::kBroadcast, "b", DataType::kFloat64, {5}, values.data());
+    r.process_set = set;
+    r.signature.root = 2;
+    ASSERT_TRUE(engine.wait(engine.submit(r)).ok());
+    EXPECT_EQ(values, std::vector<double>(5, 2));
+    r.signature.root = 0;
+    EXPECT_NE(engine.wait(engine.submit(r)).message().find("root_rank 0 is not in the process set"), std::string::npos);
+    r.name = "c";
+    r.signature.root = engine.rank();
+    const Status differs = engine.wait(engine.submit(r));
+    EXPECT_NE(differs.message().find("root_rank 1 on rank 1 but 2 on rank 2"), std::string::npos) << differs.message();
+    EXPECT_EQ(sum_in(engine, set, "after"), 5);
+  });
+}
+
+TEST_P(SetsTest, CannotBeUsedByOthersOrTwiceTheSameOrWhenTheyAreGone) {
+  World world(2, options(2));
+  world.run([&](Engine& engine) {
+    const std::uint32_t set = add_set(engine, {1});
+    const Status again = engine.wait(engine.submit(about(Collective::kAddProcessSet, {1})));
+    EXPECT_NE(again.message().find("exists already: set 1"), std::string::npos) << again.message();
+    const Status world_again = engine.wait(engine.submit(about(Collective::kAddProcessSet, {0, 1})));
+    EXPECT_NE(world_again.message().find("exists already: set 0"), std::string::npos) << world_again.message();
+    std::vector<double> values(1);
+    if (engine.rank() == 0) {
+      const Status outside = engine.wait(engine.submit(sum_of(values, "x", set)));
+      EXPECT_EQ(outside.message(), "allreduce 'x': rank 0 is not in process set 1, whose ranks are [1].");
+    }
+    EXPECT_EQ(engine.wait(engine.submit(sum_of(values, "x", 9))).kind(), ErrorKind::kInvalidArgument);
+    ASSERT_TRUE(remove_set(engine, set).ok());
+    EXPECT_NE(engine.wait(engine.submit(sum_of(values, "x", set))).message().find("does not exist"), std::string::npos);
+    EXPECT_NE(remove_set(engine, set).message().find("no process set 1"), std::string::npos);
+    EXPECT_EQ(add_set(engine, {1}), 2U);
+    EXPECT_EQ(sum_in(engine, 0, "after"), 3);
+  });
+}
+
+TEST_P(SetsTest, ComeAndGoManyTimes) {
+  World world(3, options(3));
+  world.run([&](Engine& engine) {
+    for (int round = 0; round < 60; ++round) {
+      const std::vector<std::int64_t> ranks =
+          round % 2 == 0 ? std::vector<std::int64_t>{0, 2} : std::vector<std::int64_t>{1, 2};
+      const std::uint32_t set = add_set(engine, ranks);
+      std::vector<double> late(1);
+      Engine::OperationPtr pending;
+      if (is_in(engine, ranks)) {
+        ASSERT_EQ(sum_in(engine, set, "x"), expected_sum(ranks));
+        if (engine.rank() == 2) pending = engine.submit(sum_of(late, "never", set));
+      }
+      ASSERT_TRUE(remove_set(engine, set).ok());
+      if (!pending) continue;
+      const Status status = engine.wait(pending);
+      EXPECT_EQ(status.kind(), ErrorKind::kAborted);
+      EXPECT_NE(status.message().find("removed"), std::string::npos) << status.message();
+    }
+    EXPECT_EQ(sum_in(engine, 0, "after"), 6);
+  });
+}
+
+TEST_P(SetsTest, PairsSendInBothDirectionsInAnyOrder) {
+  World world(4, options(4));
+  world.run([&](Engine& engine) {
+    for (const std::size_t count : {0U, 1U, 100'000U}) {
+      std::vector<std::vector<float>> sent(4, std::vector<float>(count, static_cast<float>(engine.rank())));
+      std::vector<std::vector<float>> received(4, std::vector<float>(count, -1));
+      std::vector<Engine::OperationPtr> operations;
+      const auto transfer = [&](int from, int to, std::vector<float>& values) {
+        Request r = request(Collective::kTransfer, "m", DataType::kFloat32, {static_cast<std::int64_t>(count)},
+                            values.data());
+        r.signature.root = from;
+        r.process_set = engine.pair_with(engine.rank() == from ? to : from);
+        operations.push_back(engine.submit(std::move(r)));
+      };
+      for (int step = 1; step < 4; ++step) {
+        const int peer = (engine.rank() + step) % 4;
+        const auto at = static_cast<std::size_t>(peer);
+        if (engine.rank() % 2 == 0) transfer(engine.rank(), peer, sent[at]);
+        transfer(peer, engine.rank(), received[at]);
+        if (engine.rank() % 2 != 0) transfer(engine.rank(), peer, sent[at]);
+      }
+      for (const auto& operation : operations) {
+        const Status status = engine.wait(operation);
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      for (int peer = 0; peer < 4; ++peer) {
+        if (peer == engine.rank()) continue;
+        const auto& values = received[static_cast<std::size_t>(peer)];
+        EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(peer)));
+      }
+    }
+    EXPECT_EQ(engine.pair_with(engine.rank()), 0U);
+    EXPECT_EQ(engine.pair_with(4), 0U);
+  });
+}
+
+// --- lanes
+
+TEST_P(SetsTest, LanesDoNotWaitForEachOther) {
+  WorldOptions with_lanes = options(2);
+  with_lanes.config.num_lanes = 3;
+  World world(2, with_lanes);
+  world.run([&](Engine& engine) {
+    std::vector<double> first(100'000, 1);
+    std::vector<double> second(100'000, 1);
+    // The same name on two lanes is two names, and one that waits does not hold up the other lane.
+    Engine::OperationPtr late;
+    if (engine.rank() == 0) late = engine.submit(sum_of(first, "x", 0, 1));
+    for (int i = 0; i < 20; ++i) {
+      std::fill(second.begin(), second.end(), 1);
+      ASSERT_TRUE(engine.wait(engine.submit(sum_of(second, "x", 0, 2))).ok());
+      ASSERT_EQ(second.back(), 2);
+    }
+    if (engine.rank() == 1) late = engine.submit(sum_of(first, "x", 0, 1));
+    ASSERT_TRUE(engine.wait(late).ok());
+    EXPECT_EQ(first.back(), 2);
+    const Status none = engine.wait(engine.submit(sum_of(first, "x", 0, 3)));
+    EXPECT_NE(none.message().find("lane 3 does not exist; there are 3"), std::string::npos) << none.message();
+  });
+}
+
+std::string name_of(const ::testing::TestParamInfo<Layout>& layout) { return testing::to_string(layout.param); }
+INSTANTIATE_TEST_SUITE_P(Layouts, SetsTest, ::testing::ValuesIn(kLayouts), name_of);
+
+}  // namespace
+}  // namespace ciranda
