@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
+import pickle
 import warnings
 import weakref
 from typing import Any
@@ -178,15 +180,15 @@ def test_lbfgs() -> None:
         assert torch.equal(a, b)
 
 
-def test_gradients_that_do_not_come_are_zero() -> None:
+def test_gradients_that_do_not_come_are_none() -> None:
+    """As without Ciranda: zeros would be decayed, and count as a step."""
     model = _model()
     unused = torch.nn.Parameter(torch.ones(2))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([*model.parameters(), unused], lr=0.1))
-    _loss(model, 0).backward()
-    optimizer.step()
-    assert unused.grad is not None
-    assert unused.grad.tolist() == [0.0, 0.0]
+    optimizer = hvd.DistributedOptimizer(torch.optim.Adam([*model.parameters(), unused], weight_decay=0.1))
+    _train(model, optimizer)
+    assert unused.grad is None
     assert unused.tolist() == [1.0, 1.0]
+    assert unused not in optimizer.state
 
 
 def test_more_passes_than_agreed() -> None:
@@ -204,6 +206,57 @@ def test_more_passes_than_agreed() -> None:
     optimizer.step()
     with pytest.raises(ValueError, match="at least 1"):
         optimizer.set_backward_passes_per_step(0)
+
+
+def test_passes_are_counted_anew() -> None:
+    """After set_backward_passes_per_step() and load_state_dict()."""
+    model = _model()
+    optimizer = _wrapped(model, backward_passes_per_step=2)
+    assert optimizer.backward_passes_per_step == 2
+    _loss(model, 0).backward()
+    optimizer.set_backward_passes_per_step(1)
+    _loss(model, 1).backward()
+    with pytest.raises(AssertionError, match="more than 1 times"):
+        _loss(model, 2).backward()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.zero_grad()
+    _loss(model, 3).backward()
+    optimizer.step()
+
+
+def test_a_step_after_synchronize_warns() -> None:
+    """The gradients are not combined twice: with op=Sum that would change them."""
+    model = _model()
+    optimizer = _wrapped(model)
+    _loss(model, 0).backward()
+    optimizer.synchronize()
+    with pytest.warns(UserWarning, match="skip_synchronize"):
+        optimizer.step()
+    optimizer.zero_grad()
+    _loss(model, 1).backward()
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+        with pytest.raises(AssertionError, match="twice"), optimizer.skip_synchronize():
+            pass
+    _train(model, optimizer)
+
+
+@pytest.mark.parametrize("compression", [hvd.Compression.none, hvd.Compression.fp16])
+@pytest.mark.parametrize("change", ["clip", "zero"])
+def test_gradients_changed_while_they_travel(change: str, compression: Any) -> None:
+    model = _model()
+    optimizer = _wrapped(model, compression=compression)
+    _loss(model, 0).backward()
+    if change == "clip":
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    else:
+        model.zero_grad(set_to_none=False)
+    with pytest.raises(AssertionError, match=r"call synchronize\(\) before"):
+        optimizer.step()
+    optimizer.zero_grad()
+    _loss(model, 1).backward()
+    optimizer.step()
 
 
 def test_zero_grad_while_gradients_travel() -> None:
@@ -268,9 +321,10 @@ def test_state_dict_round_trip() -> None:
 @pytest.mark.parametrize(
     ("options", "pattern"),
     [
-        ({"named_parameters": [("a", torch.nn.Parameter(torch.ones(1)))]}, "not among|are not"),
-        ({"named_parameters": [torch.ones(1)]}, "pairs"),
-        ({"sparse_as_dense": True}, "sparse_as_dense"),
+        ({"named_parameters": [("a", torch.nn.Parameter(torch.ones(1)))]}, "are not named"),
+        ({"named_parameters": [torch.ones(1)]}, "tuples.*Tensor"),
+        ({"named_parameters": [["a", torch.nn.Parameter(torch.ones(1))]]}, "tuples.*list"),
+        ({"named_parameters": [(1, torch.nn.Parameter(torch.ones(1)))]}, "tuples"),
         ({"op": hvd.Adasum}, "Adasum"),
         ({"process_set": hvd.ProcessSet([0])}, "process sets"),
         ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "gradient_predivide_factor"),
@@ -299,9 +353,57 @@ def test_names_must_be_unique_and_wrapping_is_done_once() -> None:
         hvd.DistributedOptimizer(_sgd(model), num_groups=2)
 
 
-def test_sparse_gradients_are_refused() -> None:
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch's own
+@pytest.mark.parametrize("options", [{}, {"sparse_as_dense": True}, {"groups": 1}], ids=str)
+def test_sparse_gradients(options: dict[str, Any]) -> None:
+    results = []
+    for is_distributed in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Embedding(50, 2, sparse=True), torch.nn.Linear(2, 1))
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+        if is_distributed:
+            optimizer = hvd.DistributedOptimizer(optimizer, **options)
+        for step in range(3):
+            optimizer.zero_grad()
+            model(torch.tensor([step, 7, 7])).square().sum().backward()
+            optimizer.step()
+        assert model[0].weight.grad.is_sparse == (not is_distributed or "sparse_as_dense" not in options)
+        results.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    torch.testing.assert_close(results[0], results[1])
+
+
+def test_sparse_gradients_have_sums_and_means_only() -> None:
     embedding = torch.nn.Embedding(5, 2, sparse=True)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=0.1))
-    with pytest.raises(ValueError, match="sparse"):
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=0.1), op=hvd.Max)
+    with pytest.raises(ValueError, match="Average and Sum"):
         embedding(torch.tensor([1])).sum().backward()
     optimizer.load_state_dict(optimizer.state_dict())
+
+
+# --- copies ---
+
+
+def _pickled(both: Any) -> Any:
+    return pickle.loads(pickle.dumps(both))
+
+
+def _saved(both: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(both, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [_pickled, _saved, copy.deepcopy])
+def test_copies_go_on_like_the_original(copied: Any) -> None:
+    model = _model()
+    model[0].bias.requires_grad_(False)
+    optimizer = _wrapped(model, backward_passes_per_step=2, compression=hvd.Compression.fp16, groups=2)
+    _train(model, optimizer, 2)
+    again, other = copied((model, optimizer))
+    assert isinstance(other, torch.optim.SGD)
+    assert other.backward_passes_per_step == 2
+    expected = _train(model, optimizer, 2)
+    assert _train(again, other, 2) == expected
+    with pytest.raises(AssertionError, match="more than 2 times"):
+        [_loss(again, 0).backward() for _ in range(3)]

@@ -68,6 +68,7 @@ from ciranda.torch.ops import (
     grouped_allreduce_async_,
 )
 from ciranda.torch.optimizer import DistributedOptimizer
+from ciranda.torch.sparse import sparse_allreduce_async
 
 __all__ = [
     "Adasum",
@@ -125,5 +126,6 @@ __all__ = [
     "remove_process_set",
     "shutdown",
     "size",
+    "sparse_allreduce_async",
     "synchronize",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
+__all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
 
 class Compressor:
@@ -37,15 +37,17 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
-    """Sends floating-point tensors as float16 (sums are formed in float32); leaves others as they are."""
+class _CastCompressor(Compressor):
+    """Sends floating-point tensors as `sent` (sums are formed in float32); leaves others as they are."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
-        """Return the tensor as float16, and its dtype."""
-        if not tensor.dtype.is_floating_point or tensor.dtype == torch.float16:
+    sent: torch.dtype
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
+        """Return the tensor in the smaller dtype, and its own one."""
+        if not tensor.dtype.is_floating_point or tensor.dtype.itemsize <= cls.sent.itemsize:
             return tensor, None
-        return tensor.to(torch.float16), tensor.dtype
+        return tensor.to(cls.sent), tensor.dtype
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: torch.dtype | None) -> torch.Tensor:
@@ -53,8 +55,21 @@ class FP16Compressor(Compressor):
         return tensor if ctx is None else tensor.to(ctx)
 
 
+class FP16Compressor(_CastCompressor):
+    """Sends float32 and float64 as float16: 11 bits of precision, overflow above 65504."""
+
+    sent = torch.float16
+
+
+class BF16Compressor(_CastCompressor):
+    """Sends float32 and float64 as bfloat16: 8 bits of precision, the range of float32."""
+
+    sent = torch.bfloat16
+
+
 class Compression:
     """The choices for the argument `compression`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor

@@ -9,7 +9,7 @@ import torch
 
 from ciranda import _basics
 from ciranda._ops import Handle
-from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.functions import allgather_object, broadcast_object
 from ciranda.torch.ops import broadcast_async_
 
@@ -87,20 +87,39 @@ def _fill_holes(outline: Any, tensors: list[torch.Tensor]) -> Any:
     return _map_leaves(outline, change)
 
 
+def _unconverted(loaded: Any, sent: Any) -> Any:
+    """Return `loaded` with the tensors of `sent` wherever load_state_dict() has converted them."""
+    if isinstance(sent, torch.Tensor):
+        return loaded if loaded.dtype == sent.dtype else sent
+    if isinstance(sent, dict):
+        return {key: _unconverted(loaded[key], value) for key, value in sent.items()}
+    if isinstance(sent, list) or type(sent) is tuple:
+        return type(sent)(_unconverted(*pair) for pair in zip(loaded, sent, strict=True))
+    return loaded
+
+
+def _load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a state_dict. Unlike torch, leave tensors their types where the parameters have others."""
+    optimizer.load_state_dict(state)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, entries in state["state"].items():
+        if isinstance(index, int):
+            mine = optimizer.state[parameters[index]]
+            mine.update(_unconverted(mine, entries))
+
+
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
     """Give every rank rank `root_rank`'s optimizer state: hyperparameters, step counts, momenta.
 
-    Ranks whose optimizer has no state yet get it (no step is made for that). `model` is accepted for compatibility and
-    not needed.
+    Works for every optimizer whose state_dict() says all, LBFGS included. Ranks whose optimizer has no state yet get
+    it; no step is made for that. `model` is accepted for compatibility and not needed.
 
     Raises:
-        NotSupportedError: (a ValueError) the optimizer is LBFGS, whose state depends on its own rank's history.
-        InvalidArgumentError: there is no such rank, or the optimizers have different parameters.
+        InvalidArgumentError: there is no such rank.
+        ValueError: this rank's optimizer has other parameters than the root's.
     """
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise NotSupportedError("the state of torch.optim.LBFGS cannot be broadcast")
     _basics.require_rank(root_rank)
     is_root = _basics.rank() == root_rank
     tensors: list[torch.Tensor] = []
@@ -112,4 +131,4 @@ def broadcast_optimizer_state(
         for index, tensor in enumerate(tensors)
     )
     if state is not None:
-        optimizer.load_state_dict(state)
+        _load_exactly(optimizer, state)

@@ -41,7 +41,10 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgumentError(f"expected a torch tensor, got {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
-        raise InvalidArgumentError(f"a tensor with layout {tensor.layout} cannot be communicated; make it dense first")
+        raise InvalidArgumentError(
+            f"a tensor with layout {tensor.layout} cannot be communicated; make it dense first, or use "
+            "sparse_allreduce_async()"
+        )
     if tensor.is_conj() or tensor.is_neg():  # flags of a view; the memory holds something else
         tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()

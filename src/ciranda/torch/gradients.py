@@ -1,0 +1,300 @@
+"""The gradients of a DistributedOptimizer on their way: groups of them, combined step after step.
+
+A backward pass that computes a gradient calls the group's hook, and when all members of the group are there the
+group's allreduce starts, in place. Gradients that a rank did not compute are dealt with when the optimizer waits: the
+ranks tell each other what they have (`Presence`), and
+
+- what nobody has is left out: the gradient stays None, as in one process;
+- what others have takes part with zeros, or without rows if it is sparse.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ciranda import _core
+from ciranda._basics import circle, engine
+from ciranda._ops import ALLREDUCE, Average, Max, Sum
+from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.torch.compression import Compression, Compressor
+from ciranda.torch.naming import joined
+from ciranda.torch.sparse import SparseReduction
+from ciranda.torch.tensors import contiguous, for_engine
+
+Tensor = torch.Tensor
+Hook = Callable[[Tensor], None]
+
+PREFIX = "DistributedOptimizer"
+
+
+class Kind(enum.IntEnum):
+    """What a rank has of a parameter's gradient. Where ranks differ, the largest holds for all."""
+
+    NONE = 0
+    DENSE = 1
+    SPARSE = 2
+
+
+def kind_of(gradient: Tensor | None, sparse_as_dense: bool) -> Kind:
+    """Return what there is of a gradient."""
+    if gradient is None:
+        return Kind.NONE
+    return Kind.SPARSE if gradient.is_sparse and not sparse_as_dense else Kind.DENSE
+
+
+@dataclass
+class Options:
+    """How gradients are combined: the arguments of DistributedOptimizer that outlive the call."""
+
+    compression: type[Compressor]
+    passes: int
+    op: int
+    predivide: float
+    sparse_as_dense: bool
+    process_set: ProcessSet
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The set of all ranks is one object, which a pickle must not double.
+        is_global = self.process_set is global_process_set
+        return {**vars(self), "process_set": None if is_global else self.process_set}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.process_set is None:
+            self.process_set = global_process_set
+
+    def prepare(self, name: str) -> _core.PreparedRequest:
+        """Return the request for an allreduce, in place, that is made again and again."""
+        return _core.PreparedRequest(f"{PREFIX}.{name}", self.op, *self.factors(self.op))
+
+    def factors(self, op: int) -> tuple[float, float]:
+        """Return what inputs, and results, are multiplied with."""
+        return (1.0 / self.predivide, self.predivide) if op == Average else (1.0, 1.0)
+
+
+class GradientGroup:
+    """Gradients that are combined by one allreduce, step after step.
+
+    The hooks on the parameters refer to this, and this to neither optimizer nor parameters, so that no cycle keeps a
+    dropped optimizer alive (which would go on reducing).
+    """
+
+    __slots__ = (
+        "_finishers",
+        "_options",
+        "_prepared",
+        "_remaining",
+        "_to_send",
+        "_waiting_for",
+        "_watched",
+        "is_here",
+        "names",
+        "operation",
+        "sparse",
+    )
+
+    def __init__(self, names: list[str], options: Options) -> None:
+        self.names = names
+        self._options = options
+        self._prepared = options.prepare(joined(names))
+        #: Backward passes that each member still has to make.
+        self._remaining = [options.passes] * len(names)
+        self.operation: _core.Operation | None = None
+        #: The members whose gradients are sparse, and do not travel with the others.
+        self.sparse: dict[int, SparseReduction] = {}
+        #: What is left to do when the operation is done: nothing, for contiguous uncompressed gradients.
+        self._finishers: list[Callable[[], None]] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Be ready for the next step."""
+        n_members = len(self.names)
+        self._remaining[:] = [self._options.passes] * n_members
+        self._waiting_for = n_members
+        self.is_here = [False] * n_members
+        self._to_send: list[Tensor | None] = [None] * n_members
+        self.operation = None
+        self.sparse.clear()
+        self._finishers.clear()
+        self._watched: tuple[Tensor, int] | None = None
+
+    def restart_passes(self) -> None:
+        """Let every member that is not there yet make all of its backward passes."""
+        for member, is_here in enumerate(self.is_here):
+            if not is_here:
+                self._remaining[member] = self._options.passes
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether all members have come, and are being combined."""
+        return self._waiting_for == 0
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether every member has come with a dense gradient."""
+        return self._waiting_for == 0 and not self.sparse
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a backward pass has reached a member since the last reset."""
+        passes = self._options.passes
+        return self._waiting_for < len(self.names) or any(left != passes for left in self._remaining)
+
+    # --- a gradient comes ---
+
+    def make_hook(self, member: int) -> Hook:
+        """Return what to call whenever a gradient of `member` has been accumulated."""
+        remaining = self._remaining
+
+        def on_gradient(parameter: Tensor) -> None:
+            left = remaining[member] = remaining[member] - 1
+            if left == 0:
+                self.add(member, parameter)
+            elif left < 0:
+                raise AssertionError(
+                    f"the gradient of {PREFIX}.{self.names[member]} was computed more than {self._options.passes} "
+                    "times (its backward_passes_per_step) before step() or synchronize(); raise "
+                    "backward_passes_per_step to accumulate gradients"
+                )
+
+        return on_gradient
+
+    def add(self, member: int, parameter: Tensor) -> None:
+        """Take this step's gradient of `member`; start when all members are there. REQUIRES: it has a gradient."""
+        gradient = parameter.grad
+        assert gradient is not None
+        if gradient.is_sparse:
+            if self._options.sparse_as_dense:
+                gradient = parameter.grad = gradient.to_dense()
+            else:
+                self._start_sparse(member, gradient, parameter)
+                return
+        self._to_send[member] = self._prepare_to_send(gradient)
+        self._watched = gradient, gradient._version
+        self._count_in(member)
+
+    def _count_in(self, member: int) -> None:
+        self.is_here[member] = True
+        self._waiting_for -= 1
+        if self._waiting_for == 0:
+            self._submit()
+
+    def _start_sparse(self, member: int, gradient: Tensor | None, parameter: Tensor) -> None:
+        name = f"{PREFIX}.{self.names[member]}.sparse"
+        options = self._options
+        self.sparse[member] = SparseReduction(gradient, parameter, name, options.op, options.process_set)
+        self._count_in(member)
+
+    def _prepare_to_send(self, gradient: Tensor) -> Tensor:
+        compression = self._options.compression
+        if compression is Compression.none:
+            work = contiguous(gradient)
+            if work is not gradient:
+                self._finishers.append(lambda: _copy(gradient, work))
+            return work
+        compressed, context = compression.compress(gradient)
+        work = contiguous(compressed)
+        self._finishers.append(lambda: _copy(gradient, compression.decompress(work, context)))
+        return work
+
+    def _submit(self) -> None:
+        connected = circle.engine or engine()  # the second raises
+        tensors = [for_engine(tensor) for tensor in self._to_send if tensor is not None]
+        if tensors:
+            self.operation = connected.submit_prepared(self._prepared, tensors[0] if len(tensors) == 1 else tensors)
+
+    # --- the optimizer waits ---
+
+    def complete(self, parameters: Sequence[Tensor], kinds: Sequence[int]) -> list[str]:
+        """Start with what there is. `kinds` says what all ranks together have of each member.
+
+        Returns the names of the members that other ranks have and this one does not.
+        """
+        missing = []
+        for member, parameter in enumerate(parameters):
+            if self.is_here[member]:
+                continue
+            if parameter.grad is None and kinds[member] != Kind.NONE:
+                missing.append(self.names[member])
+            self._add_late(member, parameter, kinds[member])
+        return missing
+
+    def _add_late(self, member: int, parameter: Tensor, kind: int) -> None:
+        if kind == Kind.NONE:
+            self._count_in(member)
+        elif parameter.grad is not None:
+            self.add(member, parameter)
+        elif kind == Kind.SPARSE:
+            self._start_sparse(member, None, parameter)
+        else:
+            parameter.grad = torch.zeros_like(parameter)
+            self.add(member, parameter)
+
+    def finish(self, parameters: Sequence[Tensor]) -> None:
+        """Bring the results to the gradients. REQUIRES: the operation is done.
+
+        Raises:
+            AssertionError: a gradient was changed while it travelled.
+        """
+        if self._watched is not None and self._watched[0]._version != self._watched[1]:
+            raise AssertionError(
+                f"gradients of {self._prepared.name} were changed between backward() and step(), while they were "
+                "being combined; call synchronize() before what changes them (clipping, GradScaler.unscale_(), "
+                "zero_grad()), and step within skip_synchronize()"
+            )
+        for finisher in self._finishers:
+            finisher()
+        for member, reduction in self.sparse.items():
+            parameters[member].grad = reduction.wait()
+
+
+def _copy(gradient: Tensor, result: Tensor) -> None:
+    with torch.no_grad():
+        gradient.copy_(result)
+
+
+class Presence:
+    """What the ranks tell each other about the gradients that they have: which are there, and which are sparse.
+
+    It is an allreduce of the kind that the gradients have, so that it travels with the last of them.
+    """
+
+    def __init__(self, name: str, options: Options) -> None:
+        self._name = f"{PREFIX}.{name}.presence"
+        self._options = options
+        self._op = options.op if options.op in (Average, Sum) else Max
+        #: Row 0: whether there is a gradient, row 1: whether it is sparse.
+        self._usual = torch.empty(2, 0)
+        #: The same of all ranks together: what is above zero, somebody has.
+        self._table = torch.empty(2, 0)
+
+    def tell(self, groups: Sequence[GradientGroup], members: Sequence[Sequence[Tensor]]) -> _core.Operation:
+        """Start to tell the others. When the operation is done, `kinds()` is what all ranks together have."""
+        mine = self._usual
+        if not all(group.is_usual for group in groups):
+            mine = self._look(members)
+        elif mine.shape[1] != sum(map(len, members)):
+            mine = self._usual = self._look(members)
+        self._table = torch.empty_like(mine)
+        connected = circle.engine or engine()
+        factors = self._options.factors(self._op)
+        return connected.submit(
+            ALLREDUCE, for_engine(mine), for_engine(self._table), self._name, self._op, -1, *factors, True
+        )
+
+    def _look(self, members: Sequence[Sequence[Tensor]]) -> Tensor:
+        is_dense = self._options.sparse_as_dense
+        kinds = [kind_of(parameter.grad, is_dense) for parameters in members for parameter in parameters]
+        return torch.tensor(
+            [[float(kind != Kind.NONE) for kind in kinds], [float(kind == Kind.SPARSE) for kind in kinds]]
+        )
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of all parameters, group after group. REQUIRES: the operation is done."""
+        there, sparse = (self._table > 0).tolist()
+        return [Kind(is_there + is_sparse) for is_there, is_sparse in zip(there, sparse, strict=True)]

@@ -1,0 +1,211 @@
+"""Allreduce of sparse (COO) tensors: their rows are gathered, or the tensors made dense where that is cheaper.
+
+First the ranks tell each other how many rows they have; from these numbers all draw the same conclusion. Then the rows
+travel, or the dense tensors do. Nobody waits for the numbers when a reduction is started: the second half is started by
+whoever first waits for any reduction, for all that are under way, so that ranks may wait for theirs in any order.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import NamedTuple
+
+import torch
+
+from ciranda import _basics
+from ciranda._basics import circle
+from ciranda._ops import Average, Handle, Max, Sum
+from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.torch import ops
+
+Tensor = torch.Tensor
+
+_INDEX_BYTES = 8
+
+
+class _Rows(NamedTuple):
+    """A coalesced sparse tensor: `indices` is [n_rows, n_sparse_dims], `values` [n_rows, *dense dims]."""
+
+    indices: Tensor
+    values: Tensor
+
+
+class _Underway:
+    """The reductions that have been started and not waited for, in the order of their start."""
+
+    def __init__(self) -> None:
+        self._reductions: weakref.WeakValueDictionary[int, SparseReduction] = weakref.WeakValueDictionary()
+        self._count = 0
+        self._epoch = -1
+
+    def add(self, reduction: SparseReduction) -> int:
+        """Take in a reduction and return its number in this circle."""
+        if circle.epoch != self._epoch:
+            self._reductions.clear()
+            self._epoch, self._count = circle.epoch, 0
+        self._count += 1
+        self._reductions[self._count] = reduction
+        return self._count
+
+    def advance(self, may_block: bool) -> None:
+        """Start the second half of every reduction that has not got so far; if we may not block, of those that can."""
+        for number in sorted(self._reductions.keys()):
+            reduction = self._reductions.get(number)
+            if reduction is not None and (may_block or reduction.is_told()):
+                del self._reductions[number]
+                reduction.advance()
+
+
+_underway = _Underway()
+
+
+def _counts(tensor: Tensor | None) -> Tensor:
+    """Return what a rank tells the others: how many rows it has, and how many of the dimensions are sparse."""
+    return torch.tensor([[0, 0] if tensor is None else [tensor._nnz(), tensor.sparse_dim()]], dtype=torch.int64)
+
+
+class SparseReduction:
+    """A sparse allreduce under way. `wait()`, or a call, returns the coalesced sparse result.
+
+    Args:
+        tensor: the sparse tensor, or None for one without any rows.
+        like: a tensor of the same shape and dtype.
+        name: known to no other operation under way; None for one that is numbered.
+        op: Average or Sum.
+    """
+
+    def __init__(self, tensor: Tensor | None, like: Tensor, name: str | None, op: int, process_set: ProcessSet) -> None:
+        if op not in (Average, Sum):
+            raise InvalidArgumentError(f"sparse tensors can be combined with Average and Sum only, not with op={op}")
+        self._shape = like.shape
+        self._dtype = like.dtype
+        self._op = op
+        self._process_set = process_set
+        self._tensor = None if tensor is None else tensor.detach().coalesce()
+        number = _underway.add(self)
+        self._name = f"sparse_allreduce.noname.{number}" if name is None else name
+        self._told = ops.allgather_async(_counts(self._tensor), f"{self._name}.counts", process_set)
+        self._gathered: Handle[list[Tensor]] | None = None
+        self._dense: tuple[Handle[Tensor], Handle[Tensor]] | None = None
+        self._n_sparse_dims = 0
+        self._failure: Exception | None = None
+        self._is_advanced = False
+
+    def is_told(self) -> bool:
+        """Whether advance() would not block."""
+        return self._told.poll()
+
+    def advance(self) -> None:
+        """Learn how many rows there are and start what is cheaper. A failure is kept for wait()."""
+        self._is_advanced = True
+        try:
+            self._start_second_half(self._told.wait())
+        except Exception as failure:
+            self._failure = failure
+
+    def _start_second_half(self, told: Tensor) -> None:
+        self._n_sparse_dims = int(told[:, 1].max())
+        if self._n_sparse_dims == 0:  # nobody has anything, which leaves nothing to send
+            return
+        n_rows = int(told[:, 0].sum())
+        row_bytes = math.prod(self._shape[self._n_sparse_dims :]) * self._dtype.itemsize
+        is_dense_cheaper = n_rows * (row_bytes + self._n_sparse_dims * _INDEX_BYTES) >= (
+            self._shape.numel() * self._dtype.itemsize
+        )
+        rows = self._rows()
+        if is_dense_cheaper:
+            self._start_dense(rows)
+        else:
+            self._gathered = ops.grouped_allgather_async(list(rows), f"{self._name}.rows", self._process_set)
+
+    def _rows(self) -> _Rows:
+        if self._tensor is None:
+            values = torch.empty((0, *self._shape[self._n_sparse_dims :]), dtype=self._dtype)
+            return _Rows(torch.empty((0, self._n_sparse_dims), dtype=torch.int64), values)
+        return _Rows(self._tensor.indices().t().contiguous(), self._tensor.values().contiguous())
+
+    def _start_dense(self, rows: _Rows) -> None:
+        where = tuple(rows.indices.t())
+        dense = torch.zeros(self._shape, dtype=self._dtype)
+        dense[where] = rows.values
+        # Which rows anybody has: a row of zeros is not a row that is not there.
+        present = torch.zeros(self._shape[: self._n_sparse_dims], dtype=torch.uint8)
+        present[where] = 1
+        process_set = self._process_set
+        self._dense = (
+            ops.allreduce_async_(dense, name=f"{self._name}.dense", op=self._op, process_set=process_set),
+            ops.allreduce_async_(present, name=f"{self._name}.present", op=Max, process_set=process_set),
+        )
+
+    def poll(self) -> bool:
+        """Whether wait() will find everything done. Never blocks."""
+        _underway.advance(may_block=False)
+        if not self._is_advanced:
+            return False
+        second: tuple[Handle[Tensor], ...] | tuple[Handle[list[Tensor]], ...] = self._dense or ()
+        if self._gathered is not None:
+            second = (self._gathered,)
+        return all(handle.poll() for handle in second)
+
+    def wait(self) -> Tensor:
+        """Return the result; raise what the reduction failed with."""
+        _underway.advance(may_block=True)
+        if not self._is_advanced:  # of a circle that has ended
+            self.advance()
+        if self._failure is not None:
+            raise self._failure
+        if self._gathered is not None:
+            return self._add_up(_Rows(*self._gathered.wait()))
+        if self._dense is not None:
+            return self._pick(*(handle.wait() for handle in self._dense))
+        return torch.zeros(self._shape, dtype=self._dtype, layout=torch.sparse_coo).coalesce()
+
+    __call__ = wait
+
+    def _add_up(self, rows: _Rows) -> Tensor:
+        is_narrow = self._dtype in (torch.float16, torch.bfloat16)
+        values = rows.values.float() if is_narrow else rows.values
+        total = torch.sparse_coo_tensor(rows.indices.t(), values, self._shape, check_invariants=False).coalesce()
+        if self._op != Average:
+            return total.to(self._dtype)
+        n_ranks = self._process_set.size()
+        assert n_ranks is not None
+        rounding = None if self._dtype.is_floating_point else "trunc"
+        mean = torch.div(total.values(), n_ranks, rounding_mode=rounding).to(self._dtype)
+        return self._coalesced(total.indices(), mean)
+
+    def _pick(self, dense: Tensor, present: Tensor) -> Tensor:
+        indices = present.nonzero().t()
+        return self._coalesced(indices, dense[tuple(indices)])
+
+    def _coalesced(self, indices: Tensor, values: Tensor) -> Tensor:
+        return torch.sparse_coo_tensor(indices, values, self._shape, check_invariants=False, is_coalesced=True)
+
+
+def sparse_allreduce_async(
+    tensor: Tensor, name: str | None, op: int | None = Average, process_set: ProcessSet = global_process_set
+) -> SparseReduction:
+    """Start an allreduce of a sparse (COO) tensor.
+
+    Args:
+        tensor: sparse, of the same shape, dtype and number of sparse dimensions on every rank; the ranks may have
+            different numbers of rows.
+        name: identifies the call across ranks.
+        op: Average or Sum.
+        process_set: the ranks that take part.
+
+    Returns:
+        A handle: `synchronize(handle)`, `handle.wait()` or `handle()` returns the result, a coalesced sparse tensor.
+
+    The rows of all ranks are gathered and added up; where they would be more bytes than the dense tensor, the dense
+    tensors are combined instead, with the same result up to rounding.
+
+    Raises:
+        InvalidArgumentError: the tensor is not sparse, or `op` is another one.
+    """
+    _basics.engine()
+    if not tensor.is_sparse:
+        raise InvalidArgumentError(f"sparse_allreduce_async takes sparse (COO) tensors, not {tensor.layout}")
+    return SparseReduction(tensor, tensor, name, Average if op is None else op, process_set)

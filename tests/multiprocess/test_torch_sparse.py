@@ -1,0 +1,136 @@
+"""sparse_allreduce_async over real processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import ciranda.torch as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+SIZES = pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+
+
+def _tensor(rank: int, rows: int, shape: tuple[int, ...], dtype: torch.dtype, sparse_dims: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * rank + rows)
+    indices = torch.stack([torch.randint(0, size, (rows,), generator=generator) for size in shape[:sparse_dims]])
+    values = torch.randint(-9, 9, (rows, *shape[sparse_dims:]), generator=generator).to(dtype)
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+
+
+def _check(rows: int, dtype: torch.dtype, op: int, sparse_dims: int) -> None:
+    """`rows` of rank 0, and one more of each further rank, in a table of 60."""
+    n, shape = hvd.size(), (60, 4, 2)
+    tensors = [_tensor(rank, rows + rank if rows else 0, shape, dtype, sparse_dims) for rank in range(n)]
+    handle = hvd.sparse_allreduce_async(tensors[hvd.rank()], "sparse", op)
+    result = hvd.synchronize(handle)
+    assert result.is_sparse
+    assert result.is_coalesced()
+    assert result.dtype == dtype
+    total = torch.stack([tensor.to_dense().double() for tensor in tensors]).sum(dim=0)
+    if op == hvd.Average:
+        total = total / n if dtype.is_floating_point else torch.div(total, n, rounding_mode="trunc")
+    torch.testing.assert_close(result.to_dense(), total.to(dtype), rtol=1e-6, atol=0)
+    # Rows that add up to zero are rows all the same, and no others are there.
+    everyones = torch.cat([tensor.coalesce().indices() for tensor in tensors], dim=1).unique(dim=1)
+    assert torch.equal(result.indices(), everyones)
+
+
+@SIZES
+@pytest.mark.parametrize("rows", [0, 1, 5, 200], ids=lambda rows: f"{rows}rows")
+@pytest.mark.parametrize("op", [hvd.Sum, hvd.Average], ids=["sum", "average"])
+def test_results(circles: Any, n_ranks: int, rows: int, op: int) -> None:
+    """Few rows are gathered, many made dense: the result is the same."""
+    circle = circles.of(n_ranks)
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        circle.run(_check, rows, dtype, op, 1)
+    circle.run(_check, rows, torch.float64, op, 2)
+
+
+def _precise(rows: int) -> None:
+    """16-bit sums are formed in 32 bits."""
+    n = hvd.size()
+    tensor = torch.sparse_coo_tensor([list(range(rows))], torch.full((rows, 1), 2049.0 / 2048), (5000, 1))
+    result = hvd.sparse_allreduce_async(tensor.to(torch.float16), "narrow", hvd.Sum)()
+    one = torch.tensor(2049.0 / 2048).half()
+    assert set(result.values().flatten().tolist()) == {float((one.float() * n).half())}
+
+
+@pytest.mark.parametrize("rows", [10, 4000])
+def test_narrow_types(circles: Any, rows: int) -> None:
+    circles.of(3).run(_precise, rows)
+
+
+def _in_any_order() -> None:
+    """Ranks start and wait in different orders; half of the results are made dense."""
+    rank = hvd.rank()
+    names = [f"t{i}" for i in range(6)]
+    order = names[rank:] + names[:rank]
+    handles = {}
+    for name in order:
+        rows = 2 if int(name[1:]) % 2 else 80
+        handles[name] = hvd.sparse_allreduce_async(_tensor(rank, rows, (50, 3), torch.float64), name, hvd.Sum)
+    while not all(handles[name].poll() for name in order[:2]):
+        pass
+    results = {name: handles[name].wait() for name in reversed(order)}
+    for name in names:
+        rows = 2 if int(name[1:]) % 2 else 80
+        expected = sum(_tensor(r, rows, (50, 3), torch.float64).to_dense() for r in range(hvd.size()))
+        assert torch.equal(results[name].to_dense(), expected)
+
+
+@SIZES
+def test_waiting_in_any_order(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_in_any_order, timeout=30)
+
+
+def _wait_in_opposite_orders() -> None:
+    first, second = (
+        hvd.sparse_allreduce_async(_tensor(hvd.rank(), 3, (900, 2), torch.float32), name, hvd.Sum) for name in "ab"
+    )
+    for handle in (first, second) if hvd.rank() else (second, first):
+        handle.wait()
+
+
+def test_waiting_in_opposite_orders(circles: Any) -> None:
+    """Each waits for what the other has not waited for yet."""
+    circles.of(2).run(_wait_in_opposite_orders, timeout=20)
+
+
+def _travels(rows: int) -> int:
+    """How many bytes of values come to each rank."""
+    handle = hvd.sparse_allreduce_async(_tensor(hvd.rank(), rows, (1000, 16), torch.float32), "bytes", hvd.Sum)
+    handle.wait()
+    assert (handle._dense is None) != (handle._gathered is None)
+    return -1 if handle._gathered is None else int(handle._gathered.wait()[1].shape[0])
+
+
+def test_dense_where_it_is_cheaper(circles: Any) -> None:
+    """A row of 16 floats and its index are 72 bytes, the table is 64,000."""
+    assert circles.of(2).run(_travels, 10) == [20, 20]
+    assert circles.of(2).run(_travels, 1000) == [-1, -1]
+
+
+def _mismatched() -> list[str]:
+    messages = []
+    tensor = _tensor(0, 3, (20, 2 + hvd.rank()), torch.float32)
+    handle = hvd.sparse_allreduce_async(tensor, "wide", hvd.Sum)
+    with pytest.raises(hvd.HorovodInternalError) as caught:
+        handle.wait()
+    messages.append(str(caught.value))
+    with pytest.raises(ValueError, match=r"not torch\.strided"):
+        hvd.sparse_allreduce_async(torch.ones(2), "dense", hvd.Sum)
+    with pytest.raises(ValueError, match="Average and Sum"):
+        hvd.sparse_allreduce_async(_tensor(0, 3, (20, 2), torch.float32), "max", hvd.Max)
+    return messages
+
+
+def test_errors(circles: Any) -> None:
+    for messages in circles.of(2).run(_mismatched):
+        assert "wide" in messages[0]
