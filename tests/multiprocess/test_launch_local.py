@@ -393,7 +393,7 @@ def test_ctrl_c_works_while_nobody_reads_the_output() -> None:
     running = start(["run", "-np", "2", *python_rank(code)])
     wait_until_blocked(running)
     running.process.send_signal(signal.SIGINT)
-    running.assert_nothing_left(2.2)
+    running.assert_nothing_left(2.0)  # of which it needs 0.3: ranks end at SIGTERM, nobody waits for a reader
     assert running.process.wait(5) == 130
 
 

@@ -29,7 +29,7 @@ from ciranda.launch.writer import Writer
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
-BLAME_SECONDS = 0.3  # to hear of the rank that was lost, when the first to fail says that another was
+BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
 
 def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFactory = stores.engine_store) -> Outcome:
@@ -174,7 +174,7 @@ class _Run:
             selector.register(link.in_fd, selectors.EVENT_WRITE, link.flush)
         if link.err_fd in link.open_fds:
             selector.register(link.err_fd, selectors.EVENT_READ, lambda: self._on_stderr(link))
-        if link.out_fd in link.open_fds and self._writer.n_queued_bytes <= MAX_QUEUED_BYTES:
+        if link.out_fd in link.open_fds and (self._is_interrupted or not self._is_screen_full):
             selector.register(link.out_fd, selectors.EVENT_READ, lambda: self._on_output(link))
 
     def _on_output(self, link: AgentLink) -> None:
@@ -266,7 +266,17 @@ class _Run:
             del tail[:-TAIL_BYTES]
         if self._show.output_dir is not None:
             self._show.output_dir.write(rank, stream, data)
-        self._writer.put(self._screen.feed(rank, stream, data))
+        # After an interruption the agents are read to their end, whether or not anybody reads the screen.
+        if not (self._is_interrupted and self._is_screen_full):
+            self._writer.put(self._screen.feed(rank, stream, data))
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return self._outcome.interrupted_by is not None
+
+    @property
+    def _is_screen_full(self) -> bool:
+        return self._writer.n_queued_bytes > MAX_QUEUED_BYTES
 
     def _on_exit(self, link: AgentLink, rank: int, message: Message) -> None:
         link.running.discard(rank)
