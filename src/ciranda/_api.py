@@ -13,6 +13,18 @@ from ciranda._basics import (
     shutdown,
     size,
 )
+from ciranda._builds import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from ciranda._core import __version__
 from ciranda._ops import (
     Adasum,
@@ -32,6 +44,7 @@ from ciranda._ops import (
     poll,
     synchronize,
 )
+from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
 from ciranda.numpy.functions import allgather_object, broadcast_object
 from ciranda.numpy.ops import (
@@ -85,10 +98,15 @@ __all__ = [
     "broadcast_async",
     "broadcast_async_",
     "broadcast_object",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
     "errors",
     "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -100,10 +118,17 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "poll",
     "rank",
     "remove_process_set",
+    "rocm_built",
     "shutdown",
     "size",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]

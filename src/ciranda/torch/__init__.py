@@ -21,6 +21,18 @@ from ciranda._basics import (
     shutdown,
     size,
 )
+from ciranda._builds import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from ciranda._core import __version__
 from ciranda._ops import (
     Adasum,
@@ -40,6 +52,7 @@ from ciranda._ops import (
     poll,
     synchronize,
 )
+from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
 from ciranda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from ciranda.torch.compression import Compression, Compressor
@@ -69,6 +82,7 @@ from ciranda.torch.ops import (
 )
 from ciranda.torch.optimizer import DistributedOptimizer
 from ciranda.torch.sparse import sparse_allreduce_async
+from ciranda.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
     "Adasum",
@@ -89,6 +103,7 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNorm",
     "__version__",
     "add_process_set",
     "allgather",
@@ -106,10 +121,15 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
     "errors",
     "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -121,11 +141,18 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "poll",
     "rank",
     "remove_process_set",
+    "rocm_built",
     "shutdown",
     "size",
     "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]

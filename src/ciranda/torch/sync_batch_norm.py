@@ -1,0 +1,173 @@
+"""Batch normalisation over the batches of all ranks, as if they were one.
+
+Each rank tells the others how many values it has of each channel, their mean and their sum of squared deviations; from
+these all compute the same statistics. The backward pass adds up two sums over all ranks. What travels is float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ciranda._ops import Sum
+from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.torch import ops
+
+Tensor = torch.Tensor
+
+
+def _by_channel(tensor: Tensor) -> list[int]:
+    return [dimension for dimension in range(tensor.ndim) if dimension != 1]
+
+
+def _shaped(values: Tensor, like: Tensor) -> Tensor:
+    """Return the values of the channels, in the type of `like` and so that they broadcast to it."""
+    return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+
+
+def _statistics(batch: Tensor, process_set: ProcessSet) -> tuple[float, Tensor, Tensor]:
+    """Return, of all ranks' batches, how many values each channel has, and their means and (biased) variances."""
+    n_channels = batch.shape[1]
+    count = batch.numel() // max(n_channels, 1)
+    mine = torch.zeros(1, 1 + 2 * n_channels, dtype=torch.float64)
+    if count > 0:
+        variance, mean = torch.var_mean(_wide(batch), _by_channel(batch), correction=0)
+        mine[0, 0] = count
+        mine[0, 1 : 1 + n_channels] = mean
+        mine[0, 1 + n_channels :] = variance.double() * count
+    everyones = ops.allgather(mine, process_set=process_set)
+    counts, means, deviations = everyones[:, :1], everyones[:, 1 : 1 + n_channels], everyones[:, 1 + n_channels :]
+    total = float(counts.sum())
+    if total <= 1:
+        raise InvalidArgumentError(
+            f"SyncBatchNorm needs more than one value per channel to train; all ranks together have {total:.0f}, this "
+            f"one's input has shape {tuple(batch.shape)}"
+        )
+    mean = (counts * means).sum(dim=0) / total
+    squares = deviations.sum(dim=0) + (counts * (means - mean).square()).sum(dim=0)
+    return total, mean, squares / total
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        batch: Tensor,
+        weight: Tensor | None,
+        total: float,
+        mean: Tensor,
+        factor: Tensor,
+        process_set: ProcessSet,
+    ) -> Tensor:
+        """Return (batch - mean) * factor * weight."""
+        ctx.total, ctx.process_set = total, process_set
+        ctx.save_for_backward(batch, weight, mean, factor)
+        wide = _wide(batch)
+        scale = factor if weight is None else factor * weight
+        return ((wide - _shaped(mean, wide)) * _shaped(scale, wide)).to(batch.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        batch, weight, mean, factor = ctx.saved_tensors
+        wide = _wide(gradient)
+        normal = (_wide(batch) - _shaped(mean, wide)) * _shaped(factor, wide)
+        dimensions = _by_channel(wide)
+        mine = torch.stack([wide.sum(dimensions), (wide * normal).sum(dimensions)]).double()
+        of_weight = None if weight is None else mine[1].to(weight.dtype)
+        sums = ops.allreduce(mine, op=Sum, process_set=ctx.process_set) / ctx.total
+        scale = factor if weight is None else factor * weight
+        of_batch = (wide - _shaped(sums[0], wide) - normal * _shaped(sums[1], wide)) * _shaped(scale, wide)
+        return of_batch.to(batch.dtype), of_weight, None, None, None, None
+
+
+class SyncBatchNorm(_BatchNorm):
+    """`torch.nn.BatchNorm1d/2d/3d` over the batches of all ranks, on CPU tensors as well.
+
+    Forward and backward, it equals BatchNorm on the ranks' batches put together, which may differ in size, or be empty
+    on some ranks. In evaluation it is BatchNorm. All ranks must make the same calls, backward ones included; a rank's
+    gradients are, as with allreduce, those of the sum of all ranks' losses.
+
+    Args:
+        num_features: C, for inputs of shape [N, C] or [N, C, ...] and of a floating-point dtype.
+        eps: added to the variance.
+        momentum: how much of a new batch's statistics goes into the running ones; None for their plain mean.
+        affine: whether there are a weight and a bias for each channel.
+        track_running_stats: whether there are running statistics, for evaluation.
+        process_set: the ranks whose batches are put together.
+
+    Raises:
+        InvalidArgumentError: (a ValueError) the input has fewer than two dimensions, or training has one value for a
+            channel in all.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        self.process_set = process_set
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise InvalidArgumentError(f"SyncBatchNorm takes inputs of two or more dimensions; got {input.ndim}")
+        if input.shape[1] != self.num_features:
+            raise InvalidArgumentError(
+                f"SyncBatchNorm has {self.num_features} channels, but the input of shape {tuple(input.shape)} has "
+                f"{input.shape[1]}"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `input`, normalised; of the same shape and dtype."""
+        self._check_input_dim(input)
+        if not self.training:
+            return super().forward(input)
+        with torch.no_grad():
+            total, mean, variance = _statistics(input, self.process_set)
+            self._track(total, mean, variance)
+            factor = (variance + self.eps).rsqrt()
+        apply = _Normalize.apply
+        normal = cast(Tensor, apply(input, self.weight, total, mean, factor, self.process_set))  # type: ignore[no-untyped-call]
+        return normal if self.bias is None else normal + _shaped(self.bias, normal)
+
+    def _track(self, total: float, mean: Tensor, variance: Tensor) -> None:
+        """Take a batch into the running statistics."""
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked.add_(1)
+        share = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_((variance * (total / (total - 1))).to(self.running_var.dtype), share)
+
+    @classmethod
+    def convert_sync_batchnorm(
+        cls, module: torch.nn.Module, process_set: ProcessSet = global_process_set
+    ) -> torch.nn.Module:
+        """Return `module` with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and state."""
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            converted = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_set,
+            )
+            converted.__dict__.update({key: vars(module)[key] for key in ("training", "_parameters", "_buffers")})
+            return converted
+        for name, child in module.named_children():
+            setattr(module, name, cls.convert_sync_batchnorm(child, process_set))
+        return module

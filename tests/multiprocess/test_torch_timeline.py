@@ -1,0 +1,79 @@
+"""A timeline has every collective, with its name, begin and end, and comes to a proper end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import ciranda
+import ciranda.torch as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _record(path: str, by: str) -> None:
+    hvd.allreduce(torch.ones(2), name="before")
+    hvd.start_timeline(path + "" if hvd.rank() == 0 else path + ".other")
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match="already"):
+            hvd.start_timeline(path)
+    handles = [hvd.allreduce_async(torch.ones(50_000), name=f"async {i}") for i in range(3)]
+    hvd.allreduce(torch.ones(2), name="blocking")
+    for handle in handles:
+        hvd.synchronize(handle)
+    hvd.broadcast(torch.ones(2), 0)
+    ciranda.allgather([1.0], name="of numpy")
+    hvd.barrier()
+    model = torch.nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert hvd.size() == 2
+    if by == "stop":
+        hvd.stop_timeline()
+        hvd.stop_timeline()
+        hvd.allreduce(torch.ones(2), name="after")
+    else:
+        hvd.shutdown()
+        hvd.init()
+        hvd.allreduce(torch.ones(2), name="after")
+
+
+@pytest.mark.parametrize("by", ["stop", "shutdown"])
+def test_timeline(circles: Any, tmp_path: Path, by: str) -> None:
+    path = tmp_path / "timeline.json"
+    circles.of(2).run(_record, str(path), by)
+    assert [file.name for file in tmp_path.iterdir()] == ["timeline.json"], "rank 0 records"
+    events = json.loads(path.read_text())
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    spans: dict[str, list[tuple[str, float, float]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            assert rows[event["tid"]] == event["args"]["tensor"]
+            assert event["dur"] > 0
+            spans.setdefault(rows[event["tid"]], []).append((event["name"], event["ts"], event["ts"] + event["dur"]))
+    assert {name: [kind for kind, _, _ in found] for name, found in spans.items()} == {
+        "async 0": ["ALLREDUCE"],
+        "async 1": ["ALLREDUCE"],
+        "async 2": ["ALLREDUCE"],
+        "blocking": ["ALLREDUCE"],
+        "broadcast.noname.0": ["BROADCAST"],
+        "of numpy": ["ALLGATHER"],
+        "barrier.noname.1": ["BARRIER"],
+        "DistributedOptimizer.bias+weight": ["ALLREDUCE"] * 2,
+        "DistributedOptimizer.weight+bias.presence": ["ALLREDUCE"] * 2,
+    }
+    # They begin in the order of the calls, and the broadcast after the asynchronous ones are done.
+    begins = [spans[name][0][1] for name in ("async 0", "async 1", "async 2", "blocking", "broadcast.noname.0")]
+    assert begins == sorted(begins)
+    first, second = spans["DistributedOptimizer.bias+weight"]
+    assert first[2] <= second[1]
