@@ -3,13 +3,15 @@
 #include <array>
 #include <limits>
 
-#include "collective/direct_allgather.hpp"
 #include "collective/direct_allreduce.hpp"
 #include "collective/direct_broadcast.hpp"
+#include "collective/direct_exchange.hpp"
+#include "collective/direct_reducescatter.hpp"
 #include "collective/local.hpp"
-#include "collective/shm_allgather.hpp"
 #include "collective/shm_allreduce.hpp"
 #include "collective/shm_broadcast.hpp"
+#include "collective/shm_exchange.hpp"
+#include "collective/shm_reducescatter.hpp"
 
 namespace ciranda {
 namespace {
@@ -27,49 +29,74 @@ struct Launch {
 };
 using Start = std::unique_ptr<RunningCollective> (*)(const Launch&);
 
+// What there is to work with; each includes those before it.
+enum class Memory : std::uint8_t {
+  kChannels,     // pairs of ranks
+  kArena,        // memory that all ranks share
+  kSharedSlots,  // ... whose slots are large enough to be shared out among the ranks
+};
+
 struct PolicyRow {
   Collective collective;
-  bool in_arena;    // needs memory that all ranks share
+  Memory needs;
   SizeLimit limit;  // the first row that fits is taken
   std::string_view name;
   Start start;
 };
 
+std::unique_ptr<RunningCollective> shm_one_shot(const Launch& l) {
+  return shm_allreduce_one_shot(*l.session, l.plan, l.reduction);
+}
+std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
+  return shm_allreduce_two_shot(*l.session, l.plan, l.reduction);
+}
+std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
+  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction);
+}
+std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
+  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.options.segment_bytes);
+}
+std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
+std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
+
 constexpr std::array kPolicy{
-    PolicyRow{Collective::kAllreduce, true, SizeLimit::kOneShot, "shm one-shot",
-              [](const Launch& l) { return shm_allreduce_one_shot(*l.session, l.plan, l.reduction); }},
-    PolicyRow{Collective::kAllreduce, true, SizeLimit::kNone, "shm two-shot",
-              [](const Launch& l) { return shm_allreduce_two_shot(*l.session, l.plan, l.reduction); }},
-    PolicyRow{Collective::kAllreduce, false, SizeLimit::kOneShot, "direct one-shot",
-              [](const Launch& l) { return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction); }},
-    PolicyRow{Collective::kAllreduce, false, SizeLimit::kNone, "direct two-shot",
-              [](const Launch& l) {
-                return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.options.segment_bytes);
-              }},
-    PolicyRow{Collective::kBroadcast, true, SizeLimit::kNone, "shm broadcast",
+    PolicyRow{Collective::kAllreduce, Memory::kArena, SizeLimit::kOneShot, "shm one-shot", shm_one_shot},
+    PolicyRow{Collective::kAllreduce, Memory::kArena, SizeLimit::kNone, "shm two-shot", shm_two_shot},
+    PolicyRow{Collective::kAllreduce, Memory::kChannels, SizeLimit::kOneShot, "direct one-shot", direct_one_shot},
+    PolicyRow{Collective::kAllreduce, Memory::kChannels, SizeLimit::kNone, "direct two-shot", direct_two_shot},
+    PolicyRow{Collective::kReduce, Memory::kArena, SizeLimit::kOneShot, "shm one-shot", shm_one_shot},
+    PolicyRow{Collective::kReduce, Memory::kArena, SizeLimit::kNone, "shm two-shot", shm_two_shot},
+    PolicyRow{Collective::kReduce, Memory::kChannels, SizeLimit::kOneShot, "direct one-shot", direct_one_shot},
+    PolicyRow{Collective::kReduce, Memory::kChannels, SizeLimit::kNone, "direct two-shot", direct_two_shot},
+    PolicyRow{Collective::kReducescatter, Memory::kSharedSlots, SizeLimit::kNone, "shm reducescatter",
+              [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
+    PolicyRow{
+        Collective::kReducescatter, Memory::kChannels, SizeLimit::kNone, "direct reducescatter",
+        [](const Launch& l) { return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.segment_bytes); }},
+    PolicyRow{Collective::kBroadcast, Memory::kArena, SizeLimit::kNone, "shm broadcast",
               [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
-    PolicyRow{Collective::kBroadcast, false, SizeLimit::kNone, "direct broadcast",
+    PolicyRow{Collective::kBroadcast, Memory::kChannels, SizeLimit::kNone, "direct broadcast",
               [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }},
-    PolicyRow{Collective::kAllgather, true, SizeLimit::kNone, "shm allgather",
-              [](const Launch& l) { return shm_allgather(*l.session, l.plan); }},
-    PolicyRow{Collective::kAllgather, false, SizeLimit::kNone, "direct allgather",
-              [](const Launch& l) { return direct_allgather(l.mesh, l.plan); }},
+    PolicyRow{Collective::kAllgather, Memory::kArena, SizeLimit::kNone, "shm exchange", through_arena},
+    PolicyRow{Collective::kAllgather, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
+    PolicyRow{Collective::kGather, Memory::kArena, SizeLimit::kNone, "shm exchange", through_arena},
+    PolicyRow{Collective::kGather, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
+    PolicyRow{Collective::kAlltoall, Memory::kSharedSlots, SizeLimit::kNone, "shm exchange", through_arena},
+    PolicyRow{Collective::kAlltoall, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
+    PolicyRow{Collective::kScatter, Memory::kSharedSlots, SizeLimit::kNone, "shm exchange", through_arena},
+    PolicyRow{Collective::kScatter, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
 };
 
-const PolicyRow& choose(Collective collective, bool has_arena, std::size_t n_bytes, std::size_t one_shot_bytes) {
+const PolicyRow& choose(Collective collective, const std::optional<ArenaSession>& session, std::size_t n_bytes,
+                        std::size_t one_shot_bytes) {
+  const Memory available = !session                      ? Memory::kChannels
+                           : session->share_bytes() == 0 ? Memory::kArena
+                                                         : Memory::kSharedSlots;
   for (const PolicyRow& row : kPolicy) {
     const std::size_t at_most = row.limit == SizeLimit::kOneShot ? one_shot_bytes : kAnySize;
-    if (row.collective == collective && row.in_arena == has_arena && n_bytes <= at_most) return row;
+    if (row.collective == collective && row.needs <= available && n_bytes <= at_most) return row;
   }
-  return kPolicy.back();  // not reached: each collective has a row without a limit for both
-}
-
-bool is_empty(const Plan& plan) {
-  if (plan.collective != Collective::kAllgather) return plan.output.n_bytes() == 0;
-  for (const OutputPieces& output : plan.output_by_rank) {
-    if (output.n_bytes() > 0) return false;
-  }
-  return true;
+  return kPolicy.back();  // not reached: each collective has a row that needs only channels, without a limit
 }
 
 }  // namespace
@@ -81,22 +108,22 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options) : mesh_(mesh), o
 }
 
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
-  if (is_empty(plan)) return nullptr;
+  if (plan.n_bytes == 0) return nullptr;
   const kernels::Reduction reduction{plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average};
   if (mesh_.size() == 1) {
-    if (plan.collective == Collective::kAllreduce) {
-      local_allreduce(plan, reduction);
+    if (info(plan.collective).is_reduction) {
+      local_reduce(plan, reduction);
     } else {
       local_copy(plan);
     }
     return nullptr;
   }
-  const PolicyRow& row = choose(plan.collective, session_.has_value(), plan.input.n_bytes(), options_.one_shot_bytes);
+  const PolicyRow& row = choose(plan.collective, session_, plan.n_bytes, options_.one_shot_bytes);
   return row.start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction});
 }
 
 std::string_view NativeBackend::algorithm_name(Collective collective, std::size_t n_bytes) const {
-  return choose(collective, session_.has_value(), n_bytes, options_.one_shot_bytes).name;
+  return choose(collective, session_, n_bytes, options_.one_shot_bytes).name;
 }
 
 }  // namespace ciranda

@@ -49,6 +49,10 @@ Status add_tensor(const ciranda_tensor& tensor, Request& to) {
   if (tensor.ndim > 0 && tensor.shape == nullptr) return Status::invalid_argument("ciranda_tensor: shape is NULL");
   to.signature.tensors.push_back({*dtype, Shape(tensor.shape, tensor.shape + tensor.ndim)});
   to.memory.push_back({static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)});
+  if (tensor.splits != nullptr) {
+    to.splits.resize(to.memory.size());
+    to.splits.back().assign(tensor.splits, tensor.splits + tensor.splits_count);
+  }
   return Status::ok_status();
 }
 
@@ -61,10 +65,12 @@ Status add_tensors(const ciranda_request& request, Request& to) {
   }
   const auto* next = reinterpret_cast<const std::byte*>(request.tensors);
   for (std::size_t i = 0; i < request.tensors_count; ++i, next += request.tensor_struct_size) {
-    const auto tensor = read_struct<ciranda_tensor>(next, request.tensor_struct_size, sizeof(ciranda_tensor), "ciranda_tensor");
+    const auto tensor = read_struct<ciranda_tensor>(next, request.tensor_struct_size, offsetof(ciranda_tensor, splits),
+                                                    "ciranda_tensor");
     if (!tensor.ok()) return tensor.status();
     if (Status status = add_tensor(tensor.value(), to); !status.ok()) return status;
   }
+  if (!to.splits.empty()) to.splits.resize(to.memory.size());
   return Status::ok_status();
 }
 
@@ -73,7 +79,8 @@ Status add_tensors(const ciranda_request& request, Request& to) {
 Result<Options> translate(const ciranda_options* options) {
   Options to;
   if (options == nullptr) return to;
-  const auto known = read_struct<ciranda_options>(options, options->struct_size, sizeof(ciranda_options), "ciranda_options");
+  const auto known =
+      read_struct<ciranda_options>(options, options->struct_size, sizeof(ciranda_options), "ciranda_options");
   if (!known.ok()) return known.status();
   const ciranda_options& from = known.value();
   if (from.settings_count > 0 && from.settings == nullptr) {
@@ -90,7 +97,8 @@ Result<Options> translate(const ciranda_options* options) {
 }
 
 Result<Request> translate(const ciranda_request& request) {
-  const auto known = read_struct<ciranda_request>(&request, request.struct_size, offsetof(ciranda_request, lane), "ciranda_request");
+  const auto known =
+      read_struct<ciranda_request>(&request, request.struct_size, offsetof(ciranda_request, lane), "ciranda_request");
   if (!known.ok()) return known.status();
   const ciranda_request& from = known.value();
   const auto collective = from_abi(from.collective, collective_from_wire);

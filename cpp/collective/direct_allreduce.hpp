@@ -1,4 +1,5 @@
-// Allreduce by direct exchange over the pair channels, for ranks that do not all share memory.
+// Allreduce, and reduce (which only the root receives), by direct exchange over the pair channels, for ranks that do
+// not all share memory.
 //
 // One shot: everybody sends everything to everybody; one delay. Two shot: rank r gets slice r of every block from all
 // others, reduces it in rank order, sends the result to all. Unlike a ring, neither rounds between hops nor rotates the

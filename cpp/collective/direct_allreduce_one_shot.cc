@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "collective/direct_allreduce.hpp"
+#include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
 
 namespace ciranda {
@@ -11,16 +12,14 @@ class OneShot final : public RunningCollective {
   OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction)
       : plan_(plan),
         reduction_(reduction),
+        contributors_(members_of(plan.contributors, mesh.size())),
         transfers_(mesh),
-        staging_(static_cast<std::size_t>(mesh.size()), std::vector<std::byte>(plan.input.n_bytes())),
-        arrivals_(static_cast<std::size_t>(mesh.size())) {
-    gather(plan_.input, 0, staging_[static_cast<std::size_t>(mesh.rank())]);
+        staging_(contributors_.size()),
+        arrivals_(contributors_.size()) {
+    if (plan.is_receiver(mesh.rank())) receive(mesh.rank());
+    if (!plan.is_contributor(mesh.rank())) return;
     for (int peer = 0; peer < mesh.size(); ++peer) {
-      if (peer == mesh.rank()) continue;
-      auto& bytes = staging_[static_cast<std::size_t>(peer)];
-      arrivals_[static_cast<std::size_t>(peer)] = OutputPieces(bytes.data(), bytes.size());
-      transfers_.receive(peer, arrivals_[static_cast<std::size_t>(peer)], 0, bytes.size());
-      transfers_.send(peer, plan_.input, 0, bytes.size());
+      if (peer != mesh.rank() && plan.is_receiver(peer)) transfers_.send(peer, plan.input, 0, plan.n_bytes);
     }
   }
 
@@ -29,7 +28,7 @@ class OneShot final : public RunningCollective {
     if (!transfers_.is_idle()) return moved ? Progress::kMoved : Progress::kStuck;
     std::vector<const std::byte*> inputs(staging_.size());
     plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
-      for (std::size_t rank = 0; rank < staging_.size(); ++rank) inputs[rank] = staging_[rank].data() + at;
+      for (std::size_t i = 0; i < staging_.size(); ++i) inputs[i] = staging_[i].data() + at;
       kernels::reduce(reduction_, inputs, part.data(), part.size() / size_of(reduction_.dtype));
     });
     return Progress::kDone;
@@ -38,10 +37,23 @@ class OneShot final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
+  void receive(int self) {
+    for (std::size_t i = 0; i < contributors_.size(); ++i) {
+      staging_[i].resize(plan_.n_bytes);
+      if (contributors_[i] == self) {
+        gather(plan_.input, 0, staging_[i]);
+      } else {
+        arrivals_[i] = OutputPieces(staging_[i].data(), staging_[i].size());
+        transfers_.receive(contributors_[i], arrivals_[i], 0, plan_.n_bytes);
+      }
+    }
+  }
+
   const Plan& plan_;
   kernels::Reduction reduction_;
+  std::vector<int> contributors_;
   PairTransfers transfers_;
-  std::vector<std::vector<std::byte>> staging_;
+  std::vector<std::vector<std::byte>> staging_;  // by contributor
   std::vector<OutputPieces> arrivals_;
 };
 

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "collective/direct_allreduce.hpp"
+#include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
 
@@ -16,10 +17,11 @@ class TwoShot final : public RunningCollective {
       : mesh_(mesh),
         plan_(plan),
         reduction_(reduction),
+        contributors_(members_of(plan.contributors, mesh.size())),
         block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
-        n_blocks_((plan.input.n_bytes() + block_bytes_ - 1) / block_bytes_),
+        n_blocks_((plan.n_bytes + block_bytes_ - 1) / block_bytes_),
         transfers_(mesh),
-        inputs_(static_cast<std::size_t>(mesh.size())) {
+        inputs_(contributors_.size()) {
     const std::size_t n_bytes = slice_of(block_range(0).n_bytes, mesh.size(), 0).n_bytes;
     for (Stage& stage : stages_) {
       stage.arrived.assign(static_cast<std::size_t>(mesh.size()), std::vector<std::byte>(n_bytes));
@@ -56,8 +58,8 @@ class TwoShot final : public RunningCollective {
   Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
 
   Slice block_range(std::size_t block) const {
-    const std::size_t begin = std::min(block * block_bytes_, plan_.input.n_bytes());
-    return {begin, std::min(block_bytes_, plan_.input.n_bytes() - begin)};
+    const std::size_t begin = std::min(block * block_bytes_, plan_.n_bytes);
+    return {begin, std::min(block_bytes_, plan_.n_bytes - begin)};
   }
   // Relative to the whole plan.
   Slice slice(std::size_t block, int rank) const {
@@ -66,21 +68,23 @@ class TwoShot final : public RunningCollective {
     return {range.offset + part.offset, part.n_bytes};
   }
 
+  // Ranks that bring or receive nothing take their place in the queues with transfers of nothing.
   void exchange_slices(std::size_t block) {
-    const Slice own = slice(block, mesh_.rank());
+    const std::size_t n_own = slice(block, mesh_.rank()).n_bytes;
     for_peers([&](int peer) {
       const Slice theirs = slice(block, peer);
-      transfers_.send(peer, plan_.input, theirs.offset, theirs.n_bytes);
-      transfers_.receive(peer, stage(block).arrived_pieces[static_cast<std::size_t>(peer)], 0, own.n_bytes);
+      const bool is_brought = plan_.is_contributor(peer);
+      transfers_.send(peer, plan_.input, theirs.offset, contributes_ ? theirs.n_bytes : 0);
+      transfers_.receive(peer, stage(block).arrived_pieces[static_cast<std::size_t>(peer)], 0, is_brought ? n_own : 0);
     });
   }
 
   void exchange_results(std::size_t block) {
-    const Slice own = slice(block, mesh_.rank());
+    const std::size_t n_own = slice(block, mesh_.rank()).n_bytes;
     for_peers([&](int peer) {
       const Slice theirs = slice(block, peer);
-      transfers_.send(peer, stage(block).result_pieces, 0, own.n_bytes);
-      transfers_.receive(peer, plan_.output, theirs.offset, theirs.n_bytes);
+      transfers_.send(peer, stage(block).result_pieces, 0, plan_.is_receiver(peer) ? n_own : 0);
+      transfers_.receive(peer, plan_.output, theirs.offset, receives_ ? theirs.n_bytes : 0);
     });
   }
 
@@ -105,15 +109,19 @@ class TwoShot final : public RunningCollective {
     const Slice own = slice(block, mesh_.rank());
     if (own.n_bytes == 0) return;
     Stage& at = stage(block);
-    for (std::size_t rank = 0; rank < inputs_.size(); ++rank) inputs_[rank] = at.arrived[rank].data();
-    const auto self = static_cast<std::size_t>(mesh_.rank());
-    if (const auto in_place = plan_.input.contiguous(own.offset, own.n_bytes); !in_place.empty()) {
-      inputs_[self] = in_place.data();
-    } else {
-      gather(plan_.input, own.offset, std::span(at.arrived[self]).first(own.n_bytes));
+    if (contributes_) fetch_own(own, at.arrived[static_cast<std::size_t>(mesh_.rank())]);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const int rank = contributors_[i];
+      inputs_[i] = rank == mesh_.rank() ? own_input_ : at.arrived[static_cast<std::size_t>(rank)].data();
     }
     kernels::reduce(reduction_, inputs_, at.result.data(), own.n_bytes / size_of(reduction_.dtype));
-    scatter(plan_.output, own.offset, std::span<const std::byte>(at.result).first(own.n_bytes));
+    if (receives_) scatter(plan_.output, own.offset, std::span<const std::byte>(at.result).first(own.n_bytes));
+  }
+
+  void fetch_own(const Slice& own, std::vector<std::byte>& staging) {
+    const auto in_place = plan_.input.contiguous(own.offset, own.n_bytes);
+    if (in_place.empty()) gather(plan_.input, own.offset, std::span(staging).first(own.n_bytes));
+    own_input_ = in_place.empty() ? staging.data() : in_place.data();
   }
 
   template <typename Visit>
@@ -133,11 +141,15 @@ class TwoShot final : public RunningCollective {
   Mesh& mesh_;
   const Plan& plan_;
   kernels::Reduction reduction_;
+  std::vector<int> contributors_;
+  bool contributes_ = plan_.is_contributor(mesh_.rank());
+  bool receives_ = plan_.is_receiver(mesh_.rank());
   std::size_t block_bytes_;
   std::size_t n_blocks_;
   PairTransfers transfers_;
   std::array<Stage, kDepth> stages_;
   std::vector<const std::byte*> inputs_;
+  const std::byte* own_input_ = nullptr;  // for the block that is being reduced
   std::size_t n_reduced_ = 0;
 };
 

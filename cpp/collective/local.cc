@@ -6,16 +6,16 @@
 
 namespace ciranda {
 
-void local_allreduce(const Plan& plan, const kernels::Reduction& reduction) {
+void local_reduce(const Plan& plan, const kernels::Reduction& reduction) {
   const std::size_t element_bytes = size_of(reduction.dtype);
   plan.output.for_range(0, plan.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
-    const std::array inputs{plan.input.at(at).data()};  // input and output have the same pieces
+    const std::array inputs{plan.input_for(0).at(at).data()};  // input and output have the same pieces
     kernels::reduce(reduction, inputs, part.data(), part.size() / element_bytes);
   });
 }
 
 void local_copy(const Plan& plan) {
-  copy_pieces(plan.input, plan.collective == Collective::kAllgather ? plan.output_by_rank.front() : plan.output);
+  copy_pieces(plan.input_for(0), plan.output_by_rank.empty() ? plan.output : plan.output_by_rank.front());
 }
 
 }  // namespace ciranda

@@ -6,7 +6,7 @@
 
 namespace ciranda {
 
-void local_allreduce(const Plan& plan, const kernels::Reduction& reduction);
-void local_copy(const Plan& plan);  // broadcast, allgather
+void local_reduce(const Plan& plan, const kernels::Reduction& reduction);
+void local_copy(const Plan& plan);
 
 }  // namespace ciranda

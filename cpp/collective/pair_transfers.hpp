@@ -1,7 +1,7 @@
 // PairTransfers: moves ranges of bytes between piece lists and the data channels of a mesh, many peers at once.
 //
-// Each peer has a queue of sends and one of receives, done in order; both sides must queue the same sizes in the same
-// order. Nothing is copied but by the channel itself. The piece lists outlive their transfers.
+// Each peer has a queue of sends and one of receives, done in order; both sides must queue the same number of bytes,
+// not necessarily cut alike. Nothing is copied but by the channel itself. The piece lists outlive their transfers.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Allreduce in shared memory.
+// Allreduce, and reduce (which only the root receives), in shared memory.
 //
 // One shot: everybody packs everything, everybody reduces everything. One round, so best for small messages.
 // Two shot: each rank reduces its own slice of every chunk from all slots, then all read it: 1/n of the arithmetic.
@@ -15,7 +15,7 @@
 
 namespace ciranda {
 
-// REQUIRES: plan.input.n_bytes() <= session.slot_bytes().
+// REQUIRES: plan.n_bytes <= session.slot_bytes().
 std::unique_ptr<RunningCollective> shm_allreduce_one_shot(ArenaSession& session, const Plan& plan,
                                                           const kernels::Reduction& reduction);
 

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "collective/members.hpp"
 #include "collective/shm_allreduce.hpp"
 
 namespace ciranda {
@@ -8,34 +9,43 @@ namespace {
 class OneShot final : public RunningCollective {
  public:
   OneShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction)
-      : session_(session), plan_(plan), reduction_(reduction), chunk_(session.take(1)) {}
+      : session_(session),
+        plan_(plan),
+        reduction_(reduction),
+        contributors_(members_of(plan.contributors, session.n_members())),
+        chunk_(session.take(1)) {}
 
   Progress step() override {
     if (!is_packed_) {
       if (!session_.is_slot_free(chunk_)) return Progress::kStuck;
       gather(plan_.input, 0, {session_.own_slot(chunk_), plan_.input.n_bytes()});
-      session_.publish(ArenaSession::Counter::kPacked, chunk_);
+      session_.publish(Counter::kPacked, chunk_);
       is_packed_ = true;
+      if (!plan_.is_receiver(session_.member())) return finish();
       return Progress::kMoved;
     }
-    if (!session_.have_all(ArenaSession::Counter::kPacked, chunk_)) return Progress::kStuck;
+    if (!session_.have_all(Counter::kPacked, chunk_)) return Progress::kStuck;
     reduce();
-    session_.publish(ArenaSession::Counter::kConsumed, chunk_);
-    return Progress::kDone;
+    return finish();
   }
 
   std::vector<int> awaited() const override {
-    return is_packed_ ? session_.lacking(ArenaSession::Counter::kPacked, chunk_) : session_.holding_slot(chunk_);
+    return is_packed_ ? session_.lacking(Counter::kPacked, chunk_) : session_.holding_slot(chunk_);
   }
 
  private:
+  using Counter = ArenaSession::Counter;
+
+  Progress finish() const {
+    session_.publish(Counter::kConsumed, chunk_);
+    return Progress::kDone;
+  }
+
   void reduce() const {
     const std::size_t element_bytes = size_of(reduction_.dtype);
-    std::vector<const std::byte*> inputs(static_cast<std::size_t>(session_.n_members()));
+    std::vector<const std::byte*> inputs(contributors_.size());
     plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
-      for (int member = 0; member < session_.n_members(); ++member) {
-        inputs[static_cast<std::size_t>(member)] = session_.slot(member, chunk_) + at;
-      }
+      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = session_.slot(contributors_[i], chunk_) + at;
       kernels::reduce(reduction_, inputs, part.data(), part.size() / element_bytes);
     });
   }
@@ -43,6 +53,7 @@ class OneShot final : public RunningCollective {
   ArenaSession& session_;
   const Plan& plan_;
   kernels::Reduction reduction_;
+  std::vector<int> contributors_;
   std::uint64_t chunk_;
   bool is_packed_ = false;
 };

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "collective/members.hpp"
 #include "collective/shm_allreduce.hpp"
 #include "collective/slices.hpp"
 
@@ -12,9 +13,10 @@ class TwoShot final : public RunningCollective {
       : session_(session),
         plan_(plan),
         reduction_(reduction),
-        n_chunks_((plan.input.n_bytes() + session.slot_bytes() - 1) / session.slot_bytes()),
+        contributors_(members_of(plan.contributors, session.n_members())),
+        n_chunks_((plan.n_bytes + session.slot_bytes() - 1) / session.slot_bytes()),
         first_chunk_(session.take(n_chunks_)),
-        inputs_(static_cast<std::size_t>(session.n_members())) {}
+        inputs_(contributors_.size()) {}
 
   Progress step() override {
     if (n_unpacked_ == n_chunks_) return Progress::kDone;
@@ -22,7 +24,7 @@ class TwoShot final : public RunningCollective {
       pack(n_packed_++);
     } else if (n_reduced_ < n_packed_ && session_.have_all(Counter::kPacked, first_chunk_ + n_reduced_)) {
       reduce(n_reduced_++);
-    } else if (n_unpacked_ < n_reduced_ && session_.have_all(Counter::kReduced, first_chunk_ + n_unpacked_)) {
+    } else if (n_unpacked_ < n_reduced_ && is_readable(n_unpacked_)) {
       unpack(n_unpacked_++);
     } else {
       return Progress::kStuck;
@@ -41,14 +43,24 @@ class TwoShot final : public RunningCollective {
 
   Slice chunk_range(std::size_t i) const {
     const std::size_t offset = i * session_.slot_bytes();
-    return {offset, std::min(session_.slot_bytes(), plan_.input.n_bytes() - offset)};
+    return {offset, std::min(session_.slot_bytes(), plan_.n_bytes - offset)};
   }
   // A member's slice of chunk i, relative to the chunk.
   Slice slice(std::size_t i, int member) const {
     return slice_of(chunk_range(i).n_bytes, session_.n_members(), member);
   }
 
+  // Who receives nothing has read all it needs once it has reduced.
+  bool is_readable(std::size_t i) const {
+    return plan_.output.n_bytes() == 0 || session_.have_all(Counter::kReduced, first_chunk_ + i);
+  }
+
   void pack(std::size_t i) {
+    if (plan_.input.n_bytes() > 0) pack_input(i);
+    session_.publish(Counter::kPacked, first_chunk_ + i);
+  }
+
+  void pack_input(std::size_t i) {
     const std::size_t offset = chunk_range(i).offset;
     for (int member = 0; member < session_.n_members(); ++member) {
       const Slice part = slice(i, member);
@@ -57,29 +69,35 @@ class TwoShot final : public RunningCollective {
       if (is_read_in_place) continue;
       gather(plan_.input, offset + part.offset, {session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes});
     }
-    session_.publish(Counter::kPacked, first_chunk_ + i);
   }
 
   void reduce(std::size_t i) {
     const Slice own = slice(i, session_.member());
+    std::byte* result = session_.own_slot(first_chunk_ + i) + own.offset;
+    const std::size_t offset = chunk_range(i).offset + own.offset;
     if (own.n_bytes > 0) {
-      const std::size_t offset = chunk_range(i).offset + own.offset;
-      std::byte* result = session_.own_slot(first_chunk_ + i) + own.offset;
-      for (int member = 0; member < session_.n_members(); ++member) {
-        inputs_[static_cast<std::size_t>(member)] = session_.slot(member, first_chunk_ + i) + own.offset;
-      }
-      if (const auto in_place = plan_.input.contiguous(offset, own.n_bytes); !in_place.empty()) {
-        inputs_[static_cast<std::size_t>(session_.member())] = in_place.data();
-      }
+      for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = input_of(contributors_[k], i, own);
       kernels::reduce(reduction_, inputs_, result, own.n_bytes / size_of(reduction_.dtype));
-      session_.publish(Counter::kReduced, first_chunk_ + i);
-      scatter(plan_.output, offset, {result, own.n_bytes});
-    } else {
-      session_.publish(Counter::kReduced, first_chunk_ + i);
     }
+    session_.publish(Counter::kReduced, first_chunk_ + i);
+    if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {result, own.n_bytes});
+  }
+
+  // A member's input for this rank's slice of chunk i.
+  const std::byte* input_of(int member, std::size_t i, const Slice& own) const {
+    if (member == session_.member()) {
+      const auto in_place = plan_.input.contiguous(chunk_range(i).offset + own.offset, own.n_bytes);
+      if (!in_place.empty()) return in_place.data();
+    }
+    return session_.slot(member, first_chunk_ + i) + own.offset;
   }
 
   void unpack(std::size_t i) {
+    if (plan_.output.n_bytes() > 0) unpack_output(i);
+    session_.publish(Counter::kConsumed, first_chunk_ + i);
+  }
+
+  void unpack_output(std::size_t i) {
     const std::size_t offset = chunk_range(i).offset;
     for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
       const int member = (session_.member() + step) % session_.n_members();
@@ -87,12 +105,12 @@ class TwoShot final : public RunningCollective {
       scatter(plan_.output, offset + part.offset,
               {session_.slot(member, first_chunk_ + i) + part.offset, part.n_bytes});
     }
-    session_.publish(Counter::kConsumed, first_chunk_ + i);
   }
 
   ArenaSession& session_;
   const Plan& plan_;
   kernels::Reduction reduction_;
+  std::vector<int> contributors_;
   std::size_t n_chunks_;
   std::uint64_t first_chunk_;
   std::vector<const std::byte*> inputs_;

@@ -12,14 +12,14 @@ class ShmBroadcast final : public RunningCollective {
   ShmBroadcast(ArenaSession& session, const Plan& plan)
       : session_(session),
         plan_(plan),
-        n_chunks_((plan.input.n_bytes() + session.slot_bytes() - 1) / session.slot_bytes()),
+        n_chunks_((plan.n_bytes + session.slot_bytes() - 1) / session.slot_bytes()),
         first_chunk_(session.take(n_chunks_)) {}
 
   Progress step() override {
     if (n_done_ == n_chunks_) return Progress::kDone;
     const std::uint64_t chunk = first_chunk_ + n_done_;
     const std::size_t offset = n_done_ * session_.slot_bytes();
-    const std::size_t n_bytes = std::min(session_.slot_bytes(), plan_.input.n_bytes() - offset);
+    const std::size_t n_bytes = std::min(session_.slot_bytes(), plan_.n_bytes - offset);
     if (session_.member() == plan_.root) {
       if (!session_.is_slot_free(chunk)) return Progress::kStuck;
       gather(plan_.input, offset, {session_.own_slot(chunk), n_bytes});

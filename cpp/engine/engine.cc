@@ -124,7 +124,7 @@ class Engine::Impl {
     auto operation = std::make_shared<Operation>(std::move(callback));
     const bool is_unnamed = request.name.empty() && !request.is_cacheable;
     if (is_unnamed) request.name = "unnamed";
-    if (Status status = check(request); !status.ok()) {
+    if (Status status = prepare(request); !status.ok()) {
       operation->complete(std::move(status));
       return operation;
     }
@@ -192,8 +192,8 @@ class Engine::Impl {
   // Requests that are not told apart by the user are told apart by what they are about.
   void complete_name(Request& request, bool is_unnamed) {
     const Signature& signature = request.signature;
-    const bool is_about_sets = signature.collective == Collective::kAddProcessSet ||
-                               signature.collective == Collective::kRemoveProcessSet;
+    const bool is_about_sets =
+        signature.collective == Collective::kAddProcessSet || signature.collective == Collective::kRemoveProcessSet;
     if (is_about_sets || signature.collective == Collective::kJoin) {
       request.is_cacheable = false;
       request.name = to_string(signature.collective);
@@ -207,7 +207,8 @@ class Engine::Impl {
   }
 
   // Whether the request can be carried out as far as this rank can tell.
-  Status check(const Request& request) const {
+  // Checks the request, and fills in what was left out.
+  Status prepare(Request& request) const {
     const std::string where = std::string(to_string(request.signature.collective)) + " '" + request.name + "': ";
     const Ranks ranks = sets_.ranks(request.process_set);
     if (!ranks) {
@@ -223,7 +224,9 @@ class Engine::Impl {
       return Status::invalid_argument(where + "lane " + std::to_string(request.lane) + " does not exist; there are " +
                                       std::to_string(num_lanes_) + ". Set CIRANDA_NUM_LANES before init().");
     }
-    return validate(request, *ranks);
+    Status status = validate(request, *ranks, mesh_->rank());
+    if (status.ok()) settle_splits(request, static_cast<int>(ranks->size()));
+    return status;
   }
 
   // Takes the token if it is free, turns while something moves and `keep_going` says so, and gives the token back.

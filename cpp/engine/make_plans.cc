@@ -1,100 +1,132 @@
 #include "engine/make_plans.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/outputs.hpp"
+#include "engine/split_exchange.hpp"
 
 namespace ciranda {
 namespace {
 
 // Whether the first dimensions of a gather, which came over the network, can be believed as to memory: one a rank, this
 // rank's own as it asked, and all together no more than a tensor may have.
-bool fits(const Participant::FirstDims& first_dims, const Request& request, const Mesh& mesh) {
-  constexpr std::int64_t kMaxRows = std::int64_t{1} << 56;
+bool fits(const FirstDims& first_dims, const Request& request, const Mesh& mesh) {
   Signature whole = request.signature;
   if (first_dims.size() != whole.tensors.size()) return false;
   for (std::size_t i = 0; i < first_dims.size(); ++i) {
     if (first_dims[i].size() != static_cast<std::size_t>(mesh.size())) return false;
     std::int64_t& rows = whole.tensors[i].shape.front();
     if (first_dims[i][static_cast<std::size_t>(mesh.rank())] != rows) return false;
-    rows = 0;
-    for (const std::int64_t each : first_dims[i]) {
-      if (each < 0 || each > kMaxRows - rows) return false;
-      rows += each;
-    }
+    const auto sum = sum_of_rows(first_dims[i]);
+    if (!sum) return false;
+    rows = *sum;
   }
+  if (info(whole.collective).has_root) whole.root = root_member(whole, mesh);
   return validate(request.name, whole, mesh.size()).ok();
 }
 
-Result<Plan> plan_gather(const Participant::Ready& ready, InFlight& in_flight, const Mesh& mesh) {
-  InFlight::Entry& entry = in_flight.at(ready.ticket);
-  if (!ready.first_dims || !fits(*ready.first_dims, entry.request, mesh)) {
-    return Status::internal("the log's first dimensions for allgather '" + entry.request.name +
-                            "' are not those of its ranks");
-  }
-  std::vector<OutputBuffer> outputs;
-  std::vector<std::byte*> memory;
-  for (std::size_t i = 0; i < entry.request.signature.tensors.size(); ++i) {
-    TensorSignature whole = entry.request.signature.tensors[i];
-    whole.shape.front() = 0;
-    for (const std::int64_t rows : (*ready.first_dims)[i]) whole.shape.front() += rows;
-    outputs.push_back(allocate_output(whole.n_bytes(), whole.shape));
-    if (!outputs.back().data) {
-      return Status::internal("rank " + std::to_string(mesh.rank()) + " has no memory for the result of allgather '" +
-                              entry.request.name + "', " + std::to_string(whole.n_bytes()) + " bytes");
-    }
-    memory.push_back(outputs.back().data.get());
-  }
-  entry.operation->set_outputs(std::move(outputs));
-  return plan_allgather(entry.request, *ready.first_dims, memory);
+Result<Work> one_plan(Result<Plan> plan) {
+  if (!plan.ok()) return plan.status();
+  Work work;
+  work.plans.push_back(std::move(plan).value());
+  return work;
 }
 
-// Roots are named by their rank in the world. REQUIRES: -1 or a rank of the mesh.
-int member_of(int world_rank, const Mesh& mesh) {
-  int member = mesh.size() - 1;
-  while (member >= 0 && mesh.peer(member).rank != world_rank) --member;
-  return member;
+Result<Work> many_plans(std::vector<Plan> plans) {
+  Work work;
+  for (Plan& plan : plans) work.plans.push_back(std::move(plan));
+  return work;
+}
+
+Result<Plan> gather(const Participant::Ready& ready, const InFlight::Entry& entry, const Mesh& mesh) {
+  const Request& request = entry.request;
+  if (!ready.first_dims || !fits(*ready.first_dims, request, mesh)) {
+    return Status::internal("the log's first dimensions for " + std::string(to_string(request.signature.collective)) +
+                            " '" + request.name + "' are not those of its ranks");
+  }
+  const bool has_root = info(request.signature.collective).has_root;
+  const int root = root_member(request.signature, mesh);
+  Outputs outputs;
+  if (!has_root || root == mesh.rank()) {
+    std::vector<std::int64_t> n_rows;
+    for (const auto& rows : *ready.first_dims) n_rows.push_back(*sum_of_rows(rows));
+    if (Status status = outputs.allocate(request, n_rows, mesh.peer(mesh.rank()).rank); !status.ok()) return status;
+  }
+  Plan plan = plan_gather(request, *ready.first_dims, outputs.memory);
+  if (has_root) plan.receivers = {root};
+  entry.operation->set_outputs(std::move(outputs.buffers));
+  return plan;
+}
+
+Result<Work> reducescatter(const InFlight::Entry& entry, const Mesh& mesh) {
+  const Request& request = entry.request;
+  const auto is_given = [](const TensorMemory& memory) { return memory.output != nullptr; };
+  Outputs outputs;
+  if (std::any_of(request.memory.begin(), request.memory.end(), is_given)) {
+    for (const TensorMemory& memory : request.memory) outputs.memory.push_back(memory.output);
+  } else {
+    std::vector<std::int64_t> n_rows;
+    for (const TensorSignature& tensor : request.signature.tensors) {
+      n_rows.push_back(even_splits(tensor.shape.front(), mesh.size())[static_cast<std::size_t>(mesh.rank())]);
+    }
+    if (Status status = outputs.allocate(request, n_rows, mesh.peer(mesh.rank()).rank); !status.ok()) return status;
+    entry.operation->set_outputs(std::move(outputs.buffers));
+  }
+  return many_plans(plan_reducescatter(request, mesh.size(), mesh.rank(), outputs.memory));
+}
+
+Result<Work> reduction(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  std::vector<const Request*> requests;
+  for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight.at(ready.ticket).request);
+  std::vector<Plan> plans = plan_reduction(requests);
+  const Signature& signature = requests.front()->signature;
+  if (!info(signature.collective).has_root) return many_plans(std::move(plans));
+  const int root = root_member(signature, mesh);
+  for (Plan& plan : plans) {
+    plan.receivers = {root};
+    if (root != mesh.rank()) plan.output = {};
+  }
+  return many_plans(std::move(plans));
+}
+
+Result<Work> broadcast(const Request& request, const Mesh& mesh) {
+  Plan plan = plan_broadcast(request);
+  plan.root = root_member(request.signature, mesh);
+  return one_plan(std::move(plan));
+}
+
+Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  const Participant::Ready& first = entry.requests.front();  // the only one, but for reductions
+  const InFlight::Entry& at = in_flight.at(first.ticket);
+  switch (at.request.signature.collective) {
+    case Collective::kBarrier:  // that all ranks were ready was the barrier
+    case Collective::kJoin:
+    case Collective::kAddProcessSet:
+    case Collective::kRemoveProcessSet: break;
+    case Collective::kAllreduce:
+    case Collective::kReduce: return reduction(entry, in_flight, mesh);
+    case Collective::kReducescatter: return reducescatter(at, mesh);
+    case Collective::kBroadcast:
+    case Collective::kTransfer: return broadcast(at.request, mesh);
+    case Collective::kAllgather:
+    case Collective::kGather: return one_plan(gather(first, at, mesh));
+    case Collective::kAlltoall:
+    case Collective::kScatter: return exchange_splits_first(first.ticket, in_flight, mesh);
+  }
+  return Work{};
 }
 
 }  // namespace
 
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
-  Work work;
-  if (entry.requests.empty()) return work;
-  switch (in_flight.at(entry.requests.front().ticket).request.signature.collective) {
-    case Collective::kBarrier:  // that all ranks were ready was the barrier
-    case Collective::kJoin:
-    case Collective::kAddProcessSet:
-    case Collective::kRemoveProcessSet: break;
-    case Collective::kAllreduce: {
-      std::vector<const Request*> requests;
-      for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight.at(ready.ticket).request);
-      for (Plan& plan : plan_allreduce(requests)) work.plans.push_back(std::move(plan));
-      break;
-    }
-    case Collective::kBroadcast:
-    case Collective::kTransfer:
-      for (const Participant::Ready& ready : entry.requests) {
-        work.plans.push_back(plan_broadcast(in_flight.at(ready.ticket).request));
-      }
-      break;
-    case Collective::kReducescatter:
-    case Collective::kAlltoall:
-    case Collective::kReduce:
-    case Collective::kGather:
-    case Collective::kScatter: break;
-    case Collective::kAllgather:
-      for (const Participant::Ready& ready : entry.requests) {
-        Result<Plan> plan = plan_gather(ready, in_flight, mesh);
-        if (!plan.ok()) return plan.status();
-        work.plans.push_back(std::move(plan).value());
-      }
-      break;
-  }
-  for (Plan& plan : work.plans) {
-    plan.n_average = mesh.size();
-    plan.root = member_of(plan.root, mesh);
-  }
+  if (entry.requests.empty()) return Work{};
+  Result<Work> made = work_for(entry, in_flight, mesh);
+  if (!made.ok()) return made.status();
+  Work work = std::move(made).value();
+  for (Plan& plan : work.plans) plan.n_average = mesh.size();
   return work;
 }
 

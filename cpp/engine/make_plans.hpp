@@ -4,23 +4,13 @@
 // One thread (the holder of the progress token).
 #pragma once
 
-#include <deque>
-#include <functional>
-
 #include "base/status.hpp"
 #include "engine/in_flight.hpp"
-#include "fuse/plan.hpp"
+#include "engine/work.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
-
-// What is to be done for one entry: plans, one after the other, and then, if what comes next depends on what they
-// brought, the work that continue_with() says.
-struct Work {
-  std::deque<Plan> plans;
-  std::function<Result<Work>()> continue_with;  // null: nothing
-};
 
 // Not ok: this rank cannot go on (no memory for an output), so the circle breaks. The requests, and memory allocated
 // for them, stay in in_flight, which must keep them until the work is done.

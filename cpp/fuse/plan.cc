@@ -3,27 +3,66 @@
 #include <algorithm>
 
 namespace ciranda {
+namespace {
 
-std::vector<Plan> plan_allreduce(std::span<const Request* const> requests) {
+// The plan for a dtype among those made so far, or a new one.
+Plan& plan_for(DataType dtype, const Signature& signature, std::vector<Plan>& plans) {
+  const auto found = std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) { return plan.dtype == dtype; });
+  if (found != plans.end()) return *found;
+  Plan& plan = plans.emplace_back();
+  plan.collective = signature.collective;
+  plan.dtype = dtype;
+  plan.op = signature.op;
+  plan.prescale = signature.prescale;
+  plan.postscale = signature.postscale;
+  return plan;
+}
+
+std::size_t longest(const std::vector<std::size_t>& sizes) {
+  return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
+}
+
+// Cuts memory into what each rank has of it, one after the other.
+template <typename Byte>
+void add_by_rank(Byte* memory, const std::vector<std::int64_t>& rows, std::size_t row_bytes,
+                 std::vector<PieceList<Byte>>& to) {
+  to.resize(rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const std::size_t n_bytes = static_cast<std::size_t>(rows[rank]) * row_bytes;
+    to[rank].add(memory, n_bytes);
+    memory += n_bytes;
+  }
+}
+
+}  // namespace
+
+std::vector<Plan> plan_reduction(std::span<const Request* const> requests) {
   std::vector<Plan> plans;
   for (const Request* request : requests) {
     const Signature& signature = request->signature;
     for (std::size_t i = 0; i < signature.tensors.size(); ++i) {
       const TensorSignature& tensor = signature.tensors[i];
-      auto plan = std::find_if(plans.begin(), plans.end(), [&](const Plan& p) { return p.dtype == tensor.dtype; });
-      if (plan == plans.end()) {
-        Plan fresh;
-        fresh.collective = Collective::kAllreduce;
-        fresh.dtype = tensor.dtype;
-        fresh.op = signature.op;
-        fresh.prescale = signature.prescale;
-        fresh.postscale = signature.postscale;
-        plan = plans.insert(plans.end(), std::move(fresh));
-      }
-      plan->input.add(request->memory[i].input, tensor.n_bytes());
-      plan->output.add(request->memory[i].output, tensor.n_bytes());
+      Plan& plan = plan_for(tensor.dtype, signature, plans);
+      plan.n_bytes += tensor.n_bytes();
+      plan.input.add(request->memory[i].input, tensor.n_bytes());
+      plan.output.add(request->memory[i].output, tensor.n_bytes());
     }
   }
+  return plans;
+}
+
+std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int rank,
+                                     std::span<std::byte* const> outputs) {
+  std::vector<Plan> plans;
+  for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
+    const TensorSignature& tensor = request.signature.tensors[i];
+    const std::vector<std::int64_t> rows = even_splits(tensor.shape.front(), n_ranks);
+    Plan& plan = plan_for(tensor.dtype, request.signature, plans);
+    add_by_rank(request.memory[i].input, rows, tensor.row_bytes(), plan.input_by_rank);
+    const auto n_rows = static_cast<std::size_t>(rows[static_cast<std::size_t>(rank)]);
+    plan.output.add(outputs[i], n_rows * tensor.row_bytes());
+  }
+  for (Plan& plan : plans) plan.n_bytes = plan.input_by_rank.front().n_bytes();  // no rank has more than the first
   return plans;
 }
 
@@ -31,6 +70,7 @@ Plan plan_broadcast(const Request& request) {
   Plan plan;
   plan.collective = Collective::kBroadcast;
   plan.root = request.signature.root;
+  plan.n_bytes = request.signature.n_bytes();
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const std::size_t n_bytes = request.signature.tensors[i].n_bytes();
     plan.input.add(request.memory[i].input, n_bytes);
@@ -39,22 +79,33 @@ Plan plan_broadcast(const Request& request) {
   return plan;
 }
 
-Plan plan_allgather(const Request& request, const std::vector<std::vector<std::int64_t>>& first_dims,
-                    std::span<std::byte* const> outputs) {
+Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs) {
   Plan plan;
-  plan.collective = Collective::kAllgather;
+  plan.collective = request.signature.collective;
+  std::vector<std::size_t> n_bytes_of;  // by rank
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const TensorSignature& tensor = request.signature.tensors[i];
     plan.input.add(request.memory[i].input, tensor.n_bytes());
-    std::size_t row_bytes = size_of(tensor.dtype);
-    for (std::size_t d = 1; d < tensor.shape.size(); ++d) row_bytes *= static_cast<std::size_t>(tensor.shape[d]);
-    plan.output_by_rank.resize(first_dims[i].size());
-    std::byte* output = outputs[i];
-    for (std::size_t rank = 0; rank < first_dims[i].size(); ++rank) {
-      const std::size_t n_bytes = static_cast<std::size_t>(first_dims[i][rank]) * row_bytes;
-      plan.output_by_rank[rank].add(output, n_bytes);
-      output += n_bytes;
+    n_bytes_of.resize(first_dims[i].size());
+    for (std::size_t rank = 0; rank < n_bytes_of.size(); ++rank) {
+      n_bytes_of[rank] += static_cast<std::size_t>(first_dims[i][rank]) * tensor.row_bytes();
     }
+    plan.output_by_rank.resize(first_dims[i].size());
+    if (!outputs.empty()) add_by_rank(outputs[i], first_dims[i], tensor.row_bytes(), plan.output_by_rank);
+  }
+  plan.n_bytes = longest(n_bytes_of);
+  return plan;
+}
+
+Plan plan_exchange(const Request& request, const FirstDims& rows_to, const FirstDims& rows_from,
+                   std::span<std::byte* const> outputs, std::size_t longest_bytes) {
+  Plan plan;
+  plan.collective = request.signature.collective;
+  plan.n_bytes = longest_bytes;
+  for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
+    const std::size_t row_bytes = request.signature.tensors[i].row_bytes();
+    add_by_rank(request.memory[i].input, rows_to[i], row_bytes, plan.input_by_rank);
+    add_by_rank(outputs[i], rows_from[i], row_bytes, plan.output_by_rank);
   }
   return plan;
 }

@@ -2,6 +2,8 @@
 // are ready for; making it copies nothing.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,27 +15,59 @@
 
 namespace ciranda {
 
+// All ranks here are members of the mesh that carries the plan out. Every member has the same collective, n_bytes,
+// contributors, receivers and root; its pieces are its own.
 struct Plan {
   Collective collective = Collective::kBarrier;
-  DataType dtype = DataType::kUInt8;  // reductions only
+  DataType dtype = DataType::kUInt8;  // reductions only, as all down to n_average
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
   int n_average = 1;              // the divisor of Average: set by whoever knows the ranks that take part
-  std::vector<int> contributors;  // reductions: the members whose input counts, in ascending order; empty: all
-  int root = -1;                  // a member of the mesh, as all ranks here
-  InputPieces input;
-  OutputPieces output;
-  std::vector<OutputPieces> output_by_rank;  // allgather: where each rank's bytes go
+  std::vector<int> contributors;  // whose input counts, in ascending order; empty: all. Others need no input
+  std::vector<int> receivers;     // allreduce, reduce, allgather, gather: who gets the result; empty: all
+  int root = -1;                  // broadcast only
+
+  // How much there is to do. Allreduce, reduce, broadcast: the whole range. Others: the longest part that any rank has
+  // for any one rank.
+  std::size_t n_bytes = 0;
+
+  InputPieces input;                         // allreduce, reduce, broadcast; allgather, gather: for every receiver
+  OutputPieces output;                       // allreduce, reduce, broadcast, reducescatter
+  std::vector<InputPieces> input_by_rank;    // reducescatter, alltoall, scatter: what is for each rank; else no entries
+  std::vector<OutputPieces> output_by_rank;  // allgather, gather, alltoall, scatter: where goes what each rank has
+
+  // What this rank has for a receiver.
+  const InputPieces& input_for(int rank) const {
+    return input_by_rank.empty() ? input : input_by_rank[static_cast<std::size_t>(rank)];
+  }
+  bool is_contributor(int rank) const { return is_in(contributors, rank); }
+  bool is_receiver(int rank) const { return is_in(receivers, rank); }
+
+ private:
+  static bool is_in(const std::vector<int>& ranks, int rank) {
+    return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  }
 };
 
-// One plan a dtype, in the order of first appearance. REQUIRES: allreduces that agree in op and factors.
-std::vector<Plan> plan_allreduce(std::span<const Request* const> requests);
+// One plan a dtype, in the order of first appearance. REQUIRES: allreduces that agree in op and factors, or a reduce.
+std::vector<Plan> plan_reduction(std::span<const Request* const> requests);
+
+// One plan a dtype, as above. outputs[tensor] is memory for this rank's rows.
+std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int rank,
+                                     std::span<std::byte* const> outputs);
 
 Plan plan_broadcast(const Request& request);
 
-// first_dims[tensor][rank]; outputs[tensor] is memory for all ranks' rows, in rank order.
-Plan plan_allgather(const Request& request, const std::vector<std::vector<std::int64_t>>& first_dims,
-                    std::span<std::byte* const> outputs);
+// Rows, known to every rank: first_dims[tensor][rank].
+using FirstDims = std::vector<std::vector<std::int64_t>>;
+
+// Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; none where nothing is received.
+Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs);
+
+// Alltoall and scatter. rows_to[tensor][rank] go to each rank, rows_from[tensor][rank] come from each; outputs[tensor]
+// is memory for the latter, in rank order. longest_bytes: the most that any rank has for any one.
+Plan plan_exchange(const Request& request, const FirstDims& rows_to, const FirstDims& rows_from,
+                   std::span<std::byte* const> outputs, std::size_t longest_bytes);
 
 }  // namespace ciranda

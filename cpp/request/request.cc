@@ -100,6 +100,14 @@ bool shapes_agree(const Shape& a, const Shape& b, bool first_dim_may_differ) {
   return true;
 }
 
+// Where splits are taken the signature does not know the first dimension.
+std::string shown_shape(const Shape& shape, const CollectiveInfo& row) {
+  if (!row.takes_splits || shape.empty()) return to_string(shape);
+  std::string out = "[*";
+  for (std::size_t i = 1; i < shape.size(); ++i) out += ", " + std::to_string(shape[i]);
+  return out + "]";
+}
+
 std::string describe_tensor_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b) {
   const CollectiveInfo& row = info(a.collective);
   for (std::size_t i = 0; i < a.tensors.size(); ++i) {
@@ -108,12 +116,82 @@ std::string describe_tensor_mismatch(const Signature& a, int rank_a, const Signa
       return differ("dtype" + which, std::string(to_string(a.tensors[i].dtype)), rank_a,
                     std::string(to_string(b.tensors[i].dtype)), rank_b);
     }
-    if (!shapes_agree(a.tensors[i].shape, b.tensors[i].shape, row.first_dim_may_differ)) {
-      return differ("shape" + which, to_string(a.tensors[i].shape), rank_a, to_string(b.tensors[i].shape), rank_b) +
-             (row.first_dim_may_differ ? " (only the first dimension may differ)" : "");
+    const bool is_first_free = row.first_dim_may_differ || row.takes_splits;
+    if (!shapes_agree(a.tensors[i].shape, b.tensors[i].shape, is_first_free)) {
+      return differ("shape" + which, shown_shape(a.tensors[i].shape, row), rank_a, shown_shape(b.tensors[i].shape, row),
+                    rank_b) +
+             (is_first_free ? " (only the first dimension may differ)" : "");
     }
   }
   return {};
+}
+
+std::string tensor_text(const Request& request, std::size_t index) {
+  const Signature& signature = request.signature;
+  const std::string where = std::string(to_string(signature.collective)) + " '" + request.name + "'";
+  return where + (signature.tensors.size() == 1 ? ": " : ", tensor " + std::to_string(index) + " of the group: ");
+}
+
+Status check_splits_of(const Request& request, std::size_t index, int size) {
+  const std::vector<std::int64_t>& splits = request.splits[index];
+  if (splits.empty()) return Status::ok_status();
+  const Shape& shape = request.signature.tensors[index].shape;
+  const std::string where = tensor_text(request, index) + "splits ";
+  if (splits.size() != static_cast<std::size_t>(size)) {
+    return Status::invalid_argument(where + "must have one number for each of the " + std::to_string(size) +
+                                    " ranks, these are " + std::to_string(splits.size()) + ".");
+  }
+  std::int64_t n_left = shape.front();
+  for (const std::int64_t rows : splits) {
+    if (rows < 0) return Status::invalid_argument(where + to_string(splits) + " has a negative number.");
+    n_left = rows > n_left ? -1 : n_left - rows;
+    if (n_left < 0) break;
+  }
+  if (n_left != 0) {
+    return Status::invalid_argument(where + to_string(splits) + " must add up to the first dimension of the tensor, " +
+                                    "whose shape is " + to_string(shape) + ".");
+  }
+  return Status::ok_status();
+}
+
+Status check_splits(const Request& request, int size, int rank) {
+  const CollectiveInfo& row = info(request.signature.collective);
+  if (!row.takes_splits) {
+    if (request.splits.empty()) return Status::ok_status();
+    return Status::invalid_argument(std::string(row.name) + " '" + request.name + "': takes no splits.");
+  }
+  if (row.has_root && request.signature.root != rank) return Status::ok_status();  // what others give is not looked at
+  const std::size_t n_tensors = request.signature.tensors.size();
+  if (!request.splits.empty() && request.splits.size() != n_tensors) {
+    return Status::invalid_argument(std::string(row.name) + " '" + request.name + "': there are " +
+                                    std::to_string(n_tensors) + " tensors but splits for " +
+                                    std::to_string(request.splits.size()) + ".");
+  }
+  for (std::size_t i = 0; i < n_tensors; ++i) {
+    if (!request.splits.empty() && !request.splits[i].empty()) {
+      if (Status status = check_splits_of(request, i, size); !status.ok()) return status;
+    } else if (!row.has_root && request.signature.tensors[i].shape.front() % size != 0) {
+      return Status::invalid_argument(tensor_text(request, i) + "the first dimension of " +
+                                      to_string(request.signature.tensors[i].shape) + " cannot be cut into " +
+                                      std::to_string(size) + " equal parts, one for each rank; give splits.");
+    }
+  }
+  return Status::ok_status();
+}
+
+// Where the caller may give memory or leave it to the engine: for all of a group, or for none. An output of no rows may
+// be null.
+Status check_outputs(const Request& request, int size) {
+  if (request.signature.collective != Collective::kReducescatter) return Status::ok_status();
+  const auto is_given = [](const TensorMemory& memory) { return memory.output != nullptr; };
+  if (std::none_of(request.memory.begin(), request.memory.end(), is_given)) return Status::ok_status();
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const TensorSignature& tensor = request.signature.tensors[i];
+    const bool may_be_empty = tensor.shape.front() < size || tensor.n_bytes() == 0;
+    if (is_given(request.memory[i]) || may_be_empty) continue;
+    return Status::invalid_argument(tensor_text(request, i) + "give an output for every tensor of the group, or none.");
+  }
+  return Status::ok_status();
 }
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
@@ -133,6 +211,18 @@ std::uint64_t count_of(const Shape& shape) {
   std::uint64_t count = 1;
   for (const std::int64_t dimension : shape) count *= static_cast<std::uint64_t>(dimension);
   return count;
+}
+
+std::size_t TensorSignature::row_bytes() const {
+  std::size_t n_bytes = size_of(dtype);
+  for (std::size_t i = 1; i < shape.size(); ++i) n_bytes *= static_cast<std::size_t>(shape[i]);
+  return n_bytes;
+}
+
+std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(n_ranks), n_rows / n_ranks);
+  for (std::int64_t rank = 0; rank < n_rows % n_ranks; ++rank) ++rows[static_cast<std::size_t>(rank)];
+  return rows;
 }
 
 std::size_t Signature::n_bytes() const {
@@ -204,14 +294,14 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
       return Status::invalid_argument(where + "a tensor may have at most " + std::to_string(kMaxDimensions) +
                                       " dimensions, this one has " + std::to_string(tensor.shape.size()) + ".");
     }
-    if (row.first_dim_may_differ && tensor.shape.empty()) {
-      return Status::invalid_argument(where + "a scalar has no first dimension to join along; reshape it to [1].");
+    if (row.is_along_rows && tensor.shape.empty()) {
+      return Status::invalid_argument(where + "a scalar has no first dimension; reshape it to [1].");
     }
   }
   return row.is_reduction ? check_reduction(name, signature) : Status::ok_status();
 }
 
-Status validate(const Request& request, std::span<const int> ranks) {
+Status validate(const Request& request, std::span<const int> ranks, int rank) {
   const Signature& signature = request.signature;
   if (Status status = validate(request.name, signature, ranks); !status.ok()) return status;
   if (request.memory.size() != signature.tensors.size()) {
@@ -219,7 +309,19 @@ Status validate(const Request& request, std::span<const int> ranks) {
                                     "': there are " + std::to_string(signature.tensors.size()) +
                                     " tensors but memory for " + std::to_string(request.memory.size()) + ".");
   }
-  return Status::ok_status();
+  const auto size = static_cast<int>(ranks.size());
+  if (Status status = check_outputs(request, size); !status.ok()) return status;
+  return check_splits(request, size, rank);
+}
+
+void settle_splits(Request& request, int size) {
+  if (!info(request.signature.collective).takes_splits) return;
+  request.splits.resize(request.signature.tensors.size());
+  for (std::size_t i = 0; i < request.splits.size(); ++i) {
+    std::int64_t& n_rows = request.signature.tensors[i].shape.front();
+    if (request.splits[i].empty()) request.splits[i] = even_splits(n_rows, size);
+    n_rows = 0;
+  }
 }
 
 std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b) {

@@ -33,7 +33,11 @@ struct TensorSignature {
   Shape shape;
   bool operator==(const TensorSignature&) const = default;
   std::size_t n_bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
+  std::size_t row_bytes() const;  // of one element of dimension 0. REQUIRES: not a scalar
 };
+
+// How many of n_rows each of n_ranks gets: the same, and one more each of the first n_rows mod n_ranks.
+std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks);
 
 // What travels when a name is used for the first time, or differently from last time. A grouped call is one request
 // with several tensors: that makes it all or nothing by construction.
@@ -49,7 +53,8 @@ struct Signature {
   std::size_t n_bytes() const;
 };
 
-// Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates (allgather).
+// Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates, or where this rank
+// gets nothing (reduce).
 struct TensorMemory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -61,16 +66,24 @@ struct Request {
   std::uint32_t process_set = 0;     // 0: all ranks
   std::uint32_t lane = 0;            // of the process set's lanes
   std::vector<TensorMemory> memory;  // one a tensor; owned by the caller until the operation has completed
-  bool is_cacheable = true;          // false for made-up names, which never come again
-  bool is_deferrable = false;        // somebody will wait() or poll(): it may be held back to travel with others
-  bool is_awaited = false;           // the submitter waits at once: it need not be taken in before
+  // Alltoall, and scatter on the root: splits[tensor][rank] rows of this rank's tensor go to each rank. No entry for a
+  // tensor, or an empty one: equal parts.
+  std::vector<std::vector<std::int64_t>> splits;
+  bool is_cacheable = true;    // false for made-up names, which never come again
+  bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
+  bool is_awaited = false;     // the submitter waits at once: it need not be taken in before
 };
 
 // InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process
 // set, ascending; `size` stands for ranks 0 to size - 1.
 Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks);
 Status validate(const std::string& name, const Signature& signature, int size);
-Status validate(const Request& request, std::span<const int> ranks);  // its memory too
+// Its memory and splits too. `rank` is this rank's, in the world.
+Status validate(const Request& request, std::span<const int> ranks, int rank);
+
+// Fills in the splits that were left out. For collectives that take splits it then sets first dimensions to 0: they
+// need not agree, and a signature that stays the same need not be agreed on again. REQUIRES: a valid request.
+void settle_splits(Request& request, int size);
 
 // Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
 // property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".

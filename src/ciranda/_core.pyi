@@ -83,7 +83,8 @@ class Engine:
     def shutdown(self) -> None: ...
     def abandon(self) -> None: ...
     # `inputs`: a tensor, or a list or tuple of them; `outputs`: the same object for in place, None where the engine
-    # allocates. run() returns the tensors that the engine allocated.
+    # allocates. `splits`: a list for each tensor, empty for equal parts. run() returns the tensors that the engine
+    # allocated: for an alltoall, the outputs and then the rows received from each rank, for each tensor.
     def submit(
         self,
         collective: int,
@@ -95,6 +96,7 @@ class Engine:
         prescale: float,
         postscale: float,
         is_deferrable: bool,
+        splits: list[list[int]] | None = None,
     ) -> Operation: ...
     def run(
         self,
@@ -106,6 +108,7 @@ class Engine:
         root: int,
         prescale: float,
         postscale: float,
+        splits: list[list[int]] | None = None,
     ) -> list[Any]: ...
     def submit_prepared(self, prepared: PreparedRequest, tensors: object) -> Operation: ...
 

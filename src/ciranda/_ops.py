@@ -27,8 +27,14 @@ ALLREDUCE: Final[int] = _core.COLLECTIVES["allreduce"]
 ALLGATHER: Final[int] = _core.COLLECTIVES["allgather"]
 BROADCAST: Final[int] = _core.COLLECTIVES["broadcast"]
 BARRIER: Final[int] = _core.COLLECTIVES["barrier"]
+REDUCESCATTER: Final[int] = _core.COLLECTIVES["reducescatter"]
+ALLTOALL: Final[int] = _core.COLLECTIVES["alltoall"]
+REDUCE: Final[int] = _core.COLLECTIVES["reduce"]
+GATHER: Final[int] = _core.COLLECTIVES["gather"]
+SCATTER: Final[int] = _core.COLLECTIVES["scatter"]
 
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 
 def choose_op(op: int | None, average: bool | None) -> int:
@@ -72,6 +78,10 @@ class Handle(Generic[Result]):
         if finish is not None:
             self._result = finish(self._operation)
         return self._result  # type: ignore[return-value]
+
+    def then(self, change: Callable[[Result], Other]) -> Handle[Other]:
+        """Return a handle of the same operation whose result is `change` of this one's."""
+        return Handle(self._operation, lambda _: change(self.wait()))
 
 
 def poll(handle: Handle[Any]) -> bool:

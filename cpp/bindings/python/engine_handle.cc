@@ -14,17 +14,21 @@ namespace {
 
 using Name = std::optional<std::string>;
 
-std::vector<DataType> dtypes_of(const Signature& signature) {
+// Of what the engine allocates.
+std::vector<DataType> output_dtypes_of(const Signature& signature) {
+  const CollectiveInfo& row = info(signature.collective);
   std::vector<DataType> dtypes;
+  if (!row.allocates_output) return dtypes;
   for (const TensorSignature& tensor : signature.tensors) dtypes.push_back(tensor.dtype);
+  const bool has_received_splits = row.takes_splits && !row.has_root;
+  if (has_received_splits) dtypes.resize(2 * dtypes.size(), DataType::kInt64);
   return dtypes;
 }
 
 }  // namespace
 
 OperationHandle EngineHandle::submit_request(Request request, Session::Tensors tensors) {
-  std::vector<DataType> output_dtypes;
-  if (info(request.signature.collective).allocates_output) output_dtypes = dtypes_of(request.signature);
+  std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
   session_->release_done();
   OperationHandle handle(session_, session_->engine()->submit(std::move(request)), std::move(tensors));
   handle.set_output_types(std::move(output_dtypes), session_->reader().last_table());
@@ -61,17 +65,19 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
 
 // Submits and waits: a blocking call without the cost of a handle.
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
-             double prescale, double postscale) {
-  const CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true};
+             double prescale, double postscale, nb::handle splits) {
+  const CallOptions options{collective, std::move(name),    op, root, prescale, postscale, false,
+                            true,       read_splits(splits)};
   OperationHandle handle = self.submit(options, inputs, outputs);
   handle.wait();
   return handle.outputs();
 }
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
-                       int root, double prescale, double postscale, bool is_deferrable) {
-  return self.submit({collective, std::move(name), op, root, prescale, postscale, is_deferrable, false}, inputs,
-                     outputs);
+                       int root, double prescale, double postscale, bool is_deferrable, nb::handle splits) {
+  return self.submit(
+      {collective, std::move(name), op, root, prescale, postscale, is_deferrable, false, read_splits(splits)}, inputs,
+      outputs);
 }
 
 nb::dict peer(const EngineHandle& self, int rank) {
@@ -121,9 +127,10 @@ void bind_engine_handle(nb::module_& m) {
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("is_deferrable"))
+           nb::arg("is_deferrable"), nb::arg("splits") = nb::none())
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
-           nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"))
+           nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
+           nb::arg("splits") = nb::none())
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"));
   m.def("connect", &connect_from_environment, nb::arg("epoch"),
         "Joins the circle that the environment describes and starts the engine.");

@@ -1,5 +1,7 @@
 #include "bindings/python/request_builder.hpp"
 
+#include <nanobind/stl/vector.h>
+
 #include <limits>
 #include <utility>
 
@@ -67,6 +69,8 @@ void resize(Request& request, std::size_t n_tensors) {
 
 }  // namespace
 
+Splits read_splits(nb::handle splits) { return splits.is_none() ? Splits{} : nb::cast<Splits>(splits); }
+
 Request make_request(const CallOptions& options) {
   Request request;
   request.is_cacheable = options.name.has_value();
@@ -80,6 +84,7 @@ Request make_request(const CallOptions& options) {
     signature.postscale = options.postscale;
   }
   if (info(signature.collective).has_root) signature.root = options.root;
+  request.splits = options.splits;
   if (options.name) request.name = *options.name;
   return request;
 }

@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bindings/python/session.hpp"
 #include "request/request.hpp"
 
 namespace ciranda::python {
+
+// [tensor][rank]; no entries, or empty ones, for equal parts.
+using Splits = std::vector<std::vector<std::int64_t>>;
 
 // What the caller asks for, apart from the tensors.
 struct CallOptions {
@@ -22,7 +26,11 @@ struct CallOptions {
   double postscale = 1.0;
   bool is_deferrable = false;
   bool is_awaited = false;
+  Splits splits = {};
 };
+
+// From None, or a list of a list of numbers for each tensor.
+Splits read_splits(nb::handle splits);
 
 // A request without tensors, and without a name if the options have none.
 Request make_request(const CallOptions& options);

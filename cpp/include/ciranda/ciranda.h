@@ -93,11 +93,13 @@ enum {
   CIRANDA_ALLGATHER = 1, /* all ranks' inputs after one another along dimension 0, which may differ between ranks */
   CIRANDA_BROADCAST = 2, /* output = the root's input */
   CIRANDA_BARRIER = 3,   /* done when every rank has submitted it; no tensors */
+  /* Each rank gets its part of the rows (along dimension 0) of op over all ranks' inputs: equal parts, and the first
+   * `rows mod ranks` ranks one row more. The same bits as the rows of an allreduce. */
   CIRANDA_REDUCESCATTER = 4,
-  CIRANDA_ALLTOALL = 5,
-  CIRANDA_REDUCE = 6,
-  CIRANDA_GATHER = 7,
-  CIRANDA_SCATTER = 8,
+  CIRANDA_ALLTOALL = 5, /* the rows of every rank's input are dealt out to all ranks: see ciranda_tensor.splits */
+  CIRANDA_REDUCE = 6,   /* the root's output = op over all ranks' inputs */
+  CIRANDA_GATHER = 7,   /* like CIRANDA_ALLGATHER, but only the root gets the result */
+  CIRANDA_SCATTER = 8,  /* the rows of the root's input are dealt out to all ranks: see ciranda_tensor.splits */
   CIRANDA_TRANSFER = 9, /* from one rank, the root, to one other; both submit it, in their pair: ciranda_pair() */
   CIRANDA_JOIN = 10,    /* this rank has no more work; done when all ranks have joined, ciranda_operation_value(): the
                            last one */
@@ -185,14 +187,23 @@ CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) 
 
 /* One tensor of a request, contiguous in memory, first dimension outermost. */
 typedef struct ciranda_tensor {
-  /* What this rank brings. Read until the operation is done. A broadcast reads it on the root only. */
+  /* What this rank brings. Read until the operation is done. Broadcast and scatter read it on the root only. */
   const void* input;
-  /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Ignored by CIRANDA_ALLGATHER,
-   * whose result's size is not known beforehand: see ciranda_operation_output(). */
+  /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Not looked at by a reduce on
+   * ranks other than its root, nor by CIRANDA_ALLGATHER, CIRANDA_ALLTOALL, CIRANDA_GATHER and CIRANDA_SCATTER, whose
+   * result's size is not known beforehand: see ciranda_operation_output(). That is also where the result of a
+   * CIRANDA_REDUCESCATTER is if all outputs of its request are NULL; an output may be this rank's own rows of `input`,
+   * and must not otherwise overlap it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;
   ciranda_dtype dtype;
+  /* CIRANDA_ALLTOALL on every rank, CIRANDA_SCATTER on the root, else NULL: how many rows of `input` go to each rank,
+   * in rank order; as many numbers as ranks, which add up to shape[0]. They may differ with every call. NULL: equal
+   * parts (of a scatter, the first `rows mod ranks` ranks get one row more; of an alltoall, they must be equal).
+   * shape[0] may differ between ranks, and on the ranks that receive a scatter is not looked at. */
+  const int64_t* splits;
+  size_t splits_count;
 } ciranda_tensor;
 
 typedef void (*ciranda_callback)(const ciranda_operation* operation, void* user_data);
@@ -207,10 +218,10 @@ typedef struct ciranda_request {
   size_t struct_size;
   size_t tensor_struct_size; /* of one element of `tensors` */
   ciranda_collective collective;
-  ciranda_reduce_op op; /* CIRANDA_ALLREDUCE only */
-  int32_t root;         /* CIRANDA_BROADCAST only */
+  ciranda_reduce_op op; /* CIRANDA_ALLREDUCE, CIRANDA_REDUCESCATTER, CIRANDA_REDUCE only */
+  int32_t root;         /* CIRANDA_BROADCAST, CIRANDA_REDUCE, CIRANDA_GATHER, CIRANDA_SCATTER only */
   uint32_t process_set; /* 0: all ranks */
-  double prescale;      /* CIRANDA_ALLREDUCE only: each input is multiplied by it first ... */
+  double prescale;      /* where there is an op: each input is multiplied by it first ... */
   double postscale;     /* ... and each result by this at last; every rank must pass the same two */
   uint32_t flags;
   /* The same on every rank, and of one pending request at most; use it again for the next step. NULL: named by the
@@ -272,9 +283,10 @@ typedef struct ciranda_output {
   int32_t ndim;
 } ciranda_output;
 
-/* How many outputs the library allocated: the number of tensors of a finished CIRANDA_ALLGATHER, else 0. */
+/* How many outputs the library allocated: one for each tensor, where it allocates them; behind those, for an alltoall,
+ * one more for each tensor: how many rows came from each rank, as int64. */
 CIRANDA_API size_t ciranda_operation_outputs_count(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
-/* The output of tensor `index`. CIRANDA_PENDING if the operation is not done, CIRANDA_INVALID_ARGUMENT if there is no
+/* Output `index`. CIRANDA_PENDING if the operation is not done, CIRANDA_INVALID_ARGUMENT if there is no
  * such output; *output is then all zero. */
 CIRANDA_API ciranda_status ciranda_operation_output(const ciranda_operation* operation, size_t index,
                                                     ciranda_output* output) CIRANDA_NOEXCEPT;

@@ -198,7 +198,7 @@ class Context {
                                           const ReduceOptions& options = {}) {
     require(input.size() == output.size(), "allreduce: input and output differ in length");
     const auto shape = static_cast<std::int64_t>(input.size());
-    const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value};
+    const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = request_for(CIRANDA_ALLREDUCE, options.name, tensor);
     request.op = static_cast<ciranda_reduce_op>(options.op);
     request.prescale = options.prescale;
@@ -222,7 +222,7 @@ class Context {
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation broadcast_async(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
     const auto shape = static_cast<std::int64_t>(values.size());
-    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value};
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = request_for(CIRANDA_BROADCAST, options.name, tensor);
     request.root = options.root;
     return submit(request);
@@ -242,8 +242,9 @@ class Context {
     require(row_count > 0 && count % row_count == 0, "allgather: the values do not fill whole rows");
     std::vector<std::int64_t> shape{count / row_count};
     shape.insert(shape.end(), options.row_shape.begin(), options.row_shape.end());
-    const ciranda_tensor tensor{values.data(), nullptr, shape.data(), static_cast<std::int32_t>(shape.size()),
-                                DataTypeOf<T>::value};
+    const ciranda_tensor tensor{
+        values.data(), nullptr, shape.data(), static_cast<std::int32_t>(shape.size()), DataTypeOf<T>::value,
+        nullptr,       0};
     return submit(request_for(CIRANDA_ALLGATHER, options.name, tensor));
   }
 

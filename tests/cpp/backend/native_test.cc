@@ -26,6 +26,7 @@ Plan allreduce_plan(std::vector<float>& values) {
   plan.op = ReduceOp::kAverage;
   plan.prescale = 3;
   auto* bytes = reinterpret_cast<std::byte*>(values.data());
+  plan.n_bytes = values.size() * sizeof(float);
   plan.input.add(bytes, values.size() * sizeof(float));
   plan.output.add(bytes, values.size() * sizeof(float));
   return plan;
@@ -48,12 +49,24 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
       Choice{true, 1 << 20, Collective::kAllreduce, kSlotBytes, "shm one-shot"},
       Choice{true, 1 << 20, Collective::kAllreduce, kSlotBytes + 1, "shm two-shot"},  // one shot must fit in a slot
       Choice{true, 2048, Collective::kBroadcast, 1 << 20, "shm broadcast"},
-      Choice{true, 2048, Collective::kAllgather, 1 << 20, "shm allgather"},
+      Choice{true, 2048, Collective::kAllgather, 1 << 20, "shm exchange"},
+      Choice{true, 2048, Collective::kReduce, 2048, "shm one-shot"},
+      Choice{true, 2048, Collective::kReduce, 2049, "shm two-shot"},
+      Choice{true, 2048, Collective::kReducescatter, 1, "shm reducescatter"},
+      Choice{true, 2048, Collective::kAlltoall, 1, "shm exchange"},
+      Choice{true, 2048, Collective::kGather, 1, "shm exchange"},
+      Choice{true, 2048, Collective::kScatter, 1, "shm exchange"},
       Choice{false, 2048, Collective::kAllreduce, 2048, "direct one-shot"},
       Choice{false, 2048, Collective::kAllreduce, 2049, "direct two-shot"},
       Choice{false, 1 << 20, Collective::kAllreduce, 1 << 20, "direct one-shot"},  // no slot to fit in
       Choice{false, 2048, Collective::kBroadcast, 1, "direct broadcast"},
-      Choice{false, 2048, Collective::kAllgather, 1, "direct allgather"},
+      Choice{false, 2048, Collective::kAllgather, 1, "direct exchange"},
+      Choice{false, 2048, Collective::kReduce, 2048, "direct one-shot"},
+      Choice{false, 2048, Collective::kReduce, 2049, "direct two-shot"},
+      Choice{false, 2048, Collective::kReducescatter, 1, "direct reducescatter"},
+      Choice{false, 2048, Collective::kAlltoall, 1, "direct exchange"},
+      Choice{false, 2048, Collective::kGather, 1, "direct exchange"},
+      Choice{false, 2048, Collective::kScatter, 1, "direct exchange"},
   };
   for (const Choice& choice : choices) {
     LoopbackFabric fabric(2, fabric_options(choice.with_arena));
@@ -61,6 +74,18 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
     const NativeBackend backend(*mesh, {choice.one_shot_bytes, 256 << 10});
     EXPECT_EQ(backend.algorithm_name(choice.collective, choice.n_bytes), choice.expected) << choice.n_bytes << " bytes";
   }
+}
+
+// Slots that cannot give each rank a cache line: what needs its own part for each rank goes by the channels.
+TEST(NativeBackendTest, SlotsThatAreTooSmallToShareOutAreNotUsed) {
+  LoopbackFabric fabric(65, fabric_options(true));
+  const auto mesh = fabric.take_mesh(0);
+  const NativeBackend backend(*mesh, {});
+  EXPECT_EQ(backend.algorithm_name(Collective::kAlltoall, 1), "direct exchange");
+  EXPECT_EQ(backend.algorithm_name(Collective::kScatter, 1), "direct exchange");
+  EXPECT_EQ(backend.algorithm_name(Collective::kReducescatter, 1), "direct reducescatter");
+  EXPECT_EQ(backend.algorithm_name(Collective::kAllgather, 1), "shm exchange");
+  EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 1 << 20), "shm two-shot");
 }
 
 TEST(NativeBackendTest, AWorldOfOneIsDoneAtOnce) {
@@ -78,12 +103,13 @@ TEST(NativeBackendTest, WhatIsEmptyOnAllRanksIsDoneAtOnce) {
     LoopbackFabric fabric(2, fabric_options(with_arena));
     const auto mesh = fabric.take_mesh(0);
     NativeBackend backend(*mesh, {});
-    for (const Collective collective : {Collective::kAllreduce, Collective::kBroadcast, Collective::kAllgather}) {
+    for (const CollectiveInfo& row : kCollectives) {
+      if (!row.has_tensors) continue;
       Plan plan;
-      plan.collective = collective;
+      plan.collective = row.collective;
       plan.root = 0;
       plan.output_by_rank.resize(2);
-      EXPECT_EQ(backend.start(plan), nullptr) << to_string(collective);
+      EXPECT_EQ(backend.start(plan), nullptr) << row.name;
     }
   }
 }
@@ -101,6 +127,7 @@ TEST(NativeBackendTest, WhatIsEmptyOnlyHereIsNotDone) {
     std::vector<std::unique_ptr<RunningCollective>> running;
     for (std::size_t rank = 0; rank < 2; ++rank) {
       plans[rank].collective = Collective::kAllgather;
+      plans[rank].n_bytes = sent.size();
       plans[rank].output_by_rank.resize(2);
       plans[rank].output_by_rank[1].add(received[rank].data(), received[rank].size());
       if (rank == 1) plans[rank].input.add(sent.data(), sent.size());

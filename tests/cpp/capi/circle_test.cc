@@ -17,7 +17,7 @@ namespace {
 
 ciranda_operation* submit(ciranda_context* circle, const char* name, std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const ciranda_tensor tensor{values.data(), values.data(), &count, 1, CIRANDA_FLOAT32};
+  const ciranda_tensor tensor{values.data(), values.data(), &count, 1, CIRANDA_FLOAT32, nullptr, 0};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = name;
   request.tensors = &tensor;
@@ -52,7 +52,7 @@ TEST(Circle, GathersUnevenParts) {
     const int rank = ciranda_rank(circle);
     const std::vector<std::int64_t> mine(static_cast<std::size_t>(rank), rank);  // rank 0 has nothing
     const std::int64_t count = rank;
-    const ciranda_tensor tensor{mine.data(), nullptr, &count, 1, CIRANDA_INT64};
+    const ciranda_tensor tensor{mine.data(), nullptr, &count, 1, CIRANDA_INT64, nullptr, 0};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = CIRANDA_ALLGATHER;
     request.name = "parts";

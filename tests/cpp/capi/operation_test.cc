@@ -35,7 +35,7 @@ TEST_F(CircleOfOne, AllreduceAppliesTheFactors) {
   const std::vector<float> input{1, 2, 3};
   std::vector<float> output(3, -1);
   const std::int64_t shape = 3;
-  const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, CIRANDA_FLOAT32};
+  const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
   ciranda_request request = request_for(tensor);
   request.prescale = 2;
   request.postscale = 0.25;
@@ -54,7 +54,7 @@ TEST_F(CircleOfOne, AllreduceAppliesTheFactors) {
 TEST_F(CircleOfOne, AllgatherGivesItsOutput) {
   const std::vector<std::int32_t> input{1, 2, 3, 4, 5, 6};
   const std::int64_t shape[] = {3, 2};
-  const ciranda_tensor tensor{input.data(), nullptr, shape, 2, CIRANDA_INT32};
+  const ciranda_tensor tensor{input.data(), nullptr, shape, 2, CIRANDA_INT32, nullptr, 0};
   ciranda_request request = request_for(tensor);
   request.collective = CIRANDA_ALLGATHER;
   ciranda_operation* operation = nullptr;
@@ -78,7 +78,7 @@ TEST_F(CircleOfOne, AllgatherGivesItsOutput) {
 TEST_F(CircleOfOne, AnInvalidRequestFailsByItsOperation) {
   float value = 0;
   const std::int64_t shape = -1;
-  const ciranda_tensor tensor{&value, &value, &shape, 1, CIRANDA_FLOAT32};
+  const ciranda_tensor tensor{&value, &value, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
   ciranda_request request = request_for(tensor);
   request.name = "wrong";
   Seen seen;
@@ -107,7 +107,7 @@ TEST_F(CircleOfOne, AnUnreadableRequestGivesNoOperation) {
 TEST_F(CircleOfOne, TheCallbackComesWithoutAHandle) {
   std::vector<double> values{1, 2};
   const std::int64_t shape = 2;
-  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT64};
+  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT64, nullptr, 0};
   ciranda_request request = request_for(tensor);
   Seen seen;
   request.callback = look;
@@ -123,8 +123,8 @@ TEST_F(CircleOfOne, GroupedTensorsAreOneRequest) {
   std::vector<float> a{1, 2};
   std::vector<std::int64_t> b{3};
   const std::int64_t shapes[] = {2, 1};
-  const ciranda_tensor tensors[] = {{a.data(), a.data(), &shapes[0], 1, CIRANDA_FLOAT32},
-                                    {b.data(), b.data(), &shapes[1], 1, CIRANDA_INT64}};
+  const ciranda_tensor tensors[] = {{a.data(), a.data(), &shapes[0], 1, CIRANDA_FLOAT32, nullptr, 0},
+                                    {b.data(), b.data(), &shapes[1], 1, CIRANDA_INT64, nullptr, 0}};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.tensors = tensors;
   request.tensors_count = 2;

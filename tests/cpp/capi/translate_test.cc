@@ -16,7 +16,7 @@ struct LargerRequest {
 };
 
 ciranda_tensor vector_of(float* values, const std::int64_t* shape) {
-  return {values, values, shape, 1, CIRANDA_FLOAT32};
+  return {values, values, shape, 1, CIRANDA_FLOAT32, nullptr, 0};
 }
 
 void expect_invalid(const ciranda_request& request, const char* part) {
@@ -38,8 +38,8 @@ TEST(Translate, InitialisedInCMeansTheSame) {
 TEST(Translate, CarriesEveryField) {
   float values[6] = {};
   const std::int64_t shape[] = {2, 3};
-  const ciranda_tensor tensors[] = {{values, values + 1, shape, 2, CIRANDA_INT16},
-                                    {values, nullptr, nullptr, 0, CIRANDA_BOOL}};
+  const ciranda_tensor tensors[] = {{values, values + 1, shape, 2, CIRANDA_INT16, nullptr, 0},
+                                    {values, nullptr, nullptr, 0, CIRANDA_BOOL, nullptr, 0}};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.op = CIRANDA_AVERAGE;
   request.prescale = 0.5;
@@ -118,6 +118,46 @@ TEST(Translate, TakesARequestOfVersion1) {
   EXPECT_TRUE(result.value().signature.arguments.empty());
 }
 
+TEST(Translate, CarriesSplits) {
+  float values[6] = {};
+  const std::int64_t shape[] = {3, 2};
+  const std::int64_t splits[] = {2, 0, 1};
+  ciranda_tensor tensors[] = {{values, nullptr, shape, 2, CIRANDA_FLOAT32, splits, 3},
+                              {values, nullptr, shape, 2, CIRANDA_FLOAT32, nullptr, 0}};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.collective = CIRANDA_ALLTOALL;
+  request.tensors = tensors;
+  request.tensors_count = 2;
+  const auto result = translate(request);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value().splits, (std::vector<std::vector<std::int64_t>>{{2, 0, 1}, {}}));
+}
+
+// As programs have them that were built before tensors had splits.
+TEST(Translate, AcceptsTensorsOfTheFirstVersion) {
+  struct FirstTensor {
+    const void* input;
+    void* output;
+    const std::int64_t* shape;
+    std::int32_t ndim;
+    ciranda_dtype dtype;
+  };
+  float values[2] = {};
+  const std::int64_t shapes[] = {1, 2};
+  FirstTensor tensors[] = {{values, values, &shapes[0], 1, CIRANDA_FLOAT32},
+                           {values, values, &shapes[1], 1, CIRANDA_FLOAT32}};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.tensor_struct_size = sizeof(FirstTensor);
+  request.tensors = reinterpret_cast<const ciranda_tensor*>(tensors);
+  request.tensors_count = 2;
+  const auto result = translate(request);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value().signature.tensors[1].shape, (Shape{2}));
+  EXPECT_TRUE(result.value().splits.empty());
+  request.tensor_struct_size = sizeof(FirstTensor) - 1;
+  expect_invalid(request, "ciranda_tensor");
+}
+
 TEST(Translate, RefusesAShorterStruct) {
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.struct_size = offsetof(ciranda_request, lane) - 1;
@@ -127,7 +167,7 @@ TEST(Translate, RefusesAShorterStruct) {
 }
 
 TEST(Translate, RefusesValuesOutOfTheirEnum) {
-  for (const std::int32_t value : {-1, 13, 255, 256, 1 << 20}) {
+  for (const std::int32_t value : {-1, static_cast<std::int32_t>(kNumCollectives), 255, 256, 1 << 20}) {
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = value;
     expect_invalid(request, "collective");

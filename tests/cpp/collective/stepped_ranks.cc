@@ -2,12 +2,14 @@
 
 #include <limits>
 
-#include "collective/direct_allgather.hpp"
 #include "collective/direct_allreduce.hpp"
 #include "collective/direct_broadcast.hpp"
-#include "collective/shm_allgather.hpp"
+#include "collective/direct_exchange.hpp"
+#include "collective/direct_reducescatter.hpp"
 #include "collective/shm_allreduce.hpp"
 #include "collective/shm_broadcast.hpp"
+#include "collective/shm_exchange.hpp"
+#include "collective/shm_reducescatter.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -40,10 +42,20 @@ const std::vector<Algorithm>& algorithms() {
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_broadcast(*s, p); }},
       {"DirectBroadcast", Collective::kBroadcast, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_broadcast(m, p); }},
+      {"ShmReducescatter", Collective::kReducescatter, true, kAny,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_reducescatter(*s, p, r); }},
+      {"DirectReducescatter", Collective::kReducescatter, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+         return direct_reducescatter(m, p, r, kSegmentBytes);
+       }},
       {"ShmAllgather", Collective::kAllgather, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_allgather(*s, p); }},
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_exchange(*s, p); }},
       {"DirectAllgather", Collective::kAllgather, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_allgather(m, p); }},
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_exchange(m, p); }},
+      {"ShmAlltoall", Collective::kAlltoall, true, kAny,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_exchange(*s, p); }},
+      {"DirectAlltoall", Collective::kAlltoall, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_exchange(m, p); }},
   };
   return table;
 }
@@ -85,7 +97,7 @@ bool SteppedRanks::step(Rank& rank) {
   if (!rank.running) {
     const Plan& plan = *job.plan;
     rank.running = job.algorithm->start(*rank.mesh, &*rank.session, plan,
-                                        {plan.dtype, plan.op, plan.prescale, plan.postscale, n_ranks()});
+                                        {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average});
   }
   const Progress progress = rank.running->step();
   if (progress != Progress::kDone) return progress == Progress::kMoved;

@@ -3,6 +3,8 @@
 //
 // Allreduce is compared bit by bit with the kernels' reference (tests/cpp/kernels/reference.hpp), which knows the order
 // and the single rounding, and, apart from that, with sums in long double within a stated tolerance.
+#include "engine/conformance.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,58 +12,18 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <random>
-
-#include "engine/engine.hpp"
-#include "engine/guarded.hpp"
-#include "engine/world.hpp"
-#include "kernels/reference.hpp"
 
 namespace ciranda {
 namespace {
 
 using kernels::Reduction;
 using kernels::testing::Bytes;
+using namespace testing::conformance;
 using testing::Guarded;
 using testing::kLayouts;
 using testing::Layout;
-using testing::options_for;
 using testing::request;
-using testing::World;
-using testing::WorldOptions;
-
-constexpr std::size_t kSlotBytes = 4096;
-constexpr std::size_t kSegmentBytes = 256;  // of a block, over channels: "several blocks" is then as many bytes
-
-// Nothing, one, a few, an odd thousand; and more bytes than four slots, not a multiple of anything.
-std::array<std::size_t, 5> counts(DataType dtype) { return {0, 1, 3, 1009, 4 * kSlotBytes / size_of(dtype) + 13}; }
-
-struct Factors {
-  double prescale = 1;
-  double postscale = 1;
-};
-constexpr std::array<Factors, 3> kFactors{Factors{}, Factors{0.3, 1}, Factors{1, -1.75}};
-
-// A world for each layout, used for many cases.
-class Worlds {
- public:
-  explicit Worlds(int size) {
-    for (const Layout layout : kLayouts) {
-      WorldOptions options = options_for(layout, size);
-      options.fabric.slot_bytes = kSlotBytes;
-      options.fabric.ring_bytes = 4096;
-      options.config.one_shot_bytes = 2048;
-      options.config.slot_bytes = layout == Layout::kArena ? kSlotBytes : kSegmentBytes;
-      worlds_.emplace(layout, std::make_unique<World>(size, options));
-    }
-  }
-  World& operator[](Layout layout) { return *worlds_.at(layout); }
-
- private:
-  std::map<Layout, std::unique_ptr<World>> worlds_;
-};
 
 class ConformanceTest : public ::testing::TestWithParam<std::tuple<int, DataType>> {
  protected:
@@ -88,33 +50,6 @@ class ConformanceTest : public ::testing::TestWithParam<std::tuple<int, DataType
 
   Worlds worlds_;
 };
-
-// One tensor of one rank, given to a request and looked at afterwards.
-class Operand {
- public:
-  Operand(const Bytes& input, std::size_t misalignment, bool in_place)
-      : content_(input),
-        input_(input, misalignment),
-        output_(in_place ? 0 : input.size(), misalignment),
-        in_place_(in_place) {}
-
-  TensorMemory memory() { return {input_.data(), in_place_ ? input_.data() : output_.data()}; }
-  void expect(const Bytes& expected) const {
-    EXPECT_TRUE((in_place_ ? input_ : output_).holds(expected)) << "wrong result";
-    EXPECT_TRUE(in_place_ || input_.holds(content_)) << "the input was changed";
-    EXPECT_TRUE(input_.is_intact() && output_.is_intact()) << "memory beside the tensor was changed";
-  }
-
- private:
-  const Bytes& content_;
-  Guarded input_;
-  Guarded output_;
-  bool in_place_;
-};
-
-constexpr std::array<std::pair<std::size_t, bool>, 4> kPlacements{
-    std::pair{Guarded::kAligned, true}, std::pair{Guarded::kAligned, false}, std::pair{Guarded::kMisaligned, true},
-    std::pair{Guarded::kMisaligned, false}};
 
 TEST_P(ConformanceTest, Allreduce) {
   for (const ReduceOpInfo& op : kReduceOps) {
@@ -212,16 +147,6 @@ TEST_P(ConformanceTest, Allgather) {
       }
     }
   }
-}
-
-std::string name_of(const ::testing::TestParamInfo<std::tuple<int, DataType>>& test) {
-  return std::to_string(std::get<0>(test.param)) + "ranks" + std::string(to_string(std::get<1>(test.param)));
-}
-
-std::vector<DataType> all_types() {
-  std::vector<DataType> types;
-  for (const DataTypeInfo& row : kDataTypes) types.push_back(row.dtype);
-  return types;
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ConformanceTest,
@@ -426,7 +351,7 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
 INSTANTIATE_TEST_SUITE_P(Worlds, GroupConformanceTest, ::testing::Values(1, 2, 4, 7),
                          [](const auto& test) { return std::to_string(test.param) + "ranks"; });
 
-static_assert(kNumCollectives == 13, "a new collective needs a conformance test here");
+static_assert(kNumCollectives == 13, "a new collective needs a conformance test: here, or in rows_conformance_test.cc");
 
 }  // namespace
 }  // namespace ciranda

@@ -51,13 +51,14 @@ TEST_F(Plans, OfAllreduceJoinRequestsInOrder) {
     r->signature.postscale = 4;
   }
   const std::array<const Request*, 2> both{&a, &b};
-  const auto plans = plan_allreduce(both);
+  const auto plans = plan_reduction(both);
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans[0].collective, Collective::kAllreduce);
   EXPECT_EQ(plans[0].dtype, DataType::kFloat32);
   EXPECT_EQ(plans[0].op, ReduceOp::kAverage);
   EXPECT_EQ(plans[0].prescale, 0.5);
   EXPECT_EQ(plans[0].postscale, 4);
+  EXPECT_EQ(plans[0].n_bytes, 32U);
   expect_pieces(plans[0].input, {{input(0), 12}, {input(1), 16}, {input(2), 4}});
   expect_pieces(plans[0].output, {{output(0), 12}, {output(1), 16}, {output(2), 4}});
 }
@@ -66,7 +67,7 @@ TEST_F(Plans, OfAllreduceAreOneADtypeInOrderOfAppearance) {
   const Request group =
       request(Collective::kAllreduce, {{DataType::kInt8, {5}}, {DataType::kFloat64, {1}}, {DataType::kInt8, {7}}});
   const std::array<const Request*, 1> one{&group};
-  const auto plans = plan_allreduce(one);
+  const auto plans = plan_reduction(one);
   ASSERT_EQ(plans.size(), 2U);
   EXPECT_EQ(plans[0].dtype, DataType::kInt8);
   expect_pieces(plans[0].input, {{input(0), 5}, {input(2), 7}});
@@ -77,10 +78,10 @@ TEST_F(Plans, OfAllreduceAreOneADtypeInOrderOfAppearance) {
 TEST_F(Plans, OfEmptyTensorsHaveNoPieces) {
   const Request empty = request(Collective::kAllreduce, {{DataType::kInt8, {0}}, {DataType::kInt8, {3, 0}}});
   const std::array<const Request*, 1> one{&empty};
-  const auto plans = plan_allreduce(one);
+  const auto plans = plan_reduction(one);
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans[0].input.n_bytes(), 0U);
-  EXPECT_TRUE(plan_allreduce({}).empty());
+  EXPECT_TRUE(plan_reduction({}).empty());
 }
 
 TEST_F(Plans, OfBroadcastMixDtypes) {
@@ -96,13 +97,58 @@ TEST_F(Plans, OfBroadcastMixDtypes) {
 TEST_F(Plans, OfAllgatherGiveEachRankItsRows) {
   const Request group = request(Collective::kAllgather, {{DataType::kFloat16, {2, 3}}, {DataType::kInt8, {1}}});
   const std::array<std::byte*, 2> outputs{output(10), output(11)};
-  const Plan plan = plan_allgather(group, {{2, 0, 5}, {1, 4, 0}}, outputs);
+  const Plan plan = plan_gather(group, {{2, 0, 5}, {1, 4, 0}}, outputs);
   EXPECT_EQ(plan.collective, Collective::kAllgather);
   expect_pieces(plan.input, {{input(0), 12}, {input(1), 1}});
+  EXPECT_EQ(plan.n_bytes, 30U);  // of the last rank
   ASSERT_EQ(plan.output_by_rank.size(), 3U);
   expect_pieces(plan.output_by_rank[0], {{output(10), 12}, {output(11), 1}});
   expect_pieces(plan.output_by_rank[1], {{output(11) + 1, 4}});
   expect_pieces(plan.output_by_rank[2], {{output(10) + 12, 30}});
+}
+
+TEST_F(Plans, OfReducescatterCutTheRowsWithTheRestInFront) {
+  Request group = request(Collective::kReducescatter,
+                          {{DataType::kFloat32, {7, 2}}, {DataType::kInt8, {2}}, {DataType::kFloat32, {1}}});
+  group.signature.op = ReduceOp::kMin;
+  const std::array<std::byte*, 3> outputs{output(0), output(1), output(2)};
+  const auto plans = plan_reducescatter(group, 3, 1, outputs);
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].op, ReduceOp::kMin);
+  EXPECT_EQ(plans[0].n_bytes, 3 * 8U + 4);  // the first rank's
+  ASSERT_EQ(plans[0].input_by_rank.size(), 3U);
+  expect_pieces(plans[0].input_by_rank[0], {{input(0), 24}, {input(2), 4}});
+  expect_pieces(plans[0].input_by_rank[1], {{input(0) + 24, 16}});
+  expect_pieces(plans[0].input_by_rank[2], {{input(0) + 40, 16}});
+  expect_pieces(plans[0].output, {{output(0), 16}});
+  EXPECT_EQ(plans[1].dtype, DataType::kInt8);
+  EXPECT_EQ(plans[1].n_bytes, 1U);
+  expect_pieces(plans[1].output, {{output(1), 1}});
+}
+
+TEST_F(Plans, OfAlltoallCutBothWays) {
+  const Request group = request(Collective::kAlltoall, {{DataType::kFloat32, {0, 2}}, {DataType::kInt8, {0}}});
+  const std::array<std::byte*, 2> outputs{output(0), output(1)};
+  const Plan plan = plan_exchange(group, {{1, 0, 2}, {3, 0, 0}}, {{4, 1, 0}, {0, 5, 6}}, outputs, 99);
+  EXPECT_EQ(plan.collective, Collective::kAlltoall);
+  EXPECT_EQ(plan.n_bytes, 99U);
+  ASSERT_EQ(plan.input_by_rank.size(), 3U);
+  expect_pieces(plan.input_by_rank[0], {{input(0), 8}, {input(1), 3}});
+  expect_pieces(plan.input_by_rank[1], {});
+  expect_pieces(plan.input_by_rank[2], {{input(0) + 8, 16}});
+  ASSERT_EQ(plan.output_by_rank.size(), 3U);
+  expect_pieces(plan.output_by_rank[0], {{output(0), 32}});
+  expect_pieces(plan.output_by_rank[1], {{output(0) + 32, 8}, {output(1), 5}});
+  expect_pieces(plan.output_by_rank[2], {{output(1) + 5, 6}});
+}
+
+TEST_F(Plans, OfGatherKnowWhatTheOthersHaveWithoutMemoryForIt) {
+  const Request mine = request(Collective::kGather, {{DataType::kFloat16, {2, 3}}});
+  const Plan plan = plan_gather(mine, {{2, 0, 5}}, {});
+  EXPECT_EQ(plan.collective, Collective::kGather);
+  EXPECT_EQ(plan.n_bytes, 30U);
+  ASSERT_EQ(plan.output_by_rank.size(), 3U);
+  expect_pieces(plan.output_by_rank[2], {});
 }
 
 }  // namespace

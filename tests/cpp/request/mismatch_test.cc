@@ -81,6 +81,17 @@ TEST(Mismatch, OfTheRanksOfANewProcessSet) {
   EXPECT_EQ(difference(one, other), "ranks [0, 3] on rank 0 but [0, 2, 3] on rank 3");
 }
 
+// Where splits are taken the signature does not know the first dimension, so neither does the text.
+TEST(Mismatch, OfTheShapeBehindSplits) {
+  for (const Collective collective : {Collective::kAlltoall, Collective::kScatter}) {
+    EXPECT_EQ(difference(of(collective, {0, 4}), of(collective, {7, 4})), "");
+    EXPECT_EQ(difference(of(collective, {0, 4}), of(collective, {0, 5})),
+              "shape [*, 4] on rank 0 but [*, 5] on rank 3 (only the first dimension may differ)");
+    EXPECT_EQ(difference(of(collective, {0}), of(collective, {0, 5})),
+              "shape [*] on rank 0 but [*, 5] on rank 3 (only the first dimension may differ)");
+  }
+}
+
 TEST(Mismatch, OfTheNumberOfTensors) {
   Signature other = of(Collective::kAllreduce);
   other.tensors.push_back(other.tensors.front());

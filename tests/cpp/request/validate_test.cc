@@ -12,6 +12,7 @@
 namespace ciranda {
 namespace {
 
+constexpr int kRank = 1;
 constexpr int kSize = 4;
 
 Request request(Collective collective, std::vector<TensorSignature> tensors) {
@@ -30,7 +31,7 @@ Request allreduce(Shape shape, DataType dtype = DataType::kFloat32) {
 std::string refusal(const Request& request) {
   const std::vector<int> ranks{0, 1, 2, 3};
   static_assert(kSize == 4);
-  const Status status = validate(request, ranks);
+  const Status status = validate(request, ranks, kRank);
   if (status.ok()) return "accepted";
   EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
   return status.message();
@@ -43,6 +44,11 @@ TEST(Validate, AcceptsEveryCollective) {
   EXPECT_EQ(refusal(request(Collective::kAllgather, {{DataType::kBool, {0, 3}}})), "accepted");
   EXPECT_EQ(refusal(request(Collective::kBroadcast, {{DataType::kBool, {}}})), "accepted");
   EXPECT_EQ(refusal(request(Collective::kBarrier, {})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kReducescatter, {{DataType::kInt8, {3, 2}}})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kAlltoall, {{DataType::kBool, {4, 2}}})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kReduce, {{DataType::kInt8, {}}})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kGather, {{DataType::kBool, {3}}})), "accepted");
+  EXPECT_EQ(refusal(request(Collective::kScatter, {{DataType::kBool, {3}}})), "accepted");
 }
 
 TEST(Validate, AcceptsExactlyWhatTheTablesAccept) {
@@ -110,10 +116,10 @@ TEST(Validate, RefusesARootOutsideTheProcessSet) {
   Request in_a_set = request(Collective::kBroadcast, {{DataType::kFloat32, {4}}});
   in_a_set.signature.root = 1;
   const std::vector<int> ranks{0, 2};
-  EXPECT_EQ(validate(in_a_set, ranks).message(),
+  EXPECT_EQ(validate(in_a_set, ranks, kRank).message(),
             "broadcast 'x': root_rank 1 is not in the process set; its ranks, counted in the world, are 0, 2.");
   in_a_set.signature.root = 2;
-  EXPECT_TRUE(validate(in_a_set, ranks).ok());
+  EXPECT_TRUE(validate(in_a_set, ranks, kRank).ok());
 }
 
 TEST(Validate, RefusesRanksThatMakeNoProcessSet) {
@@ -190,7 +196,7 @@ TEST(Validate, RefusesTooManyDimensions) {
 
 TEST(Validate, RefusesToGatherScalars) {
   EXPECT_EQ(refusal(request(Collective::kAllgather, {{DataType::kInt8, {}}})),
-            "allgather 'x': a scalar has no first dimension to join along; reshape it to [1].");
+            "allgather 'x': a scalar has no first dimension; reshape it to [1].");
 }
 
 TEST(Validate, LooksAtEveryTensorOfAGroup) {
@@ -198,6 +204,85 @@ TEST(Validate, LooksAtEveryTensorOfAGroup) {
   EXPECT_EQ(refusal(group), "'x': shape [-1] has a negative dimension.");
   group.signature.tensors[1] = {DataType::kBool, {1}};
   EXPECT_NE(refusal(group).find("no sum of bool"), std::string::npos);
+}
+
+// --- splits
+
+Request alltoall(std::vector<Shape> shapes, std::vector<std::vector<std::int64_t>> splits) {
+  std::vector<TensorSignature> tensors;
+  for (Shape& shape : shapes) tensors.push_back({DataType::kFloat32, std::move(shape)});
+  Request out = request(Collective::kAlltoall, std::move(tensors));
+  out.splits = std::move(splits);
+  return out;
+}
+
+TEST(Splits, AreAcceptedWhereTheyMakeTheRows) {
+  EXPECT_EQ(refusal(alltoall({{7, 2}}, {{0, 4, 1, 2}})), "accepted");
+  EXPECT_EQ(refusal(alltoall({{0}}, {{0, 0, 0, 0}})), "accepted");
+  EXPECT_EQ(refusal(alltoall({{8, 3}}, {})), "accepted");
+  EXPECT_EQ(refusal(alltoall({{8}, {3}}, {{}, {1, 1, 1, 0}})), "accepted");
+}
+
+TEST(Splits, AreRefusedWhereTheyDoNot) {
+  EXPECT_EQ(
+      refusal(alltoall({{7, 2}}, {{1, 2, 3, 4}})),
+      "alltoall 'x': splits [1, 2, 3, 4] must add up to the first dimension of the tensor, whose shape is [7, 2].");
+  EXPECT_EQ(
+      refusal(alltoall({{7, 2}}, {{1, 2, 3, 0}})),
+      "alltoall 'x': splits [1, 2, 3, 0] must add up to the first dimension of the tensor, whose shape is [7, 2].");
+  EXPECT_EQ(refusal(alltoall({{7}}, {{8, -1, 0, 0}})),
+            "alltoall 'x': splits [8, -1, 0, 0] must add up to the first dimension of the tensor, whose shape is [7].");
+  EXPECT_EQ(refusal(alltoall({{7}}, {{-1, 8, 0, 0}})), "alltoall 'x': splits [-1, 8, 0, 0] has a negative number.");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NE(refusal(alltoall({{7}}, {{kMost, kMost, 9, 0}})), "accepted");  // whose sum wraps to 7
+  EXPECT_EQ(refusal(alltoall({{3}}, {{1, 1, 1}})),
+            "alltoall 'x': splits must have one number for each of the 4 ranks, these are 3.");
+  EXPECT_EQ(
+      refusal(alltoall({{4}, {3}}, {{}, {1, 1, 2, 0}})),
+      "alltoall 'x', tensor 1 of the group: splits [1, 1, 2, 0] must add up to the first dimension of the tensor, "
+      "whose shape is [3].");
+  EXPECT_EQ(refusal(alltoall({{4}, {4}}, {{}})), "alltoall 'x': there are 2 tensors but splits for 1.");
+  EXPECT_EQ(refusal(alltoall({{6, 2}}, {})),
+            "alltoall 'x': the first dimension of [6, 2] cannot be cut into 4 equal parts, one for each rank; give "
+            "splits.");
+  Request reduction = allreduce({4});
+  reduction.splits = {{1, 1, 1, 1}};
+  EXPECT_EQ(refusal(reduction), "allreduce 'x': takes no splits.");
+}
+
+TEST(Splits, OfAScatterAreTheRootsAffair) {
+  Request scatter = request(Collective::kScatter, {{DataType::kInt8, {5}}});
+  EXPECT_EQ(refusal(scatter), "accepted");  // uneven
+  scatter.splits = {{9, 9}};
+  EXPECT_EQ(refusal(scatter), "accepted");  // of rank 0, and this is rank 1
+  scatter.signature.root = kRank;
+  EXPECT_EQ(refusal(scatter), "scatter 'x': splits must have one number for each of the 4 ranks, these are 2.");
+}
+
+TEST(Splits, AreFilledInAndTakeTheFirstDimensionOutOfTheSignature) {
+  Request some = alltoall({{8, 3}, {3, 5}}, {{}, {0, 0, 3, 0}});
+  settle_splits(some, kSize);
+  EXPECT_EQ(some.splits, (std::vector<std::vector<std::int64_t>>{{2, 2, 2, 2}, {0, 0, 3, 0}}));
+  EXPECT_EQ(some.signature.tensors[0].shape, (Shape{0, 3}));
+  EXPECT_EQ(some.signature.tensors[1].shape, (Shape{0, 5}));
+  Request scatter = request(Collective::kScatter, {{DataType::kInt8, {6}}});
+  settle_splits(scatter, kSize);
+  EXPECT_EQ(scatter.splits, (std::vector<std::vector<std::int64_t>>{{2, 2, 1, 1}}));
+  Request reduction = allreduce({4});
+  settle_splits(reduction, kSize);
+  EXPECT_TRUE(reduction.splits.empty());
+  EXPECT_EQ(reduction.signature.tensors[0].shape, (Shape{4}));
+}
+
+TEST(Outputs, OfAGroupAreGivenForAllOrForNone) {
+  std::byte memory[64];
+  Request group = request(Collective::kReducescatter, {{DataType::kInt8, {8}}, {DataType::kInt8, {9}}});
+  EXPECT_EQ(refusal(group), "accepted");
+  group.memory[0].output = memory;
+  EXPECT_EQ(refusal(group),
+            "reducescatter 'x', tensor 1 of the group: give an output for every tensor of the group, or none.");
+  group.signature.tensors[1].shape = {3};  // some rank has no row, and need give no memory for it
+  EXPECT_EQ(refusal(group), "accepted");
 }
 
 }  // namespace

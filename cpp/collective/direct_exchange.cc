@@ -1,4 +1,4 @@
-#include "collective/direct_allgather.hpp"
+#include "collective/direct_exchange.hpp"
 
 #include "collective/copy_pieces.hpp"
 #include "collective/pair_transfers.hpp"
@@ -6,17 +6,17 @@
 namespace ciranda {
 namespace {
 
-class DirectAllgather final : public RunningCollective {
+class DirectExchange final : public RunningCollective {
  public:
-  DirectAllgather(Mesh& mesh, const Plan& plan) : transfers_(mesh) {
+  DirectExchange(Mesh& mesh, const Plan& plan) : transfers_(mesh) {
     for (int peer = 0; peer < mesh.size(); ++peer) {
       const OutputPieces& output = plan.output_by_rank[static_cast<std::size_t>(peer)];
       if (peer == mesh.rank()) {
-        copy_pieces(plan.input, output);
-      } else {
-        transfers_.send(peer, plan.input, 0, plan.input.n_bytes());
-        transfers_.receive(peer, output, 0, output.n_bytes());
+        copy_pieces(plan.input_for(peer), output);
+        continue;
       }
+      transfers_.receive(peer, output, 0, output.n_bytes());
+      if (plan.is_receiver(peer)) transfers_.send(peer, plan.input_for(peer), 0, plan.input_for(peer).n_bytes());
     }
   }
 
@@ -34,8 +34,8 @@ class DirectAllgather final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_allgather(Mesh& mesh, const Plan& plan) {
-  return std::make_unique<DirectAllgather>(mesh, plan);
+std::unique_ptr<RunningCollective> direct_exchange(Mesh& mesh, const Plan& plan) {
+  return std::make_unique<DirectExchange>(mesh, plan);
 }
 
 }  // namespace ciranda

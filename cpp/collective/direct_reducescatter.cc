@@ -1,0 +1,122 @@
+#include "collective/direct_reducescatter.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "collective/members.hpp"
+#include "collective/pair_transfers.hpp"
+#include "collective/slices.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kDepth = 2;  // blocks in flight
+
+class DirectReducescatter final : public RunningCollective {
+ public:
+  DirectReducescatter(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t block_bytes)
+      : self_(mesh.rank()),
+        plan_(plan),
+        reduction_(reduction),
+        contributors_(members_of(plan.contributors, mesh.size())),
+        block_bytes_(block_bytes),
+        n_blocks_((plan.output.n_bytes() + block_bytes - 1) / block_bytes),
+        transfers_(mesh),
+        inputs_(contributors_.size()) {
+    const std::size_t n_bytes = block_range(0).n_bytes;
+    for (Stage& stage : stages_) {
+      stage.arrived.assign(contributors_.size(), std::vector<std::byte>(n_bytes));
+      for (auto& bytes : stage.arrived) stage.pieces.emplace_back(bytes.data(), n_bytes);
+    }
+    for (int peer = 0; peer < mesh.size() && !plan.input_by_rank.empty(); ++peer) {
+      if (peer != self_) transfers_.send(peer, plan.input_for(peer), 0, plan.input_for(peer).n_bytes());
+    }
+    for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) receive(block);
+  }
+
+  Progress step() override {
+    bool moved = transfers_.step();
+    while (n_reduced_ < n_blocks_ && has_come(n_reduced_)) {
+      reduce(n_reduced_++);
+      if (n_reduced_ - 1 + kDepth < n_blocks_) receive(n_reduced_ - 1 + kDepth);
+      moved = true;
+    }
+    if (n_reduced_ == n_blocks_ && transfers_.is_idle()) return Progress::kDone;
+    return moved ? Progress::kMoved : Progress::kStuck;
+  }
+
+  // Others that are held up themselves do not take what is sent either: they are not to be named.
+  std::vector<int> awaited() const override {
+    std::vector<int> ranks;
+    for (const int rank : contributors_) {
+      if (n_reduced_ < n_blocks_ && is_lacking(rank, n_reduced_)) ranks.push_back(rank);
+    }
+    return ranks.empty() ? transfers_.awaited() : ranks;
+  }
+
+ private:
+  struct Stage {
+    std::vector<std::vector<std::byte>> arrived;  // by contributor
+    std::vector<OutputPieces> pieces;
+  };
+
+  Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
+
+  Slice block_range(std::size_t block) const {
+    const std::size_t begin = std::min(block * block_bytes_, plan_.output.n_bytes());
+    return {begin, std::min(block_bytes_, plan_.output.n_bytes() - begin)};
+  }
+
+  void receive(std::size_t block) {
+    for (std::size_t i = 0; i < contributors_.size(); ++i) {
+      if (contributors_[i] == self_) continue;
+      transfers_.receive(contributors_[i], stage(block).pieces[i], 0, block_range(block).n_bytes);
+    }
+  }
+
+  bool is_lacking(int rank, std::size_t block) const { return rank != self_ && transfers_.n_received(rank) <= block; }
+  bool has_come(std::size_t block) const {
+    return std::none_of(contributors_.begin(), contributors_.end(), [&](int rank) { return is_lacking(rank, block); });
+  }
+
+  void reduce(std::size_t block) {
+    const Slice range = block_range(block);
+    Stage& at = stage(block);
+    for (std::size_t i = 0; i < contributors_.size(); ++i) {
+      inputs_[i] = contributors_[i] == self_ ? own_input(range, at.arrived[i]) : at.arrived[i].data();
+    }
+    auto inputs = inputs_;
+    plan_.output.for_range(range.offset, range.n_bytes, [&](std::span<std::byte> piece, std::size_t offset) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs_[i] + offset;
+      kernels::reduce(reduction_, inputs, piece.data(), piece.size() / size_of(reduction_.dtype));
+    });
+  }
+
+  const std::byte* own_input(const Slice& range, std::vector<std::byte>& staging) const {
+    const InputPieces& input = plan_.input_for(self_);
+    if (const auto in_place = input.contiguous(range.offset, range.n_bytes); !in_place.empty()) return in_place.data();
+    gather(input, range.offset, std::span(staging).first(range.n_bytes));
+    return staging.data();
+  }
+
+  int self_;
+  const Plan& plan_;
+  kernels::Reduction reduction_;
+  std::vector<int> contributors_;
+  std::size_t block_bytes_;
+  std::size_t n_blocks_;
+  PairTransfers transfers_;
+  std::array<Stage, kDepth> stages_;
+  std::vector<const std::byte*> inputs_;
+  std::size_t n_reduced_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> direct_reducescatter(Mesh& mesh, const Plan& plan,
+                                                        const kernels::Reduction& reduction, std::size_t block_bytes) {
+  return std::make_unique<DirectReducescatter>(mesh, plan, reduction, block_bytes);
+}
+
+}  // namespace ciranda

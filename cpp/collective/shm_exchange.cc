@@ -1,0 +1,114 @@
+#include "collective/shm_exchange.hpp"
+
+#include <algorithm>
+
+#include "collective/copy_pieces.hpp"
+#include "collective/slices.hpp"
+
+namespace ciranda {
+namespace {
+
+class ShmExchange final : public RunningCollective {
+ public:
+  ShmExchange(ArenaSession& session, const Plan& plan, bool is_shared_out)
+      : session_(session),
+        plan_(plan),
+        is_shared_out_(is_shared_out),
+        part_bytes_(is_shared_out ? session.share_bytes() : session.slot_bytes()),
+        n_chunks_((plan.n_bytes + part_bytes_ - 1) / part_bytes_),
+        first_chunk_(session.take(n_chunks_)) {}
+
+  Progress step() override {
+    if (n_read_ == n_chunks_) return Progress::kDone;
+    if (n_packed_ < n_chunks_ && session_.is_slot_free(first_chunk_ + n_packed_)) {
+      pack(n_packed_++);
+      return Progress::kMoved;
+    }
+    if (n_read_ == n_packed_ || !has_come(n_read_)) return Progress::kStuck;
+    read(n_read_++);
+    return n_read_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
+  }
+
+  std::vector<int> awaited() const override {
+    if (n_read_ == n_packed_) return session_.holding_slot(first_chunk_ + n_packed_);
+    std::vector<int> members;
+    for (int member = 0; member < session_.n_members(); ++member) {
+      if (is_lacking(n_read_, member)) members.push_back(member);
+    }
+    return members;
+  }
+
+ private:
+  using Counter = ArenaSession::Counter;
+
+  // The part of n_bytes that chunk i carries; empty when its bytes have ended.
+  Slice range(std::size_t i, std::size_t n_bytes) const {
+    const std::size_t begin = std::min(i * part_bytes_, n_bytes);
+    return {begin, std::min(part_bytes_, n_bytes - begin)};
+  }
+  // Where in a slot that lies which is for a member.
+  std::size_t offset_for(int member) const {
+    return is_shared_out_ ? static_cast<std::size_t>(member) * part_bytes_ : 0;
+  }
+  const OutputPieces& output_of(int member) const { return plan_.output_by_rank[static_cast<std::size_t>(member)]; }
+
+  void pack(std::size_t i) {
+    const int self = session_.member();
+    if (is_shared_out_) {
+      for (int member = 0; member < session_.n_members(); ++member) {
+        if (member != self) pack_for(member, i);
+      }
+    } else {
+      pack_for(self, i);  // the same for all
+    }
+    session_.publish(Counter::kPacked, first_chunk_ + i);
+    const Slice own = range(i, output_of(self).n_bytes());
+    copy_pieces(plan_.input_for(self), output_of(self), own.offset, own.n_bytes);
+  }
+
+  void pack_for(int member, std::size_t i) {
+    const InputPieces& input = plan_.input_for(member);
+    const Slice part = range(i, input.n_bytes());
+    gather(input, part.offset, {session_.own_slot(first_chunk_ + i) + offset_for(member), part.n_bytes});
+  }
+
+  // Only those are waited for that have something for this rank.
+  bool is_lacking(std::size_t i, int member) const {
+    return member != session_.member() && range(i, output_of(member).n_bytes()).n_bytes > 0 &&
+           !session_.has(member, Counter::kPacked, first_chunk_ + i);
+  }
+  bool has_come(std::size_t i) const {
+    for (int member = 0; member < session_.n_members(); ++member) {
+      if (is_lacking(i, member)) return false;
+    }
+    return true;
+  }
+
+  void read(std::size_t i) {
+    const int self = session_.member();
+    for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
+      const int member = (self + step) % session_.n_members();
+      const Slice part = range(i, output_of(member).n_bytes());
+      scatter(output_of(member), part.offset,
+              {session_.slot(member, first_chunk_ + i) + offset_for(self), part.n_bytes});
+    }
+    session_.publish(Counter::kConsumed, first_chunk_ + i);
+  }
+
+  ArenaSession& session_;
+  const Plan& plan_;
+  bool is_shared_out_;
+  std::size_t part_bytes_;
+  std::size_t n_chunks_;
+  std::uint64_t first_chunk_;
+  std::size_t n_packed_ = 0;
+  std::size_t n_read_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> shm_exchange(ArenaSession& session, const Plan& plan) {
+  return std::make_unique<ShmExchange>(session, plan, !plan.input_by_rank.empty());
+}
+
+}  // namespace ciranda

@@ -1,0 +1,477 @@
+"""The collectives on NumPy arrays that cut arrays along dimension 0, or give the result to one rank only.
+
+What `ciranda.numpy.ops` says of tensors, names and errors holds here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ciranda import _basics, _core
+from ciranda._ops import ALLTOALL, GATHER, REDUCE, REDUCESCATTER, SCATTER, Average, Handle, Sum, choose_op
+from ciranda.errors import InvalidArgumentError
+from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
+from ciranda.process_sets import ProcessSet, global_process_set, require_global
+
+Arrays = list[Array]
+
+
+def _splits_list(splits: npt.ArrayLike | None) -> list[int]:
+    """Return the splits as the engine takes them: empty for equal parts."""
+    if splits is None:
+        return []
+    array = np.asarray(splits)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise InvalidArgumentError(
+            f"splits must be whole numbers, one for each rank; got {array.dtype} of shape {list(array.shape)}"
+        )
+    numbers: list[int] = array.tolist()
+    return numbers
+
+
+def _splits_lists(tensors: Sequence[object], splits: Sequence[npt.ArrayLike | None] | None) -> list[list[int]]:
+    if splits is None:
+        return [[] for _ in tensors]
+    if len(splits) != len(tensors):
+        raise InvalidArgumentError(f"there are {len(tensors)} tensors but splits for {len(splits)}")
+    return [_splits_list(one) for one in splits]
+
+
+# --- reducescatter
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[npt.ArrayLike],
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Arrays]:
+    """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    operation = _basics.engine().submit(
+        REDUCESCATTER,
+        [for_engine(array) for array in arrays],
+        None,
+        name,
+        choose_op(op, None),
+        -1,
+        prescale_factor,
+        postscale_factor,
+        True,
+    )
+
+    def finish(done: _core.Operation) -> Arrays:
+        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
+
+    return Handle(operation, finish)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[npt.ArrayLike],
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Arrays:
+    """`reducescatter()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
+    return grouped_reducescatter_async(tensors, op, name, process_set, prescale_factor, postscale_factor).wait()
+
+
+def reducescatter_async(
+    tensor: npt.ArrayLike,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Array]:
+    """Start `reducescatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_reducescatter_async([tensor], op, name, process_set, prescale_factor, postscale_factor)
+    return group.then(lambda results: results[0])
+
+
+def reducescatter(
+    tensor: npt.ArrayLike,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Array:
+    """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
+
+    The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of the
+    first `rows mod size()`. They are bit for bit the rows that `allreduce()` would give.
+
+    Args:
+        tensor: the same shape and dtype on every rank, with at least one dimension.
+        op: Average (the default), or any other that `allreduce()` takes.
+        name: see the module.
+        process_set: only the set of all ranks, for now.
+        prescale_factor: multiplies every input before they are combined.
+        postscale_factor: multiplies the result.
+    """
+    return reducescatter_async(tensor, op, name, process_set, prescale_factor, postscale_factor).wait()
+
+
+# --- alltoall
+
+
+def grouped_alltoall_async(
+    tensors: Sequence[npt.ArrayLike],
+    splits: Sequence[npt.ArrayLike | None] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[tuple[Array, Array]]]:
+    """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    inputs = [for_engine(array) for array in arrays]
+    numbers = _splits_lists(tensors, splits)
+    operation = _basics.engine().submit(ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers)
+
+    def finish(done: _core.Operation) -> list[tuple[Array, Array]]:
+        outputs = done.outputs()
+        n = len(arrays)
+        return [(like_input(outputs[i], arrays[i]), outputs[n + i]) for i in range(n)]
+
+    return Handle(operation, finish)
+
+
+def grouped_alltoall(
+    tensors: Sequence[npt.ArrayLike],
+    splits: Sequence[npt.ArrayLike | None] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[tuple[Array, Array]]:
+    """`alltoall()` of several arrays as one operation: all of them or none.
+
+    `splits` has an entry for each array. Returns a pair for each: the received array, and the number of rows received
+    from each rank.
+    """
+    return grouped_alltoall_async(tensors, splits, name, process_set).wait()
+
+
+@overload
+def alltoall_async(
+    tensor: npt.ArrayLike, splits: None = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]: ...
+
+
+@overload
+def alltoall_async(
+    tensor: npt.ArrayLike,
+    splits: npt.ArrayLike,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[tuple[Array, Array]]: ...
+
+
+def alltoall_async(
+    tensor: npt.ArrayLike,
+    splits: npt.ArrayLike | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array] | Handle[tuple[Array, Array]]:
+    """Start `alltoall()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_alltoall_async([tensor], [splits], name, process_set)
+    if splits is None:
+        return group.then(lambda results: results[0][0])
+    kind = np.asarray(splits).dtype
+
+    def finish(results: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        output, received = results[0]
+        return output, received.astype(kind, copy=False)
+
+    return group.then(finish)
+
+
+@overload
+def alltoall(
+    tensor: npt.ArrayLike, splits: None = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Array: ...
+
+
+@overload
+def alltoall(
+    tensor: npt.ArrayLike,
+    splits: npt.ArrayLike,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> tuple[Array, Array]: ...
+
+
+def alltoall(
+    tensor: npt.ArrayLike,
+    splits: npt.ArrayLike | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Array | tuple[Array, Array]:
+    """Send other rows of `tensor` (along dimension 0) to each rank; return those that came, in the order of the ranks.
+
+    Args:
+        tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
+        splits: how many rows go to each rank, first those to rank 0: size() whole numbers that add up to the first
+            dimension. They may differ between ranks and with every call. None: the same number to each, which must
+            divide the first dimension.
+        name: see the module.
+        process_set: only the set of all ranks, for now.
+
+    Returns:
+        The received array; where `splits` is given, a pair of it and the number of rows received from each rank, of the
+        dtype of `splits`.
+    """
+    return alltoall_async(tensor, splits, name, process_set).wait()
+
+
+# --- reduce
+
+
+def grouped_reduce_async(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Arrays | None]:
+    """Start `grouped_reduce()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    is_root = _basics.rank() == root_rank
+    results = [np.empty_like(array, subok=False) for array in arrays] if is_root else None
+    operation = _basics.engine().submit(
+        REDUCE,
+        [for_engine(array) for array in arrays],
+        None if results is None else [for_engine(result) for result in results],
+        name,
+        choose_op(op, None),
+        root_rank,
+        prescale_factor,
+        postscale_factor,
+        True,
+    )
+    return Handle(operation, lambda _: results)
+
+
+def grouped_reduce(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Arrays | None:
+    """`reduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
+    return grouped_reduce_async(tensors, root_rank, op, name, process_set, prescale_factor, postscale_factor).wait()
+
+
+def reduce_async(
+    tensor: npt.ArrayLike,
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Array | None]:
+    """Start `reduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_reduce_async([tensor], root_rank, op, name, process_set, prescale_factor, postscale_factor)
+    return group.then(lambda results: None if results is None else results[0])
+
+
+def reduce(
+    tensor: npt.ArrayLike,
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Array | None:
+    """Combine `tensor` over all ranks for one of them: what `allreduce()` gives on rank `root_rank`, None elsewhere.
+
+    Args:
+        tensor: the same shape and dtype on every rank.
+        root_rank: the rank that gets the result; the same on every rank.
+        op: Average (the default), or any other that `allreduce()` takes.
+        name: see the module.
+        process_set: only the set of all ranks, for now.
+        prescale_factor: multiplies every input before they are combined.
+        postscale_factor: multiplies the result.
+    """
+    return reduce_async(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor).wait()
+
+
+def reduce_async_(
+    tensor: Array,
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Array]:
+    """Start `reduce_()`. Do not write to `tensor` before `synchronize(handle)`, which returns it."""
+    require_global(process_set)
+    work = writable(tensor)
+    target = for_engine(work)
+    operation = _basics.engine().submit(
+        REDUCE,
+        target,
+        target if _basics.rank() == root_rank else None,
+        name,
+        choose_op(op, None),
+        root_rank,
+        prescale_factor,
+        postscale_factor,
+        True,
+    )
+    return Handle(operation, lambda _: bring_back(work, tensor))
+
+
+def reduce_(
+    tensor: Array,
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Array:
+    """`reduce()` in place: the root's `tensor` gets the result, the others' stay as they are. Returns `tensor`.
+
+    Raises InvalidArgumentError for a read-only array, on every rank.
+    """
+    return reduce_async_(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor).wait()
+
+
+# --- gather and scatter
+
+
+def grouped_gather_async(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Arrays | None]:
+    """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    inputs = [for_engine(array) for array in arrays]
+    operation = _basics.engine().submit(GATHER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True)
+    is_root = _basics.rank() == root_rank
+
+    def finish(done: _core.Operation) -> Arrays | None:
+        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)] if is_root else None
+
+    return Handle(operation, finish)
+
+
+def grouped_gather(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Arrays | None:
+    """`gather()` of several arrays as one operation: all of them or none."""
+    return grouped_gather_async(tensors, root_rank, name, process_set).wait()
+
+
+def gather_async(
+    tensor: npt.ArrayLike,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array | None]:
+    """Start `gather()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_gather_async([tensor], root_rank, name, process_set)
+    return group.then(lambda results: None if results is None else results[0])
+
+
+def gather(
+    tensor: npt.ArrayLike,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Array | None:
+    """Join the arrays of all ranks along dimension 0 for one of them: what `allgather()` gives there, None elsewhere.
+
+    Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d array.
+    """
+    return gather_async(tensor, root_rank, name, process_set).wait()
+
+
+def grouped_scatter_async(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    splits: Sequence[npt.ArrayLike | None] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Arrays]:
+    """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
+    require_global(process_set)
+    arrays = [readable(tensor) for tensor in tensors]
+    inputs = [for_engine(array) for array in arrays]
+    numbers = _splits_lists(tensors, splits) if _basics.rank() == root_rank else None
+    operation = _basics.engine().submit(SCATTER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, numbers)
+
+    def finish(done: _core.Operation) -> Arrays:
+        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
+
+    return Handle(operation, finish)
+
+
+def grouped_scatter(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    splits: Sequence[npt.ArrayLike | None] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Arrays:
+    """`scatter()` of several arrays as one operation: all of them or none. `splits` has an entry for each."""
+    return grouped_scatter_async(tensors, root_rank, splits, name, process_set).wait()
+
+
+def scatter_async(
+    tensor: npt.ArrayLike,
+    root_rank: int,
+    splits: npt.ArrayLike | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array]:
+    """Start `scatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_scatter_async([tensor], root_rank, [splits], name, process_set)
+    return group.then(lambda results: results[0])
+
+
+def scatter(
+    tensor: npt.ArrayLike,
+    root_rank: int,
+    splits: npt.ArrayLike | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
+    """Share out the rows of rank `root_rank`'s array (along dimension 0), in rank order; return this rank's.
+
+    Args:
+        tensor: on the root, the rows. Elsewhere an array of the same dtype and the same dimensions but the first, of
+            which nothing else is looked at: `numpy.empty((0, 3), numpy.float32)` receives rows of three float32.
+        root_rank: the rank that has the rows; the same on every rank.
+        splits: on the root, how many rows go to each rank: size() whole numbers that add up to the first dimension.
+            Not looked at elsewhere. None: the same number to each rank, and one more to each of the first
+            `rows mod size()`.
+        name: see the module.
+        process_set: only the set of all ranks, for now.
+    """
+    return scatter_async(tensor, root_rank, splits, name, process_set).wait()

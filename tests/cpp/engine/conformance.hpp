@@ -1,0 +1,94 @@
+// What the conformance tests share: worlds of every layout, tensors between guards, and the cases to try.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/guarded.hpp"
+#include "engine/world.hpp"
+#include "kernels/reference.hpp"
+
+namespace ciranda::testing::conformance {
+
+using kernels::testing::Bytes;
+
+inline constexpr std::size_t kSlotBytes = 4096;
+inline constexpr std::size_t kSegmentBytes = 256;  // of a block, over channels: "several blocks" is then as many bytes
+
+// Nothing, one, a few, an odd thousand; and more bytes than four slots, not a multiple of anything.
+inline std::array<std::size_t, 5> counts(DataType dtype) {
+  return {0, 1, 3, 1009, 4 * kSlotBytes / size_of(dtype) + 13};
+}
+
+struct Factors {
+  double prescale = 1;
+  double postscale = 1;
+};
+inline constexpr std::array<Factors, 3> kFactors{Factors{}, Factors{0.3, 1}, Factors{1, -1.75}};
+
+// A world for each layout, used for many cases.
+class Worlds {
+ public:
+  explicit Worlds(int size) {
+    for (const Layout layout : kLayouts) {
+      WorldOptions options = options_for(layout, size);
+      options.fabric.slot_bytes = kSlotBytes;
+      options.fabric.ring_bytes = 4096;
+      options.config.one_shot_bytes = 2048;
+      options.config.slot_bytes = layout == Layout::kArena ? kSlotBytes : kSegmentBytes;
+      worlds_.emplace(layout, std::make_unique<World>(size, options));
+    }
+  }
+  World& operator[](Layout layout) { return *worlds_.at(layout); }
+
+ private:
+  std::map<Layout, std::unique_ptr<World>> worlds_;
+};
+
+// One tensor of one rank, given to a request and looked at afterwards.
+class Operand {
+ public:
+  Operand(const Bytes& input, std::size_t misalignment, bool in_place)
+      : content_(input),
+        input_(input, misalignment),
+        output_(in_place ? 0 : input.size(), misalignment),
+        in_place_(in_place) {}
+
+  TensorMemory memory() { return {input_.data(), in_place_ ? input_.data() : output_.data()}; }
+  void expect(const Bytes& expected) const {
+    EXPECT_TRUE((in_place_ ? input_ : output_).holds(expected)) << "wrong result";
+    EXPECT_TRUE(in_place_ || input_.holds(content_)) << "the input was changed";
+    EXPECT_TRUE(input_.is_intact() && output_.is_intact()) << "memory beside the tensor was changed";
+  }
+
+ private:
+  const Bytes& content_;
+  Guarded input_;
+  Guarded output_;
+  bool in_place_;
+};
+
+inline constexpr std::array<std::pair<std::size_t, bool>, 4> kPlacements{
+    std::pair{Guarded::kAligned, true}, std::pair{Guarded::kAligned, false}, std::pair{Guarded::kMisaligned, true},
+    std::pair{Guarded::kMisaligned, false}};
+
+inline std::string name_of(const ::testing::TestParamInfo<std::tuple<int, DataType>>& test) {
+  return std::to_string(std::get<0>(test.param)) + "ranks" + std::string(to_string(std::get<1>(test.param)));
+}
+
+inline std::vector<DataType> all_types() {
+  std::vector<DataType> types;
+  for (const DataTypeInfo& row : kDataTypes) types.push_back(row.dtype);
+  return types;
+}
+
+}  // namespace ciranda::testing::conformance

@@ -1,0 +1,303 @@
+"""reducescatter, alltoall, reduce, gather and scatter over real processes, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from expected import DTYPES, OPS, Array, accepts, assert_reduced, values
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ranks import Ranks
+
+import ciranda as hvd
+from ciranda.errors import InvalidArgumentError, MismatchError
+
+pytestmark = pytest.mark.multiprocess
+
+# Circles are shared by the examples on purpose: what one leaves behind must not change the next.
+_EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _my_rows(n_rows: int) -> slice:
+    """Return the rows that belong to this rank when they are shared out evenly, the rest in front."""
+    n, rank = hvd.size(), hvd.rank()
+    begin = rank * (n_rows // n) + min(rank, n_rows % n)
+    return slice(begin, begin + n_rows // n + (rank < n_rows % n))
+
+
+def _block(rank: int, shape: tuple[int, ...], dtype: str, op: str = "sum") -> Array:
+    return values(rank, int(np.prod(shape)), dtype, op).reshape(shape)
+
+
+# --- reductions
+
+
+def _check_reductions(op: str) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for dtype in DTYPES:
+        if not accepts(op, dtype):
+            continue
+        for shape in ((0, 3), (1,), (n + 1, 2), (5 * n - 1, 7), (n, 0), (2 * n + 1, 40_001)):
+            inputs = [_block(r, shape, dtype, op) for r in range(n)]
+            case = f"{op} {dtype} {shape}"
+            whole = hvd.allreduce(inputs[rank], op=OPS[op])
+            assert_reduced(whole, inputs, op, case)
+            part = hvd.reducescatter(inputs[rank], op=OPS[op])
+            assert part.dtype == whole.dtype
+            assert part.shape == whole[_my_rows(shape[0])].shape, case
+            assert part.tobytes() == whole[_my_rows(shape[0])].tobytes(), f"{case}: not the bits of allreduce"
+            for root in {0, n - 1}:
+                result = hvd.reduce(inputs[rank], root, op=OPS[op])
+                assert (result is None) == (rank != root)
+                assert result is None or result.tobytes() == whole.tobytes(), case
+            mine = inputs[rank].copy()
+            assert hvd.reduce_(mine, 0, op=OPS[op], name=f"reduce_{case}") is mine
+            assert mine.tobytes() == (whole if rank == 0 else inputs[rank]).tobytes()
+
+
+@pytest.mark.parametrize("op", list(OPS))
+def test_reductions_have_the_bits_of_allreduce(circle: Ranks, op: str) -> None:
+    circle.run(_check_reductions, op)
+
+
+def _check_defaults_and_factors() -> None:
+    n = hvd.size()
+    ones = np.ones((n, 3), np.float32)
+    np.testing.assert_array_equal(hvd.reducescatter(ones * (hvd.rank() + 1)), np.full((1, 3), (n + 1) / 2))
+    np.testing.assert_array_equal(
+        hvd.reducescatter(ones, op=hvd.Sum, prescale_factor=0.5, postscale_factor=6.0), np.full((1, 3), 3.0 * n)
+    )
+    total = hvd.reduce(ones, 0, op=hvd.Sum, prescale_factor=0.5, postscale_factor=6.0)
+    assert hvd.rank() != 0 or np.all(total == 3.0 * n)
+    matrix = np.arange(6.0 * n).reshape(2 * n, 3)[:, ::2]  # not contiguous
+    np.testing.assert_array_equal(hvd.reducescatter(matrix), matrix[_my_rows(2 * n)])
+    hvd.reduce_(matrix, 0, op=hvd.Sum)
+    assert hvd.rank() != 0 or np.all(matrix == np.arange(6.0 * n).reshape(2 * n, 3)[:, ::2] * n)
+
+
+def test_defaults_and_factors(circle: Ranks) -> None:
+    circle.run(_check_defaults_and_factors)
+
+
+# --- what is only moved
+
+Table = list[list[int]]  # how many rows each rank has for each
+
+
+def _alltoall(table: Table, dtype: str, width: int) -> None:
+    n, rank = hvd.size(), hvd.rank()
+
+    def rows(sender: int, receiver: int) -> Array:
+        return values(sender * n + receiver, table[sender][receiver] * width, dtype, "sum").reshape(-1, width)
+
+    mine = np.concatenate([rows(rank, to) for to in range(n)])
+    result, received = hvd.alltoall(mine, splits=np.array(table[rank], np.int32), name=f"alltoall.{dtype}.{width}")
+    np.testing.assert_array_equal(result, np.concatenate([rows(sender, rank) for sender in range(n)]))
+    assert result.dtype == np.dtype(dtype)
+    assert received.dtype == np.int32
+    assert received.tolist() == [table[sender][rank] for sender in range(n)]
+
+
+@st.composite
+def _tables(draw: st.DrawFn, n: int) -> Table:
+    rows = st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 3000))
+    return draw(st.lists(st.lists(rows, min_size=n, max_size=n), min_size=n, max_size=n))
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+def test_alltoall_of_any_splits(circles: Any, n_ranks: int) -> None:
+    """Splits change with every call under the same name, and need not be agreed on."""
+
+    @_EXAMPLES
+    @given(table=_tables(n_ranks), dtype=st.sampled_from(DTYPES), width=st.sampled_from([1, 3]))
+    def check(table: Table, dtype: str, width: int) -> None:
+        circles.of(n_ranks).run(_alltoall, table, dtype, width)
+
+    check()
+
+
+def _even_alltoall() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for dtype in DTYPES:
+        mine = np.repeat(np.arange(n) == rank, 2 * 3).reshape(2 * n, 3).astype(dtype)
+        result = hvd.alltoall(mine, name="even")
+        np.testing.assert_array_equal(result, np.repeat(np.arange(n) == rank, 6).reshape(2 * n, 3) * (rank == rank))
+    tagged = np.array([100 * rank + to for to in range(n)], np.int64)
+    handle = hvd.alltoall_async(tagged)
+    np.testing.assert_array_equal(hvd.synchronize(handle), [100 * sender + rank for sender in range(n)])
+    result, received = hvd.alltoall(tagged, splits=[1] * n)
+    assert received.dtype == np.int64
+    assert result.tolist() == [100 * sender + rank for sender in range(n)]
+    pairs = hvd.grouped_alltoall([tagged, tagged.astype(np.float16)], [None, [1] * n], name="pair")
+    for (result, received), dtype in zip(pairs, ("int64", "float16"), strict=True):
+        np.testing.assert_array_equal(result, np.array([100 * sender + rank for sender in range(n)], dtype))
+        assert result.dtype == np.dtype(dtype)
+        assert received.tolist() == [1] * n
+
+
+def test_even_and_grouped_alltoall(circle: Ranks) -> None:
+    circle.run(_even_alltoall)
+
+
+def _gather_and_scatter(counts: list[int], root: int, dtype: str, is_even: bool) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    mine = _block(rank, (counts[rank], 2), dtype)
+    everything = np.concatenate([_block(r, (counts[r], 2), dtype) for r in range(n)])
+    gathered = hvd.gather(mine, root, name="gather")
+    assert (gathered is None) == (rank != root)
+    if gathered is not None:
+        np.testing.assert_array_equal(gathered, everything)
+    given_rows = everything if rank == root else np.empty((0, 2), dtype)
+    splits = None if is_even else counts
+    back = hvd.scatter(given_rows, root, splits=splits, name="scatter")
+    np.testing.assert_array_equal(back, everything[_my_rows(len(everything))] if is_even else mine)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3, 4])
+def test_gather_and_scatter_of_any_rows(circles: Any, n_ranks: int) -> None:
+    counts = st.lists(st.one_of(st.integers(0, 4), st.integers(0, 5000)), min_size=n_ranks, max_size=n_ranks)
+
+    @_EXAMPLES
+    @given(counts=counts, root=st.integers(0, n_ranks - 1), dtype=st.sampled_from(DTYPES), is_even=st.booleans())
+    def check(counts: list[int], root: int, dtype: str, is_even: bool) -> None:
+        circles.of(n_ranks).run(_gather_and_scatter, counts, root, dtype, is_even)
+
+    check()
+
+
+# --- asynchronous and grouped
+
+
+def _check_many_in_flight() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    tag = np.arange(2 * n, dtype=np.int64)
+    calls = {
+        "reducescatter": lambda i: hvd.reducescatter_async(tag + i, op=hvd.Sum, name=f"rs{i}"),
+        "alltoall": lambda i: hvd.alltoall_async(tag + i, splits=[2] * n, name=f"a{i}"),
+        "reduce": lambda i: hvd.reduce_async(tag + i, i % n, op=hvd.Sum, name=f"r{i}"),
+        "gather": lambda i: hvd.gather_async(tag[: rank + 1] + i, i % n, name=f"g{i}"),
+        "scatter": lambda i: hvd.scatter_async(tag + i, i % n, name=f"s{i}"),
+    }
+    order = np.random.default_rng(rank).permutation(len(calls) * 10)
+    handles = {}
+    for number in order.tolist():
+        what, i = list(calls)[number % len(calls)], number // len(calls)
+        handles[what, i] = calls[what](i)
+    own = slice(2 * rank, 2 * rank + 2)
+    for (what, i), handle in handles.items():
+        result = hvd.synchronize(handle)
+        if what == "reducescatter":
+            np.testing.assert_array_equal(result, (tag[own] + i) * n)
+        elif what == "alltoall":
+            np.testing.assert_array_equal(result[0], np.tile(tag[own] + i, n))
+        elif what == "scatter":
+            np.testing.assert_array_equal(result, tag[own] + i)
+        elif rank != i % n:
+            assert result is None
+        elif what == "reduce":
+            np.testing.assert_array_equal(result, (tag + i) * n)
+        else:
+            np.testing.assert_array_equal(result, np.concatenate([tag[: r + 1] + i for r in range(n)]))
+
+
+def test_many_in_flight_in_any_order(circle: Ranks) -> None:
+    for _ in range(3):
+        circle.run(_check_many_in_flight)
+
+
+def _check_groups() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    arrays = [np.full((n + i, 2), rank + 1, dtype) for i, dtype in enumerate(DTYPES[1:])]
+    total = n * (n + 1) // 2
+    for result, array in zip(hvd.grouped_reducescatter(arrays, op=hvd.Sum, name="rs"), arrays, strict=True):
+        np.testing.assert_array_equal(result, np.full_like(array[_my_rows(len(array))], total))
+    reduced = hvd.grouped_reduce(arrays, n - 1, op=hvd.Sum, name="r")
+    gathered = hvd.grouped_gather(arrays, n - 1, name="g")
+    assert (reduced is None) == (gathered is None) == (rank != n - 1)
+    for i, array in enumerate(arrays if rank == n - 1 else []):
+        assert reduced is not None
+        assert gathered is not None
+        np.testing.assert_array_equal(reduced[i], np.full_like(array, total))
+        np.testing.assert_array_equal(gathered[i], np.concatenate([np.full_like(array, r + 1) for r in range(n)]))
+    splits = [None, [len(arrays[1])] + [0] * (n - 1)]
+    even, uneven = hvd.grouped_scatter(arrays[:2], 0, splits, name="s")
+    np.testing.assert_array_equal(even, np.ones_like(arrays[0][_my_rows(n)]))
+    np.testing.assert_array_equal(uneven, np.ones((len(arrays[1]) * (rank == 0), 2)))
+
+
+def test_groups(circle: Ranks) -> None:
+    circle.run(_check_groups)
+
+
+# --- errors
+
+
+def _refused_everywhere(what: str) -> None:
+    n = hvd.size()
+    ones = np.ones((n + 1, 2), np.float32)
+    with pytest.raises(InvalidArgumentError) as caught:
+        {
+            "uneven": lambda: hvd.alltoall(ones, name="bad"),
+            "sum": lambda: hvd.alltoall(ones, splits=[1] * n, name="bad"),
+            "negative": lambda: hvd.alltoall(ones, splits=[-1] + [1] * (n - 1), name="bad"),
+            "number": lambda: hvd.alltoall(ones, splits=[1] * (n + 1), name="bad"),
+            "kind": lambda: hvd.alltoall(ones, splits=[0.5] * n, name="bad"),
+            "scalar": lambda: hvd.reducescatter(np.float32(1), name="bad"),
+            "root": lambda: hvd.gather(ones, n, name="bad"),
+        }[what]()
+    text = {
+        "uneven": f"alltoall 'bad': the first dimension of [{n + 1}, 2] cannot be cut into {n} equal parts",
+        "sum": f"must add up to the first dimension of the tensor, whose shape is [{n + 1}, 2]",
+        "negative": "has a negative number",
+        "number": f"splits must have one number for each of the {n} ranks, these are {n + 1}",
+        "kind": "splits must be whole numbers, one for each rank; got float64",
+        "scalar": "reducescatter 'bad': a scalar has no first dimension",
+        "root": f"gather 'bad': root_rank {n} is not a rank",
+    }[what]
+    assert text in str(caught.value)
+    _works()
+
+
+def _works() -> None:
+    n = hvd.size()
+    assert hvd.alltoall(np.arange(n), splits=[1] * n, name="good")[0].tolist() == [hvd.rank()] * n
+
+
+@pytest.mark.parametrize("what", ["uneven", "sum", "negative", "number", "kind", "scalar", "root"])
+def test_calls_that_cannot_be(circles: Any, what: str) -> None:
+    circles.of(3).run(_refused_everywhere, what)
+
+
+def _disagree(what: str) -> str:
+    odd = int(hvd.rank() == hvd.size() - 1)
+    block = np.ones((4 * hvd.size(), 2), np.float32)
+    with pytest.raises(MismatchError) as caught:
+        {
+            "kind": lambda: hvd.reduce(block, 0, name="m") if odd else hvd.reducescatter(block, name="m"),
+            "rows": lambda: hvd.reducescatter(block[odd:], name="m"),
+            "width": lambda: hvd.alltoall(block[:, : 2 - odd], name="m"),
+            "root": lambda: hvd.scatter(block, odd, name="m"),
+            "dtype": lambda: hvd.gather(block.astype(np.float64) if odd else block, 0, name="m"),
+            "op": lambda: hvd.reduce(block, 0, op=hvd.Max if odd else hvd.Sum, name="m"),
+        }[what]()
+    _works()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("kind", "collective reducescatter on rank 0 but reduce on rank 2"),
+        ("rows", "shape [12, 2] on rank 0 but [11, 2] on rank 2"),
+        ("width", "shape [*, 2] on rank 0 but [*, 1] on rank 2 (only the first dimension may differ)"),
+        ("root", "root_rank 0 on rank 0 but 1 on rank 2"),
+        ("dtype", "dtype float32 on rank 0 but float64 on rank 2"),
+        ("op", "reduce op sum on rank 0 but max on rank 2"),
+    ],
+)
+def test_disagreement(circles: Any, what: str, text: str) -> None:
+    texts = circles.of(3).run(_disagree, what)
+    assert len(set(texts)) == 1
+    assert text.replace("on rank 0", "on rank 1") in texts[0] or text in texts[0]  # whichever the late one met
