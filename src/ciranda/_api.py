@@ -41,6 +41,7 @@ from ciranda._ops import (
     Product,
     Sum,
     barrier,
+    join,
     poll,
     synchronize,
 )
@@ -64,6 +65,10 @@ from ciranda.numpy.ops import (
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
+    recv,
+    recv_async,
+    send,
+    send_async,
 )
 from ciranda.numpy.rows import (
     alltoall,
@@ -89,7 +94,13 @@ from ciranda.numpy.rows import (
     scatter,
     scatter_async,
 )
-from ciranda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from ciranda.process_sets import (
+    ProcessSet,
+    add_process_set,
+    get_process_set_ids_and_ranks,
+    global_process_set,
+    remove_process_set,
+)
 
 __all__ = [
     "Adasum",
@@ -132,6 +143,7 @@ __all__ = [
     "errors",
     "gather",
     "gather_async",
+    "get_process_set_ids_and_ranks",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -154,6 +166,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "join",
     "local_rank",
     "local_size",
     "mpi_built",
@@ -162,6 +175,8 @@ __all__ = [
     "nccl_built",
     "poll",
     "rank",
+    "recv",
+    "recv_async",
     "reduce",
     "reduce_",
     "reduce_async",
@@ -172,6 +187,8 @@ __all__ = [
     "rocm_built",
     "scatter",
     "scatter_async",
+    "send",
+    "send_async",
     "shutdown",
     "size",
     "start_timeline",

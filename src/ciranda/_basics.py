@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ciranda import _core
@@ -23,6 +23,9 @@ class Circle:
     engine: _core.Engine | None = None
     epoch: int = 0
 
+
+#: Called when the circle ends, by whoever keeps something that belongs to it.
+at_end: list[Callable[[], None]] = []
 
 #: Read directly where a call must be cheap; `engine()` is the safe way.
 circle = Circle()
@@ -43,14 +46,15 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
 
     Args:
         comm: None, or the list of all ranks. Anything else is refused.
-        process_sets: must be None or empty; "dynamic" and process sets are refused.
+        process_sets: process sets to add at once, the same on all ranks. "dynamic", which Horovod needs before sets can
+            be added later, is accepted and changes nothing: they always can.
 
     Raises:
         InvalidArgumentError: an environment variable does not parse, or an argument is refused.
         TimeoutError: a rank did not come within CIRANDA_START_TIMEOUT_SECONDS; the message names it.
     """
-    if process_sets:
-        raise NotSupportedError("init(process_sets=...): process sets are not available yet")
+    if isinstance(process_sets, str) and process_sets != "dynamic":
+        raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
     if comm is not None and not isinstance(comm, Sequence):
         raise NotSupportedError("init(comm=...): MPI communicators are not supported; give None")
     if circle.engine is not None:
@@ -62,6 +66,11 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
         connected.shutdown()
         raise NotSupportedError(f"init(comm={list(comm)}): a circle of {size} ranks cannot be joined by some only")
     circle.engine = connected
+    if process_sets and not isinstance(process_sets, str):
+        from ciranda.process_sets import add_process_set  # which needs this module
+
+        for process_set in process_sets:
+            add_process_set(process_set)
 
 
 def shutdown() -> None:
@@ -70,6 +79,8 @@ def shutdown() -> None:
     Does nothing without a circle. Called at exit.
     """
     connected, circle.engine = circle.engine, None
+    for forget in at_end:
+        forget()
     if connected is not None:
         connected.shutdown()
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ciranda import _basics, _core
 from ciranda.errors import InvalidArgumentError, NotSupportedError
-from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Average: Final[int] = _core.REDUCE_OPS["average"]
 Sum: Final[int] = _core.REDUCE_OPS["sum"]
@@ -32,6 +32,8 @@ ALLTOALL: Final[int] = _core.COLLECTIVES["alltoall"]
 REDUCE: Final[int] = _core.COLLECTIVES["reduce"]
 GATHER: Final[int] = _core.COLLECTIVES["gather"]
 SCATTER: Final[int] = _core.COLLECTIVES["scatter"]
+TRANSFER: Final[int] = _core.COLLECTIVES["send/recv"]
+JOIN: Final[int] = _core.COLLECTIVES["join"]
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -98,6 +100,24 @@ def synchronize(handle: Handle[Result]) -> Result:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Return once every rank has called this."""
-    require_global(process_set)
-    _basics.engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0)
+    """Return once every rank of the process set has called this."""
+    _basics.engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
+
+
+def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
+    """Say that this rank has no more work, and wait until all ranks have said so.
+
+    Until then the others go on without this rank: it adds nothing to their reductions (and an average divides by the
+    number of ranks that take part), and no rows to their allgathers. A collective whose root has joined fails on all
+    ranks. After it, all ranks take part again.
+
+    Args:
+        device: ignored; there for scripts written for Horovod.
+        process_set: whose collectives this is about.
+
+    Returns:
+        The rank that was the last to join, counted in the whole circle.
+    """
+    operation = _basics.engine().submit_bare(JOIN, [], id_of(process_set))
+    operation.wait()
+    return operation.value()

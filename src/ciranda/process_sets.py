@@ -1,17 +1,34 @@
-"""Process sets: the ranks that take part in a collective. Only the set of all ranks exists so far."""
+"""Process sets: the ranks that take part in a collective.
+
+A set is made and removed by all ranks of the circle together; its members then use it without the others. Sets may
+overlap: nobody waits for a set that it is not in, whatever the order in which ranks come to their sets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ciranda import _basics
+from ciranda import _basics, _core
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 
-__all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
+__all__ = [
+    "ProcessSet",
+    "add_process_set",
+    "get_process_set_ids_and_ranks",
+    "global_process_set",
+    "remove_process_set",
+]
+
+_ADD = _core.COLLECTIVES["add_process_set"]
+_REMOVE = _core.COLLECTIVES["remove_process_set"]
 
 
 class ProcessSet:
-    """A set of ranks. `process_set_id` is None until the set is registered; the set of all ranks has 0."""
+    """A set of ranks. Its `process_set_id` is None unless the set is added to the circle; that of all ranks is 0.
+
+    Args:
+        ranks_or_comm: the ranks, in any order; counted in the whole circle.
+    """
 
     process_set_id: int | None
     ranks: list[int] | None
@@ -24,17 +41,25 @@ class ProcessSet:
         if len(set(self.ranks)) != len(self.ranks):
             raise InvalidArgumentError(f"a rank stands twice in the process set {list(ranks_or_comm)}")
 
+    def _members(self) -> list[int] | None:
+        if self.process_set_id is None or not _basics.is_initialized():
+            return None
+        return _basics.engine().ranks_of(self.process_set_id) or None
+
     def size(self) -> int | None:
-        """The number of ranks in this set; None if it is not registered."""
-        return None if self.process_set_id is None else _basics.size()
+        """The number of ranks in this set; None if there is no such set now."""
+        members = self._members()
+        return None if members is None else len(members)
 
     def rank(self) -> int | None:
-        """This process's position in the set; None if the set is not registered."""
-        return None if self.process_set_id is None else _basics.rank()
+        """This process's position in the set; None if it is not in the set, or there is no such set now."""
+        members = self._members()
+        return members.index(_basics.rank()) if members and _basics.rank() in members else None
 
     def included(self) -> bool | None:
-        """Whether this process is in the set; None if the set is not registered."""
-        return None if self.process_set_id is None else True
+        """Whether this process is in the set; None if there is no such set now."""
+        members = self._members()
+        return None if members is None else _basics.rank() in members
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
@@ -48,21 +73,79 @@ def _make_global() -> ProcessSet:
 
 
 global_process_set = _make_global()
+#: The sets of this circle by their number, but for the global one.
+_added: dict[int, ProcessSet] = {}
+
+
+def id_of(process_set: ProcessSet) -> int:
+    """Return the number of `process_set`. Raises InvalidArgumentError (a ValueError) if it was not added."""
+    if process_set.process_set_id is None:
+        raise InvalidArgumentError(
+            f"{process_set!r} has not been added, or was removed: all ranks must call add_process_set() with it first"
+        )
+    return process_set.process_set_id
 
 
 def require_global(process_set: ProcessSet) -> None:
     """Raise unless `process_set` is the set of all ranks."""
     if process_set is not global_process_set:
-        raise NotSupportedError(
-            f"{process_set!r} cannot be used: process sets other than global_process_set are not available yet"
-        )
+        raise NotSupportedError(f"{process_set!r} cannot be used here: this works on global_process_set only")
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Not available yet: raises NotSupportedError."""
-    raise NotSupportedError(f"process sets are not available yet; cannot add {process_set!r}")
+    """Make a process set. All ranks of the circle must call this, with the same ranks; it returns when all have.
+
+    Args:
+        process_set: a ProcessSet that has not been added, or the ranks of one.
+
+    Returns:
+        The set, with its `process_set_id`.
+
+    Raises:
+        InvalidArgumentError: a rank that does not exist, or a set of the same ranks exists already.
+        MismatchError, TimeoutError: other ranks add other sets.
+    """
+    added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    if added.process_set_id is not None:
+        raise InvalidArgumentError(f"{added!r} has been added already")
+    operation = _basics.engine().submit_bare(_ADD, list(added.ranks or []))
+    operation.wait()
+    added.process_set_id = operation.value()
+    _added[added.process_set_id] = added
+    return added
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Not available yet: raises NotSupportedError."""
-    raise NotSupportedError(f"process sets are not available yet; cannot remove {process_set!r}")
+    """Remove a process set. All ranks of the circle must call this; what is pending in the set fails.
+
+    Returns:
+        True. False if there is no such set now.
+
+    Raises:
+        InvalidArgumentError: `process_set` is the global one.
+    """
+    if process_set is global_process_set or process_set.process_set_id == 0:
+        raise InvalidArgumentError("the global process set cannot be removed")
+    if process_set.process_set_id is None:
+        return False
+    operation = _basics.engine().submit_bare(_REMOVE, [process_set.process_set_id])
+    operation.wait()
+    _added.pop(process_set.process_set_id, None)
+    process_set.process_set_id = None
+    return True
+
+
+def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
+    """Return the ranks of every process set by its number, the global one included."""
+    connected = _basics.engine()
+    return {number: connected.ranks_of(number) for number in (0, *_added)}
+
+
+def _forget_all() -> None:
+    """A circle has ended, and its sets with it."""
+    for each in _added.values():
+        each.process_set_id = None
+    _added.clear()
+
+
+_basics.at_end.append(_forget_all)

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <utility>
 
@@ -65,19 +66,33 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
 
 // Submits and waits: a blocking call without the cost of a handle.
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
-             double prescale, double postscale, nb::handle splits) {
-  const CallOptions options{collective, std::move(name),    op, root, prescale, postscale, false,
-                            true,       read_splits(splits)};
+             double prescale, double postscale, nb::handle splits, std::uint32_t process_set, std::uint32_t lane) {
+  CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true, read_splits(splits)};
+  options.process_set = process_set;
+  options.lane = lane;
   OperationHandle handle = self.submit(options, inputs, outputs);
   handle.wait();
   return handle.outputs();
 }
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
-                       int root, double prescale, double postscale, bool is_deferrable, nb::handle splits) {
-  return self.submit(
-      {collective, std::move(name), op, root, prescale, postscale, is_deferrable, false, read_splits(splits)}, inputs,
-      outputs);
+                       int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
+                       std::uint32_t process_set, std::uint32_t lane) {
+  CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
+                      false,      read_splits(splits)};
+  options.process_set = process_set;
+  options.lane = lane;
+  return self.submit(options, inputs, outputs);
+}
+
+// A collective without tensors, about process sets or about who takes part.
+OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
+                            std::uint32_t process_set) {
+  CallOptions options;
+  options.collective = collective;
+  options.process_set = process_set;
+  options.arguments = std::move(arguments);
+  return self.submit(options, nb::none(), nb::none());
 }
 
 nb::dict peer(const EngineHandle& self, int rank) {
@@ -100,11 +115,16 @@ void bind_prepared_request(nb::module_& m) {
                               "A named, in-place allreduce that is submitted again and again with fresh tensors.")
       .def(
           "__init__",
-          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale) {
+          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale,
+             std::uint32_t process_set, std::uint32_t lane) {
             const int allreduce = static_cast<int>(Collective::kAllreduce);
-            new (self) PreparedRequest{make_request({allreduce, std::move(name), op, -1, prescale, postscale, true})};
+            CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale, true};
+            options.process_set = process_set;
+            options.lane = lane;
+            new (self) PreparedRequest{make_request(options)};
           },
-          nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0)
+          nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
+          nb::arg("process_set") = 0, nb::arg("lane") = 0)
       .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
 }
 
@@ -127,10 +147,17 @@ void bind_engine_handle(nb::module_& m) {
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("is_deferrable"), nb::arg("splits") = nb::none())
+           nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0)
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("splits") = nb::none())
+           nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0)
+      .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
+      .def(
+          "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },
+          nb::arg("process_set"), "The ranks of a process set, ascending; none if there is no such set.")
+      .def(
+          "pair_with", [](const EngineHandle& self, int rank) { return self.engine().pair_with(rank); },
+          nb::arg("rank"), "The process set of this rank and another; 0 if there is no such other rank.")
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"));
   m.def("connect", &connect_from_environment, nb::arg("epoch"),
         "Joins the circle that the environment describes and starts the engine.");

@@ -97,6 +97,9 @@ void bind_operation_handle(nb::module_& m) {
   nb::class_<OperationHandle>(m, "Operation", "A submitted operation.")
       .def("wait", &OperationHandle::wait, "Returns when the operation is done; raises what it failed with.")
       .def("poll", &OperationHandle::poll, "Whether the operation is done. Never blocks.")
+      .def(
+          "value", [](const OperationHandle& self) { return self.value(); },
+          "The number that some collectives result in: the last rank to join, the id of a process set; else 0.")
       .def("outputs", &OperationHandle::outputs, "The tensors that the engine allocated, once the operation is done.");
   m.def("wait_all", &wait_for_list, nb::arg("operations"),
         "Waits for every operation of the list, then raises the first failure among them, if any.");

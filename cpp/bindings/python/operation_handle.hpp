@@ -35,6 +35,7 @@ class OperationHandle {
 
   // A list of arrays; empty unless the collective allocates its output. REQUIRES: wait() has returned.
   nb::list outputs() const;
+  std::int64_t value() const { return is_done() ? operation_->value() : 0; }
 
  private:
   bool is_done() const { return operation_->is_done(); }

@@ -76,8 +76,11 @@ Request make_request(const CallOptions& options) {
   request.is_cacheable = options.name.has_value();
   request.is_deferrable = options.is_deferrable;
   request.is_awaited = options.is_awaited;
+  request.process_set = options.process_set;
+  request.lane = options.lane;
   Signature& signature = request.signature;
   signature.collective = collective_of(options.collective);
+  signature.arguments = options.arguments;
   if (info(signature.collective).is_reduction) {
     signature.op = reduce_op_of(options.op);
     signature.prescale = options.prescale;

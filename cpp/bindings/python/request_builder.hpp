@@ -27,6 +27,9 @@ struct CallOptions {
   bool is_deferrable = false;
   bool is_awaited = false;
   Splits splits = {};
+  std::uint32_t process_set = 0;
+  std::uint32_t lane = 0;
+  std::vector<std::int64_t> arguments = {};
 };
 
 // From None, or a list of a list of numbers for each tensor.

@@ -22,17 +22,26 @@ import numpy as np
 import numpy.typing as npt
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, Handle, Sum, choose_op
+from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Handle, Sum, choose_op
+from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
-from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Arrays = list[Array]
 
 
 def _submit_allreduce(
-    inputs: object, outputs: object, name: str | None, op: int, prescale: float, postscale: float
+    inputs: object,
+    outputs: object,
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
 ) -> _core.Operation:
-    return _basics.engine().submit(ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True)
+    return _basics.engine().submit(
+        ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True, process_set=id_of(process_set)
+    )
 
 
 def allreduce_async(
@@ -45,11 +54,16 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array]:
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    require_global(process_set)
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
     operation = _submit_allreduce(
-        for_engine(array), for_engine(output), name, choose_op(op, average), prescale_factor, postscale_factor
+        for_engine(array),
+        for_engine(output),
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
     )
     return Handle(operation, lambda _: output)
 
@@ -73,9 +87,8 @@ def allreduce(
             LogicalAnd, LogicalOr or LogicalXor of bool. Integer averages round toward zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
     """
-    require_global(process_set)
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
     _basics.engine().run(
@@ -87,6 +100,7 @@ def allreduce(
         -1,
         prescale_factor,
         postscale_factor,
+        process_set=id_of(process_set),
     )
     return output
 
@@ -101,10 +115,11 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    require_global(process_set)
     work = writable(tensor)
     target = for_engine(work)
-    operation = _submit_allreduce(target, target, name, choose_op(op, average), prescale_factor, postscale_factor)
+    operation = _submit_allreduce(
+        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+    )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 
@@ -118,10 +133,19 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> Array:
     """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
-    require_global(process_set)
     work = writable(tensor)
     target = for_engine(work)
-    _basics.engine().run(ALLREDUCE, target, target, name, choose_op(op, average), -1, prescale_factor, postscale_factor)
+    _basics.engine().run(
+        ALLREDUCE,
+        target,
+        target,
+        name,
+        choose_op(op, average),
+        -1,
+        prescale_factor,
+        postscale_factor,
+        process_set=id_of(process_set),
+    )
     return bring_back(work, tensor)
 
 
@@ -135,7 +159,6 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     outputs = [np.empty_like(array, subok=False) for array in arrays]
     operation = _submit_allreduce(
@@ -145,6 +168,7 @@ def grouped_allreduce_async(
         choose_op(op, average),
         prescale_factor,
         postscale_factor,
+        process_set,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -172,10 +196,11 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
-    require_global(process_set)
     work = [writable(tensor) for tensor in tensors]
     targets = [for_engine(array) for array in work]
-    operation = _submit_allreduce(targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor)
+    operation = _submit_allreduce(
+        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+    )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
 
@@ -196,9 +221,10 @@ def allgather_async(
     tensor: npt.ArrayLike, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Array]:
     """Start `allgather()`. `synchronize(handle)` returns the result."""
-    require_global(process_set)
     array = readable(tensor)
-    operation = _basics.engine().submit(ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
     return Handle(operation, lambda done: like_input(done.outputs()[0], array))
 
 
@@ -207,9 +233,10 @@ def allgather(tensor: npt.ArrayLike, name: str | None = None, process_set: Proce
 
     Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d array.
     """
-    require_global(process_set)
     array = readable(tensor)
-    outputs = _basics.engine().run(ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0)
+    outputs = _basics.engine().run(
+        ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0, process_set=id_of(process_set)
+    )
     return like_input(outputs[0], array)
 
 
@@ -217,10 +244,11 @@ def grouped_allgather_async(
     tensors: Sequence[npt.ArrayLike], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Arrays]:
     """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
-    operation = _basics.engine().submit(ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
 
     def finish(done: _core.Operation) -> Arrays:
         return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
@@ -239,11 +267,19 @@ def broadcast_async(
     tensor: npt.ArrayLike, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Array]:
     """Start `broadcast()`. `synchronize(handle)` returns the result."""
-    require_global(process_set)
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
     operation = _basics.engine().submit(
-        BROADCAST, for_engine(array), for_engine(output), name, Sum, root_rank, 1.0, 1.0, True
+        BROADCAST,
+        for_engine(array),
+        for_engine(output),
+        name,
+        Sum,
+        root_rank,
+        1.0,
+        1.0,
+        True,
+        process_set=id_of(process_set),
     )
     return Handle(operation, lambda _: output)
 
@@ -259,10 +295,11 @@ def broadcast_async_(
     tensor: Array, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Array]:
     """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    require_global(process_set)
     work = writable(tensor)
     target = for_engine(work)
-    operation = _basics.engine().submit(BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 
@@ -271,3 +308,45 @@ def broadcast_(
 ) -> Array:
     """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
+
+
+def send_async(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> Handle[None]:
+    """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
+    array = readable(tensor)
+    operation = _transfer(for_engine(array), dest, _basics.rank(), name)
+    return Handle(operation, lambda _: None)
+
+
+def send(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> None:
+    """Send an array to one other rank, which must call `recv()`.
+
+    Args:
+        tensor: any shape; `recv()` there must be given an array of the same shape and dtype.
+        dest: the rank it goes to.
+        name: tells several messages between the two apart. Without names they are paired in the order of the calls.
+
+    Raises:
+        InvalidArgumentError: `dest` is no other rank.
+        MismatchError: the other's array has another shape or dtype; also there.
+    """
+    send_async(tensor, dest, name).wait()
+
+
+def recv_async(tensor: Array, source: int, name: str | None = None) -> Handle[Array]:
+    """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+    work = writable(tensor)
+    operation = _transfer(for_engine(work), source, source, name)
+    return Handle(operation, lambda _: bring_back(work, tensor))
+
+
+def recv(tensor: Array, source: int, name: str | None = None) -> Array:
+    """Receive into `tensor` what rank `source` sends with `send()`. Returns `tensor`. For the rest see `send()`."""
+    return recv_async(tensor, source, name).wait()
+
+
+def _transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
+    engine = _basics.engine()
+    pair = engine.pair_with(peer)
+    if pair == 0:
+        raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
+    return engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)

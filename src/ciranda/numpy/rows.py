@@ -15,7 +15,7 @@ from ciranda import _basics, _core
 from ciranda._ops import ALLTOALL, GATHER, REDUCE, REDUCESCATTER, SCATTER, Average, Handle, Sum, choose_op
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
-from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Arrays = list[Array]
 
@@ -53,7 +53,6 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle[Arrays]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     operation = _basics.engine().submit(
         REDUCESCATTER,
@@ -65,6 +64,7 @@ def grouped_reducescatter_async(
         prescale_factor,
         postscale_factor,
         True,
+        process_set=id_of(process_set),
     )
 
     def finish(done: _core.Operation) -> Arrays:
@@ -115,7 +115,7 @@ def reducescatter(
         tensor: the same shape and dtype on every rank, with at least one dimension.
         op: Average (the default), or any other that `allreduce()` takes.
         name: see the module.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
     """
@@ -132,11 +132,12 @@ def grouped_alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[tuple[Array, Array]]]:
     """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
     numbers = _splits_lists(tensors, splits)
-    operation = _basics.engine().submit(ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers)
+    operation = _basics.engine().submit(
+        ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
+    )
 
     def finish(done: _core.Operation) -> list[tuple[Array, Array]]:
         outputs = done.outputs()
@@ -223,7 +224,7 @@ def alltoall(
             dimension. They may differ between ranks and with every call. None: the same number to each, which must
             divide the first dimension.
         name: see the module.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
 
     Returns:
         The received array; where `splits` is given, a pair of it and the number of rows received from each rank, of the
@@ -245,7 +246,6 @@ def grouped_reduce_async(
     postscale_factor: float = 1.0,
 ) -> Handle[Arrays | None]:
     """Start `grouped_reduce()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     is_root = _basics.rank() == root_rank
     results = [np.empty_like(array, subok=False) for array in arrays] if is_root else None
@@ -259,6 +259,7 @@ def grouped_reduce_async(
         prescale_factor,
         postscale_factor,
         True,
+        process_set=id_of(process_set),
     )
     return Handle(operation, lambda _: results)
 
@@ -306,7 +307,7 @@ def reduce(
         root_rank: the rank that gets the result; the same on every rank.
         op: Average (the default), or any other that `allreduce()` takes.
         name: see the module.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
     """
@@ -323,7 +324,6 @@ def reduce_async_(
     postscale_factor: float = 1.0,
 ) -> Handle[Array]:
     """Start `reduce_()`. Do not write to `tensor` before `synchronize(handle)`, which returns it."""
-    require_global(process_set)
     work = writable(tensor)
     target = for_engine(work)
     operation = _basics.engine().submit(
@@ -336,6 +336,7 @@ def reduce_async_(
         prescale_factor,
         postscale_factor,
         True,
+        process_set=id_of(process_set),
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -366,10 +367,11 @@ def grouped_gather_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Arrays | None]:
     """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
-    operation = _basics.engine().submit(GATHER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        GATHER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
     is_root = _basics.rank() == root_rank
 
     def finish(done: _core.Operation) -> Arrays | None:
@@ -420,11 +422,12 @@ def grouped_scatter_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Arrays]:
     """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
     numbers = _splits_lists(tensors, splits) if _basics.rank() == root_rank else None
-    operation = _basics.engine().submit(SCATTER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, numbers)
+    operation = _basics.engine().submit(
+        SCATTER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
+    )
 
     def finish(done: _core.Operation) -> Arrays:
         return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
@@ -472,6 +475,6 @@ def scatter(
             Not looked at elsewhere. None: the same number to each rank, and one more to each of the first
             `rows mod size()`.
         name: see the module.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
     """
     return scatter_async(tensor, root_rank, splits, name, process_set).wait()

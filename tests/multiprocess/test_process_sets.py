@@ -1,0 +1,198 @@
+"""Process sets, joining, and messages between two ranks, over real processes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks import Ranks
+
+import ciranda as hvd
+from ciranda.errors import AbortedError, MismatchError
+
+pytestmark = pytest.mark.multiprocess
+
+_SETS = ([0], [0, 1], [1, 2], [0, 2], [1, 2, 3], [0, 3])
+
+
+def _all_of(size: int) -> list[list[int]]:
+    return [ranks for ranks in _SETS if max(ranks) < size and len(ranks) < size]
+
+
+def _check_every_collective() -> None:
+    me = hvd.rank()
+    for ranks in _all_of(hvd.size()):
+        process_set = hvd.add_process_set(ranks)
+        assert process_set.size() == len(ranks)
+        assert process_set.included() == (me in ranks)
+        assert process_set.rank() == (ranks.index(me) if me in ranks else None)
+        if me in ranks:
+            values = np.arange(1000.0) + me
+            summed = hvd.allreduce(values, op=hvd.Sum, process_set=process_set)
+            np.testing.assert_array_equal(summed, len(ranks) * np.arange(1000.0) + sum(ranks))
+            averaged = hvd.allreduce_(values.copy(), process_set=process_set)
+            np.testing.assert_allclose(averaged, np.arange(1000.0) + np.mean(ranks))
+            pair = hvd.grouped_allreduce([values, np.int64(me)], op=hvd.Max, process_set=process_set)
+            assert pair[1] == max(ranks)
+            gathered = hvd.allgather(np.full((me + 1, 2), me), process_set=process_set)
+            np.testing.assert_array_equal(gathered[:, 0], np.repeat(ranks, [rank + 1 for rank in ranks]))
+            assert hvd.broadcast(np.array(me), ranks[-1], process_set=process_set) == ranks[-1]
+            assert hvd.broadcast_object({"from": me}, ranks[0], process_set=process_set) == {"from": ranks[0]}
+            assert hvd.allgather_object(me, process_set=process_set) == ranks
+            hvd.barrier(process_set=process_set)
+            outside = next(rank for rank in range(hvd.size()) if rank not in ranks)
+            with pytest.raises(ValueError, match=f"root_rank {outside} is not "):
+                hvd.broadcast(np.array(me), outside, process_set=process_set)
+        else:
+            with pytest.raises(ValueError, match=f"rank {me} is not in process set"):
+                hvd.allreduce(np.zeros(3), process_set=process_set)
+        assert hvd.remove_process_set(process_set)
+        assert process_set.process_set_id is None
+        assert not hvd.remove_process_set(process_set)
+        with pytest.raises(ValueError, match="has not been added"):
+            hvd.allreduce(np.zeros(3), process_set=process_set)
+
+
+def test_every_collective_on_any_set(circle: Ranks) -> None:
+    circle.run(_check_every_collective)
+
+
+def _check_refusals() -> None:
+    process_set = hvd.add_process_set([0])
+    with pytest.raises(ValueError, match=r"ranks \[0\] exists already"):
+        hvd.add_process_set([0])
+    with pytest.raises(ValueError, match="has been added already"):
+        hvd.add_process_set(process_set)
+    with pytest.raises(ValueError, match=f"rank {hvd.size()} of .* does not exist"):
+        hvd.add_process_set([0, hvd.size()])
+    with pytest.raises(ValueError, match="stands twice"):
+        hvd.add_process_set([0, 0])
+    with pytest.raises(ValueError, match="at least one rank"):
+        hvd.add_process_set([])
+    with pytest.raises(ValueError, match="global process set cannot be removed"):
+        hvd.remove_process_set(hvd.global_process_set)
+    assert list(hvd.get_process_set_ids_and_ranks().values()) == [list(range(hvd.size())), [0]]
+    hvd.remove_process_set(process_set)
+
+
+def test_refusals() -> None:
+    with Ranks(3) as ranks:
+        ranks.run(_check_refusals)
+
+
+def _check_any_order(seed: int) -> None:
+    sets = [hvd.add_process_set(ranks) for ranks in ([0, 1], [1, 2], [0, 2])]
+    order = random.Random(seed + hvd.rank())
+    for _ in range(30):
+        mine = [process_set for process_set in sets if process_set.included()]
+        order.shuffle(mine)
+        handles = [hvd.allreduce_async(np.full(5000, 1.0), op=hvd.Sum, name="x", process_set=each) for each in mine]
+        threads = [threading.Thread(target=hvd.barrier, args=(each,)) for each in mine]
+        for thread in threads:
+            thread.start()
+        for handle in handles:
+            assert hvd.synchronize(handle)[-1] == 2
+        for thread in threads:
+            thread.join()
+    for process_set in sets:
+        hvd.remove_process_set(process_set)
+
+
+def test_overlapping_sets_in_any_order_and_from_threads() -> None:
+    with Ranks(3) as ranks:
+        ranks.run(_check_any_order, 1)
+
+
+def _check_pending_at_removal() -> str:
+    process_set = hvd.add_process_set([0, 1])
+    handle = hvd.allreduce_async(np.zeros(3), name="alone", process_set=process_set) if hvd.rank() == 0 else None
+    hvd.remove_process_set(process_set)
+    if handle is None:
+        return ""
+    with pytest.raises(AbortedError) as error:
+        hvd.synchronize(handle)
+    return str(error.value)
+
+
+def test_removal_fails_what_is_pending() -> None:
+    with Ranks(3) as ranks:
+        assert "was removed before this was done" in ranks.run(_check_pending_at_removal)[0]
+
+
+def _check_static() -> None:
+    hvd.shutdown()
+    evens, rest = hvd.ProcessSet([0, 2]), hvd.ProcessSet([1])
+    for _ in range(3):
+        hvd.init(process_sets=[evens, rest])
+        assert (evens.process_set_id, rest.process_set_id) == (1, 2)
+        mine = rest if hvd.rank() == 1 else evens
+        assert hvd.allreduce(np.ones(1), op=hvd.Sum, process_set=mine)[0] == mine.size()
+        hvd.shutdown()
+        assert (evens.process_set_id, evens.size(), evens.included()) == (None, None, None)
+    hvd.init(process_sets="dynamic")
+
+
+def test_sets_at_init_and_init_again() -> None:
+    with Ranks(3) as ranks:
+        ranks.run(_check_static)
+
+
+# --- joining
+
+
+def _check_join() -> None:
+    n, me = hvd.size(), hvd.rank()
+    for epoch in range(3):
+        n_batches = 2 + (me + epoch) % n
+        for batch in range(n_batches):
+            working = [rank for rank in range(n) if batch < 2 + (rank + epoch) % n]
+            mean = hvd.allreduce(np.full(10_000, float(me)), name="gradient")
+            np.testing.assert_allclose(mean, np.mean(working), rtol=1e-15)
+            assert hvd.allreduce(np.array([me]), op=hvd.Min, name="least")[0] == min(working)
+            np.testing.assert_array_equal(hvd.allgather(np.array([me]), name="who"), working)
+        assert hvd.join() == (2 * n - 1 - epoch) % n
+    assert hvd.allreduce(np.ones(1), op=hvd.Sum)[0] == n
+
+
+def test_ranks_with_fewer_batches_join(circle: Ranks) -> None:
+    circle.run(_check_join)
+
+
+# --- two ranks
+
+
+def _check_messages() -> None:
+    me, n = hvd.rank(), hvd.size()
+    for array in (np.arange(5.0), np.array(3, np.int8), np.zeros((0, 4)), np.ones((300, 1000), np.float32)[:, ::2]):
+        to, source = (me + 1) % n, (me - 1) % n
+        sent = hvd.send_async(array + me, to)
+        received = hvd.recv(np.empty_like(array + me), source)
+        np.testing.assert_array_equal(received, array + source)
+        hvd.synchronize(sent)
+    if me < 2:
+        handles = [hvd.send_async(np.array([10.0 * me + i]), 1 - me, name=str(i)) for i in range(3)]
+        for i in (2, 0, 1):
+            assert hvd.recv(np.empty(1), 1 - me, name=str(i))[0] == 10 * (1 - me) + i
+        for handle in handles:
+            hvd.synchronize(handle)
+        wrong: hvd.Handle[Any] = hvd.send_async(np.zeros(3), 1) if me == 0 else hvd.recv_async(np.zeros(4), 0)
+        with pytest.raises(MismatchError, match=r"shape \[3\] on rank 0 but \[4\] on rank 1"):
+            hvd.synchronize(wrong)
+    for nobody in (me, n, -1):
+        with pytest.raises(ValueError, match="it is no other rank"):
+            hvd.send(np.zeros(3), nobody)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+def test_messages_between_two_ranks(n_ranks: int) -> None:
+    with Ranks(n_ranks) as ranks:
+        ranks.run(_check_messages)
+
+
+def test_messages_without_shared_memory() -> None:
+    with Ranks(2, env={"CIRANDA_SHARED_MEMORY": "0"}) as ranks:
+        ranks.run(_check_messages)
+        ranks.run(_check_every_collective)
