@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -276,6 +277,117 @@ TEST_P(SetsTest, LanesDoNotWaitForEachOther) {
     EXPECT_EQ(first.back(), 2);
     const Status none = engine.wait(engine.submit(sum_of(first, "x", 0, 3)));
     EXPECT_NE(none.message().find("lane 3 does not exist; there are 3"), std::string::npos) << none.message();
+  });
+}
+
+// --- joining
+
+TEST_P(SetsTest, JoinedRanksCountForNothing) {
+  constexpr int kSize = 4;
+  WorldOptions with_lanes = options(kSize);
+  with_lanes.config.num_lanes = 2;
+  World world(kSize, with_lanes);
+  world.run([&](Engine& engine) {
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      const int n_batches = 2 + (engine.rank() + epoch) % kSize;  // of each rank, and of the last one 5
+      for (int batch = 0; batch < n_batches; ++batch) {
+        std::vector<int> working;
+        for (int rank = 0; rank < kSize; ++rank) {
+          if (batch < 2 + (rank + epoch) % kSize) working.push_back(rank);
+        }
+        const std::size_t count = batch % 2 == 0 ? 7 : 150'000;
+        std::vector<double> values(count, -engine.rank());  // sums of -0 show whether a neutral element was added
+        Request average = sum_of(values, "gradient" + std::to_string(count), 0, static_cast<std::uint32_t>(batch % 2));
+        average.signature.op = ReduceOp::kAverage;
+        const Status status = engine.wait(engine.submit(std::move(average)));
+        ASSERT_TRUE(status.ok()) << status.message();
+        double sum = 0;
+        for (const int rank : working) sum -= rank;
+        ASSERT_DOUBLE_EQ(values.back(), sum / static_cast<double>(working.size()));
+
+        std::vector<std::int32_t> mine(static_cast<std::size_t>(engine.rank() + 1), engine.rank());
+        auto gather = engine.submit(
+            request(Collective::kAllgather, "g", DataType::kInt32, {engine.rank() + 1}, mine.data()));
+        const Status gathered = engine.wait(gather);
+        ASSERT_TRUE(gathered.ok()) << gathered.message();
+        std::int64_t n_rows = 0;
+        for (const int rank : working) n_rows += rank + 1;
+        ASSERT_EQ(gather->outputs().front().shape, (Shape{n_rows}));
+        ASSERT_EQ(reinterpret_cast<const std::int32_t*>(gather->outputs().front().data.get())[n_rows - 1],
+                  working.back());
+        std::vector<double> weights(3, engine.rank());
+        Request share = request(Collective::kBroadcast, "b", DataType::kFloat64, {3}, weights.data());
+        share.name += std::to_string(epoch);
+        share.signature.root = (2 * kSize - 1 - epoch) % kSize;  // the last to join
+        ASSERT_TRUE(engine.wait(engine.submit(std::move(share))).ok());
+        ASSERT_EQ(weights.back(), (2 * kSize - 1 - epoch) % kSize);
+      }
+      const auto join = engine.submit(about(Collective::kJoin));
+      const Status joined = engine.wait(join);
+      ASSERT_TRUE(joined.ok()) << joined.message();
+      ASSERT_EQ(join->value(), (2 * kSize - 1 - epoch) % kSize);
+    }
+    ASSERT_EQ(sum_in(engine, 0, "after"), 10);
+  });
+}
+
+TEST_P(SetsTest, EveryReductionIgnoresTheJoined) {
+  World world(3, options(3));
+  world.run([&](Engine& engine) {
+    if (engine.rank() != 1) {
+      for (const auto& [op, expected] : std::initializer_list<std::pair<ReduceOp, double>>{
+               {ReduceOp::kSum, 4}, {ReduceOp::kMin, 1}, {ReduceOp::kMax, 3}, {ReduceOp::kProduct, 3},
+               {ReduceOp::kAverage, 2}}) {
+        for (const std::size_t count : {3U, 100'000U}) {
+          std::vector<double> values(count, engine.rank() + 1);
+          Request r = sum_of(values, "x" + std::to_string(count) + std::string(to_string(op)));
+          r.signature.op = op;
+          ASSERT_TRUE(engine.wait(engine.submit(std::move(r))).ok());
+          ASSERT_EQ(values.back(), expected) << to_string(op);
+        }
+      }
+      // 0 is no neutral element of a sum of zeros with a sign.
+      std::vector<double> zero(2, -0.0);
+      ASSERT_TRUE(engine.wait(engine.submit(sum_of(zero, "zero"))).ok());
+      EXPECT_TRUE(std::signbit(zero.front()));
+      std::vector<double> values(2);
+      Request b = request(Collective::kBroadcast, "b", DataType::kFloat64, {2}, values.data());
+      b.signature.root = 1;
+      const Status status = engine.wait(engine.submit(std::move(b)));
+      EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+      EXPECT_NE(status.message().find("root, rank 1, has joined"), std::string::npos) << status.message();
+    }
+    const auto join = engine.submit(about(Collective::kJoin));
+    if (engine.rank() == 1) {
+      const auto twice = engine.submit(about(Collective::kJoin));
+      EXPECT_EQ(engine.wait(twice).kind(), ErrorKind::kInvalidArgument);
+    }
+    ASSERT_TRUE(engine.wait(join).ok());
+    EXPECT_NE(join->value(), 1);
+  });
+}
+
+TEST_P(SetsTest, JoinsOfASetConcernThatSetOnly) {
+  World world(3, options(3));
+  world.run([&](Engine& engine) {
+    const std::uint32_t set = add_set(engine, {0, 2});
+    Engine::OperationPtr join;
+    if (engine.rank() == 0) {
+      Request r = about(Collective::kJoin);
+      r.process_set = set;
+      join = engine.submit(std::move(r));
+    }
+    EXPECT_EQ(sum_in(engine, 0, "world"), 6);
+    if (engine.rank() == 2) {
+      EXPECT_EQ(sum_in(engine, set, "x"), 3);  // alone
+      Request r = about(Collective::kJoin);
+      r.process_set = set;
+      join = engine.submit(std::move(r));
+    }
+    if (!join) return;
+    ASSERT_TRUE(engine.wait(join).ok());
+    EXPECT_EQ(join->value(), 2);
+    EXPECT_EQ(sum_in(engine, set, "x"), 4);
   });
 }
 
