@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -251,6 +252,32 @@ def test_ranks_are_told_who_they_are_in_horovods_words(tmp_path: Path) -> None:
         done = horovodrun("-np", "2", *where, sys.executable, str(script))
         assert done.returncode == 0, done.stderr
         assert sorted(done.stdout.splitlines()) == expected
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_ranks_on_other_hosts_are_reached_by_the_port_and_key_given(tmp_path: Path) -> None:
+    """Nothing but the flags tells ssh the port and the key."""
+    pytest.importorskip("torch")
+    import netns
+
+    reason = netns.why_not()
+    if reason is not None:
+        pytest.skip(f"SSH BETWEEN HOSTS IS NOT TESTED: {reason}")
+    with netns.hosts("hostA", "hostB") as hosts:
+        told = hosts.ssh_config.read_text(encoding="utf-8").splitlines()
+        config = tmp_path / "config"
+        config.write_text(
+            "\n".join(line for line in told if line.split()[:1] not in (["Port"], ["IdentityFile"])) + "\n"
+        )
+        (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
+        (tmp_path / "ssh").chmod(0o755)
+        flags = ["-np", "2", "-H", "hostA:1,hostB:1", "-p", str(netns.SSH_PORT), "-i", str(hosts.folder / "user_key")]
+        command = [*hosts[0].enter, sys.executable, "-m", "horovod.runner", *flags, sys.executable, "-c", WHO]
+        env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:0 2 0 1 0 2", "[1]<stdout>:1 2 0 1 1 2"]
 
 
 def test_output_goes_to_files_too(tmp_path: Path) -> None:

@@ -207,18 +207,11 @@ NEVER = {
 
 #: What Ciranda does not have yet. Whoever brings one may leave it here: it is then held to its signature.
 NOT_YET = {
-    "start_timeline": "the timeline",
-    "stop_timeline": "the timeline",
     "join": "joining",
-    "sparse_allreduce_async": "sparse gradients",
     "alltoall": "the operation",
     "alltoall_async": "the operation",
     "reducescatter": "the operation",
     "reducescatter_async": "the operation",
     "grouped_reducescatter": "the operation",
     "grouped_reducescatter_async": "the operation",
-    "SyncBatchNorm": "batch normalisation over all ranks",
-    **dict.fromkeys(
-        ("mpi_threads_supported", "mpi_enabled", "mpi_built", "gloo_enabled", "gloo_built", "nccl_built", "ddl_built",
-         "ccl_built", "cuda_built", "rocm_built"), "what is built in"),
-}  # fmt: skip
+}

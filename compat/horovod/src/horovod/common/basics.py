@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import ciranda
 from ciranda import ProcessSet
-from horovod.common import util
 
 __all__ = ["HorovodBasics"]
 
@@ -64,42 +63,50 @@ class HorovodBasics:
         """Whether every host has the same number of processes."""
         return ciranda.is_homogeneous()
 
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Begin to record the collectives in a file."""
+        ciranda.start_timeline(file_path, mark_cycles)
+
+    def stop_timeline(self) -> None:
+        """Complete that file."""
+        ciranda.stop_timeline()
+
     def mpi_threads_supported(self) -> bool:
-        """False: there is no MPI."""
-        return False
+        """See `ciranda.mpi_threads_supported`, and so on for all that follow."""
+        return ciranda.mpi_threads_supported()
 
     def mpi_enabled(self) -> bool:
-        """False: there is no MPI."""
-        return False
+        """See `ciranda.mpi_enabled`."""
+        return ciranda.mpi_enabled()
 
     def mpi_built(self) -> bool:
-        """See `horovod.common.util`, as for all that follow."""
-        return util.mpi_built()
+        """See `ciranda.mpi_built`."""
+        return ciranda.mpi_built()
 
     def gloo_enabled(self) -> bool:
-        """As `gloo_built`: what is there is in use."""
-        return util.gloo_built()
+        """See `ciranda.gloo_enabled`."""
+        return ciranda.gloo_enabled()
 
     def gloo_built(self) -> bool:
-        """True: Ciranda's engine stands where Gloo would."""
-        return util.gloo_built()
+        """See `ciranda.gloo_built`."""
+        return ciranda.gloo_built()
 
     def nccl_built(self) -> int:
-        """0 without NCCL, else its version."""
-        return int(util.nccl_built())
+        """See `ciranda.nccl_built`."""
+        return ciranda.nccl_built()
 
     def ddl_built(self) -> bool:
-        """False."""
-        return util.ddl_built()
+        """See `ciranda.ddl_built`."""
+        return ciranda.ddl_built()
 
     def ccl_built(self) -> bool:
-        """False."""
-        return util.ccl_built()
+        """See `ciranda.ccl_built`."""
+        return ciranda.ccl_built()
 
     def cuda_built(self) -> bool:
-        """Whether tensors in the memory of a CUDA device can be used."""
-        return False
+        """See `ciranda.cuda_built`."""
+        return ciranda.cuda_built()
 
     def rocm_built(self) -> bool:
-        """Whether tensors in the memory of a ROCm device can be used."""
-        return False
+        """See `ciranda.rocm_built`."""
+        return ciranda.rocm_built()

@@ -15,6 +15,7 @@ from importlib import metadata
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
+import ciranda
 from horovod.common.exceptions import get_version_mismatch_message
 
 Item = TypeVar("Item")
@@ -63,34 +64,29 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     return torch.cuda.is_available()
 
 
-@cache
 def mpi_built(verbose: bool = False) -> bool:
-    """False: Ciranda does not use MPI."""
-    return False
+    """Whether there is MPI; see `ciranda.mpi_built`, and so on for all that follow."""
+    return bool(ciranda.mpi_built())
 
 
-@cache
 def gloo_built(verbose: bool = False) -> bool:
-    """True: what Horovod does over Gloo, collectives on the CPU without MPI, Ciranda's own engine does."""
-    return True
+    """Whether collectives work on the CPU without MPI."""
+    return bool(ciranda.gloo_built())
 
 
-@cache
 def nccl_built(verbose: bool = False) -> bool:
     """Whether collectives can run over NCCL."""
-    return False
+    return bool(ciranda.nccl_built())
 
 
-@cache
 def ddl_built(verbose: bool = False) -> bool:
-    """False: Ciranda does not use DDL."""
-    return False
+    """Whether there is DDL."""
+    return bool(ciranda.ddl_built())
 
 
-@cache
 def ccl_built(verbose: bool = False) -> bool:
-    """False: Ciranda does not use oneCCL."""
-    return False
+    """Whether there is oneCCL."""
+    return bool(ciranda.ccl_built())
 
 
 @contextmanager
