@@ -1,9 +1,13 @@
 #include "base/config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <string>
+
+#include "base/log.hpp"
+#include "base/port_range.hpp"
 
 namespace ciranda {
 namespace {
@@ -40,6 +44,23 @@ constexpr Setting text(std::string_view name, std::string_view horovod, std::str
   return setting;
 }
 
+constexpr Setting word(std::string_view name, std::string_view horovod, std::string Config::*field,
+                       std::span<const std::string_view> words, std::string_view meaning) {
+  Setting setting{name, horovod, SettingType::kWord, 0, 0, meaning};
+  setting.text = field;
+  setting.words = words;
+  return setting;
+}
+
+constexpr Setting ports(std::string_view name, std::string_view horovod, std::string Config::*field,
+                        std::string_view meaning) {
+  Setting setting{name, horovod, SettingType::kPorts, 0, 0, meaning};
+  setting.text = field;
+  return setting;
+}
+
+constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
+
 constexpr std::array kSettings{
     integer("RANK", "HOROVOD_RANK", &Config::rank, 0, kMaxRanks, "This process among all; set by the launcher."),
     integer("SIZE", "HOROVOD_SIZE", &Config::size, 1, kMaxRanks, "The number of processes; set by the launcher."),
@@ -59,7 +80,7 @@ constexpr std::array kSettings{
     text("SECRET_FILE", "", &Config::secret_file, "A private file with the job's secret as 64 hexadecimal digits."),
     real("START_TIMEOUT", "HOROVOD_START_TIMEOUT", &Config::start_timeout_seconds, 0.1, kMaxSeconds,
          "Seconds that init() waits for all ranks to come."),
-    text("PORT_RANGE", "", &Config::port_range, "low-high: the only ports to listen on; empty for any."),
+    ports("PORT_RANGE", "", &Config::port_range, "low-high: the only ports to listen on; empty for any."),
     text("INTERFACE", "HOROVOD_GLOO_IFACE", &Config::interface,
          "Network interface (name or address) to use; empty to choose the one that reaches the store."),
     boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
@@ -75,14 +96,16 @@ constexpr std::array kSettings{
             "Learn in which order tensors come and send them in planned groups."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
             "Lanes of each process set: requests on different lanes do not wait for each other."),
-    text("SIMD", "", &Config::simd, "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
+    word("SIMD", "", &Config::simd, kSimdLevels,
+         "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
     real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
          "How long a waiting rank looks for news without sleeping."),
     real("STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_warning_seconds, 0, kMaxSeconds,
          "After how many seconds ranks that others wait for are named; 0 for never."),
     real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
          kMaxSeconds, "After how many seconds a tensor that some rank did not submit fails; 0 for never."),
-    text("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, "trace, debug, info, warning, error or fatal."),
+    word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
+         "trace, debug, info, warning, error or fatal."),
 };
 
 template <typename T>
@@ -98,6 +121,23 @@ std::optional<bool> parse_boolean(const std::string& value) {
   if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
   if (value == "0" || value == "false" || value == "no" || value == "off") return false;
   return std::nullopt;
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// "a, b or c"
+std::string list_of(std::span<const std::string_view> words) {
+  std::string list;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) list += i + 1 == words.size() ? " or " : ", ";
+    list += words[i];
+  }
+  return list;
 }
 
 std::string number_text(double value) {
@@ -116,6 +156,18 @@ Status assign(const Setting& setting, const std::string& variable, const std::st
   const std::string range = " between " + number_text(setting.lowest) + " and " + number_text(setting.highest);
   switch (setting.type) {
     case SettingType::kText: config.*setting.text = value; return Status::ok_status();
+    case SettingType::kWord: {
+      const std::string given = lower_case(value);
+      if (std::find(setting.words.begin(), setting.words.end(), given) == setting.words.end()) {
+        return refuse(variable, value, "one of " + list_of(setting.words));
+      }
+      config.*setting.text = given;
+      return Status::ok_status();
+    }
+    case SettingType::kPorts:
+      if (!parse_port_range(value).ok()) return refuse(variable, value, "a range of ports such as 4000-4100");
+      config.*setting.text = value;
+      return Status::ok_status();
     case SettingType::kBoolean: {
       const auto parsed = parse_boolean(value);
       if (!parsed) return refuse(variable, value, "a yes or no (1, 0, true, false, on, off)");

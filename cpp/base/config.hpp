@@ -1,7 +1,7 @@
 // THE table of settings: name, Horovod's name for it, default, range, meaning; and the values read from it.
 //
 // A setting is read from CIRANDA_<NAME>, else from Horovod's variable, else it has its default. A value that does not
-// parse or is out of range is an InvalidArgument that names the variable, the value and the range.
+// parse or is out of range is an InvalidArgument that names the variable, the value and what is accepted.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,14 @@ struct Config {
   std::string log_level = "warning";
 };
 
-enum class SettingType : std::uint8_t { kInteger, kReal, kBoolean, kText };
+enum class SettingType : std::uint8_t {
+  kInteger,
+  kReal,
+  kBoolean,
+  kWord,   // one of a list, in any case; kept in lower case
+  kPorts,  // "low-high", or one port
+  kText,   // any
+};
 
 struct Setting {
   std::string_view name;          // after "CIRANDA_"
@@ -62,7 +69,8 @@ struct Setting {
   std::int64_t Config::*integer = nullptr;
   double Config::*real = nullptr;
   bool Config::*boolean = nullptr;
-  std::string Config::*text = nullptr;
+  std::string Config::*text = nullptr;  // kWord, kPorts and kText
+  std::span<const std::string_view> words = {};
 };
 
 std::span<const Setting> settings();

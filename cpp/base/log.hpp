@@ -1,6 +1,7 @@
 // Logger: one line a message on standard error, with the rank it comes from. Copyable; any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 namespace ciranda {
 
 enum class LogLevel : std::uint8_t { kTrace = 0, kDebug = 1, kInfo = 2, kWarning = 3, kError = 4, kFatal = 5 };
+
+constexpr std::array<std::string_view, 6> kLogLevels{"trace", "debug", "info", "warning", "error", "fatal"};
 
 // Horovod's names, any case; kWarning for a name it does not know.
 LogLevel log_level_from(std::string_view name);

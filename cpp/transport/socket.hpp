@@ -3,25 +3,12 @@
 // All sockets are non-blocking and close-on-exec. Failure: every error names the address.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
+#include "base/port_range.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "transport/socket_address.hpp"
 
 namespace ciranda {
-
-// Ports one may listen on, both ends included; 0-0 is any port.
-struct PortRange {
-  std::uint16_t low = 0;
-  std::uint16_t high = 0;
-  bool any() const { return high == 0; }
-  std::string to_string() const;
-};
-
-// "4000-4100", "4000", or "" for any.
-Result<PortRange> parse_port_range(const std::string& text);
 
 // Listens on the first free port of the range at this address (whose own port is ignored).
 Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);

@@ -51,6 +51,8 @@ std::string value_of(const Config& config, const Setting& setting) {
     case SettingType::kInteger: return std::to_string(config.*setting.integer);
     case SettingType::kReal: return std::to_string(config.*setting.real);
     case SettingType::kBoolean: return config.*setting.boolean ? "1" : "0";
+    case SettingType::kWord:
+    case SettingType::kPorts:
     case SettingType::kText: return config.*setting.text;
   }
   return "?";
@@ -66,7 +68,9 @@ std::pair<std::string, std::string> other_value(const Setting& setting) {
     }
     case SettingType::kReal: return {"2.5", std::to_string(2.5)};
     case SettingType::kBoolean: return defaults.*setting.boolean ? std::pair("no", "0") : std::pair("yes", "1");
-    case SettingType::kText: return {"debug", "debug"};
+    case SettingType::kWord: return {std::string(setting.words[1]), std::string(setting.words[1])};
+    case SettingType::kPorts: return {"4000-4100", "4000-4100"};
+    case SettingType::kText: return {"any text", "any text"};
   }
   return {};
 }
@@ -137,6 +141,12 @@ TEST_P(EverySetting, RefusesBadValuesByNameValueAndRange) {
   if (setting().type == SettingType::kBoolean) {
     bad = {"2", "perhaps", "TRUE ", "-1"};
     expected = "is not a yes or no (1, 0, true, false, on, off)";
+  } else if (setting().type == SettingType::kWord) {
+    bad = {"no such word", "0", " ", std::string(setting().words[0]) + " "};
+    expected = "is not one of " + std::string(setting().words[0]) + ", ";
+  } else if (setting().type == SettingType::kPorts) {
+    bad = {"many", "0", "4100-4000", "4000-", "-4000", "4000-70000", "4000:4100", " 4000"};
+    expected = "is not a range of ports such as 4000-4100";
   } else {
     bad = {"many", "1x", " 1", "1 ", "0x10", "+1", "-1", "nan", "1e300", "99999999999999999999999"};
     expected = setting().type == SettingType::kInteger ? "is not a whole number between" : "is not a number between";
@@ -195,7 +205,16 @@ TEST(Settings, ReadYesAndNoInEveryForm) {
   }
 }
 
+TEST(Settings, TakeWordsInAnyCase) {
+  const auto result = read({{"HOROVOD_LOG_LEVEL", "DEBUG"}, {"CIRANDA_SIMD", "Avx2"}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value().log_level, "debug");
+  EXPECT_EQ(result.value().simd, "avx2");
+}
+
 TEST(Settings, NameTheRange) {
+  EXPECT_EQ(refusal(read({{"CIRANDA_SIMD", "sse9"}})),
+            "CIRANDA_SIMD='sse9' is not one of baseline, avx2 or avx512. Unset it or give it such a value.");
   EXPECT_EQ(refusal(read({{"CIRANDA_SLOT_BYTES", "12"}})),
             "CIRANDA_SLOT_BYTES='12' is not a whole number between 4096 and 1073741824. Unset it or give it such a "
             "value.");
