@@ -194,6 +194,27 @@ Status check_outputs(const Request& request, int size) {
   return Status::ok_status();
 }
 
+// An empty tensor needs no memory; any other needs some to read from and some for the result. One pointer may serve
+// both.
+Status check_memory(const Request& request, int rank) {
+  const Signature& signature = request.signature;
+  const CollectiveInfo& row = info(signature.collective);
+  const bool is_root = row.has_root && signature.root == rank;
+  if (row.takes_splits && row.has_root && !is_root) return Status::ok_status();  // only the root of a scatter gives
+  const bool has_result = !row.allocates_output && (!row.has_root || signature.collective == Collective::kBroadcast ||
+                                                    (signature.collective == Collective::kReduce && is_root));
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const TensorMemory& memory = request.memory[i];
+    const bool lacks_all = memory.input == nullptr && memory.output == nullptr;
+    const bool lacks_output = memory.output == nullptr && has_result;
+    if (signature.tensors[i].n_bytes() == 0 || !(lacks_all || lacks_output)) continue;
+    return Status::invalid_argument(tensor_text(request, i) + (lacks_all ? "no memory" : "no output memory") +
+                                    " was given (a null pointer) for a tensor of shape " +
+                                    to_string(signature.tensors[i].shape) + ".");
+  }
+  return Status::ok_status();
+}
+
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
 }  // namespace
@@ -311,6 +332,7 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
   }
   const auto size = static_cast<int>(ranks.size());
   if (Status status = check_outputs(request, size); !status.ok()) return status;
+  if (Status status = check_memory(request, rank); !status.ok()) return status;
   return check_splits(request, size, rank);
 }
 

@@ -20,7 +20,8 @@ Request request(Collective collective, std::vector<TensorSignature> tensors) {
   out.name = "x";
   out.signature.collective = collective;
   out.signature.tensors = std::move(tensors);
-  out.memory.resize(out.signature.tensors.size());
+  static std::byte memory{};  // never looked at
+  out.memory.resize(out.signature.tensors.size(), TensorMemory{&memory, &memory});
   if (info(collective).has_root) out.signature.root = 0;
   return out;
 }
@@ -150,6 +151,42 @@ TEST(Validate, RefusesGroupsThatAreTooLargeOrLackMemory) {
             "allreduce 'x': at most 65536 tensors make a group, here are 65537.");
 }
 
+TEST(Validate, RefusesNullPointersForTensorsThatAreNotEmpty) {
+  Request all = allreduce({3, 4});
+  all.memory[0].input = nullptr;
+  EXPECT_EQ(refusal(all), "accepted");  // in place
+  all.memory[0].output = nullptr;
+  EXPECT_EQ(refusal(all), "allreduce 'x': no memory was given (a null pointer) for a tensor of shape [3, 4].");
+  all = allreduce({});
+  all.memory[0].output = nullptr;
+  EXPECT_EQ(refusal(all), "allreduce 'x': no output memory was given (a null pointer) for a tensor of shape [].");
+  all = allreduce({0, 4});
+  all.memory[0] = {};
+  EXPECT_EQ(refusal(all), "accepted");
+}
+
+TEST(Validate, RefusesNullPointersOnTheRanksThatNeedMemory) {
+  Request rooted = request(Collective::kReduce, {{DataType::kInt8, {2}}});
+  rooted.memory[0].output = nullptr;
+  EXPECT_EQ(refusal(rooted), "accepted");
+  rooted.signature.root = kRank;
+  EXPECT_EQ(refusal(rooted), "reduce 'x': no output memory was given (a null pointer) for a tensor of shape [2].");
+  rooted = request(Collective::kScatter, {{DataType::kInt8, {4}}});
+  rooted.memory[0] = {};
+  EXPECT_EQ(refusal(rooted), "accepted");
+  rooted.signature.root = kRank;
+  EXPECT_EQ(refusal(rooted), "scatter 'x': no memory was given (a null pointer) for a tensor of shape [4].");
+}
+
+TEST(Validate, RefusesNullPointersOnlyWhereTheEngineDoesNotAllocate) {
+  Request gather = request(Collective::kAllgather, {{DataType::kInt8, {2}}, {DataType::kInt8, {2}}});
+  gather.memory[1].output = nullptr;
+  EXPECT_EQ(refusal(gather), "accepted");
+  gather.memory[1].input = nullptr;
+  EXPECT_EQ(refusal(gather),
+            "allgather 'x', tensor 1 of the group: no memory was given (a null pointer) for a tensor of shape [2].");
+}
+
 TEST(Validate, RefusesARootThatIsNoRank) {
   Request rooted = request(Collective::kBroadcast, {{DataType::kInt8, {1}}});
   rooted.signature.root = kSize - 1;
@@ -277,6 +314,7 @@ TEST(Splits, AreFilledInAndTakeTheFirstDimensionOutOfTheSignature) {
 TEST(Outputs, OfAGroupAreGivenForAllOrForNone) {
   std::byte memory[64];
   Request group = request(Collective::kReducescatter, {{DataType::kInt8, {8}}, {DataType::kInt8, {9}}});
+  for (TensorMemory& each : group.memory) each.output = nullptr;
   EXPECT_EQ(refusal(group), "accepted");
   group.memory[0].output = memory;
   EXPECT_EQ(refusal(group),
