@@ -285,16 +285,63 @@ void read(Reader& r, LogMessage& m) {
   r.list(m.entries, kLeastEntryBytes, [&r](LogEntry& entry) { read_variant(r, r.number<std::uint8_t>(), entry); });
 }
 
+// A request fits, however many tensors of however many dimensions it has.
+constexpr std::size_t kMostBytesOfSignature =
+    kMaxTensorsPerRequest * (2 * sizeof(std::uint64_t) + kMaxDimensions * sizeof(std::int64_t));
+static_assert(kMaxNameBytes + kMostBytesOfSignature < kMaxFrameBytes);
+
+template <typename Item>
+std::pair<std::vector<Item>, std::vector<Item>> halves_of(const std::vector<Item>& items) {
+  const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
+  return {{items.begin(), middle}, {middle, items.end()}};
+}
+
+// Two messages that mean the same as this one; nothing if it cannot be cut.
+std::optional<std::pair<Message, Message>> cut_in_two(const Message& message) {
+  if (const auto* log = std::get_if<LogMessage>(&message); log != nullptr && log->entries.size() > 1) {
+    auto [first, second] = halves_of(log->entries);
+    return std::pair<Message, Message>{LogMessage{std::move(first)}, LogMessage{std::move(second)}};
+  }
+  if (const auto* ready = std::get_if<ReadyMessage>(&message); ready != nullptr && ready->items.size() > 1) {
+    auto [first, second] = halves_of(ready->items);
+    return std::pair<Message, Message>{ReadyMessage{std::move(first)}, ReadyMessage{std::move(second)}};
+  }
+  return std::nullopt;
+}
+
+std::string name_in(const Message& message) {
+  const auto* log = std::get_if<LogMessage>(&message);
+  const auto* entry = log != nullptr && !log->entries.empty() ? std::get_if<ExecuteEntry>(&log->entries[0]) : nullptr;
+  return entry != nullptr && !entry->items.empty() ? " for '" + entry->items[0].name + "'" : "";
+}
+
+AbortMessage too_large(const Message& message, std::size_t n_bytes, std::size_t max_bytes) {
+  return {ErrorKind::kInvalidArgument, "a control message" + name_in(message) + " of " + std::to_string(n_bytes) +
+                                           " bytes is larger than the " + std::to_string(max_bytes) +
+                                           " that are possible: make groups of fewer tensors."};
+}
+
 }  // namespace
 
-void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out) {
+void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out, std::size_t max_bytes) {
   const std::size_t start = out.size();
   Writer w(out);
   w.number(std::uint32_t{0});
   w.number(lane);
   write_variant(w, message);
-  const auto length = static_cast<std::uint32_t>(out.size() - start - kFrameHeaderBytes);
-  std::memcpy(out.data() + start, &length, sizeof length);
+  const std::size_t n_bytes = out.size() - start - kFrameHeaderBytes;
+  if (n_bytes <= max_bytes || std::holds_alternative<AbortMessage>(message)) {
+    const auto length = static_cast<std::uint32_t>(n_bytes);
+    std::memcpy(out.data() + start, &length, sizeof length);
+    return;
+  }
+  out.resize(start);
+  if (const auto parts = cut_in_two(message)) {
+    append_frame(lane, parts->first, out, max_bytes);
+    append_frame(lane, parts->second, out, max_bytes);
+  } else {
+    append_frame(lane, too_large(message, n_bytes, max_bytes), out, max_bytes);
+  }
 }
 
 Result<Envelope> decode_frame(std::span<const std::byte> body) {

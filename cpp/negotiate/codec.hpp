@@ -18,8 +18,11 @@ namespace ciranda {
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 << 20;
 
-// Appends the whole frame, header included.
-void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out);
+// Appends the whole frame, header included. What does not fit one travels in several, which mean the same: a log or a
+// list of announcements is cut between its items. One item that is too large by itself (no request is, only a response
+// for very many tensors of very many ranks) becomes an Abort that says so: its reader cannot be left without it.
+void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out,
+                  std::size_t max_bytes = kMaxFrameBytes);
 
 // `body` is a frame without its header.
 Result<Envelope> decode_frame(std::span<const std::byte> body);

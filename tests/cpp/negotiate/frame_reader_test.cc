@@ -141,5 +141,84 @@ TEST(FrameReader, KeepsNoReadFramesInAnEndlessStream) {
   EXPECT_LT(meter.peak_bytes(), 100'000U);
 }
 
+// --- what does not fit one frame
+
+constexpr std::size_t kSmallLimit = 300;
+
+std::vector<Message> sent_under_small_limit(const Message& message) {
+  Bytes bytes(3, std::byte{7});  // what was there before stays
+  append_frame(5, message, bytes, kSmallLimit);
+  FrameReader reader;
+  reader.append(std::span(bytes).subspan(3));
+  for (std::size_t at = 3; at < bytes.size();) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, bytes.data() + at, sizeof length);
+    EXPECT_LE(length, kSmallLimit);
+    at += kFrameHeaderBytes + length;
+  }
+  std::vector<Message> read;
+  drain(reader, read);
+  return read;
+}
+
+FailEntry failed(int i) { return {"tensor " + std::to_string(i), ErrorKind::kMismatch, std::string(100, 'x'), {0, 1}}; }
+
+TEST(LargeMessages, ALogIsCutBetweenItsEntries) {
+  LogMessage log;
+  for (int i = 0; i < 50; ++i) log.entries.emplace_back(failed(i));
+  int n_entries = 0;
+  const auto read = sent_under_small_limit(log);
+  EXPECT_GT(read.size(), 1U);
+  for (const Message& part : read) {
+    for (const LogEntry& entry : std::get<LogMessage>(part).entries) {
+      EXPECT_EQ(std::get<FailEntry>(entry).name, "tensor " + std::to_string(n_entries++));
+    }
+  }
+  EXPECT_EQ(n_entries, 50);
+}
+
+TEST(LargeMessages, AnnouncementsAreCut) {
+  ReadyMessage ready;
+  for (std::uint32_t slot = 0; slot < 1000; ++slot) ready.items.push_back({slot, slot % 3 == 0});
+  std::uint32_t n_items = 0;
+  for (const Message& part : sent_under_small_limit(ready)) {
+    for (const ReadyMessage::Item& item : std::get<ReadyMessage>(part).items) {
+      EXPECT_EQ(item.slot, n_items);
+      EXPECT_EQ(item.is_deferrable, n_items % 3 == 0);
+      ++n_items;
+    }
+  }
+  EXPECT_EQ(n_items, 1000U);
+}
+
+TEST(LargeMessages, AnItemThatIsTooLargeByItselfAbortsInsteadOfBreakingTheStream) {
+  ExecuteItem item;
+  item.name = "gathered";
+  item.is_defined_here = true;
+  item.first_dims.assign(10, std::vector<std::int64_t>(10, 1));
+  const LogMessage log{{failed(0), ExecuteEntry{{item}}, failed(1)}};
+  const auto read = sent_under_small_limit(log);
+  ASSERT_EQ(read.size(), 3U);
+  EXPECT_TRUE(std::holds_alternative<LogMessage>(read[0]));
+  const auto& abort = std::get<AbortMessage>(read[1]);
+  EXPECT_EQ(abort.kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(abort.text.rfind("a control message for 'gathered' of ", 0), 0U) << abort.text;
+  EXPECT_NE(abort.text.find("is larger than the 300 that are possible: make groups of fewer tensors."),
+            std::string::npos);
+}
+
+TEST(LargeMessages, TheLargestRequestFits) {
+  RequestMessage request;
+  request.name.assign(kMaxNameBytes, 'n');
+  request.signature.tensors.assign(kMaxTensorsPerRequest, {DataType::kInt8, Shape(kMaxDimensions, 1)});
+  Bytes bytes;
+  append_frame(0, request, bytes);
+  FrameReader reader;
+  reader.append(bytes);
+  const auto read = reader.next();
+  ASSERT_TRUE(read && read->ok());
+  EXPECT_TRUE(std::holds_alternative<RequestMessage>(read->value().message));
+}
+
 }  // namespace
 }  // namespace ciranda::testing
