@@ -66,15 +66,24 @@ Result<ShmSegment> ShmSegment::create(std::size_t n_bytes, const std::string& fo
   segment.file_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (segment.file_.valid()) {
     segment.path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(segment.file_.get());
-  } else {
-    const std::string path = folder + "/" + random_name();
-    segment.file_.reset(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!segment.file_.valid()) {
-      return Status::from_errno("cannot make a file in " + folder);
-    }
-    segment.path_ = path;
-    segment.has_name_ = true;
+    return filled(std::move(segment), n_bytes, folder);
   }
+  return create_named(n_bytes, folder);
+}
+
+Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, const std::string& folder) {
+  ShmSegment segment;
+  const std::string path = folder + "/" + random_name();
+  segment.file_.reset(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!segment.file_.valid()) {
+    return Status::from_errno("cannot make a file in " + folder);
+  }
+  segment.path_ = path;
+  segment.has_name_ = true;
+  return filled(std::move(segment), n_bytes, folder);
+}
+
+Result<ShmSegment> ShmSegment::filled(ShmSegment segment, std::size_t n_bytes, const std::string& folder) {
   if (Status allocated = allocate(segment.file_.get(), n_bytes, folder); !allocated.ok()) {
     return allocated;
   }

@@ -19,6 +19,8 @@ class ShmSegment {
  public:
   // Zeroed memory. Failure says how much is needed and how much is free.
   static Result<ShmSegment> create(std::size_t n_bytes, const std::string& folder = "/dev/shm");
+  // create(), where the file system knows no files without a name: the name is there until release_path().
+  static Result<ShmSegment> create_named(std::size_t n_bytes, const std::string& folder);
   // What create() made elsewhere. Refuses what is not exactly that: wrong size, another user's, writable by others.
   static Result<ShmSegment> open(const std::string& path, std::size_t n_bytes);
   // Memory of this process alone (and of its children).
@@ -36,6 +38,7 @@ class ShmSegment {
 
  private:
   ShmSegment() = default;
+  static Result<ShmSegment> filled(ShmSegment segment, std::size_t n_bytes, const std::string& folder);
   Status map(int fd, std::size_t n_bytes);
 
   std::span<std::byte> memory_;

@@ -58,6 +58,34 @@ TEST(ShmSegment, LeavesNoNameBehind) {
   EXPECT_EQ(names_left(), before);
 }
 
+// For file systems that know no files without a name.
+TEST(ShmSegment, ANamedOneIsSharedByItsNameUntilThatIsReleased) {
+  const std::size_t before = names_left();
+  {
+    auto made = ShmSegment::create_named(8192, "/dev/shm");
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ(names_left(), before + 1);
+    EXPECT_TRUE(made.value().path().starts_with("/dev/shm/ciranda-"));
+    auto opened = ShmSegment::open(made.value().path(), 8192);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    made.value().release_path();
+    EXPECT_EQ(names_left(), before);
+    made.value().memory()[17] = std::byte{42};
+    EXPECT_EQ(opened.value().memory()[17], std::byte{42});
+  }
+  { const auto never_released = ShmSegment::create_named(4096, "/dev/shm"); }
+  EXPECT_EQ(names_left(), before);
+}
+
+TEST(ShmSegment, ANamedOneThatCannotBeMadeLeavesNoName) {
+  const std::size_t before = names_left();
+  EXPECT_FALSE(ShmSegment::create_named(std::size_t{1} << 50, "/dev/shm").ok());
+  EXPECT_EQ(names_left(), before);
+  const auto made = ShmSegment::create_named(4096, "/nosuch");
+  ASSERT_FALSE(made.ok());
+  EXPECT_TRUE(contains(made.status().message(), "cannot make a file in /nosuch"));
+}
+
 TEST(ShmSegment, OpensNothingElse) {
   auto made = ShmSegment::create(4096);
   ASSERT_TRUE(made.ok());
