@@ -48,10 +48,12 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch) {
+Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch,
+                                        const Engine::Interrupted& interrupted) {
   if (Status status = limit_simd(config.simd); !status.ok()) return status;
   Result<BootstrapOptions> options = bootstrap_options(config, epoch);
   if (!options.ok()) return options.status();
+  options.value().interrupted = interrupted;
   Result<std::unique_ptr<Mesh>> mesh = join_circle(options.value());
   if (!mesh.ok()) return mesh.status();
   return Engine::create(std::move(mesh).value(), config);

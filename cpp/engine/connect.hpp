@@ -13,6 +13,8 @@ namespace ciranda {
 // Blocks until all config.size ranks have come (or config.start_timeout_seconds: Timeout, naming the missing ranks).
 // A size of one needs neither store nor secret. `epoch` counts the circles of this job: all ranks must pass the same
 // value, and a new one each time they connect again. REQUIRES: no other engine of this job and epoch in this process.
-Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch);
+// `interrupted` is asked several times a second while others are waited for; true gives up, with Aborted.
+Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch,
+                                        const Engine::Interrupted& interrupted = nullptr);
 
 }  // namespace ciranda

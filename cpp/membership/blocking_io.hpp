@@ -1,6 +1,7 @@
-// Whole messages over a non-blocking socket, waiting for it until a deadline. Used while a circle forms.
+// Whole messages over a non-blocking socket, waiting for it up to a limit. Used while a circle forms.
 //
-// Threads: one per socket. Failure: Timeout, or RanksLost when the other end closed; the caller names the peer.
+// Threads: one per socket. Failure: Timeout, Aborted when the wait was interrupted, or RanksLost when the other end
+// closed; the caller names the peer.
 #pragma once
 
 #include <poll.h>
@@ -9,31 +10,29 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/status.hpp"
+#include "membership/wait_limit.hpp"
 #include "membership/wire.hpp"
 
 namespace ciranda {
 
-inline int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
-}
-
-inline Status wait_until_ready(int fd, short events, std::chrono::steady_clock::time_point deadline) {
+inline Status wait_until_ready(int fd, short events, const WaitLimit& limit) {
   for (;;) {
-    const int timeout_ms = milliseconds_until(deadline);
+    const bool is_last = limit.is_reached();
     pollfd source{fd, events, 0};
-    const int n_ready = poll(&source, 1, timeout_ms);
+    const int n_ready = poll(&source, 1, limit.slice_ms());
     if (n_ready > 0) {
       return {};
     }
-    if (n_ready == 0 && timeout_ms == 0) {
+    if (Status going = limit.check(); !going.ok()) {
+      return going;
+    }
+    if (n_ready == 0 && is_last) {
       return Status::timeout("did not answer in time");
     }
     if (n_ready < 0 && errno != EINTR) {
@@ -42,13 +41,13 @@ inline Status wait_until_ready(int fd, short events, std::chrono::steady_clock::
   }
 }
 
-inline Status send_all(int fd, std::span<const std::byte> bytes, std::chrono::steady_clock::time_point deadline) {
+inline Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit& limit) {
   while (!bytes.empty()) {
     const ssize_t n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     } else if (n < 0 && errno == EAGAIN) {
-      if (Status ready = wait_until_ready(fd, POLLOUT, deadline); !ready.ok()) {
+      if (Status ready = wait_until_ready(fd, POLLOUT, limit); !ready.ok()) {
         return ready;
       }
     } else if (n < 0 && errno != EINTR) {
@@ -59,8 +58,7 @@ inline Status send_all(int fd, std::span<const std::byte> bytes, std::chrono::st
 }
 
 // One frame, and not a byte more.
-inline Result<std::vector<std::byte>> receive_frame(int fd, std::size_t most_bytes,
-                                                    std::chrono::steady_clock::time_point deadline) {
+inline Result<std::vector<std::byte>> receive_frame(int fd, std::size_t most_bytes, const WaitLimit& limit) {
   FrameBuffer frames(most_bytes);
   std::vector<std::byte> bytes(std::min<std::size_t>(most_bytes + FrameBuffer::kHeaderBytes, 65536));
   for (;;) {
@@ -75,7 +73,7 @@ inline Result<std::vector<std::byte>> receive_frame(int fd, std::size_t most_byt
     if (n > 0) {
       frames.append(std::span(bytes).first(static_cast<std::size_t>(n)));
     } else if (n < 0 && errno == EAGAIN) {
-      if (Status ready = wait_until_ready(fd, POLLIN, deadline); !ready.ok()) {
+      if (Status ready = wait_until_ready(fd, POLLIN, limit); !ready.ok()) {
         return ready;
       }
     } else if (n == 0 || errno != EINTR) {

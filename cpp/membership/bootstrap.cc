@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <utility>
 
@@ -28,7 +29,7 @@ class Joining {
  public:
   explicit Joining(const BootstrapOptions& options)
       : options_(options),
-        deadline_(Clock::now() + options.start_timeout),
+        limit_(Clock::now() + options.start_timeout, options.interrupted),
         identity_(identify_host(options.shm_folder)),
         host_(options.host.empty() ? host_name() : options.host) {}
 
@@ -56,7 +57,7 @@ class Joining {
   Status mine(const Status& status) const;
 
   const BootstrapOptions& options_;
-  Clock::time_point deadline_;
+  WaitLimit limit_;
   HostIdentity identity_;
   std::string host_;
   std::optional<Bell> bell_;
@@ -117,16 +118,16 @@ Result<std::unique_ptr<Mesh>> Joining::make_mesh_of_one() {
 
 Status Joining::find_peers() {
   const Credentials credentials{options_.secret, options_.job, 0};
-  auto store = StoreClient::connect(options_.store, credentials, options_.rank, deadline_);
+  auto store = StoreClient::connect(options_.store, credentials, options_.rank, limit_);
   if (!store.ok()) {
     return store.status();
   }
   const std::string key = "epoch " + std::to_string(options_.epoch);
   if (Status listening = listen(store.value()); !listening.ok()) {
-    store.value().cannot_come(key, options_.size, listening.message(), deadline_);
+    store.value().cannot_come(key, options_.size, listening.message(), limit_);
     return listening;
   }
-  auto blobs = store.value().exchange(key, options_.size, encode(describe_myself()), deadline_);
+  auto blobs = store.value().exchange(key, options_.size, encode(describe_myself()), limit_);
   return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
 }
 
@@ -184,7 +185,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   PairConnectorOptions connecting;
   connecting.credentials = {options_.secret, options_.job, options_.epoch};
   connecting.rank = options_.rank;
-  connecting.deadline = deadline_;
+  connecting.limit = limit_;
   connecting.on_refused = [this, n_seen = 0](const std::string& what) mutable {
     constexpr int kMostReported = 10;  // a flood of strangers is no reason for a flood of lines
     if (++n_seen <= kMostReported) {
@@ -207,6 +208,9 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
     const bool watchable =
         endpoint(rank).machine == identity_.machine && endpoint(rank).pid != static_cast<std::uint32_t>(getpid());
     processes_.push_back(watchable ? open_process(endpoint(rank).pid) : UniqueFd());
+    if (watchable && !processes_.back().valid() && errno == ESRCH) {
+      return Status::ranks_lost(name(rank) + " ended while the job was starting");
+    }
     connecting.peers.push_back({address.value(), name(rank), processes_.back().get()});
   }
   auto connector = PairConnector::create(std::move(listener_), std::move(connecting));
@@ -234,7 +238,7 @@ Status Joining::share_memory() {
   probe.rank = options_.rank;
   probe.slot_bytes = all ? options_.slot_bytes : 0;
   probe.folder = options_.shm_folder;
-  probe.deadline = deadline_;
+  probe.limit = limit_;
   probe.control_fd = [this](int rank) { return connector_->fd(Role::kControl, rank); };
   probe.name = [this](int rank) { return name(rank); };
   probe.warn = [this](const std::string& text) { warn(text); };

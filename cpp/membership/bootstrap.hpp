@@ -4,9 +4,9 @@
 // once, and finds out with whom it shares memory. A circle of one needs neither store nor sockets.
 //
 // Threads: blocks its caller; several ranks of one process may join at the same time, each on its own thread.
-// Failure: Timeout naming who did not come, InvalidArgument for what the user can correct (addresses, ports, secret),
-// Mismatch when ranks were started differently, RanksLost when one ended meanwhile. Every message says which rank
-// speaks and names peer, host and address.
+// Failure: Timeout naming who did not come, Aborted when interrupted, InvalidArgument for what the user can correct
+// (addresses, ports, secret), Mismatch when ranks were started differently, RanksLost when one ended meanwhile. Every
+// message says which rank speaks and names peer, host and address.
 #pragma once
 
 #include <chrono>
@@ -41,6 +41,7 @@ struct BootstrapOptions {
   std::chrono::milliseconds start_timeout{30000};
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr
+  std::function<bool()> interrupted;             // asked while others are waited for: true gives up, with Aborted
 };
 
 // "10.0.0.1:4000,[fd00::1]:4000" -> its parts.

@@ -68,6 +68,7 @@ std::vector<std::byte> encode_frame(const ProbeVerdict& verdict) {
   for (const std::uint32_t rank : verdict.ranks) {
     out.number(rank);
   }
+  out.text(shortened(verdict.failure));
   return out.take_frame();
 }
 
@@ -106,6 +107,7 @@ Result<ProbeVerdict> decode_verdict(std::span<const std::byte> body) {
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     verdict.ranks.push_back(in.number<std::uint32_t>());
   }
+  verdict.failure = in.text(kMostTextBytes);
   if (!is_verdict || !in.complete()) {
     return malformed("verdict about shared memory");
   }

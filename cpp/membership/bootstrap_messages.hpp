@@ -48,9 +48,11 @@ struct ProbeAnswer {
   std::string reason;
 };
 
-// The leader to the other members: those who share the memory.
+// The leader to the other members: those who share the memory; or why the leader gives up joining (a member was lost,
+// which the others need not notice by themselves).
 struct ProbeVerdict {
   std::vector<std::uint32_t> ranks;
+  std::string failure;
 };
 
 // Frames, for a stream; decoding takes the body.

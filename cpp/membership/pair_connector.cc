@@ -48,8 +48,11 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers) {
   }
   while (!missing.empty()) {
     const auto now = Clock::now();
-    if (now >= options_.deadline) {
+    if (now >= options_.limit.deadline) {
       return timed_out(missing);
+    }
+    if (Status wanted = options_.limit.check(); !wanted.ok()) {
+      return wanted;
     }
     Status going = begin_tries(now);
     const auto events = loop_.wait(going.ok() ? timeout_ms(now) : 0);
@@ -141,24 +144,36 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
   return {};
 }
 
+// Only an end that leaves us without a connection matters here, but all who ended are named then: one of them, which
+// was through with joining, may be why the other gave up.
 Status PairConnector::look_for_dead(const std::set<Key>& missing) const {
-  std::vector<pollfd> processes;
-  std::vector<int> ranks;
-  for (const Key& key : missing) {
-    if (peer(key.second).process_fd >= 0) {
-      processes.push_back({peer(key.second).process_fd, POLLIN, 0});
-      ranks.push_back(key.second);
-    }
-  }
-  if (processes.empty() || poll(processes.data(), processes.size(), 0) <= 0) {
+  const std::vector<std::string> dead = dead_peers();
+  const bool matters = std::any_of(missing.begin(), missing.end(), [&](const Key& key) {
+    return std::find(dead.begin(), dead.end(), peer(key.second).name) != dead.end();
+  });
+  if (!matters) {
     return {};
   }
+  std::string names;
+  for (const std::string& name : dead) {
+    names += (names.empty() ? "" : " and ") + name;
+  }
+  return Status::ranks_lost(names + " ended while the job was starting");
+}
+
+std::vector<std::string> PairConnector::dead_peers() const {
+  std::vector<pollfd> processes;  // poll() passes over those that are -1
+  for (const PeerAddress& each : options_.peers) {
+    processes.push_back({each.process_fd, POLLIN, 0});
+  }
+  (void)poll(processes.data(), processes.size(), 0);
+  std::vector<std::string> dead;
   for (std::size_t i = 0; i < processes.size(); ++i) {
     if (processes[i].revents != 0) {
-      return Status::ranks_lost(peer(ranks[i]).name + " ended while the job was starting");
+      dead.push_back(options_.peers[i].name);
     }
   }
-  return {};
+  return dead;
 }
 
 Status PairConnector::timed_out(const std::set<Key>& missing) const {
@@ -179,7 +194,7 @@ Status PairConnector::timed_out(const std::set<Key>& missing) const {
 
 int PairConnector::timeout_ms(Clock::time_point now) const {
   // Also the time after which a dead process is noticed, whose descriptor is not on the loop.
-  auto until = std::min(options_.deadline, now + std::chrono::milliseconds(50));
+  auto until = now + std::chrono::milliseconds(50);
   for (const auto& [key, attempt] : attempts_) {
     if (!attempt.connection && !ready_.contains(key)) {
       until = std::min(until, attempt.next_try);
@@ -188,7 +203,7 @@ int PairConnector::timeout_ms(Clock::time_point now) const {
   if (const auto next = acceptor_->next_deadline(); next) {
     until = std::min(until, *next);
   }
-  return milliseconds_until(until);
+  return options_.limit.slice_ms(until);
 }
 
 }  // namespace ciranda

@@ -16,6 +16,7 @@
 #include "base/unique_fd.hpp"
 #include "membership/acceptor.hpp"
 #include "membership/outgoing_connection.hpp"
+#include "membership/wait_limit.hpp"
 #include "transport/event_loop.hpp"
 #include "transport/socket_address.hpp"
 
@@ -31,7 +32,7 @@ struct PairConnectorOptions {
   Credentials credentials;
   int rank = 0;
   std::vector<PeerAddress> peers;  // by rank
-  Clock::time_point deadline;
+  WaitLimit limit;
   std::function<void(const std::string&)> on_refused;
 };
 
@@ -62,6 +63,8 @@ class PairConnector {
   Status on_event(std::uint64_t token, Clock::time_point now);
   Status settle(const Key& key, Attempt& attempt, Clock::time_point now);
   Status look_for_dead(const std::set<Key>& missing) const;
+  // The names of the peers on this machine that have ended.
+  std::vector<std::string> dead_peers() const;
   Status timed_out(const std::set<Key>& missing) const;
   int timeout_ms(Clock::time_point now) const;
 

@@ -29,9 +29,10 @@ class Probe {
 
  private:
   Status tell(int rank, std::span<const std::byte> frame) const {
-    return named(rank, send_all(options_.control_fd(rank), frame, options_.deadline));
+    return named(rank, send_all(options_.control_fd(rank), frame, options_.limit));
   }
   Status tell_all(std::span<const std::byte> frame) const;
+  Status give_up(const Status& why) const;
   template <typename Message>
   Result<Message> hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const;
   Status named(int rank, const Status& status) const {
@@ -67,13 +68,13 @@ Result<ShmProbeResult> Probe::lead() {
   offer.path = segment->path();
   put(layout_.probe(segment->memory(), layout_.n_members()), offer.nonce);
   if (Status told = tell_all(encode_frame(offer)); !told.ok()) {
-    return told;
+    return give_up(told);
   }
   std::vector<int> sharing = {options_.rank};
   for (const int rank : followers()) {
     auto answer = hear(rank, &decode_answer);
     if (!answer.ok()) {
-      return answer.status();
+      return give_up(answer.status());
     }
     const ProbeAnswer& heard = answer.value();
     if (heard.ok && holds(layout_.probe(segment->memory(), index_of(rank)), heard.nonce)) {
@@ -86,8 +87,9 @@ Result<ShmProbeResult> Probe::lead() {
   if (sharing.size() == 1) {
     sharing.clear();
   }
-  const ProbeVerdict verdict{{sharing.begin(), sharing.end()}};
-  if (Status told = tell_all(encode_frame(verdict)); !told.ok()) {
+  const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, ""};
+  // One that is lost by now is for the mesh to notice: the others are through.
+  if (Status told = tell_all(encode_frame(verdict)); !told.ok() && told.kind() != ErrorKind::kRanksLost) {
     return told;
   }
   return share(std::move(segment), std::move(sharing));
@@ -109,6 +111,9 @@ Result<ShmProbeResult> Probe::follow() {
   auto verdict = hear(leader(), &decode_verdict);
   if (!verdict.ok()) {
     return verdict.status();
+  }
+  if (!verdict.value().failure.empty()) {
+    return Status::ranks_lost(verdict.value().failure + " (so says " + options_.name(leader()) + ")");
   }
   std::vector<int> sharing;
   for (const std::uint32_t rank : verdict.value().ranks) {
@@ -153,18 +158,27 @@ ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>&
   return answer;
 }
 
+// Everyone, whoever may be lost: the first failure.
 Status Probe::tell_all(std::span<const std::byte> frame) const {
+  Status first;
   for (const int rank : followers()) {
-    if (Status told = tell(rank, frame); !told.ok()) {
-      return told;
+    Status told = tell(rank, frame);
+    if (first.ok()) {
+      first = std::move(told);
     }
   }
-  return {};
+  return first;
+}
+
+// Without it the members would blame the leader, whose connections end with its attempt to join.
+Status Probe::give_up(const Status& why) const {
+  (void)tell_all(encode_frame(ProbeVerdict{{}, why.message()}));
+  return why;
 }
 
 template <typename Message>
 Result<Message> Probe::hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const {
-  auto frame = receive_frame(options_.control_fd(rank), kMostProbeBytes, options_.deadline);
+  auto frame = receive_frame(options_.control_fd(rank), kMostProbeBytes, options_.limit);
   if (!frame.ok()) {
     return named(rank, frame.status());
   }

@@ -16,6 +16,7 @@
 
 #include "base/status.hpp"
 #include "membership/acceptor.hpp"
+#include "membership/wait_limit.hpp"
 #include "transport/socket_mesh.hpp"
 
 namespace ciranda {
@@ -25,7 +26,7 @@ struct ShmProbeOptions {
   std::vector<int> group;      // ascending, with `rank` in it, at least two
   std::size_t slot_bytes = 0;  // 0: no slots, because not all ranks of the job are in the group
   std::string folder;          // where the leader makes the segment
-  Clock::time_point deadline;
+  WaitLimit limit;
   std::function<int(int rank)> control_fd;    // the control connection with a member
   std::function<std::string(int rank)> name;  // a rank in messages
   std::function<void(const std::string&)> warn;

@@ -31,7 +31,7 @@ class Search {
     }
   }
 
-  Result<UniqueFd> run(Clock::time_point deadline) {
+  Result<UniqueFd> run(const WaitLimit& limit) {
     for (;;) {
       begin_tries(Clock::now());
       for (Candidate& each : candidates_) {
@@ -42,12 +42,13 @@ class Search {
       if (all_hopeless()) {
         return Status::invalid_argument("no candidate is the job's store: " + reasons());
       }
-      const auto now = Clock::now();
-      if (now >= deadline) {
+      if (limit.is_reached()) {
         return Status::timeout("cannot reach the job's store: " + reasons());
       }
-      const auto until = std::min(deadline, now + kBetweenTries);
-      for (const EventLoop::Event& event : loop_.wait(milliseconds_until(until))) {
+      if (Status going = limit.check(); !going.ok()) {
+        return going;
+      }
+      for (const EventLoop::Event& event : loop_.wait(limit.slice_ms(Clock::now() + kBetweenTries))) {
         on_event(event.token);
       }
     }
@@ -106,7 +107,7 @@ class Search {
 }  // namespace
 
 Result<StoreClient> StoreClient::connect(const std::vector<std::string>& candidates, const Credentials& credentials,
-                                         int rank, Clock::time_point deadline) {
+                                         int rank, const WaitLimit& limit) {
   std::vector<SocketAddress> addresses;
   for (const std::string& candidate : candidates) {
     auto resolved = SocketAddress::resolve(candidate);
@@ -124,28 +125,30 @@ Result<StoreClient> StoreClient::connect(const std::vector<std::string>& candida
   }
   Purpose purpose;
   purpose.from = static_cast<std::uint32_t>(rank);
-  auto socket = Search(loop.value(), credentials, purpose, addresses).run(deadline);
+  auto socket = Search(loop.value(), credentials, purpose, addresses).run(limit);
   if (!socket.ok()) {
     return socket.status();
   }
   return StoreClient(std::move(socket).value(), rank, std::move(addresses));
 }
 
-Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size, Blob blob,
-                                                Clock::time_point deadline) {
+Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size, Blob blob, const WaitLimit& limit) {
   if (key.size() > kMostKeyBytes || blob.size() > kMostBlobBytes) {
     return Status::invalid_argument("a key of " + std::to_string(key.size()) + " bytes with a blob of " +
                                     std::to_string(blob.size()) + " bytes is too much for the store");
   }
   const auto lost = [](const Status& status) {
+    if (status.kind() == ErrorKind::kAborted) {
+      return status;
+    }
     return Status(status.kind(), "the job's store " + status.message() + ": is the launcher still running?");
   };
-  ExchangeRequest request{key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size),
-                          std::chrono::milliseconds(milliseconds_until(deadline)), std::move(blob)};
-  if (Status sent = send_all(socket_.get(), encode_request(request), deadline); !sent.ok()) {
+  ExchangeRequest request{key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), limit.left(),
+                          std::move(blob)};
+  if (Status sent = send_all(socket_.get(), encode_request(request), limit); !sent.ok()) {
     return lost(sent);
   }
-  auto frame = receive_frame(socket_.get(), most_reply_bytes(request.size), deadline + kGrace);
+  auto frame = receive_frame(socket_.get(), most_reply_bytes(request.size), limit.longer_by(kGrace));
   if (!frame.ok()) {
     return lost(frame.status());
   }
@@ -157,11 +160,11 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
   return blobs;
 }
 
-void StoreClient::cannot_come(const std::string& key, int size, const std::string& why, Clock::time_point deadline) {
+void StoreClient::cannot_come(const std::string& key, int size, const std::string& why, const WaitLimit& limit) {
   const ExchangeRequest request{
       key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
-  if (send_all(socket_.get(), encode_request(request), deadline).ok()) {
-    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), deadline);  // then it has been heard
+  if (send_all(socket_.get(), encode_request(request), limit).ok()) {
+    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), limit);  // then it has been heard
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -127,6 +128,23 @@ def _refused() -> None:
 
 def test_process_sets_are_refused_clearly(circle: Ranks) -> None:
     circle.run(_refused)
+
+
+def _interrupted_init() -> float:
+    asked_at = time.monotonic() + 0.3
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        hvd.init()
+    assert not hvd.is_initialized()
+    return time.monotonic() - asked_at
+
+
+@pytest.mark.parametrize("waits_for", ["store", "peers"])
+def test_ctrl_c_interrupts_init(waits_for: str) -> None:
+    nobody = {"CIRANDA_STORE": "127.0.0.1:1"} if waits_for == "store" else {}
+    with Ranks(2, env={"CIRANDA_START_TIMEOUT": "20", **nobody}, initialize=False) as ranks:
+        (took,) = ranks.run(_interrupted_init, on=[0], timeout=15)
+    assert took < 1.0
 
 
 def test_a_rank_that_never_comes_is_named() -> None:

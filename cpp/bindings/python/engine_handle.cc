@@ -58,8 +58,9 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
   raise_unless_ok(config.status());
   auto connected = [&] {
     const nb::gil_scoped_release released;
-    return connect(config.value(), epoch);
+    return connect(config.value(), epoch, &signal_handler_raised);
   }();
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
   raise_unless_ok(connected.status());
   return EngineHandle(std::make_shared<Session>(std::move(config).value(), std::move(connected).value()));
 }

@@ -17,6 +17,11 @@ void raise(const Status& status) {
   throw nb::python_error();
 }
 
+bool signal_handler_raised() {
+  const nb::gil_scoped_acquire acquired;
+  return PyErr_CheckSignals() != 0;
+}
+
 void raise_invalid_argument(std::string message) { raise(Status::invalid_argument(std::move(message))); }
 
 }  // namespace ciranda::python

@@ -1,4 +1,4 @@
-// From the engine's Status to the exception classes of ciranda.errors. All functions need the GIL.
+// From the engine's Status to the exception classes of ciranda.errors. All functions but the last need the GIL.
 #pragma once
 
 #include <string>
@@ -15,5 +15,9 @@ inline void raise_unless_ok(const Status& status) {
 }
 
 [[noreturn]] void raise_invalid_argument(std::string message);
+
+// For waits without the GIL, which this takes: runs the handlers of the signals that have arrived; true when one of
+// them raised. Its exception is then pending: rethrow it once the wait has ended.
+bool signal_handler_raised();
 
 }  // namespace ciranda::python

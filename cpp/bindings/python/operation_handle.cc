@@ -7,16 +7,6 @@
 
 namespace ciranda::python {
 
-namespace {
-
-// Runs the handlers of the signals that have arrived; true when one of them raised.
-bool signal_handler_raised() {
-  const nb::gil_scoped_acquire acquired;
-  return PyErr_CheckSignals() != 0;
-}
-
-}  // namespace
-
 OperationHandle::OperationHandle(std::shared_ptr<Session> session, Engine::OperationPtr operation,
                                  Session::Tensors tensors)
     : session_(std::move(session)), operation_(std::move(operation)), tensors_(std::move(tensors)) {}

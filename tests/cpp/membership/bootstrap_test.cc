@@ -1,12 +1,19 @@
 #include "membership/bootstrap.hpp"
 
 #include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
 
+#include "membership/bootstrap_messages.hpp"
+#include "membership/host_identity.hpp"
+#include "membership/store_client.hpp"
 #include "membership/stranger.hpp"
 #include "membership/test_job.hpp"
 #include "transport/text_matchers.hpp"
@@ -217,6 +224,76 @@ TEST(Bootstrap, UsesTheInterfaceThatIsAskedFor) {
   const auto failed = join_circle(options);
   EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
   EXPECT_TRUE(contains(failed.status().message(), "no network interface 'nosuch0'"));
+}
+
+// Says to give up when asked for the third time.
+std::function<bool()> gives_up() {
+  return [n_asked = 0]() mutable { return ++n_asked == 3; };
+}
+
+void expect_interrupted(const BootstrapOptions& options) {
+  const auto begin = SteadyClock::now();
+  const auto mesh = join_circle(options);
+  EXPECT_EQ(mesh.status().kind(), ErrorKind::kAborted) << mesh.status().message();
+  EXPECT_TRUE(contains(mesh.status().message(), "was interrupted while it waited"));
+  EXPECT_LT(SteadyClock::now() - begin, options.start_timeout / 2);
+}
+
+TEST(Bootstrap, CanBeInterruptedWhileItLooksForTheStore) {
+  const PortRange nobody = free_range(1);
+  BootstrapOptions options = test_options(0, 2, "127.0.0.1:" + std::to_string(nobody.low));
+  options.interrupted = gives_up();
+  expect_interrupted(options);
+}
+
+TEST(Bootstrap, CanBeInterruptedWhileItWaitsForOthers) {
+  TestJob job(2);
+  BootstrapOptions options = job.options(0);
+  options.interrupted = gives_up();
+  expect_interrupted(options);
+}
+
+// A rank that tells the store where it is and that it lives in this process, if no other is given, but never connects.
+void play_a_rank_that_never_connects(TestJob& job, pid_t pid = getpid()) {
+  const Credentials credentials{test_secret(), kTestJobName, 0};
+  const auto deadline = SteadyClock::now() + seconds(30);
+  auto store = StoreClient::connect({job.store_address()}, credentials, 1, deadline);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  Endpoint endpoint;
+  endpoint.pid = static_cast<std::uint32_t>(pid);
+  endpoint.slot_bytes = kTestSlotBytes;
+  endpoint.host = "elsewhere";
+  endpoint.machine = identify_host("/dev/shm").machine;
+  endpoint.address = "127.0.0.1:1";
+  EXPECT_TRUE(store.value().exchange("epoch 1", 2, encode(endpoint), deadline).ok());
+}
+
+TEST(Bootstrap, CanBeInterruptedWhileItConnects) {
+  TestJob job(2);
+  std::atomic<bool> knows_the_other{false};
+  std::thread other([&] {
+    play_a_rank_that_never_connects(job);
+    knows_the_other = true;
+  });
+  BootstrapOptions options = job.options(0);
+  options.interrupted = [&, gives_up = gives_up()]() mutable { return knows_the_other && gives_up(); };
+  expect_interrupted(options);
+  other.join();
+}
+
+// It has ended and is forgotten by the system before anybody learns of it: nothing is left that could be watched.
+TEST(Bootstrap, ARankThatEndedBeforeTheOthersHeardOfItIsNamed) {
+  TestJob job(2);
+  pid_t ended = 0;
+  std::string program = "/bin/true";
+  std::array<char*, 2> argv{program.data(), nullptr};
+  ASSERT_EQ(posix_spawn(&ended, program.c_str(), nullptr, nullptr, argv.data(), nullptr), 0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  std::thread other([&job, ended] { play_a_rank_that_never_connects(job, ended); });
+  const auto mesh = join_circle(job.options(0));
+  other.join();
+  EXPECT_EQ(mesh.status().kind(), ErrorKind::kRanksLost);
+  EXPECT_TRUE(contains(mesh.status().message(), "rank 1 on elsewhere (127.0.0.1:1) ended while the job was starting"));
 }
 
 TEST(Bootstrap, StrangersOnThePeerPortsDoNoHarm) {

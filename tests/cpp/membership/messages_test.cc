@@ -87,7 +87,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   const ProbeAnswer answer{true, offer.nonce, ""};
   EXPECT_TRUE(decode_answer(body_of(encode_frame(answer))).value().ok);
   expect_exact(body_of(encode_frame(answer)), decode_answer);
-  const ProbeVerdict verdict{{1, 5, 9}};
+  const ProbeVerdict verdict{{1, 5, 9}, "rank 2 ended"};
   EXPECT_EQ(decode_verdict(body_of(encode_frame(verdict))).value().ranks, verdict.ranks);
   expect_exact(body_of(encode_frame(verdict)), decode_verdict);
 }

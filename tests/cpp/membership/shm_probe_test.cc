@@ -109,7 +109,7 @@ class Trial {
     options_.group = {0, 1};
     options_.slot_bytes = 4096;
     options_.folder = "/dev/shm";
-    options_.deadline = deadline_;
+    options_.limit = deadline_;
     options_.control_fd = [this](int) { return real_.get(); };
     options_.name = [](int rank) { return "rank " + std::to_string(rank); };
     options_.warn = [this](const std::string& text) { warnings_.push_back(text); };
@@ -166,7 +166,7 @@ TEST(ShmProbe, ALeaderWhoseMemoryIsAnotherIsFoundOutByTheMember) {
   ASSERT_TRUE(answer.ok());
   EXPECT_FALSE(answer.value().ok);
   EXPECT_TRUE(contains(answer.value().reason, "other memory"));
-  trial.say(encode_frame(ProbeVerdict{{0, 1}}));  // and believes it all the same
+  trial.say(encode_frame(ProbeVerdict{{0, 1}, ""}));  // and believes it all the same
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
 }
 
@@ -176,7 +176,7 @@ TEST(ShmProbe, AVerdictAboutStrangersIsRefused) {
   const ProbeOffer offer{made.value().path(), trial.n_bytes(), {}, ""};
   trial.say(encode_frame(offer));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
-  trial.say(encode_frame(ProbeVerdict{{0, 1, 7}}));
+  trial.say(encode_frame(ProbeVerdict{{0, 1, 7}, ""}));
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
 }
 
@@ -187,6 +187,25 @@ TEST(ShmProbe, ALeaderOrMemberThatLeavesIsNamed) {
     EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kRanksLost);
     EXPECT_TRUE(contains(trial.finish().status().message(), "rank " + std::to_string(1 - real)));
   }
+}
+
+// Rank 2 waits for rank 0's verdict and has no connection with rank 1 open that could tell it anything.
+TEST(ShmProbe, AMemberThatDiesIsNamedToTheOthers) {
+  Trial trial(1);
+  const auto made = ShmSegment::create(trial.n_bytes());
+  trial.say(encode_frame(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
+  trial.say(encode_frame(ProbeVerdict{{}, "rank 7 ended the connection"}));
+  EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kRanksLost);
+  EXPECT_EQ(trial.finish().status().message(), "rank 7 ended the connection (so says rank 0)");
+}
+
+TEST(ShmProbe, ALeaderSaysWhyItGivesUp) {
+  Trial trial(0);
+  EXPECT_TRUE(decode_offer(trial.hear()).ok());
+  trial.say(encode_frame(ProbeOffer{}));  // no answer
+  EXPECT_FALSE(trial.finish().ok());
+  EXPECT_EQ(decode_verdict(trial.hear()).value().failure, trial.finish().status().message());
 }
 
 TEST(ShmProbe, LeavesNoNameInSharedMemory) {

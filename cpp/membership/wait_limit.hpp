@@ -1,0 +1,46 @@
+// WaitLimit: when whoever waits for others gives up: at a time, or sooner when the caller says so, as after Ctrl-C.
+//
+// Threads: `interrupted` is asked on the thread that waits. Copyable; converts from a time alone.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "base/status.hpp"
+
+namespace ciranda {
+
+struct WaitLimit {
+  using Clock = std::chrono::steady_clock;
+  // True: give up. It is asked several times a second, so it need not be told of.
+  using Interrupted = std::function<bool()>;
+
+  Clock::time_point deadline;
+  Interrupted interrupted;  // may be empty
+
+  WaitLimit() = default;
+  WaitLimit(Clock::time_point until, Interrupted asked = {}) : deadline(until), interrupted(std::move(asked)) {}
+
+  bool is_reached() const { return Clock::now() >= deadline; }
+  // Aborted when the caller wants to give up, OK else.
+  Status check() const {
+    return interrupted && interrupted() ? Status::aborted("it was interrupted while it waited") : Status{};
+  }
+  WaitLimit longer_by(Clock::duration time) const { return {deadline + time, interrupted}; }
+  std::chrono::milliseconds left() const {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    return std::max(left, std::chrono::milliseconds(0));
+  }
+  // How long one system call may wait: to the deadline, but not beyond the next question.
+  int slice_ms() const { return slice_ms(deadline); }
+  int slice_ms(Clock::time_point until) const {
+    constexpr std::int64_t kBetweenQuestions = 100;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::min(until, deadline) - Clock::now()).count();
+    return static_cast<int>(std::clamp<std::int64_t>(left, 0, interrupted ? kBetweenQuestions : 1 << 30));
+  }
+};
+
+}  // namespace ciranda
