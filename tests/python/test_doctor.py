@@ -159,6 +159,41 @@ def test_the_congestion_control_is_what_a_socket_really_gets(monkeypatch: pytest
     assert only(network.congestion_control()).status == ("warn" if default.startswith("bbr") else "ok")
 
 
+# What an installation can have in the place of the engine.
+BROKEN_ENGINES = {
+    "truncated": (b"\x7fELF\x02\x01\x01", "_core.abi3.so", "does not work: ImportError"),
+    "missing": (b"", "not_the_engine.txt", "does not work: "),
+    "lacking": (b"__version__ = '0'", "_core.py", "does not work: "),
+    "crashing": (b"import os, signal; os.kill(os.getpid(), signal.SIGILL)", "_core.py", "crashes: killed by SIGILL"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_ENGINES)
+def test_a_broken_engine_is_no_engine(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ciranda
+
+    package = tmp_path / "ciranda"
+    package.mkdir()
+    (source,) = ciranda.__path__
+    for each in Path(source).iterdir():
+        if not each.name.startswith("_core"):
+            (package / each.name).symlink_to(each)
+    content, name, problem = BROKEN_ENGINES[kind]
+    (package / name).write_bytes(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    finding = only(engine.library())
+    assert finding.status == "fail"
+    assert finding.found.startswith(problem)
+    assert "reinstall" in finding.advice
+    assert list(engine.simd()) == []
+
+
+def test_a_working_engine_says_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(engine.library()).status == "ok"
+    monkeypatch.setenv("CIRANDA_SIMD", "baseline")
+    assert only(engine.simd()).found == "baseline"
+
+
 def test_a_missing_ssh_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert only(software.ssh_client()).status == "warn"

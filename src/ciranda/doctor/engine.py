@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ciranda.doctor.finding import Finding
 
 _REBUILD = "reinstall: pip install --force-reinstall . (needs a C++20 compiler)"
 _JOB_SECONDS = 60
+_ALONE_SECONDS = 30
+
+# An engine that loads may still be of another version, or built for another processor.
+_ALONE = """
+import json, numpy, ciranda
+from importlib import metadata
+from ciranda import _core
+try:
+    wanted = metadata.version("ciranda")
+except metadata.PackageNotFoundError:
+    wanted = _core.__version__
+ciranda.init()
+values = numpy.arange(1000.0, dtype=numpy.float32)
+assert (ciranda.allreduce(values, op=ciranda.Sum, name="doctor") == values).all(), "a sum is wrong"
+answer = {"file": _core.__file__, "version": _core.__version__, "wanted": wanted,
+          "simd": _core.simd_level(), "best_simd": _core.best_simd_level()}
+ciranda.shutdown()
+print(json.dumps(answer))
+"""
 
 # Checks sum and identity on two ranks; every rank says what it got.
 _TRIAL = """
@@ -25,46 +46,73 @@ ciranda.shutdown()
 
 
 def library() -> Iterator[Finding]:
-    """Whether the compiled engine loads."""
-    try:
-        from ciranda import _core
-    except ImportError as error:
-        yield Finding("engine", "fail", f"cannot be loaded: {error}", _REBUILD)
-        return
-    yield Finding("engine", "ok", f"loaded from {_core.__file__}")
+    """Whether the compiled engine loads, is of this version, and adds up alone."""
+    known, problem = _probe()
+    if problem:
+        yield Finding("engine", "fail", problem, _REBUILD)
+    elif known["version"] != known["wanted"]:
+        found = f"{known['file']} is of version {known['version']}, the package of version {known['wanted']}"
+        yield Finding("engine", "fail", found, _REBUILD)
+    else:
+        yield Finding("engine", "ok", f"loaded from {known['file']}")
 
 
 def simd() -> Iterator[Finding]:
     """The instruction set that reductions use, and the best that this processor has."""
-    try:
-        from ciranda._core import best_simd_level, simd_level
-    except ImportError:
-        return
-    used, best = simd_level(), best_simd_level()
-    if used != best:
-        advice = f"this processor can do {best}: unset CIRANDA_SIMD"
-        yield Finding("vector instructions", "warn", used, advice)
+    known, problem = _probe()
+    if problem:
+        return  # said above
+    if known["simd"] != known["best_simd"]:
+        advice = f"this processor can do {known['best_simd']}: unset CIRANDA_SIMD"
+        yield Finding("vector instructions", "warn", known["simd"], advice)
     else:
-        yield Finding("vector instructions", "ok", used)
+        yield Finding("vector instructions", "ok", known["simd"])
+
+
+def _probe() -> tuple[dict[str, str], str]:
+    """What the engine says of itself; or why it does not work.
+
+    In a process of its own: an engine that does not fit this machine may crash, and must not take the report along.
+    """
+    try:
+        done = _python(["-c", _ALONE], keep=("CIRANDA_SIMD",), seconds=_ALONE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return {}, f"hangs: no end after {_ALONE_SECONDS} s"
+    if done.returncode < 0:
+        return {}, f"crashes: killed by {signal.Signals(-done.returncode).name}"
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["it says nothing"]
+        return {}, f"does not work: {lines[-1]}"
+    answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return answer, ""
+
+
+def _python(arguments: Sequence[str], keep: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run this Python, with these packages and without the settings of a job, except those in ``keep``."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in keep or not name.startswith(("CIRANDA_", "HOROVOD_"))
+    }
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
 
 
 def two_ranks() -> Iterator[Finding]:
     """A real job: launcher, agent, two processes, store, authentication, and an allreduce that must be right."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("CIRANDA_", "HOROVOD_"))}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, "-c", _TRIAL]
+    command = ["-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, "-c", _TRIAL]
     start = time.monotonic()
     try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_JOB_SECONDS,
-            check=False,
-        )
+        done = _python(command, keep=(), seconds=_JOB_SECONDS)
     except subprocess.TimeoutExpired:
         advice = "see how far this gets: ciranda run -np 2 --verbose python -c 'import ciranda; ciranda.init()'"
         yield Finding("two ranks", "fail", f"no end after {_JOB_SECONDS} s", advice)
