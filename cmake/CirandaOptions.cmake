@@ -16,6 +16,7 @@ option(CIRANDA_WITH_OPENSSL "Use OpenSSL where it is found" ${_ciranda_tree})
 option(CIRANDA_WERROR "Treat warnings as errors" ON)
 set(CIRANDA_SANITIZE "" CACHE STRING "Comma-separated sanitizers: address,undefined or thread")
 set_property(CACHE CIRANDA_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")
+set(CIRANDA_TESTS_LEFT_OUT "" CACHE STRING "C++ tests that ctest is not to run: GoogleTest patterns, by colon")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Type of build" FORCE)

@@ -1,12 +1,12 @@
 # ciranda_cpp_test(<folder> [DEPS <layer or target>...] SOURCES <file>... [LABELS <label>...] [TIMEOUT <seconds>])
 #
-# One GoogleTest binary ciranda_<folder>_test, one ctest entry a test case (named <folder>.<Suite>.<Case>), label
-# <folder>. The layer of the folder itself is linked where it exists; call it again with another first word (and that
-# layer in DEPS) for a second binary. Call it from tests/cpp/<folder>/CMakeLists.txt.
+# One GoogleTest binary ciranda_<folder>_test, one ctest entry a test suite (named <folder>.<Suite>, found when ctest
+# starts), label <folder>. The layer of the folder itself is linked where it exists; call it again with another first
+# word (and that layer in DEPS) for a second binary. Call it from tests/cpp/<folder>/CMakeLists.txt.
 function(ciranda_cpp_test name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "DEPS;SOURCES;LABELS")
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)
   endif()
   ciranda_resolve_deps(deps ${ARG_DEPS})
   list(APPEND deps $<TARGET_NAME_IF_EXISTS:ciranda_${name}>)
@@ -15,19 +15,22 @@ function(ciranda_cpp_test name)
   ciranda_compile_options(${target})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/tests/cpp)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gtest_main)
-  gtest_discover_tests(${target}
-    TEST_PREFIX "${name}."
-    DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${name};${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set(entries ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)
+  file(GENERATE OUTPUT ${entries} CONTENT "set(suites_folder \"${name}\")
+set(suites_binary \"$<TARGET_FILE:${target}>\")
+set(suites_without \"${CIRANDA_TESTS_LEFT_OUT}\")
+set(suites_properties LABELS \"${name};${ARG_LABELS}\" TIMEOUT ${ARG_TIMEOUT})
+include(\"${PROJECT_SOURCE_DIR}/cmake/CirandaSuites.cmake\")
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${entries})
 endfunction()
 
-# ciranda_fuzz_target(<name> [DEPS <layer or target>...] SOURCES <file>... [CORPUS <folder>])
+# ciranda_fuzz_target(<name> [DEPS <layer or target>...] SOURCES <file>...)
 #
 # One libFuzzer binary <name> with AddressSanitizer and UndefinedBehaviorSanitizer; `make fuzz` finds it by its name
 # in build/asan/tests/fuzz, which is why the name must end in _fuzz.
 function(ciranda_fuzz_target name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "CORPUS" "DEPS;SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "DEPS;SOURCES")
   if(NOT name MATCHES "_fuzz$")
     message(FATAL_ERROR "ciranda_fuzz_target: the name ${name} must end in _fuzz")
   endif()
@@ -37,7 +40,4 @@ function(ciranda_fuzz_target name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cpp)
   target_link_libraries(${name} PRIVATE ${deps})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  if(ARG_CORPUS)
-    file(COPY ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_CORPUS}/ DESTINATION ${CMAKE_CURRENT_BINARY_DIR}/${name}.corpus)
-  endif()
 endfunction()
