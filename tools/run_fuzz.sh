@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Run every fuzz target of a build folder, sharing a number of seconds between them: run_fuzz.sh FOLDER SECONDS.
+# Each begins with its seeds, which make_corpus writes, and with what earlier runs have found interesting.
 # A finding is left beside the target as <target>.crash-*, whose exit status stops this script.
 set -euo pipefail
 
@@ -11,10 +12,14 @@ if [ ${#targets[@]} -eq 0 ]; then
   exit 1
 fi
 
+"$folder/tests/fuzz/make_corpus" "$folder/tests/fuzz"
 each=$((seconds / ${#targets[@]}))
 for target in "${targets[@]}"; do
   echo "run_fuzz: $(basename "$target") for ${each} s"
-  mkdir -p "$target.corpus"
+  if ! compgen -G "$target.corpus/seed-*" > /dev/null; then
+    echo "run_fuzz: make_corpus has no seeds for $(basename "$target")" >&2
+    exit 1
+  fi
   "$target" -max_total_time="$each" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$target." "$target.corpus" > "$target.log" 2>&1 || {
     tail -n 60 "$target.log"

@@ -1,0 +1,154 @@
+// make_corpus FOLDER: writes what the fuzz targets begin with, made by the codecs themselves: at least one well-formed
+// input of every kind of message, in FOLDER/<target>.corpus/. Without them a fuzzer spends its time on guessing magic
+// numbers and lengths.
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "membership/bootstrap_messages.hpp"
+#include "membership/handshake.hpp"
+#include "membership/store_messages.hpp"
+#include "negotiate/codec.hpp"
+#include "negotiate/random_message.hpp"
+
+namespace ciranda {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+class Corpus {
+ public:
+  Corpus(const std::filesystem::path& folder, const std::string& target) : folder_(folder / (target + ".corpus")) {
+    std::filesystem::create_directories(folder_);
+  }
+
+  void add(std::span<const std::byte> bytes) {
+    std::ofstream file(folder_ / ("seed-" + std::to_string(n_seeds_++)), std::ios::binary);
+    file.exceptions(std::ios::failbit | std::ios::badbit);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+  }
+  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
+  // Targets whose first byte is a parameter.
+  void add(unsigned char parameter, std::span<const std::byte> bytes) {
+    Bytes whole{std::byte{parameter}};
+    whole.insert(whole.end(), bytes.begin(), bytes.end());
+    add(whole);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  int n_seeds_ = 0;
+};
+
+std::span<const std::byte> body_of(std::span<const std::byte> frame) { return frame.subspan(4); }
+
+void seed_bootstrap_messages(Corpus corpus) {
+  Endpoint endpoint;
+  endpoint.pid = 4711;
+  endpoint.bell_fd = 5;
+  endpoint.tries_shared_memory = true;
+  endpoint.slot_bytes = 4096;
+  endpoint.host = "node7";
+  endpoint.host_id = "a/b/0/1";
+  endpoint.machine = "a/b";
+  for (const char* address : {"10.0.0.7:4000", "[fd00::1]:4000"}) {
+    endpoint.address = address;
+    corpus.add(encode(endpoint));
+  }
+  corpus.add(body_of(encode_frame(ProbeOffer{"/proc/1/fd/3", 8192, {}, ""})));
+  corpus.add(body_of(encode_frame(ProbeOffer{"", 8192, {}, "too small"})));
+  corpus.add(body_of(encode_frame(ProbeAnswer{true, {}, ""})));
+  corpus.add(body_of(encode_frame(ProbeAnswer{false, {}, "why"})));
+  corpus.add(body_of(encode_frame(ProbeVerdict{{0, 1, 2}, ""})));
+  corpus.add(body_of(encode_frame(ProbeVerdict{{}, "rank 2 is lost"})));
+  corpus.add(std::string_view("4000-4100"));
+  corpus.add(std::string(64, 'a') + "\n");
+}
+
+// Both sides of handshakes that go as far as they can: with another secret than the targets', to the refused proof.
+void seed_handshake(Corpus corpus) {
+  Credentials credentials;
+  credentials.job = "job";
+  credentials.epoch = 1;
+  const std::array purposes{Purpose{Role::kControl, 1, 0, 4}, Purpose{Role::kData, 3, 0, 4}, Purpose{}};
+  for (const Purpose& purpose : purposes) {
+    ConnectingHandshake connecting(credentials, purpose, {});
+    AcceptingHandshake accepting(credentials, {purpose.role == Role::kStore, 0, purpose.size}, {});
+    Bytes said = connecting.take_output();
+    accepting.receive(said);
+    const Bytes challenge = accepting.take_output();
+    connecting.receive(challenge);
+    const Bytes proof = connecting.take_output();
+    said.insert(said.end(), proof.begin(), proof.end());
+    corpus.add(127, said);
+    corpus.add(0, said);
+    corpus.add(127, challenge);
+  }
+}
+
+void seed_store_frames(Corpus corpus) {
+  const Blob blob(20, std::byte{9});
+  Bytes all;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const auto frame = encode_request({"epoch 1", rank, 3, std::chrono::milliseconds(30000), blob});
+    all.insert(all.end(), frame.begin(), frame.end());
+    corpus.add(frame);
+  }
+  corpus.add(all);
+  corpus.add(encode_request({"epoch 1", 1, 3, std::chrono::milliseconds(0), {}, "no free port"}));
+  corpus.add(encode_request({"epoch 1", 1, 4, std::chrono::milliseconds(10), blob}));
+  const std::array<Blob, 2> blobs{blob, Blob{}};
+  corpus.add(body_of(encode_blobs(blobs)));
+  corpus.add(body_of(encode_error(Status::timeout("rank 1 did not come"))));
+}
+
+void seed_control_frames(Corpus corpus) {
+  std::mt19937_64 random(1);
+  for (std::size_t type = 0; type < testing::kNumMessageTypes; ++type) {
+    Bytes stream;
+    for (int i = 0; i < 3; ++i) {
+      append_frame(static_cast<LaneId>(i), testing::random_message(type, random), stream);
+    }
+    corpus.add(static_cast<unsigned char>(type * 7), stream);
+  }
+  // What two ranks really say: a name in full, then by its slot.
+  RequestMessage request;
+  request.name = "a";
+  request.signature.tensors.push_back({DataType::kFloat32, {4}});
+  ExecuteItem item;
+  item.slot = 0;
+  item.is_defined_here = true;
+  item.name = "a";
+  Bytes stream;
+  append_frame(0, request, stream);
+  append_frame(0, ReadyMessage{{{0, false}}}, stream);
+  append_frame(0, LogMessage{{ExecuteEntry{{item}}}}, stream);
+  corpus.add(255, stream);
+}
+
+}  // namespace
+}  // namespace ciranda
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_corpus FOLDER\n");
+    return 2;
+  }
+  try {
+    ciranda::seed_bootstrap_messages({argv[1], "bootstrap_messages_fuzz"});
+    ciranda::seed_control_frames({argv[1], "control_frame_fuzz"});
+    ciranda::seed_handshake({argv[1], "handshake_fuzz"});
+    ciranda::seed_store_frames({argv[1], "store_frame_fuzz"});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "make_corpus: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
