@@ -277,12 +277,19 @@ Usage usage() {
   return {seconds(u.ru_utime) + seconds(u.ru_stime), u.ru_nvcsw};
 }
 
-// Here time itself is what is tested: in 0.3 s nothing may happen.
-Usage usage_of_idling() {
-  const Usage before = usage();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const Usage after = usage();
-  return {after.cpu_seconds - before.cpu_seconds, after.n_wakes - before.n_wakes};
+// Here time itself is what is tested: in 0.3 s nothing may happen. A busy machine spoils one try (the threads are still
+// on their way to sleep); engines that do not rest spoil every one.
+void expect_idle() {
+  constexpr int kTries = 5;
+  Usage used{};
+  for (int i = 0; i < kTries; ++i) {
+    const Usage before = usage();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const Usage after = usage();
+    used = {after.cpu_seconds - before.cpu_seconds, after.n_wakes - before.n_wakes};
+    if (used.cpu_seconds < 0.003 && used.n_wakes < 8) return;
+  }
+  ADD_FAILURE() << "not idle: " << used.cpu_seconds << " s of CPU and " << used.n_wakes << " wakes in 0.3 s";
 }
 
 class IdleTest : public ::testing::TestWithParam<Layout> {};
@@ -293,9 +300,7 @@ TEST_P(IdleTest, EnginesWithNothingToDoUseNoCpu) {
     std::int32_t value = 1;
     ASSERT_TRUE(engine.wait(engine.submit(sum("x", value))).ok());
   });
-  const Usage used = usage_of_idling();
-  EXPECT_LT(used.cpu_seconds, 0.003);
-  EXPECT_LT(used.n_wakes, 8);
+  expect_idle();
 }
 
 TEST_P(IdleTest, ThreadsThatWaitForALateRankUseNoCpu) {
@@ -313,10 +318,7 @@ TEST_P(IdleTest, ThreadsThatWaitForALateRankUseNoCpu) {
     });
   }
   submitted.wait();
-  static_cast<void>(usage_of_idling());  // they spin a little before they sleep
-  const Usage used = usage_of_idling();
-  EXPECT_LT(used.cpu_seconds, 0.003);
-  EXPECT_LT(used.n_wakes, 8);
+  expect_idle();
   std::int32_t value = 0;
   EXPECT_TRUE(world.engine(0).wait(world.engine(0).submit(sum("late", value))).ok());
   for (std::thread& thread : threads) thread.join();
