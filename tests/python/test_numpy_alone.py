@@ -100,7 +100,7 @@ def test_bfloat16_of_ml_dtypes() -> None:
 
 
 @pytest.mark.parametrize(
-    "tensor", [np.ones(2, complex), np.array(["a"]), np.array([None]), np.ones(2, "datetime64[s]"), {1: 2}]
+    "tensor", [np.ones(2, np.clongdouble), np.array(["a"]), np.array([None]), np.ones(2, "datetime64[s]"), {1: 2}]
 )
 def test_types_that_cannot_be_communicated(tensor: object) -> None:
     with pytest.raises(InvalidArgumentError, match="cannot be communicated"):
