@@ -118,7 +118,7 @@ class Engine::Impl {
   ~Impl() { shutdown(); }
 
   Mesh& mesh() { return *mesh_; }
-  const ProcessSets& sets() const { return sets_; }
+  ProcessSets& sets() { return sets_; }
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     auto operation = std::make_shared<Operation>(std::move(callback));
@@ -220,7 +220,7 @@ class Engine::Impl {
                                       std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
                                       ".");
     }
-    if (request.lane >= (is_pair(request.process_set) ? 1 : num_lanes_)) {
+    if (request.lane >= (needs_no_agreement(request.process_set) ? 1 : num_lanes_)) {
       return Status::invalid_argument(where + "lane " + std::to_string(request.lane) + " does not exist; there are " +
                                       std::to_string(num_lanes_) + ". Set CIRANDA_NUM_LANES before init().");
     }
@@ -393,6 +393,22 @@ bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation)
 std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {
   const Ranks ranks = impl_->sets().ranks(process_set);
   return ranks ? *ranks : std::vector<int>{};
+}
+Result<std::uint32_t> Engine::form_set(std::vector<int> ranks, std::uint32_t nth) {
+  const bool is_ascending = std::is_sorted(ranks.begin(), ranks.end(), std::less_equal<>());
+  const bool are_there = !ranks.empty() && is_ascending && ranks.front() >= 0 && ranks.back() < size();
+  const bool is_in = std::find(ranks.begin(), ranks.end(), rank()) != ranks.end();
+  if (!are_there || !is_in || ranks.front() >= kMaxPairRank || nth >= kMaxFormed) {
+    return Status::invalid_argument("form_set: " + to_string(ranks) + ", number " + std::to_string(nth) +
+                                    ", must be ascending ranks of the circle with rank " + std::to_string(rank()) +
+                                    " among them, and a number below " + std::to_string(kMaxFormed) + ".");
+  }
+  const std::uint32_t id = formed_set(ranks.front(), nth);
+  if (!impl_->sets().form(id, std::move(ranks))) {
+    return Status::invalid_argument("form_set: the first rank has formed set number " + std::to_string(nth) +
+                                    " already; it must choose another.");
+  }
+  return id;
 }
 std::uint32_t Engine::pair_with(int peer) const {
   const bool is_other = peer >= 0 && peer < size() && peer != rank() && size() <= kMaxPairRank;

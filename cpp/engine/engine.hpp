@@ -53,6 +53,10 @@ class Engine {
   // Of a process set, ascending; empty when there is none of this id.
   std::vector<int> ranks_of(std::uint32_t process_set) const;
 
+  // Makes a process set on its own ranks only, which all call this: the others need not know. `nth` is the same on all,
+  // and new to the first of the ranks (the lowest). It gets no lanes but one.
+  Result<std::uint32_t> form_set(std::vector<int> ranks, std::uint32_t nth);
+
   // The process set of this rank and another, which need not be added; 0 if there is no such other rank.
   std::uint32_t pair_with(int peer) const;
 

@@ -102,8 +102,8 @@ class Lane {
   DataPlane data_;
   ReadyMessage ready_;  // announcements of this turn, to travel in one frame
   std::uint64_t n_logged_ = 0;
-  std::uint64_t log_end_;           // entries from here on are not carried out
-  std::optional<Status> parting_;   // why nothing new can be agreed on
+  std::uint64_t log_end_;            // entries from here on are not carried out
+  std::optional<Status> parting_;    // why nothing new can be agreed on
   std::optional<Status> last_word_;  // the coordinator's: it takes the lane down
   bool has_ended_ = false;
   bool has_said_waiting_ = false;

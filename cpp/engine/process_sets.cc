@@ -25,14 +25,14 @@ Ranks ProcessSets::ranks(std::uint32_t id) const {
 
 bool ProcessSets::was_made(std::uint32_t id) const {
   const std::shared_lock lock(mutex_);
-  return id < next_id_;
+  return id < next_id_ || sets_.contains(id);
 }
 
 std::optional<std::uint32_t> ProcessSets::find(const std::vector<int>& ranks) const {
   if (ranks == *world_) return kWorldSet;
   const std::shared_lock lock(mutex_);
   for (const auto& [id, members] : sets_) {
-    if (*members == ranks) return id;
+    if (!is_formed(id) && *members == ranks) return id;
   }
   return std::nullopt;
 }
@@ -41,6 +41,11 @@ std::uint32_t ProcessSets::add(std::vector<int> ranks) {
   const std::unique_lock lock(mutex_);
   sets_.emplace(next_id_, std::make_shared<const std::vector<int>>(std::move(ranks)));
   return next_id_++;
+}
+
+bool ProcessSets::form(std::uint32_t id, std::vector<int> ranks) {
+  const std::unique_lock lock(mutex_);
+  return sets_.emplace(id, std::make_shared<const std::vector<int>>(std::move(ranks))).second;
 }
 
 bool ProcessSets::remove(std::uint32_t id) {

@@ -2,6 +2,7 @@
 //
 // Sets are made and removed in the order of the world's log, so that every rank gives the same ids without asking.
 // Two ranks that send to each other are a *pair*: a set that needs no agreement, because its id says who they are.
+// Some ranks may also *form* a set by themselves, without the others: its id names the first of them, who chose it.
 // Any thread.
 #pragma once
 
@@ -37,10 +38,21 @@ constexpr std::pair<int, int> ranks_of_pair(std::uint32_t pair) {
   return {static_cast<int>(pair >> 15 & 0x7fff), static_cast<int>(pair & 0x7fff)};
 }
 
-constexpr LaneId lane_id(std::uint32_t process_set, std::uint32_t lane) {
-  return is_pair(process_set) ? process_set : process_set * kMaxLanes + lane;
+// Formed sets have ids between those of other sets and pairs.
+inline constexpr std::uint32_t kFormedBit = 0x40000000;
+inline constexpr std::uint32_t kMaxFormed = 1 << 15;  // by one first rank
+constexpr bool is_formed(std::uint32_t id) { return !is_pair(id) && (id & kFormedBit) != 0; }
+// REQUIRES: first in [0, kMaxPairRank), nth < kMaxFormed.
+constexpr std::uint32_t formed_set(int first, std::uint32_t nth) {
+  return kFormedBit | static_cast<std::uint32_t>(first) << 15 | nth;
 }
-constexpr std::uint32_t set_of(LaneId lane) { return is_pair(lane) ? lane : lane / kMaxLanes; }
+// Such a set comes to be on each of its ranks by itself, and has one lane.
+constexpr bool needs_no_agreement(std::uint32_t id) { return is_pair(id) || is_formed(id); }
+
+constexpr LaneId lane_id(std::uint32_t process_set, std::uint32_t lane) {
+  return needs_no_agreement(process_set) ? process_set : process_set * kMaxLanes + lane;
+}
+constexpr std::uint32_t set_of(LaneId lane) { return needs_no_agreement(lane) ? lane : lane / kMaxLanes; }
 
 class ProcessSets {
  public:
@@ -56,12 +68,15 @@ class ProcessSets {
   std::uint32_t add(std::vector<int> ranks);
   bool remove(std::uint32_t id);
 
+  // On each of the set's ranks, at any time. False if the id is taken.
+  bool form(std::uint32_t id, std::vector<int> ranks);
+
   int world_size() const { return static_cast<int>(world_->size()); }
 
  private:
   Ranks world_;
   mutable std::shared_mutex mutex_;
-  std::map<std::uint32_t, Ranks> sets_;  // but for the world
+  std::map<std::uint32_t, Ranks> sets_;  // but for the world and pairs
   std::uint32_t next_id_ = 1;
 };
 

@@ -32,10 +32,10 @@ Lane* Turn::find(LaneId id) const {
   return found == lane_by_id_.end() ? nullptr : found->second;
 }
 
-// Pairs come to be by being used.
+// Sets that need no agreement come to be by being used.
 Lane* Turn::find_or_make(LaneId id) {
   Lane* lane = find(id);
-  if (lane != nullptr || !is_pair(id)) return lane;
+  if (lane != nullptr || !needs_no_agreement(id)) return lane;
   const Ranks ranks = sets_.ranks(id);
   const bool is_ours = ranks && std::find(ranks->begin(), ranks->end(), mesh_.rank()) != ranks->end();
   return is_ours ? &make_lane(id, *ranks) : nullptr;
@@ -43,8 +43,8 @@ Lane* Turn::find_or_make(LaneId id) {
 
 Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
-  lanes_.push_back(std::make_unique<Lane>(
-      id, ranks, arena, Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this}));
+  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena,
+                                          Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this}));
   lane_by_id_[id] = lanes_.back().get();
   for (const Departure& departure : control_.departures()) {
     if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);
@@ -184,7 +184,8 @@ void Turn::take(Submission submission, TimePoint now) {
 
 // A rank joins all lanes of a set; the first one's log tells when.
 void Turn::join(const Submission& submission, TimePoint now) {
-  for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(config_.num_lanes); ++lane) {
+  const bool has_one = needs_no_agreement(submission.request.process_set);
+  for (std::uint32_t lane = 0; lane < (has_one ? 1 : static_cast<std::uint32_t>(config_.num_lanes)); ++lane) {
     const LaneId id = lane_id(submission.request.process_set, lane);
     find(id)->join(lane == 0 ? submission.operation : std::make_shared<Operation>(),
                    lane == 0 ? std::optional<Request>(submission.request) : std::nullopt, now);

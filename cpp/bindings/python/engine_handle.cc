@@ -159,6 +159,15 @@ void bind_engine_handle(nb::module_& m) {
       .def(
           "pair_with", [](const EngineHandle& self, int rank) { return self.engine().pair_with(rank); },
           nb::arg("rank"), "The process set of this rank and another; 0 if there is no such other rank.")
+      .def(
+          "form_set",
+          [](EngineHandle& self, std::vector<int> ranks, std::uint32_t nth) {
+            Result<std::uint32_t> id = self.session().engine()->form_set(std::move(ranks), nth);
+            raise_unless_ok(id.status());
+            return id.value();
+          },
+          nb::arg("ranks"), nb::arg("nth"),
+          "Makes a process set on its own ranks only; `nth` is the same on all and new to the first.")
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"));
   m.def("connect", &connect_from_environment, nb::arg("epoch"),
         "Joins the circle that the environment describes and starts the engine.");

@@ -219,6 +219,28 @@ TEST_P(SetsTest, ComeAndGoManyTimes) {
   });
 }
 
+// Ranks 0 and 2, and then 2 and 3, make a set without the others, who may never hear of it.
+TEST_P(SetsTest, AreFormedByTheirOwnRanks) {
+  World world(4, options(4));
+  world.run([&](Engine& engine) {
+    for (std::uint32_t nth = 0; nth < 20; ++nth) {
+      for (const std::vector<int>& ranks : {std::vector<int>{0, 2}, std::vector<int>{2, 3}, std::vector<int>{1}}) {
+        if (std::find(ranks.begin(), ranks.end(), engine.rank()) == ranks.end()) continue;
+        const auto set = engine.form_set(ranks, nth);
+        ASSERT_TRUE(set.ok()) << set.status().message();
+        ASSERT_EQ(engine.ranks_of(set.value()), ranks);
+        ASSERT_EQ(sum_in(engine, set.value(), "x", 2000), expected_sum({ranks.begin(), ranks.end()}));
+        EXPECT_EQ(engine.form_set(ranks, nth).status().kind(), ErrorKind::kInvalidArgument);
+      }
+    }
+    for (const std::vector<int>& wrong :
+         {std::vector<int>{}, {2, 0}, {0, 0, 1, 2, 3}, {0, 1, 2, 3, 4}, {-1, 0, 1, 2, 3}}) {
+      EXPECT_EQ(engine.form_set(wrong, 50).status().kind(), ErrorKind::kInvalidArgument);
+    }
+    EXPECT_EQ(sum_in(engine, 0, "after"), 10);
+  });
+}
+
 TEST_P(SetsTest, PairsSendInBothDirectionsInAnyOrder) {
   World world(4, options(4));
   world.run([&](Engine& engine) {
@@ -227,8 +249,8 @@ TEST_P(SetsTest, PairsSendInBothDirectionsInAnyOrder) {
       std::vector<std::vector<float>> received(4, std::vector<float>(count, -1));
       std::vector<Engine::OperationPtr> operations;
       const auto transfer = [&](int from, int to, std::vector<float>& values) {
-        Request r = request(Collective::kTransfer, "m", DataType::kFloat32, {static_cast<std::int64_t>(count)},
-                            values.data());
+        Request r =
+            request(Collective::kTransfer, "m", DataType::kFloat32, {static_cast<std::int64_t>(count)}, values.data());
         r.signature.root = from;
         r.process_set = engine.pair_with(engine.rank() == from ? to : from);
         operations.push_back(engine.submit(std::move(r)));
@@ -306,8 +328,8 @@ TEST_P(SetsTest, JoinedRanksCountForNothing) {
         ASSERT_DOUBLE_EQ(values.back(), sum / static_cast<double>(working.size()));
 
         std::vector<std::int32_t> mine(static_cast<std::size_t>(engine.rank() + 1), engine.rank());
-        auto gather = engine.submit(
-            request(Collective::kAllgather, "g", DataType::kInt32, {engine.rank() + 1}, mine.data()));
+        auto gather =
+            engine.submit(request(Collective::kAllgather, "g", DataType::kInt32, {engine.rank() + 1}, mine.data()));
         const Status gathered = engine.wait(gather);
         ASSERT_TRUE(gathered.ok()) << gathered.message();
         std::int64_t n_rows = 0;
@@ -335,9 +357,11 @@ TEST_P(SetsTest, EveryReductionIgnoresTheJoined) {
   World world(3, options(3));
   world.run([&](Engine& engine) {
     if (engine.rank() != 1) {
-      for (const auto& [op, expected] : std::initializer_list<std::pair<ReduceOp, double>>{
-               {ReduceOp::kSum, 4}, {ReduceOp::kMin, 1}, {ReduceOp::kMax, 3}, {ReduceOp::kProduct, 3},
-               {ReduceOp::kAverage, 2}}) {
+      for (const auto& [op, expected] : std::initializer_list<std::pair<ReduceOp, double>>{{ReduceOp::kSum, 4},
+                                                                                           {ReduceOp::kMin, 1},
+                                                                                           {ReduceOp::kMax, 3},
+                                                                                           {ReduceOp::kProduct, 3},
+                                                                                           {ReduceOp::kAverage, 2}}) {
         for (const std::size_t count : {3U, 100'000U}) {
           std::vector<double> values(count, engine.rank() + 1);
           Request r = sum_of(values, "x" + std::to_string(count) + std::string(to_string(op)));
