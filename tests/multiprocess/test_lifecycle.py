@@ -114,20 +114,14 @@ def test_a_forked_child_is_in_no_circle(circles: Any) -> None:
     assert circles.of(2).run(_use_after_fork) == [7, 7]
 
 
-def _refused() -> None:
-    with pytest.raises(ValueError, match="process sets"):
-        hvd.init(process_sets="dynamic")
-    with pytest.raises(ValueError, match="process sets"):
-        hvd.allreduce(1.0, process_set=hvd.ProcessSet([0]))
-    with pytest.raises(ValueError, match="process sets"):
-        hvd.add_process_set([0])
+def _global_set() -> None:
     assert hvd.global_process_set.size() == hvd.size()
     assert hvd.global_process_set.rank() == hvd.rank()
     assert hvd.global_process_set.included()
 
 
-def test_process_sets_are_refused_clearly(circle: Ranks) -> None:
-    circle.run(_refused)
+def test_the_global_process_set_is_everybody(circle: Ranks) -> None:
+    circle.run(_global_set)
 
 
 def _interrupted_init() -> float:
