@@ -29,7 +29,7 @@ class DirectReducescatter final : public RunningCollective {
       stage.arrived.assign(contributors_.size(), std::vector<std::byte>(n_bytes));
       for (auto& bytes : stage.arrived) stage.pieces.emplace_back(bytes.data(), n_bytes);
     }
-    for (int peer = 0; peer < mesh.size() && !plan.input_by_rank.empty(); ++peer) {
+    for (int peer = 0; peer < mesh.size() && plan.is_contributor(self_); ++peer) {
       if (peer != self_) transfers_.send(peer, plan.input_for(peer), 0, plan.input_for(peer).n_bytes());
     }
     for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) receive(block);

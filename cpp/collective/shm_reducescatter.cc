@@ -53,7 +53,7 @@ class ShmReducescatter final : public RunningCollective {
 
   void pack(std::size_t i) {
     const int self = session_.member();
-    for (int member = 0; member < session_.n_members() && !plan_.input_by_rank.empty(); ++member) {
+    for (int member = 0; member < session_.n_members() && plan_.is_contributor(self); ++member) {
       const InputPieces& input = plan_.input_for(member);
       const Slice part = range(i, input.n_bytes());
       const bool is_read_in_place = member == self && !input.contiguous(part.offset, part.n_bytes).empty();

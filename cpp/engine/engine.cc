@@ -225,7 +225,7 @@ class Engine::Impl {
                                       std::to_string(num_lanes_) + ". Set CIRANDA_NUM_LANES before init().");
     }
     Status status = validate(request, *ranks, mesh_->rank());
-    if (status.ok()) settle_splits(request, static_cast<int>(ranks->size()));
+    if (status.ok()) settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
     return status;
   }
 

@@ -213,7 +213,7 @@ void Lane::stand_in(Participant::Execute& entry) {
     if (info(request.signature.collective).first_dim_may_differ) {
       for (TensorSignature& tensor : request.signature.tensors) tensor.shape.front() = 0;
     }
-    settle_splits(request, mesh_.size());
+    settle_splits(request, mesh_.size(), mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]);
     const OutputBuffer scratch = allocate_output(request.signature.n_bytes(), {});
     std::byte* at = scratch.data.get();
     for (const TensorSignature& tensor : request.signature.tensors) {

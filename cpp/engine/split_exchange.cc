@@ -13,6 +13,9 @@
 namespace ciranda {
 namespace {
 
+// Instead of the most bytes: this rank's splits were refused.
+constexpr std::int64_t kRefused = -1;
+
 // What each rank tells each other, as int64: the rows of each tensor that are for it, and at last the most bytes that
 // the teller has for any one rank, from which all learn how long the second phase is.
 class SplitExchange {
@@ -26,7 +29,7 @@ class SplitExchange {
         told_(n_ranks_ * n_numbers_),
         heard_(n_ranks_ * n_numbers_) {
     if (!is_sender(mesh.rank())) return;
-    const auto longest = static_cast<std::int64_t>(longest_bytes());
+    const std::int64_t longest = request().refusal.ok() ? static_cast<std::int64_t>(longest_bytes()) : kRefused;
     for (std::size_t to = 0; to < n_ranks_; ++to) {
       for (std::size_t tensor = 0; tensor + 1 < n_numbers_; ++tensor) {
         told_[to * n_numbers_ + tensor] = request().splits[tensor][to];
@@ -51,6 +54,11 @@ class SplitExchange {
   }
 
   Result<Work> second_phase() {
+    if (Status status = find_refusal(); !status.ok()) {
+      Work nothing;
+      nothing.outcome = std::move(status);
+      return nothing;
+    }
     const FirstDims rows_to = rows(told_);
     const FirstDims rows_from = rows(heard_);
     std::vector<std::int64_t> n_rows;
@@ -111,12 +119,24 @@ class SplitExchange {
     return validate(request().name, whole, mesh_.size()).ok();
   }
 
+  std::int64_t longest_of(std::size_t rank) const { return heard_[rank * n_numbers_ + n_numbers_ - 1]; }
+
   std::size_t longest_of_all() const {
     std::int64_t longest = 0;
-    for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
-      longest = std::max(longest, heard_[rank * n_numbers_ + n_numbers_ - 1]);
-    }
+    for (std::size_t rank = 0; rank < n_ranks_; ++rank) longest = std::max(longest, longest_of(rank));
     return static_cast<std::size_t>(longest);
+  }
+
+  // This rank's own reason goes before others'.
+  Status find_refusal() const {
+    if (!request().refusal.ok()) return request().refusal;
+    for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
+      if (longest_of(rank) != kRefused) continue;
+      return Status::invalid_argument(std::string(to_string(signature().collective)) + " '" + request().name +
+                                      "': rank " + std::to_string(mesh_.peer(static_cast<int>(rank)).rank) +
+                                      " gave splits that cannot be; its own error says why. No rank got anything.");
+    }
+    return Status::ok_status();
   }
 
   static void add_received_splits(const FirstDims& rows_from, std::vector<OutputBuffer>& buffers) {

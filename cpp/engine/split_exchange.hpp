@@ -1,7 +1,8 @@
 // The work of collectives that take splits (alltoall, scatter), in two phases: ranks tell each other how many rows they
 // have for each other; then outputs are allocated and the rows travel.
 //
-// Splits may differ with every call without being agreed on: that is why they travel with the data.
+// Splits may differ with every call without being agreed on: that is why they travel with the data. If those of one
+// rank cannot be, the request fails on all ranks after the first phase.
 #pragma once
 
 #include "base/status.hpp"

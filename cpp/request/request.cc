@@ -132,9 +132,8 @@ std::string tensor_text(const Request& request, std::size_t index) {
   return where + (signature.tensors.size() == 1 ? ": " : ", tensor " + std::to_string(index) + " of the group: ");
 }
 
-Status check_splits_of(const Request& request, std::size_t index, int size) {
+Status check_given_splits(const Request& request, std::size_t index, int size) {
   const std::vector<std::int64_t>& splits = request.splits[index];
-  if (splits.empty()) return Status::ok_status();
   const Shape& shape = request.signature.tensors[index].shape;
   const std::string where = tensor_text(request, index) + "splits ";
   if (splits.size() != static_cast<std::size_t>(size)) {
@@ -154,13 +153,8 @@ Status check_splits_of(const Request& request, std::size_t index, int size) {
   return Status::ok_status();
 }
 
-Status check_splits(const Request& request, int size, int rank) {
+Status check_splits(const Request& request, int size) {
   const CollectiveInfo& row = info(request.signature.collective);
-  if (!row.takes_splits) {
-    if (request.splits.empty()) return Status::ok_status();
-    return Status::invalid_argument(std::string(row.name) + " '" + request.name + "': takes no splits.");
-  }
-  if (row.has_root && request.signature.root != rank) return Status::ok_status();  // what others give is not looked at
   const std::size_t n_tensors = request.signature.tensors.size();
   if (!request.splits.empty() && request.splits.size() != n_tensors) {
     return Status::invalid_argument(std::string(row.name) + " '" + request.name + "': there are " +
@@ -169,7 +163,7 @@ Status check_splits(const Request& request, int size, int rank) {
   }
   for (std::size_t i = 0; i < n_tensors; ++i) {
     if (!request.splits.empty() && !request.splits[i].empty()) {
-      if (Status status = check_splits_of(request, i, size); !status.ok()) return status;
+      if (Status status = check_given_splits(request, i, size); !status.ok()) return status;
     } else if (!row.has_root && request.signature.tensors[i].shape.front() % size != 0) {
       return Status::invalid_argument(tensor_text(request, i) + "the first dimension of " +
                                       to_string(request.signature.tensors[i].shape) + " cannot be cut into " +
@@ -325,23 +319,29 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
 Status validate(const Request& request, std::span<const int> ranks, int rank) {
   const Signature& signature = request.signature;
   if (Status status = validate(request.name, signature, ranks); !status.ok()) return status;
+  const std::string where = std::string(to_string(signature.collective)) + " '" + request.name + "': ";
   if (request.memory.size() != signature.tensors.size()) {
-    return Status::invalid_argument(std::string(to_string(signature.collective)) + " '" + request.name +
-                                    "': there are " + std::to_string(signature.tensors.size()) +
+    return Status::invalid_argument(where + "there are " + std::to_string(signature.tensors.size()) +
                                     " tensors but memory for " + std::to_string(request.memory.size()) + ".");
   }
-  const auto size = static_cast<int>(ranks.size());
-  if (Status status = check_outputs(request, size); !status.ok()) return status;
-  if (Status status = check_memory(request, rank); !status.ok()) return status;
-  return check_splits(request, size, rank);
+  if (!request.splits.empty() && !info(signature.collective).takes_splits) {
+    return Status::invalid_argument(where + "takes no splits.");
+  }
+  if (Status status = check_outputs(request, static_cast<int>(ranks.size())); !status.ok()) return status;
+  return check_memory(request, rank);
 }
 
-void settle_splits(Request& request, int size) {
-  if (!info(request.signature.collective).takes_splits) return;
+void settle_splits(Request& request, int size, int rank) {
+  const CollectiveInfo& row = info(request.signature.collective);
+  if (!row.takes_splits) return;
+  const bool is_sender = !row.has_root || request.signature.root == rank;
+  if (is_sender) request.refusal = check_splits(request, size);
+  const bool is_empty = !is_sender || !request.refusal.ok();  // what others give is not looked at
+  if (is_empty) request.splits.clear();
   request.splits.resize(request.signature.tensors.size());
   for (std::size_t i = 0; i < request.splits.size(); ++i) {
     std::int64_t& n_rows = request.signature.tensors[i].shape.front();
-    if (request.splits[i].empty()) request.splits[i] = even_splits(n_rows, size);
+    if (request.splits[i].empty()) request.splits[i] = even_splits(is_empty ? 0 : n_rows, size);
     n_rows = 0;
   }
 }

@@ -69,6 +69,7 @@ struct Request {
   // Alltoall, and scatter on the root: splits[tensor][rank] rows of this rank's tensor go to each rank. No entry for a
   // tensor, or an empty one: equal parts.
   std::vector<std::vector<std::int64_t>> splits;
+  Status refusal;              // why the splits cannot be: see settle_splits()
   bool is_cacheable = true;    // false for made-up names, which never come again
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: it need not be taken in before
@@ -78,12 +79,15 @@ struct Request {
 // set, ascending; `size` stands for ranks 0 to size - 1.
 Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks);
 Status validate(const std::string& name, const Signature& signature, int size);
-// Its memory and splits too. `rank` is this rank's, in the world.
+// Its memory too. `rank` is this rank's, in the world.
 Status validate(const Request& request, std::span<const int> ranks, int rank);
 
-// Fills in the splits that were left out. For collectives that take splits it then sets first dimensions to 0: they
-// need not agree, and a signature that stays the same need not be agreed on again. REQUIRES: a valid request.
-void settle_splits(Request& request, int size);
+// For collectives that take splits: fills in those that were left out, and sets the first dimensions of the signature
+// to 0: they need not agree, and a signature that stays the same need not be agreed on again. Splits that cannot be are
+// replaced by no rows, and the reason is kept in the request: only when the ranks exchange their splits does it fail,
+// so that all of them hear of it. `size`, `rank`: the number of ranks; this rank's, in the world. REQUIRES: a valid
+// request.
+void settle_splits(Request& request, int size, int rank);
 
 // Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
 // property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".

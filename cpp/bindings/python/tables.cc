@@ -86,7 +86,7 @@ nb::list collective_table() {
     row["is_reduction"] = collective.is_reduction;
     row["has_root"] = collective.has_root;
     row["has_tensors"] = collective.has_tensors;
-    row["first_dim_may_differ"] = collective.first_dim_may_differ;
+    row["first_dim_may_differ"] = collective.first_dim_may_differ || collective.takes_splits;
     rows.append(std::move(row));
   }
   return rows;

@@ -102,9 +102,44 @@ struct BroadcastOptions {
   std::int32_t root = 0;
 };
 
+// Row shapes are those of one element along dimension 0: {3} for an input of n x 3. Empty: a vector.
 struct GatherOptions {
   std::string name = {};
-  // The shape of one element along dimension 0: {3} for an input of n x 3. Empty: a vector.
+  std::vector<std::int64_t> row_shape = {};
+};
+
+struct ReducescatterOptions {
+  std::string name = {};
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<std::int64_t> row_shape = {};
+};
+
+struct AlltoallOptions {
+  std::string name = {};
+  std::vector<std::int64_t> splits = {};  // rows for each rank; empty: equal parts
+  std::vector<std::int64_t> row_shape = {};
+};
+
+struct RootedReduceOptions {
+  std::string name = {};
+  std::int32_t root = 0;
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+
+struct RootedGatherOptions {
+  std::string name = {};
+  std::int32_t root = 0;
+  std::vector<std::int64_t> row_shape = {};
+};
+
+struct ScatterOptions {
+  std::string name = {};
+  std::int32_t root = 0;
+  std::vector<std::int64_t> splits = {};  // the root's: rows for each rank; empty: equal parts, the rest in front
   std::vector<std::int64_t> row_shape = {};
 };
 
@@ -141,13 +176,16 @@ class Operation {
   std::unique_ptr<ciranda_operation, Release> handle_;
 };
 
-// The result of an allgather. The values live as long as this.
+// A result that the library allocated: of an allgather, reducescatter, alltoall, gather or scatter. The values live as
+// long as this.
 template <typename T>
 class Gathered {
  public:
-  // Waits. REQUIRES: the operation of an allgather of one tensor of T.
+  // Waits. Empty where the operation has no output: a gather's, on ranks other than the root. REQUIRES: the operation
+  // of one of those, of one tensor of T.
   explicit Gathered(Operation operation) : operation_(std::move(operation)) {
     operation_.wait();
+    if (ciranda_operation_outputs_count(operation_.get()) == 0) return;
     const ciranda_status status = ciranda_operation_output(operation_.get(), 0, &output_);
     if (status != CIRANDA_OK) throw Error(status, "this operation has no output");
   }
@@ -157,6 +195,12 @@ class Gathered {
   }
   std::span<const std::int64_t> shape() const noexcept {
     return {output_.shape, static_cast<std::size_t>(output_.ndim)};
+  }
+  // How many rows came from each rank; empty unless it is an alltoall's.
+  std::span<const std::int64_t> received() const noexcept {
+    ciranda_output output{};
+    if (ciranda_operation_output(operation_.get(), 1, &output) != CIRANDA_OK) return {};
+    return {static_cast<const std::int64_t*>(output.data), output.n_bytes / sizeof(std::int64_t)};
   }
 
  private:
@@ -199,10 +243,7 @@ class Context {
     require(input.size() == output.size(), "allreduce: input and output differ in length");
     const auto shape = static_cast<std::int64_t>(input.size());
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
-    ciranda_request request = request_for(CIRANDA_ALLREDUCE, options.name, tensor);
-    request.op = static_cast<ciranda_reduce_op>(options.op);
-    request.prescale = options.prescale;
-    request.postscale = options.postscale;
+    ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, tensor);
     request.flags = options.deferrable ? CIRANDA_REQUEST_DEFERRABLE : 0;
     return submit(request);
   }
@@ -233,18 +274,13 @@ class Context {
     broadcast_async(values, options).wait();
   }
 
-  // REQUIRES: values.size() is a multiple of the row's number of elements. Give the operation to Gathered<T>.
+  // --- with results that the library allocates: give the operation to Gathered<T>.
+  // REQUIRES of all: values.size() is a multiple of the row's number of elements.
+
   template <typename T>
   [[nodiscard]] Operation allgather_async(std::span<const T> values, const GatherOptions& options = {}) {
-    std::int64_t row_count = 1;
-    for (const std::int64_t extent : options.row_shape) row_count *= extent;
-    const auto count = static_cast<std::int64_t>(values.size());
-    require(row_count > 0 && count % row_count == 0, "allgather: the values do not fill whole rows");
-    std::vector<std::int64_t> shape{count / row_count};
-    shape.insert(shape.end(), options.row_shape.begin(), options.row_shape.end());
-    const ciranda_tensor tensor{
-        values.data(), nullptr, shape.data(), static_cast<std::int32_t>(shape.size()), DataTypeOf<T>::value,
-        nullptr,       0};
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values);
     return submit(request_for(CIRANDA_ALLGATHER, options.name, tensor));
   }
 
@@ -252,6 +288,82 @@ class Context {
   Gathered<std::remove_const_t<T>> allgather(std::span<T, Extent> values, const GatherOptions& options = {}) {
     using Value = std::remove_const_t<T>;
     return Gathered<Value>(allgather_async<Value>(std::span<const Value>(values), options));
+  }
+
+  // This rank's part of the rows of an allreduce.
+  template <typename T>
+  [[nodiscard]] Operation reducescatter_async(std::span<const T> values, const ReducescatterOptions& options = {}) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values);
+    return submit(reduction_for(CIRANDA_REDUCESCATTER, options, tensor));
+  }
+
+  template <typename T, std::size_t Extent>
+  Gathered<std::remove_const_t<T>> reducescatter(std::span<T, Extent> values,
+                                                 const ReducescatterOptions& options = {}) {
+    using Value = std::remove_const_t<T>;
+    return Gathered<Value>(reducescatter_async<Value>(std::span<const Value>(values), options));
+  }
+
+  // Other rows to each rank. Gathered::received() says how many came from whom.
+  template <typename T>
+  [[nodiscard]] Operation alltoall_async(std::span<const T> values, const AlltoallOptions& options = {}) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values, options.splits);
+    return submit(request_for(CIRANDA_ALLTOALL, options.name, tensor));
+  }
+
+  template <typename T, std::size_t Extent>
+  Gathered<std::remove_const_t<T>> alltoall(std::span<T, Extent> values, const AlltoallOptions& options = {}) {
+    using Value = std::remove_const_t<T>;
+    return Gathered<Value>(alltoall_async<Value>(std::span<const Value>(values), options));
+  }
+
+  // An allgather for the root alone.
+  template <typename T>
+  [[nodiscard]] Operation gather_async(std::span<const T> values, const RootedGatherOptions& options = {}) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values);
+    ciranda_request request = request_for(CIRANDA_GATHER, options.name, tensor);
+    request.root = options.root;
+    return submit(request);
+  }
+
+  template <typename T, std::size_t Extent>
+  Gathered<std::remove_const_t<T>> gather(std::span<T, Extent> values, const RootedGatherOptions& options = {}) {
+    using Value = std::remove_const_t<T>;
+    return Gathered<Value>(gather_async<Value>(std::span<const Value>(values), options));
+  }
+
+  // The root's rows, shared out. The others' values are not looked at and may be none.
+  template <typename T>
+  [[nodiscard]] Operation scatter_async(std::span<const T> values, const ScatterOptions& options = {}) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values, options.splits);
+    ciranda_request request = request_for(CIRANDA_SCATTER, options.name, tensor);
+    request.root = options.root;
+    return submit(request);
+  }
+
+  template <typename T, std::size_t Extent>
+  Gathered<std::remove_const_t<T>> scatter(std::span<T, Extent> values, const ScatterOptions& options = {}) {
+    using Value = std::remove_const_t<T>;
+    return Gathered<Value>(scatter_async<Value>(std::span<const Value>(values), options));
+  }
+
+  // In place: the root's values become the result, the others' stay as they are.
+  template <typename T, std::size_t Extent>
+  [[nodiscard]] Operation reduce_async(std::span<T, Extent> values, const RootedReduceOptions& options = {}) {
+    const auto shape = static_cast<std::int64_t>(values.size());
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    ciranda_request request = reduction_for(CIRANDA_REDUCE, options, tensor);
+    request.root = options.root;
+    return submit(request);
+  }
+
+  template <typename T, std::size_t Extent>
+  void reduce(std::span<T, Extent> values, const RootedReduceOptions& options = {}) {
+    reduce_async(values, options).wait();
   }
 
   void barrier() {
@@ -277,6 +389,39 @@ class Context {
 
   static void require(bool condition, const char* otherwise) {
     if (!condition) throw Error(CIRANDA_INVALID_ARGUMENT, otherwise);
+  }
+
+  // The shape of rows that lie one after the other.
+  struct Rows {
+    std::vector<std::int64_t> shape;
+
+    template <typename T>
+    ciranda_tensor tensor(std::span<const T> values, const std::vector<std::int64_t>& splits = {}) const noexcept {
+      return {values.data(),        nullptr,
+              shape.data(),         static_cast<std::int32_t>(shape.size()),
+              DataTypeOf<T>::value, splits.empty() ? nullptr : splits.data(),
+              splits.size()};
+    }
+  };
+
+  static Rows rows_of(std::size_t n_values, const std::vector<std::int64_t>& row_shape) {
+    std::int64_t row_count = 1;
+    for (const std::int64_t extent : row_shape) row_count *= extent;
+    const auto count = static_cast<std::int64_t>(n_values);
+    require(row_count > 0 && count % row_count == 0, "the values do not fill whole rows");
+    Rows rows{{count / row_count}};
+    rows.shape.insert(rows.shape.end(), row_shape.begin(), row_shape.end());
+    return rows;
+  }
+
+  template <typename Options>
+  static ciranda_request reduction_for(ciranda_collective collective, const Options& options,
+                                       const ciranda_tensor& tensor) noexcept {
+    ciranda_request request = request_for(collective, options.name, tensor);
+    request.op = static_cast<ciranda_reduce_op>(options.op);
+    request.prescale = options.prescale;
+    request.postscale = options.postscale;
+    return request;
   }
 
   static ciranda_request request_for(ciranda_collective collective, const std::string& name,

@@ -69,6 +69,37 @@ TEST(Circle, GathersUnevenParts) {
   });
 }
 
+// Rank r sends r rows to rank 0 and one to each other.
+TEST(Circle, AlltoallDealsOutRowsAndSaysHowManyCameFromWhom) {
+  in_a_circle(3, [](ciranda_context*& circle) {
+    const std::int64_t rank = ciranda_rank(circle);
+    const std::int64_t splits[] = {rank, 1, 1};
+    const std::int64_t shape[] = {rank + 2, 2};
+    const std::vector<std::int32_t> mine(static_cast<std::size_t>(2 * shape[0]), static_cast<std::int32_t>(rank));
+    const ciranda_tensor tensor{mine.data(), nullptr, shape, 2, CIRANDA_INT32, splits, 3};
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.collective = CIRANDA_ALLTOALL;
+    request.name = "rows";
+    request.tensors = &tensor;
+    request.tensors_count = 1;
+    ciranda_operation* operation = nullptr;
+    ASSERT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+    ASSERT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
+    EXPECT_EQ(ciranda_operation_outputs_count(operation), 2U);
+    ciranda_output output;
+    ASSERT_EQ(ciranda_operation_output(operation, 0, &output), CIRANDA_OK);
+    const auto* values = static_cast<const std::int32_t*>(output.data);
+    EXPECT_EQ(
+        std::vector<std::int32_t>(values, values + 2 * output.shape[0]),
+        rank == 0 ? (std::vector<std::int32_t>{1, 1, 2, 2, 2, 2}) : (std::vector<std::int32_t>{0, 0, 1, 1, 2, 2}));
+    ASSERT_EQ(ciranda_operation_output(operation, 1, &output), CIRANDA_OK);
+    const auto* counts = static_cast<const std::int64_t*>(output.data);
+    EXPECT_EQ(std::vector<std::int64_t>(counts, counts + 3),
+              rank == 0 ? (std::vector<std::int64_t>{0, 1, 2}) : (std::vector<std::int64_t>{1, 1, 1}));
+    ciranda_operation_release(operation);
+  });
+}
+
 TEST(Circle, AMismatchIsAnErrorForAllAndTheContextGoesOn) {
   in_a_circle(2, [](ciranda_context*& circle) {
     std::vector<float> values(ciranda_rank(circle) == 0 ? 3 : 4);

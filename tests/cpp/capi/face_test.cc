@@ -45,6 +45,28 @@ TEST(Face, BroadcastAllgatherBarrier) {
   circle.barrier();
 }
 
+TEST(Face, RowsAreCutJoinedAndCounted) {
+  Context circle(kAlone);
+  const std::vector<double> rows{1, 2, 3, 4};
+  const auto content = [](const auto& result) {
+    return std::vector<double>(result.values().begin(), result.values().end());
+  };
+  const auto doubled = circle.reducescatter(std::span(rows), {.prescale = 2, .row_shape = {2}});
+  EXPECT_EQ(content(doubled), (std::vector<double>{2, 4, 6, 8}));
+  EXPECT_EQ(doubled.shape().size(), 2U);
+  EXPECT_TRUE(doubled.received().empty());
+  const auto exchanged = circle.alltoall(std::span(rows), {.name = "rows", .splits = {4}});
+  EXPECT_EQ(content(exchanged), rows);
+  ASSERT_EQ(exchanged.received().size(), 1U);
+  EXPECT_EQ(exchanged.received()[0], 4);
+  EXPECT_EQ(content(circle.gather(std::span(rows))), rows);
+  EXPECT_EQ(content(circle.scatter(std::span(rows), {.splits = {2}, .row_shape = {2}})), rows);
+  std::vector<double> in_place = rows;
+  circle.reduce(std::span(in_place), {.op = ciranda::ReduceOp::kProduct, .postscale = 3});
+  EXPECT_EQ(in_place, (std::vector<double>{3, 6, 9, 12}));
+  EXPECT_THROW((void)circle.alltoall(std::span(rows), {.splits = {3}}), ciranda::Error);
+}
+
 TEST(Face, ErrorsAreExceptionsWithAKind) {
   Context circle(kAlone);
   std::vector<float> values{1, 2, 3};

@@ -127,7 +127,7 @@ Case make_allreduce(int n_ranks, std::size_t n_bytes, Draw& random) {
   fill_plans(c, size_of(plan.dtype), random, plan);
   for (int rank = 0; rank < n_ranks; ++rank) {
     Plan& own = c.ranks[static_cast<std::size_t>(rank)].plan;
-    if (!plan.is_contributor(rank)) own.input = {};
+    if (!plan.is_contributor(rank) && random() % 2 == 0) own.input = {};
     if (!plan.is_receiver(rank)) own.output = {};
     c.expected.push_back(plan.is_receiver(rank) ? reduced(plan, inputs, count) : Bytes{});
   }
@@ -158,11 +158,12 @@ Case make_reducescatter(int n_ranks, std::size_t n_bytes, Draw& random) {
     own.plan.n_bytes = longest * element_bytes;
     own.plan.input_by_rank.resize(pieces_of.size());
     const bool in_place = random() % 2 == 0;
+    const bool has_input = plan.is_contributor(rank) || random() % 2 == 0;
     for (std::size_t to = 0; to < pieces_of.size(); ++to) {
       std::size_t offset = begins[to];
       for (const std::size_t piece : pieces_of[to]) {
         const std::size_t n = piece * element_bytes;
-        if (plan.is_contributor(rank)) own.plan.input_by_rank[to].add(own.input.data() + offset, n);
+        if (has_input) own.plan.input_by_rank[to].add(own.input.data() + offset, n);
         if (to == at) own.plan.output.add((in_place ? own.input : own.output).data() + offset, n);
         offset += n;
       }

@@ -452,59 +452,5 @@ TEST_P(RowsGroupConformanceTest, ReduceGatherAndScatterOfEveryTypeAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Worlds, RowsGroupConformanceTest, ::testing::Values(1, 2, 4, 7),
                          [](const auto& test) { return std::to_string(test.param) + "ranks"; });
 
-// --- together
-
-// All kinds at once, from each rank in an order of its own; splits that change with every round under the same names.
-TEST(RowsTogether, ManyAtOnceInAnyOrder) {
-  constexpr int kRanks = 3;
-  for (const Layout layout : kLayouts) {
-    testing::World world(kRanks, testing::options_for(layout, kRanks));
-    world.run([&](Engine& engine) {
-      const int rank = engine.rank();
-      for (int round = 0; round < 40; ++round) {
-        std::vector<std::int32_t> ones(static_cast<std::size_t>(12 * kRanks), rank + 1);
-        std::vector<Request> requests;
-        const auto n = static_cast<std::int64_t>(ones.size());
-        for (int i = 0; i < 4; ++i) {
-          const std::string suffix = std::to_string(i);
-          requests.push_back(request(Collective::kReducescatter, "rs" + suffix, DataType::kInt32, {n}, ones.data()));
-          requests.back().memory[0].output = nullptr;
-          requests.push_back(request(Collective::kAlltoall, "a" + suffix, DataType::kInt32, {n}, ones.data()));
-          Rows splits{round % 5, 0, 0};
-          splits[2] = (rank + round + i) % 7;
-          splits[1] = n - splits[0] - splits[2];
-          requests.back().splits = {splits};
-          requests.push_back(request(Collective::kGather, "g" + suffix, DataType::kInt32, {n}, ones.data()));
-          requests.back().signature.root = i % kRanks;
-        }
-        std::rotate(requests.begin(), requests.begin() + (5 * rank + round) % 12, requests.end());
-        std::vector<std::pair<std::string, Engine::OperationPtr>> pending;
-        for (Request& r : requests) {
-          const std::string name = r.name;
-          pending.emplace_back(name, engine.submit(std::move(r)));
-        }
-        for (const auto& [name, operation] : pending) {
-          const Status status = engine.wait(operation);
-          ASSERT_TRUE(status.ok()) << name << ": " << status.message();
-          if (name.starts_with("rs")) {
-            ASSERT_EQ(operation->outputs()[0].shape, (Shape{12}));
-            std::int32_t first = 0;
-            std::memcpy(&first, operation->outputs()[0].data.get(), sizeof first);
-            EXPECT_EQ(first, 1 + 2 + 3);
-          } else if (name.starts_with("a")) {
-            const int i = name[1] - '0';
-            std::int64_t expected = 0;
-            for (int from = 0; from < kRanks; ++from) {
-              const std::int64_t last = (from + round + i) % 7;
-              expected += rank == 0 ? round % 5 : rank == 2 ? last : n - round % 5 - last;
-            }
-            EXPECT_EQ(operation->outputs()[0].shape, (Shape{expected})) << name << " round " << round;
-          }
-        }
-      }
-    });
-  }
-}
-
 }  // namespace
 }  // namespace ciranda

@@ -253,35 +253,44 @@ Request alltoall(std::vector<Shape> shapes, std::vector<std::vector<std::int64_t
   return out;
 }
 
+std::string settled(Request request) {
+  EXPECT_EQ(refusal(request), "accepted");  // until the ranks exchange their splits
+  settle_splits(request, kSize, kRank);
+  return request.refusal.ok() ? "accepted" : request.refusal.message();
+}
+
 TEST(Splits, AreAcceptedWhereTheyMakeTheRows) {
-  EXPECT_EQ(refusal(alltoall({{7, 2}}, {{0, 4, 1, 2}})), "accepted");
-  EXPECT_EQ(refusal(alltoall({{0}}, {{0, 0, 0, 0}})), "accepted");
-  EXPECT_EQ(refusal(alltoall({{8, 3}}, {})), "accepted");
-  EXPECT_EQ(refusal(alltoall({{8}, {3}}, {{}, {1, 1, 1, 0}})), "accepted");
+  EXPECT_EQ(settled(alltoall({{7, 2}}, {{0, 4, 1, 2}})), "accepted");
+  EXPECT_EQ(settled(alltoall({{0}}, {{0, 0, 0, 0}})), "accepted");
+  EXPECT_EQ(settled(alltoall({{8, 3}}, {})), "accepted");
+  EXPECT_EQ(settled(alltoall({{8}, {3}}, {{}, {1, 1, 1, 0}})), "accepted");
 }
 
 TEST(Splits, AreRefusedWhereTheyDoNot) {
   EXPECT_EQ(
-      refusal(alltoall({{7, 2}}, {{1, 2, 3, 4}})),
+      settled(alltoall({{7, 2}}, {{1, 2, 3, 4}})),
       "alltoall 'x': splits [1, 2, 3, 4] must add up to the first dimension of the tensor, whose shape is [7, 2].");
   EXPECT_EQ(
-      refusal(alltoall({{7, 2}}, {{1, 2, 3, 0}})),
+      settled(alltoall({{7, 2}}, {{1, 2, 3, 0}})),
       "alltoall 'x': splits [1, 2, 3, 0] must add up to the first dimension of the tensor, whose shape is [7, 2].");
-  EXPECT_EQ(refusal(alltoall({{7}}, {{8, -1, 0, 0}})),
+  EXPECT_EQ(settled(alltoall({{7}}, {{8, -1, 0, 0}})),
             "alltoall 'x': splits [8, -1, 0, 0] must add up to the first dimension of the tensor, whose shape is [7].");
-  EXPECT_EQ(refusal(alltoall({{7}}, {{-1, 8, 0, 0}})), "alltoall 'x': splits [-1, 8, 0, 0] has a negative number.");
+  EXPECT_EQ(settled(alltoall({{7}}, {{-1, 8, 0, 0}})), "alltoall 'x': splits [-1, 8, 0, 0] has a negative number.");
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_NE(refusal(alltoall({{7}}, {{kMost, kMost, 9, 0}})), "accepted");  // whose sum wraps to 7
-  EXPECT_EQ(refusal(alltoall({{3}}, {{1, 1, 1}})),
+  EXPECT_NE(settled(alltoall({{7}}, {{kMost, kMost, 9, 0}})), "accepted");  // whose sum wraps to 7
+  EXPECT_EQ(settled(alltoall({{3}}, {{1, 1, 1}})),
             "alltoall 'x': splits must have one number for each of the 4 ranks, these are 3.");
   EXPECT_EQ(
-      refusal(alltoall({{4}, {3}}, {{}, {1, 1, 2, 0}})),
+      settled(alltoall({{4}, {3}}, {{}, {1, 1, 2, 0}})),
       "alltoall 'x', tensor 1 of the group: splits [1, 1, 2, 0] must add up to the first dimension of the tensor, "
       "whose shape is [3].");
-  EXPECT_EQ(refusal(alltoall({{4}, {4}}, {{}})), "alltoall 'x': there are 2 tensors but splits for 1.");
-  EXPECT_EQ(refusal(alltoall({{6, 2}}, {})),
+  EXPECT_EQ(settled(alltoall({{4}, {4}}, {{}})), "alltoall 'x': there are 2 tensors but splits for 1.");
+  EXPECT_EQ(settled(alltoall({{6, 2}}, {})),
             "alltoall 'x': the first dimension of [6, 2] cannot be cut into 4 equal parts, one for each rank; give "
             "splits.");
+}
+
+TEST(Splits, AreRefusedAtOnceWhereThereAreNone) {
   Request reduction = allreduce({4});
   reduction.splits = {{1, 1, 1, 1}};
   EXPECT_EQ(refusal(reduction), "allreduce 'x': takes no splits.");
@@ -289,24 +298,28 @@ TEST(Splits, AreRefusedWhereTheyDoNot) {
 
 TEST(Splits, OfAScatterAreTheRootsAffair) {
   Request scatter = request(Collective::kScatter, {{DataType::kInt8, {5}}});
-  EXPECT_EQ(refusal(scatter), "accepted");  // uneven
+  EXPECT_EQ(settled(scatter), "accepted");  // uneven
   scatter.splits = {{9, 9}};
-  EXPECT_EQ(refusal(scatter), "accepted");  // of rank 0, and this is rank 1
+  EXPECT_EQ(settled(scatter), "accepted");  // of rank 0, and this is rank 1
   scatter.signature.root = kRank;
-  EXPECT_EQ(refusal(scatter), "scatter 'x': splits must have one number for each of the 4 ranks, these are 2.");
+  EXPECT_EQ(settled(scatter), "scatter 'x': splits must have one number for each of the 4 ranks, these are 2.");
 }
 
 TEST(Splits, AreFilledInAndTakeTheFirstDimensionOutOfTheSignature) {
   Request some = alltoall({{8, 3}, {3, 5}}, {{}, {0, 0, 3, 0}});
-  settle_splits(some, kSize);
+  settle_splits(some, kSize, kRank);
   EXPECT_EQ(some.splits, (std::vector<std::vector<std::int64_t>>{{2, 2, 2, 2}, {0, 0, 3, 0}}));
   EXPECT_EQ(some.signature.tensors[0].shape, (Shape{0, 3}));
   EXPECT_EQ(some.signature.tensors[1].shape, (Shape{0, 5}));
   Request scatter = request(Collective::kScatter, {{DataType::kInt8, {6}}});
-  settle_splits(scatter, kSize);
+  settle_splits(scatter, kSize, 0);
   EXPECT_EQ(scatter.splits, (std::vector<std::vector<std::int64_t>>{{2, 2, 1, 1}}));
+  Request of_nothing = alltoall({{3, 2}}, {});  // which cannot be
+  settle_splits(of_nothing, kSize, kRank);
+  EXPECT_EQ(of_nothing.splits, (std::vector<std::vector<std::int64_t>>{{0, 0, 0, 0}}));
+  EXPECT_EQ(of_nothing.signature.tensors[0].shape, (Shape{0, 2}));
   Request reduction = allreduce({4});
-  settle_splits(reduction, kSize);
+  settle_splits(reduction, kSize, kRank);
   EXPECT_TRUE(reduction.splits.empty());
   EXPECT_EQ(reduction.signature.tensors[0].shape, (Shape{4}));
 }
