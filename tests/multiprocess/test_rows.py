@@ -231,6 +231,33 @@ def test_groups(circle: Ranks) -> None:
     circle.run(_check_groups)
 
 
+# --- process sets
+
+
+def _in_a_set() -> None:
+    ends = hvd.add_process_set([0, 3])
+    if ends.included():
+        rank = hvd.rank()
+        mine = np.array([rank, rank + 10, rank + 20])
+        own = hvd.reducescatter(mine, op=hvd.Sum, process_set=ends)
+        assert own.tolist() == ([3, 23] if rank == 0 else [43])
+        rows, counts = hvd.alltoall(mine, splits=[1, 2] if rank == 0 else [3, 0], process_set=ends)
+        assert rows.tolist() == ([0, 3, 13, 23] if rank == 0 else [10, 20])
+        assert counts.tolist() == ([1, 3] if rank == 0 else [2, 0])
+        gathered = hvd.gather(mine, 3, process_set=ends)
+        assert gathered is None if rank == 0 else gathered is not None and gathered.tolist() == [0, 10, 20, 3, 13, 23]
+        assert hvd.scatter(mine, 3, process_set=ends).tolist() == ([3, 13] if rank == 0 else [23])
+        total = hvd.reduce(mine, 3, op=hvd.Max, process_set=ends)
+        assert total is None if rank == 0 else total is not None and total.tolist() == [3, 13, 23]
+        with pytest.raises(InvalidArgumentError, match="root_rank 1 is not in the process set"):
+            hvd.gather(mine, 1, process_set=ends)
+    hvd.remove_process_set(ends)
+
+
+def test_in_a_process_set(circles: Any) -> None:
+    circles.of(4).run(_in_a_set)
+
+
 # --- errors
 
 
@@ -268,6 +295,22 @@ def _works() -> None:
 @pytest.mark.parametrize("what", ["uneven", "sum", "negative", "number", "kind", "scalar", "root"])
 def test_calls_that_cannot_be(circles: Any, what: str) -> None:
     circles.of(3).run(_refused_everywhere, what)
+
+
+def _one_rank_is_wrong() -> str:
+    n, rank = hvd.size(), hvd.rank()
+    splits = [1] * (n - 1) + [2 if rank == 1 else 1]
+    with pytest.raises(InvalidArgumentError) as caught:
+        hvd.alltoall(np.ones((n, 2)), splits=splits, name="good")
+    _works()
+    return str(caught.value)
+
+
+def test_wrong_splits_of_one_rank_fail_everywhere(circles: Any) -> None:
+    texts = circles.of(3).run(_one_rank_is_wrong)
+    assert "splits [1, 1, 2] must add up to the first dimension of the tensor, whose shape is [3, 2]" in texts[1]
+    for text in (texts[0], texts[2]):
+        assert "alltoall 'good': rank 1 gave splits that cannot be; its own error says why" in text
 
 
 def _disagree(what: str) -> str:

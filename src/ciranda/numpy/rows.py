@@ -220,7 +220,7 @@ def alltoall(
 
     Args:
         tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
-        splits: how many rows go to each rank, first those to rank 0: size() whole numbers that add up to the first
+        splits: how many rows go to each rank of the set, in rank order: whole numbers that add up to the first
             dimension. They may differ between ranks and with every call. None: the same number to each, which must
             divide the first dimension.
         name: see the module.
@@ -471,7 +471,7 @@ def scatter(
         tensor: on the root, the rows. Elsewhere an array of the same dtype and the same dimensions but the first, of
             which nothing else is looked at: `numpy.empty((0, 3), numpy.float32)` receives rows of three float32.
         root_rank: the rank that has the rows; the same on every rank.
-        splits: on the root, how many rows go to each rank: size() whole numbers that add up to the first dimension.
+        splits: on the root, how many rows go to each rank of the set: whole numbers that add up to the first dimension.
             Not looked at elsewhere. None: the same number to each rank, and one more to each of the first
             `rows mod size()`.
         name: see the module.
