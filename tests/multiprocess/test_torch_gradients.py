@@ -1,7 +1,8 @@
 """Gradients of the collectives in fp64, against finite differences.
 
-The loss of a rank depends on all ranks' inputs. The gradient is that of the sum of all ranks' losses (of their mean,
-for allgather and broadcast): each element of each rank's input is moved a little, and the sum looked at.
+The loss of a rank depends on all ranks' inputs. The gradient is that of the sum of all ranks' losses; of their mean,
+for allgather and broadcast; of n times their sum, for reducescatter. Each element of each rank's input is moved a
+little, and the sum looked at.
 """
 
 from __future__ import annotations
@@ -21,29 +22,51 @@ pytestmark = pytest.mark.multiprocess
 
 Function = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
-#: Name: the function of a list of tensors, and whether its gradient is that of the mean of the losses.
-FUNCTIONS: dict[str, tuple[Function, bool]] = {
-    "allreduce average": (lambda x: [hvd.allreduce(t) for t in x], False),
-    "allreduce sum": (lambda x: [hvd.allreduce(t, op=hvd.Sum) for t in x], False),
+#: Name: the function of a list of tensors, and the power of n by which its gradient differs from that of the sum.
+FUNCTIONS: dict[str, tuple[Function, int]] = {
+    "allreduce average": (lambda x: [hvd.allreduce(t) for t in x], 0),
+    "allreduce sum": (lambda x: [hvd.allreduce(t, op=hvd.Sum) for t in x], 0),
     "allreduce scaled": (
         lambda x: [hvd.allreduce(t, op=hvd.Sum, prescale_factor=0.5, postscale_factor=-3.0) for t in x],
-        False,
+        0,
     ),
-    "allreduce min": (lambda x: [hvd.allreduce(t, op=hvd.Min) for t in x], False),
-    "allreduce max scaled": (lambda x: [hvd.allreduce(t, op=hvd.Max, prescale_factor=-2.0) for t in x], False),
-    "grouped average": (hvd.grouped_allreduce, False),
-    "grouped sum": (lambda x: hvd.grouped_allreduce(x, op=hvd.Sum, postscale_factor=0.25), False),
-    "grouped max": (lambda x: hvd.grouped_allreduce(x, op=hvd.Max), False),
-    "twice": (lambda x: [hvd.allreduce(t * hvd.allreduce(t)) for t in x], False),
-    "allgather": (lambda x: [hvd.allgather(t) for t in x], True),
-    "grouped allgather": (hvd.grouped_allgather, True),
-    "broadcast": (lambda x: [hvd.broadcast(t, hvd.size() - 1) for t in x], True),
+    "allreduce min": (lambda x: [hvd.allreduce(t, op=hvd.Min) for t in x], 0),
+    "allreduce max scaled": (lambda x: [hvd.allreduce(t, op=hvd.Max, prescale_factor=-2.0) for t in x], 0),
+    "grouped average": (hvd.grouped_allreduce, 0),
+    "grouped sum": (lambda x: hvd.grouped_allreduce(x, op=hvd.Sum, postscale_factor=0.25), 0),
+    "grouped max": (lambda x: hvd.grouped_allreduce(x, op=hvd.Max), 0),
+    "twice": (lambda x: [hvd.allreduce(t * hvd.allreduce(t)) for t in x], 0),
+    "allgather": (lambda x: [hvd.allgather(t) for t in x], -1),
+    "grouped allgather": (hvd.grouped_allgather, -1),
+    "alltoall": (lambda x: [hvd.alltoall(x[0], _splits())[0], hvd.alltoall(x[1].repeat(3))[: hvd.rank() + 1]], 0),
+    "grouped alltoall": (lambda x: [output for output, _ in _pair_of_alltoalls(x)], 0),
+    "reducescatter average": (lambda x: [hvd.reducescatter(t) for t in x], 1),
+    "reducescatter sum": (
+        lambda x: [hvd.reducescatter(t, op=hvd.Sum, prescale_factor=0.5, postscale_factor=3.0) for t in x],
+        1,
+    ),
+    "grouped reducescatter": (lambda x: hvd.grouped_reducescatter(x, op=hvd.Sum), 1),
+    "broadcast": (lambda x: [hvd.broadcast(t, hvd.size() - 1) for t in x], -1),
 }
+
+
+def _splits() -> list[int]:
+    """All rows but one to the next rank."""
+    n, rank = hvd.size(), hvd.rank()
+    rows = 2 + rank
+    splits = [0] * n
+    splits[(rank + 1) % n] += rows - 1
+    splits[rank] += 1
+    return splits
+
+
+def _pair_of_alltoalls(x: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return hvd.grouped_alltoall([x[0], x[1].repeat(hvd.size())], [_splits(), None])
 
 
 def _inputs(name: str, rank: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(rank)
-    first = 2 + rank if "allgather" in name else 2  # which may be uneven
+    first = 2 + rank if name.endswith(("allgather", "alltoall")) else 2  # which may be uneven
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((first, 3), (4,))]
 
 
@@ -54,14 +77,14 @@ def _loss(results: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _check(name: str) -> None:
-    function, is_mean = FUNCTIONS[name]
+    function, power = FUNCTIONS[name]
     everyones = [_inputs(name, rank) for rank in range(hvd.size())]
     mine = [tensor.clone().requires_grad_() for tensor in everyones[hvd.rank()]]
     _loss(function(mine)).backward()
 
     def total(inputs: list[torch.Tensor]) -> float:
         with torch.no_grad():
-            return float(hvd.allreduce(_loss(function(inputs)), op=hvd.Average if is_mean else hvd.Sum))
+            return float(hvd.allreduce(_loss(function(inputs)), op=hvd.Sum)) * float(hvd.size()) ** power
 
     step = 1e-6
     for rank in range(hvd.size()):
@@ -83,7 +106,7 @@ def _check(name: str) -> None:
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_gradient(circles: Any, n_ranks: int, name: str) -> None:
-    circles.of(n_ranks).run(_check, name)
+    circles.of(n_ranks).run(_check, name, timeout=30)
 
 
 def _torch_gradcheck() -> None:

@@ -81,6 +81,16 @@ from ciranda.torch.ops import (
     grouped_allreduce_async_,
 )
 from ciranda.torch.optimizer import DistributedOptimizer
+from ciranda.torch.rows import (
+    alltoall,
+    alltoall_async,
+    grouped_alltoall,
+    grouped_alltoall_async,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+    reducescatter,
+    reducescatter_async,
+)
 from ciranda.torch.sparse import sparse_allreduce_async
 from ciranda.torch.sync_batch_norm import SyncBatchNorm
 
@@ -113,6 +123,8 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
     "barrier",
     "broadcast",
     "broadcast_",
@@ -136,6 +148,10 @@ __all__ = [
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "grouped_alltoall",
+    "grouped_alltoall_async",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "init",
     "is_homogeneous",
     "is_initialized",
@@ -147,6 +163,8 @@ __all__ = [
     "nccl_built",
     "poll",
     "rank",
+    "reducescatter",
+    "reducescatter_async",
     "remove_process_set",
     "rocm_built",
     "shutdown",

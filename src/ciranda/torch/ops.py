@@ -18,7 +18,7 @@ circle was shut down.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -27,14 +27,10 @@ from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, Handle, Sum, choose_op
 from ciranda.process_sets import ProcessSet, global_process_set, require_global
 from ciranda.torch import autograd
 from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.tensors import bring_back, contiguous, empty_like, for_engine, like_input
+from ciranda.torch.tensors import bring_back, contiguous, empty_like, for_engine, like_input, needs_gradient
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
-
-
-def _needs_gradient(tensors: Iterable[Tensor]) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def _submit_allreduce(
@@ -87,7 +83,7 @@ def allreduce(
     require_global(process_set)
     chosen = choose_op(op, average)
     compressed, context = compression.compress(tensor)
-    if _needs_gradient((compressed,)):
+    if needs_gradient((compressed,)):
         reduced = autograd.allreduce(compressed, name, chosen, prescale_factor, postscale_factor)
     else:
         work = contiguous(compressed)
@@ -172,7 +168,7 @@ def grouped_allreduce(
     chosen = choose_op(op, average)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
-    if _needs_gradient(compressed):
+    if needs_gradient(compressed):
         reduced = autograd.grouped_allreduce(compressed, name, chosen, prescale_factor, postscale_factor)
     else:
         reduced = grouped_allreduce_async(
@@ -226,7 +222,7 @@ def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
 
     Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d tensor.
     """
-    if _needs_gradient((tensor,)):
+    if needs_gradient((tensor,)):
         require_global(process_set)
         return autograd.allgather(tensor, name)
     return allgather_async(tensor, name, process_set).wait()
@@ -247,7 +243,7 @@ def grouped_allgather(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensors:
     """`allgather()` of several tensors as one operation: all of them or none."""
-    if _needs_gradient(tensors):
+    if needs_gradient(tensors):
         require_global(process_set)
         return autograd.grouped_allgather(tensors, name)
     return grouped_allgather_async(tensors, name, process_set).wait()
@@ -270,7 +266,7 @@ def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
     """Return the tensor of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
-    if _needs_gradient((tensor,)):
+    if needs_gradient((tensor,)):
         require_global(process_set)
         return autograd.broadcast(tensor, root_rank, name)
     return broadcast_async(tensor, root_rank, name, process_set).wait()

@@ -185,7 +185,7 @@ class SparseReduction:
 
 
 def sparse_allreduce_async(
-    tensor: Tensor, name: str | None, op: int | None = Average, process_set: ProcessSet = global_process_set
+    tensor: Tensor, name: str | None, op: int | None, process_set: ProcessSet = global_process_set
 ) -> SparseReduction:
     """Start an allreduce of a sparse (COO) tensor.
 
@@ -193,7 +193,7 @@ def sparse_allreduce_async(
         tensor: sparse, of the same shape, dtype and number of sparse dimensions on every rank; the ranks may have
             different numbers of rows.
         name: identifies the call across ranks.
-        op: Average or Sum.
+        op: Average (also for None) or Sum.
         process_set: the ranks that take part.
 
     Returns:

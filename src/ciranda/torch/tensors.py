@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -34,6 +35,11 @@ def describe(tensor: torch.Tensor) -> _core.TensorDescription:
 def for_engine(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
     """Return what the engine can read: the contiguous tensor itself, or a description of it."""
     return tensor if HAS_EXCHANGE_TABLE else describe(tensor)
+
+
+def needs_gradient(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether autograd has to hear of an operation on these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:

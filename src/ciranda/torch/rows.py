@@ -1,0 +1,229 @@
+"""The collectives on torch tensors that cut tensors along dimension 0: alltoall and reducescatter.
+
+What `ciranda.torch.ops` says of tensors, names, gradients and errors holds here too. Names, arguments and defaults are
+those of `horovod.torch`; `grouped_alltoall` is Ciranda's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import torch
+
+from ciranda import _basics, _core
+from ciranda._ops import ALLTOALL, REDUCESCATTER, Average, Handle, Sum, choose_op
+from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda.torch import rows_autograd
+from ciranda.torch.compression import Compression, Compressor
+from ciranda.torch.tensors import contiguous, for_engine, like_input, needs_gradient
+
+Tensor = torch.Tensor
+Tensors = list[torch.Tensor]
+#: How many rows go to each rank.
+Splits = torch.Tensor | Sequence[int]
+#: What came, and how many rows from each rank.
+Received = tuple[torch.Tensor, torch.Tensor]
+
+
+def _splits_list(splits: Splits | None) -> list[int]:
+    """Return the splits as the engine takes them: empty for equal parts."""
+    if splits is None:
+        return []
+    tensor = torch.as_tensor(splits)
+    is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool)
+    if tensor.ndim != 1 or tensor.numel() == 0 or not is_whole:
+        raise InvalidArgumentError(
+            f"splits must be whole numbers, one for each rank; got {tensor.dtype} of shape {list(tensor.shape)}"
+        )
+    numbers: list[int] = tensor.tolist()
+    return numbers
+
+
+# --- reducescatter
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Tensors]:
+    """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
+    require_global(process_set)
+    work = [contiguous(tensor) for tensor in tensors]
+    inputs = [for_engine(tensor) for tensor in work]
+    operation = _basics.engine().submit(
+        REDUCESCATTER, inputs, None, name, choose_op(op, None), -1, prescale_factor, postscale_factor, True
+    )
+    return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tensors:
+    """`reducescatter()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    compressed = [tensor for tensor, _ in pairs]
+    call = (name, op, process_set, prescale_factor, postscale_factor)
+    if needs_gradient(compressed):
+        results = rows_autograd.grouped_reducescatter(compressed, *call)
+    else:
+        results = grouped_reducescatter_async(compressed, *call).wait()
+    return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs, strict=True)]
+
+
+def reducescatter_async(
+    tensor: Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Tensor]:
+    """Start `reducescatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_reducescatter_async([tensor], name, op, process_set, prescale_factor, postscale_factor)
+    return group.then(lambda results: results[0])
+
+
+def reducescatter(
+    tensor: Tensor,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tensor:
+    """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
+
+    The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of the
+    first `rows mod size()`. They are bit for bit the rows that `allreduce()` would give.
+
+    Args:
+        tensor: the same shape and dtype on every rank, with at least one dimension.
+        name: see the module.
+        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        op: Average (the default), or any other that `allreduce()` takes. Average and Sum have a gradient: every rank's
+            gradient of its share, put together in rank order and scaled by both factors, and for Sum by size().
+        process_set: only the set of all ranks, for now.
+        prescale_factor: multiplies every input before they are combined.
+        postscale_factor: multiplies the result.
+    """
+    return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor, postscale_factor)[0]
+
+
+# --- alltoall
+
+
+def grouped_alltoall_async(
+    tensors: Sequence[Tensor],
+    splits: Sequence[Splits | None] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[Received]]:
+    """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
+    require_global(process_set)
+    if splits is not None and len(splits) != len(tensors):
+        raise InvalidArgumentError(f"there are {len(tensors)} tensors but splits for {len(splits)}")
+    work = [contiguous(tensor) for tensor in tensors]
+    inputs = [for_engine(tensor) for tensor in work]
+    numbers = [_splits_list(one) for one in splits or [None] * len(work)]
+    operation = _basics.engine().submit(ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers)
+
+    def finish(done: _core.Operation) -> list[Received]:
+        outputs: list[Any] = done.outputs()
+        received = [torch.as_tensor(counts) for counts in outputs[len(work) :]]
+        return [(like_input(outputs[i], tensor), received[i]) for i, tensor in enumerate(work)]
+
+    return Handle(operation, finish)
+
+
+def grouped_alltoall(
+    tensors: Sequence[Tensor],
+    splits: Sequence[Splits | None] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Received]:
+    """`alltoall()` of several tensors as one operation: all of them or none.
+
+    `splits` has an entry for each tensor. Returns a pair for each: what came, and the number of rows from each rank, an
+    int64 tensor.
+    """
+    if needs_gradient(tensors):
+        return rows_autograd.grouped_alltoall(tensors, splits, name, process_set)
+    return grouped_alltoall_async(tensors, splits, name, process_set).wait()
+
+
+def _like_splits(counts: Tensor, splits: Splits) -> Tensor:
+    return counts.to(splits.dtype) if isinstance(splits, torch.Tensor) else counts
+
+
+@overload
+def alltoall_async(
+    tensor: Tensor, splits: None = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Tensor]: ...
+
+
+@overload
+def alltoall_async(
+    tensor: Tensor, splits: Splits, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Received]: ...
+
+
+def alltoall_async(
+    tensor: Tensor,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor] | Handle[Received]:
+    """Start `alltoall()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    group = grouped_alltoall_async([tensor], [splits], name, process_set)
+    if splits is None:
+        return group.then(lambda results: results[0][0])
+    return group.then(lambda results: (results[0][0], _like_splits(results[0][1], splits)))
+
+
+@overload
+def alltoall(
+    tensor: Tensor, splits: None = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor: ...
+
+
+@overload
+def alltoall(
+    tensor: Tensor, splits: Splits, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Received: ...
+
+
+def alltoall(
+    tensor: Tensor,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor | Received:
+    """Send other rows of `tensor` (along dimension 0) to each rank; return those that came, in the order of the ranks.
+
+    Args:
+        tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
+        splits: how many rows go to each rank, first those to rank 0: size() whole numbers, as a tensor or a list, that
+            add up to the first dimension. They may differ between ranks and with every call. None: the same number to
+            each, which must divide the first dimension.
+        name: see the module.
+        process_set: only the set of all ranks, for now.
+
+    Returns:
+        The received tensor; where `splits` is given, a pair of it and the number of rows received from each rank, of
+        the dtype of `splits`. The gradient goes back the way that the rows came.
+    """
+    output, counts = grouped_alltoall([tensor], [splits], name, process_set)[0]
+    return output if splits is None else (output, _like_splits(counts, splits))

@@ -1,0 +1,100 @@
+"""alltoall and reducescatter on torch tensors over real processes: what NumPy's tests do not cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import ciranda.torch as hvd
+
+pytestmark = pytest.mark.multiprocess
+
+SIZES = pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+
+
+def _inputs(dtype: torch.dtype, shape: tuple[int, ...]) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(len(shape))
+    return [torch.randint(-20, 20, shape, generator=generator).to(dtype) for _ in range(hvd.size())]
+
+
+def _check_reducescatter() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64):
+        for shape in ((4 * n,), (3 * n + 1, 2), (0, 3), (1, 2, 2)):
+            inputs = _inputs(dtype, shape)
+            total = torch.stack(inputs).sum(dim=0)
+            rows = [shape[0] // n + (r < shape[0] % n) for r in range(n)]
+            share = total[sum(rows[:rank]) :][: rows[rank]]
+            results = [
+                hvd.reducescatter(inputs[rank], op=hvd.Sum),
+                hvd.synchronize(hvd.reducescatter_async(inputs[rank], "named", hvd.Sum)),
+                hvd.reducescatter(inputs[rank], compression=hvd.Compression.fp16, op=hvd.Sum),
+            ]
+            if len(shape) == 2:
+                results += hvd.grouped_reducescatter([inputs[rank], inputs[rank].t().contiguous().t()], op=hvd.Sum)
+            if dtype.is_floating_point:
+                factors = {"prescale_factor": 2.0, "postscale_factor": 0.5}
+                results.append(hvd.reducescatter(inputs[rank], op=hvd.Sum, **factors))
+            for result in results:
+                assert result.dtype == dtype
+                assert torch.equal(result, share)
+    mean = hvd.reducescatter(torch.full((n, 2), float(rank)))
+    torch.testing.assert_close(mean, torch.full((1, 2), (n - 1) / 2))
+
+
+@SIZES
+def test_reducescatter(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_reducescatter)
+
+
+def _check_alltoall() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    # Rank r sends r + s rows, each of them 10 * r + s, to rank s.
+    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.bool):
+        for kind in (torch.int32, torch.int64, None):
+            counts = [rank + to for to in range(n)]
+            mine = torch.cat([torch.full((rank + to, 2), 10 * rank + to) for to in range(n)]).to(dtype)
+            splits = counts if kind is None else torch.tensor(counts, dtype=kind)
+            expected = torch.cat([torch.full((source + rank, 2), 10 * source + rank) for source in range(n)]).to(dtype)
+            for output, received in (
+                hvd.alltoall(mine, splits),
+                hvd.synchronize(hvd.alltoall_async(mine, splits, name="named")),
+                hvd.grouped_alltoall([mine], [splits])[0],
+            ):
+                assert output.dtype == dtype
+                assert torch.equal(output, expected)
+                assert received.tolist() == [source + rank for source in range(n)]
+            assert hvd.alltoall(mine, splits)[1].dtype == (kind or torch.int64)
+    even = hvd.alltoall(torch.arange(2 * n) + 100 * rank)
+    assert even.tolist() == [100 * source + 2 * rank + i for source in range(n) for i in range(2)]
+
+
+@SIZES
+def test_alltoall(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_alltoall)
+
+
+def _check_errors() -> None:
+    for splits in ([1.0, 1.0], torch.ones(2, 1), [], [True, True]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            hvd.alltoall(torch.ones(2), splits)
+    with pytest.raises(ValueError, match="splits for 1"):
+        hvd.grouped_alltoall([torch.ones(2)] * 2, [None])
+    with pytest.raises(ValueError, match="2 ranks, these are 3"):
+        hvd.alltoall(torch.ones(4), torch.tensor([1, 1, 2]))
+    with pytest.raises(ValueError, match="must add up"):
+        hvd.alltoall(torch.ones(2), torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match="2 equal parts"):
+        hvd.alltoall(torch.ones(3))
+    with pytest.raises(ValueError, match="scalar"):
+        hvd.reducescatter(torch.ones(()))
+    assert hvd.alltoall(torch.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_errors(circles: Any) -> None:
+    circles.of(2).run(_check_errors)
