@@ -89,17 +89,26 @@ class _TracedEngine:
         self._n_unnamed += 1
         return f"{collective}.noname.{self._n_unnamed - 1}"
 
-    def run(self, collective: int, inputs: object, outputs: object, name: str | None, *rest: Any) -> list[Any]:
+    def run(
+        self, collective: int, inputs: object, outputs: object, name: str | None, *rest: Any, **more: Any
+    ) -> list[Any]:
         kind, begin = _COLLECTIVE_NAMES[collective], _now_us()
         try:
-            return self.real.run(collective, inputs, outputs, name, *rest)
+            return self.real.run(collective, inputs, outputs, name, *rest, **more)
         finally:
             self._writer.add(kind, self._name(kind, name), begin, _now_us())
 
-    def submit(self, collective: int, inputs: object, outputs: object, name: str | None, *rest: Any) -> _core.Operation:
+    def submit(
+        self, collective: int, inputs: object, outputs: object, name: str | None, *rest: Any, **more: Any
+    ) -> _core.Operation:
         kind, begin = _COLLECTIVE_NAMES[collective], self._begin()
-        operation = self.real.submit(collective, inputs, outputs, name, *rest)
+        operation = self.real.submit(collective, inputs, outputs, name, *rest, **more)
         return self._follow(operation, kind, self._name(kind, name), begin)
+
+    def submit_bare(self, collective: int, *rest: Any, **more: Any) -> _core.Operation:
+        kind, begin = _COLLECTIVE_NAMES[collective], self._begin()
+        operation = self.real.submit_bare(collective, *rest, **more)
+        return self._follow(operation, kind, self._name(kind, None), begin)
 
     def submit_prepared(self, prepared: _core.PreparedRequest, tensors: object) -> _core.Operation:
         begin = self._begin()

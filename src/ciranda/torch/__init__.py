@@ -49,12 +49,19 @@ from ciranda._ops import (
     Product,
     Sum,
     barrier,
+    join,
     poll,
     synchronize,
 )
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
-from ciranda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from ciranda.process_sets import (
+    ProcessSet,
+    add_process_set,
+    get_process_set_ids_and_ranks,
+    global_process_set,
+    remove_process_set,
+)
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.functions import (
     allgather_object,
@@ -79,6 +86,10 @@ from ciranda.torch.ops import (
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
+    recv,
+    recv_async,
+    send,
+    send_async,
 )
 from ciranda.torch.optimizer import DistributedOptimizer
 from ciranda.torch.rows import (
@@ -139,6 +150,7 @@ __all__ = [
     "cuda_built",
     "ddl_built",
     "errors",
+    "get_process_set_ids_and_ranks",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -155,6 +167,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "join",
     "local_rank",
     "local_size",
     "mpi_built",
@@ -163,10 +176,14 @@ __all__ = [
     "nccl_built",
     "poll",
     "rank",
+    "recv",
+    "recv_async",
     "reducescatter",
     "reducescatter_async",
     "remove_process_set",
     "rocm_built",
+    "send",
+    "send_async",
     "shutdown",
     "size",
     "sparse_allreduce_async",

@@ -68,6 +68,8 @@ class AdasumOptimizer(WrappedOptimizer):
         """Make the wrapped optimizer's step with this rank's gradients, then combine the changes of all ranks."""
         before = [[parameter.detach().clone() for parameter in group] for group in self._members]
         loss = super().step() if closure is None else super().step(closure)
+        if self._options.process_set.included() is False:
+            return loss
         with torch.no_grad():
             changes = [
                 [parameter.detach() - start for parameter, start in zip(group, starts, strict=True)]

@@ -20,7 +20,7 @@ import torch
 from ciranda import _core
 from ciranda._basics import circle, engine
 from ciranda._ops import ALLREDUCE, Average, Max, Sum
-from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.naming import joined
 from ciranda.torch.sparse import SparseReduction
@@ -70,7 +70,9 @@ class Options:
 
     def prepare(self, name: str) -> _core.PreparedRequest:
         """Return the request for an allreduce, in place, that is made again and again."""
-        return _core.PreparedRequest(f"{PREFIX}.{name}", self.op, *self.factors(self.op))
+        return _core.PreparedRequest(
+            f"{PREFIX}.{name}", self.op, *self.factors(self.op), process_set=id_of(self.process_set)
+        )
 
     def factors(self, op: int) -> tuple[float, float]:
         """Return what inputs, and results, are multiplied with."""
@@ -284,7 +286,15 @@ class Presence:
         connected = circle.engine or engine()
         factors = self._options.factors(self._op)
         return connected.submit(
-            ALLREDUCE, for_engine(mine), for_engine(self._table), self._name, self._op, -1, *factors, True
+            ALLREDUCE,
+            for_engine(mine),
+            for_engine(self._table),
+            self._name,
+            self._op,
+            -1,
+            *factors,
+            True,
+            process_set=id_of(self._options.process_set),
         )
 
     def _look(self, members: Sequence[Sequence[Tensor]]) -> Tensor:

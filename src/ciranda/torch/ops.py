@@ -23,8 +23,9 @@ from collections.abc import Sequence
 import torch
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, Handle, Sum, choose_op
-from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Handle, Sum, choose_op
+from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import autograd
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.tensors import bring_back, contiguous, empty_like, for_engine, like_input, needs_gradient
@@ -34,9 +35,17 @@ Tensors = list[torch.Tensor]
 
 
 def _submit_allreduce(
-    inputs: object, outputs: object, name: str | None, op: int, prescale: float, postscale: float
+    inputs: object,
+    outputs: object,
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
 ) -> _core.Operation:
-    return _basics.engine().submit(ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True)
+    return _basics.engine().submit(
+        ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True, process_set=id_of(process_set)
+    )
 
 
 def allreduce_async(
@@ -49,11 +58,16 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Tensor]:
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    require_global(process_set)
     work = contiguous(tensor)
     output = empty_like(work)
     operation = _submit_allreduce(
-        for_engine(work), for_engine(output), name, choose_op(op, average), prescale_factor, postscale_factor
+        for_engine(work),
+        for_engine(output),
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
     )
     return Handle(operation, lambda _: output)
 
@@ -78,18 +92,25 @@ def allreduce(
         op: Average (the default), Sum, Min, Max or Product. Integer averages round toward zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
     """
-    require_global(process_set)
     chosen = choose_op(op, average)
     compressed, context = compression.compress(tensor)
     if needs_gradient((compressed,)):
-        reduced = autograd.allreduce(compressed, name, chosen, prescale_factor, postscale_factor)
+        reduced = autograd.allreduce(compressed, name, chosen, prescale_factor, postscale_factor, process_set)
     else:
         work = contiguous(compressed)
         reduced = empty_like(work)
         _basics.engine().run(
-            ALLREDUCE, for_engine(work), for_engine(reduced), name, chosen, -1, prescale_factor, postscale_factor
+            ALLREDUCE,
+            for_engine(work),
+            for_engine(reduced),
+            name,
+            chosen,
+            -1,
+            prescale_factor,
+            postscale_factor,
+            process_set=id_of(process_set),
         )
     return compression.decompress(reduced, context)
 
@@ -104,10 +125,11 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Tensor]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    require_global(process_set)
     work = contiguous(tensor)
     target = for_engine(work)
-    operation = _submit_allreduce(target, target, name, choose_op(op, average), prescale_factor, postscale_factor)
+    operation = _submit_allreduce(
+        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+    )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 
@@ -121,11 +143,20 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Like `allreduce()`, in place. Returns `tensor`."""
-    require_global(process_set)
     work = contiguous(tensor)
     target = for_engine(work)
     chosen = choose_op(op, average)
-    _basics.engine().run(ALLREDUCE, target, target, name, chosen, -1, prescale_factor, postscale_factor)
+    _basics.engine().run(
+        ALLREDUCE,
+        target,
+        target,
+        name,
+        chosen,
+        -1,
+        prescale_factor,
+        postscale_factor,
+        process_set=id_of(process_set),
+    )
     return bring_back(work, tensor)
 
 
@@ -139,7 +170,6 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     work = [contiguous(tensor) for tensor in tensors]
     outputs = [empty_like(tensor) for tensor in work]
     operation = _submit_allreduce(
@@ -149,6 +179,7 @@ def grouped_allreduce_async(
         choose_op(op, average),
         prescale_factor,
         postscale_factor,
+        process_set,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -164,12 +195,11 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Tensors:
     """`allreduce()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
-    require_global(process_set)
     chosen = choose_op(op, average)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     if needs_gradient(compressed):
-        reduced = autograd.grouped_allreduce(compressed, name, chosen, prescale_factor, postscale_factor)
+        reduced = autograd.grouped_allreduce(compressed, name, chosen, prescale_factor, postscale_factor, process_set)
     else:
         reduced = grouped_allreduce_async(
             compressed, None, name, chosen, prescale_factor, postscale_factor, process_set
@@ -187,10 +217,11 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
-    require_global(process_set)
     work = [contiguous(tensor) for tensor in tensors]
     targets = [for_engine(tensor) for tensor in work]
-    operation = _submit_allreduce(targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor)
+    operation = _submit_allreduce(
+        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+    )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
 
@@ -211,9 +242,10 @@ def allgather_async(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensor]:
     """Start `allgather()`. `synchronize(handle)` returns the result."""
-    require_global(process_set)
     work = contiguous(tensor)
-    operation = _basics.engine().submit(ALLGATHER, for_engine(work), None, name, Sum, -1, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        ALLGATHER, for_engine(work), None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
     return Handle(operation, lambda done: like_input(done.outputs()[0], work))
 
 
@@ -223,8 +255,7 @@ def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
     Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d tensor.
     """
     if needs_gradient((tensor,)):
-        require_global(process_set)
-        return autograd.allgather(tensor, name)
+        return autograd.allgather(tensor, name, process_set)
     return allgather_async(tensor, name, process_set).wait()
 
 
@@ -232,10 +263,11 @@ def grouped_allgather_async(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensors]:
     """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
-    operation = _basics.engine().submit(ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
     return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
 
 
@@ -244,8 +276,7 @@ def grouped_allgather(
 ) -> Tensors:
     """`allgather()` of several tensors as one operation: all of them or none."""
     if needs_gradient(tensors):
-        require_global(process_set)
-        return autograd.grouped_allgather(tensors, name)
+        return autograd.grouped_allgather(tensors, name, process_set)
     return grouped_allgather_async(tensors, name, process_set).wait()
 
 
@@ -253,11 +284,19 @@ def broadcast_async(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensor]:
     """Start `broadcast()`. `synchronize(handle)` returns the result."""
-    require_global(process_set)
     work = contiguous(tensor)
     output = empty_like(work)
     operation = _basics.engine().submit(
-        BROADCAST, for_engine(work), for_engine(output), name, Sum, root_rank, 1.0, 1.0, True
+        BROADCAST,
+        for_engine(work),
+        for_engine(output),
+        name,
+        Sum,
+        root_rank,
+        1.0,
+        1.0,
+        True,
+        process_set=id_of(process_set),
     )
     return Handle(operation, lambda _: output)
 
@@ -267,8 +306,7 @@ def broadcast(
 ) -> Tensor:
     """Return the tensor of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
     if needs_gradient((tensor,)):
-        require_global(process_set)
-        return autograd.broadcast(tensor, root_rank, name)
+        return autograd.broadcast(tensor, root_rank, name, process_set)
     return broadcast_async(tensor, root_rank, name, process_set).wait()
 
 
@@ -276,10 +314,11 @@ def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensor]:
     """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    require_global(process_set)
     work = contiguous(tensor)
     target = for_engine(work)
-    operation = _basics.engine().submit(BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True)
+    operation = _basics.engine().submit(
+        BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 
@@ -288,3 +327,37 @@ def broadcast_(
 ) -> Tensor:
     """`broadcast()` in place. Returns `tensor`."""
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
+
+
+def _transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
+    engine = _basics.engine()
+    pair = engine.pair_with(peer)
+    if pair == 0:
+        raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
+    return engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)
+
+
+def send_async(tensor: Tensor, dest: int, name: str | None = None) -> Handle[None]:
+    """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
+    operation = _transfer(for_engine(contiguous(tensor.detach())), dest, _basics.rank(), name)
+    return Handle(operation, lambda _: None)
+
+
+def send(tensor: Tensor, dest: int, name: str | None = None) -> None:
+    """Send a tensor to one other rank, which must call `recv()` with one of the same shape and dtype.
+
+    Without names, messages between two ranks are paired in the order of the calls. Raises InvalidArgumentError if
+    `dest` is no other rank, and MismatchError, on both ranks, if the two tensors differ in shape or dtype.
+    """
+    send_async(tensor, dest, name).wait()
+
+
+def recv_async(tensor: Tensor, source: int, name: str | None = None) -> Handle[Tensor]:
+    """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+    work = contiguous(tensor)
+    return Handle(_transfer(for_engine(work), source, source, name), lambda _: bring_back(work, tensor))
+
+
+def recv(tensor: Tensor, source: int, name: str | None = None) -> Tensor:
+    """Receive into `tensor` what rank `source` sends by `send()`. Returns `tensor`. For the rest see `send()`."""
+    return recv_async(tensor, source, name).wait()

@@ -17,7 +17,7 @@ import torch
 from ciranda import _core
 from ciranda._ops import Adasum, Average, choose_op
 from ciranda.errors import InvalidArgumentError
-from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.compression import Compression, Compressor
@@ -49,15 +49,19 @@ class GradientOptimizer(WrappedOptimizer):
         self._is_expected_to_skip = False
         self._presence = Presence(joined(list(names.values())), options)
         weakref.finalize(self, _remove, self._hooks).atexit = False
-        for group in members:
-            self._add_group(group)
+        #: Whether this rank's gradients are combined with others' at all.
+        self._takes_part = options.process_set.included() is not False
         grouped = {parameter for group in members for parameter in group}
         self._frozen = [parameter for parameter in names if parameter not in grouped]
+        for group in members:
+            self._add_group(group)
 
     def _distribution(self) -> tuple[Any, ...]:
         return self._options, self._names, self._members
 
     def _add_group(self, parameters: list[Tensor]) -> None:
+        if not self._takes_part:
+            return
         group = GradientGroup([self._names[parameter] for parameter in parameters], self._options)
         self._members.append(parameters)
         self._groups.append(group)
@@ -125,7 +129,7 @@ class GradientOptimizer(WrappedOptimizer):
         if self._frozen:
             self._adopt_thawed()
         try:
-            missing = self._combine()
+            missing = self._combine() if self._takes_part else []
         finally:
             for group in self._groups:
                 group.reset()
@@ -271,13 +275,13 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         groups: a number: that many groups of parameters whose gradients are combined together; or the groups
             themselves, as lists of parameters; others go alone. By default small neighbours go together.
         sparse_as_dense: make sparse gradients dense. By default the rows of all ranks are gathered.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks whose gradients are combined; the others step with their own.
 
     Raises:
         InvalidArgumentError: (a ValueError) names are missing or not unique, or an argument is out of range.
         NotSupportedError: (a ValueError) an argument asks for what is not available yet.
     """
-    require_global(process_set)
+    id_of(process_set)
     chosen = choose_op(op, None)
     if gradient_predivide_factor != 1.0 and chosen != Average:
         raise InvalidArgumentError("gradient_predivide_factor can only be used with op=Average")

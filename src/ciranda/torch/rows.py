@@ -14,7 +14,7 @@ import torch
 from ciranda import _basics, _core
 from ciranda._ops import ALLTOALL, REDUCESCATTER, Average, Handle, Sum, choose_op
 from ciranda.errors import InvalidArgumentError
-from ciranda.process_sets import ProcessSet, global_process_set, require_global
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import rows_autograd
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.tensors import contiguous, for_engine, like_input, needs_gradient
@@ -53,11 +53,19 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle[Tensors]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
-    require_global(process_set)
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
     operation = _basics.engine().submit(
-        REDUCESCATTER, inputs, None, name, choose_op(op, None), -1, prescale_factor, postscale_factor, True
+        REDUCESCATTER,
+        inputs,
+        None,
+        name,
+        choose_op(op, None),
+        -1,
+        prescale_factor,
+        postscale_factor,
+        True,
+        process_set=id_of(process_set),
     )
     return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
 
@@ -115,7 +123,7 @@ def reducescatter(
         compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
         op: Average (the default), or any other that `allreduce()` takes. Average and Sum have a gradient: every rank's
             gradient of its share, put together in rank order and scaled by both factors, and for Sum by size().
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
     """
@@ -132,13 +140,14 @@ def grouped_alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[Received]]:
     """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
-    require_global(process_set)
     if splits is not None and len(splits) != len(tensors):
         raise InvalidArgumentError(f"there are {len(tensors)} tensors but splits for {len(splits)}")
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
     numbers = [_splits_list(one) for one in splits or [None] * len(work)]
-    operation = _basics.engine().submit(ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers)
+    operation = _basics.engine().submit(
+        ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
+    )
 
     def finish(done: _core.Operation) -> list[Received]:
         outputs: list[Any] = done.outputs()
@@ -219,7 +228,7 @@ def alltoall(
             add up to the first dimension. They may differ between ranks and with every call. None: the same number to
             each, which must divide the first dimension.
         name: see the module.
-        process_set: only the set of all ranks, for now.
+        process_set: the ranks that take part; all, if not given.
 
     Returns:
         The received tensor; where `splits` is given, a pair of it and the number of rows received from each rank, of

@@ -90,6 +90,7 @@ class SparseReduction:
         self._gathered: Handle[list[Tensor]] | None = None
         self._dense: tuple[Handle[Tensor], Handle[Tensor]] | None = None
         self._n_sparse_dims = 0
+        self._n_ranks = 0
         self._failure: Exception | None = None
         self._is_advanced = False
 
@@ -106,6 +107,7 @@ class SparseReduction:
             self._failure = failure
 
     def _start_second_half(self, told: Tensor) -> None:
+        self._n_ranks = told.shape[0]  # those that take part
         self._n_sparse_dims = int(told[:, 1].max())
         if self._n_sparse_dims == 0:  # nobody has anything, which leaves nothing to send
             return
@@ -170,10 +172,8 @@ class SparseReduction:
         total = torch.sparse_coo_tensor(rows.indices.t(), values, self._shape, check_invariants=False).coalesce()
         if self._op != Average:
             return total.to(self._dtype)
-        n_ranks = self._process_set.size()
-        assert n_ranks is not None
         rounding = None if self._dtype.is_floating_point else "trunc"
-        mean = torch.div(total.values(), n_ranks, rounding_mode=rounding).to(self._dtype)
+        mean = torch.div(total.values(), self._n_ranks, rounding_mode=rounding).to(self._dtype)
         return self._coalesced(total.indices(), mean)
 
     def _pick(self, dense: Tensor, present: Tensor) -> Tensor:
