@@ -57,13 +57,14 @@ inline constexpr TypeClasses kNumbers{TypeClass::kUnsigned, TypeClass::kSigned, 
 inline constexpr TypeClasses kOrdered{TypeClass::kBoolean, TypeClass::kUnsigned, TypeClass::kSigned,
                                       TypeClass::kFloating};
 inline constexpr TypeClasses kBooleans{TypeClass::kBoolean};
-inline constexpr TypeClasses kNone{};
+inline constexpr TypeClasses kFloats{TypeClass::kFloating};
 
 inline constexpr std::array kReduceOps{
     ReduceOpInfo{ReduceOp::kAverage, "average", kNumbers, true, true,
                  "the sum over the number of ranks that took part"},
     ReduceOpInfo{ReduceOp::kSum, "sum", kNumbers, true, true, "the sum; integers wrap"},
-    ReduceOpInfo{ReduceOp::kAdasum, "adasum", kNone, false, false, "the adaptive sum of whole tensors"},
+    ReduceOpInfo{ReduceOp::kAdasum, "adasum", kFloats, true, false,
+                 "the adaptive sum: whole tensors are added in so far as they differ in direction"},
     ReduceOpInfo{ReduceOp::kMin, "min", kOrdered, true, true, "the smallest; NaN if any is NaN; -0 is below +0"},
     ReduceOpInfo{ReduceOp::kMax, "max", kOrdered, true, true, "the largest; NaN if any is NaN; -0 is below +0"},
     ReduceOpInfo{ReduceOp::kProduct, "product", kNumbers, true, true, "the product; integers wrap"},

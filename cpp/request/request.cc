@@ -50,13 +50,16 @@ std::string names_of(const Table& table, const Fits& fits) {
 std::string alternatives(ReduceOp op, DataType dtype) {
   const std::string types = names_of(kDataTypes, [&](const DataTypeInfo& row) { return accepts(op, row.dtype); });
   const std::string ops = names_of(kReduceOps, [&](const ReduceOpInfo& row) { return accepts(row.op, dtype); });
-  return std::string(to_string(op)) + " takes " + (types.empty() ? "nothing yet" : types) + "; " +
+  return std::string(to_string(op)) + " takes " + types + "; " +
          std::string(to_string(dtype)) + " can be combined by " + ops;
 }
 
 Status check_reduction(const std::string& name, const Signature& signature) {
   const std::string where = std::string(to_string(signature.collective)) + " '" + name + "': ";
   const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
+  if (signature.op == ReduceOp::kAdasum && signature.collective != Collective::kAllreduce) {
+    return Status::invalid_argument(where + "the reduce op adasum is one of allreduce only.");
+  }
   for (const TensorSignature& tensor : signature.tensors) {
     const std::string what = std::string(to_string(signature.op)) + " of " + std::string(to_string(tensor.dtype));
     if (!accepts(signature.op, tensor.dtype)) {

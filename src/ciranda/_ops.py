@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from ciranda import _basics, _core
-from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Average: Final[int] = _core.REDUCE_OPS["average"]
@@ -50,8 +50,6 @@ def choose_op(op: int | None, average: bool | None) -> int:
         return Average if average else Sum
     if op is None:
         return Average
-    if op == Adasum:
-        raise NotSupportedError("op=Adasum is not available yet")
     return op
 
 

@@ -75,7 +75,7 @@ typedef int32_t ciranda_reduce_op;
 enum {
   CIRANDA_AVERAGE = 0,
   CIRANDA_SUM = 1,
-  CIRANDA_ADASUM = 2, /* not available yet: refused with CIRANDA_INVALID_ARGUMENT */
+  CIRANDA_ADASUM = 2, /* floating-point types, CIRANDA_ALLREDUCE: every tensor as a vector of its own */
   CIRANDA_MIN = 3,
   CIRANDA_MAX = 4,
   CIRANDA_PRODUCT = 5,

@@ -41,6 +41,7 @@ enum class ErrorKind : std::int32_t {
 enum class ReduceOp : std::int32_t {
   kAverage = CIRANDA_AVERAGE,
   kSum = CIRANDA_SUM,
+  kAdasum = CIRANDA_ADASUM,
   kMin = CIRANDA_MIN,
   kMax = CIRANDA_MAX,
   kProduct = CIRANDA_PRODUCT,

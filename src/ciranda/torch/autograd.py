@@ -2,8 +2,8 @@
 
 Every rank has its own loss, and a gradient is that of the *sum of all ranks' losses* for allreduce: what reaches one
 rank's result is summed over the ranks (averaged for op=Average), scaled by both factors, and is the gradient of every
-rank's input. For Min and Max it goes to the elements that were chosen, in equal parts where several were; Product has
-no gradient here. For allgather and broadcast it is, as Horovod's, that of the *mean* of the ranks' losses.
+rank's input. For Min and Max it goes to the elements that were chosen, in equal parts where several were; the other
+operations have no gradient here. For allgather and broadcast it is, as Horovod's, that of the *mean* of the ranks' losses.
 
 The backward pass communicates, so all ranks must make it, and in the same order.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ciranda import _basics
-from ciranda._ops import Average, Max, Min, Product, Sum
+from ciranda._ops import Average, Max, Min, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet
 from ciranda.torch import ops
@@ -39,8 +39,10 @@ def _backward_allreduce(
     postscale: float,
     process_set: ProcessSet,
 ) -> list[Tensor]:
-    if op == Product:
-        raise NotSupportedError("allreduce with op=Product has no gradient; detach its input or its result")
+    if op not in (Average, Sum, Min, Max):
+        raise NotSupportedError(
+            "allreduce has a gradient with op=Average, Sum, Min and Max only; detach its input or its result"
+        )
     inner_op = op if op in (Average, Sum) else Sum
     totals = ops.grouped_allreduce(
         gradients, op=inner_op, prescale_factor=prescale, postscale_factor=postscale, process_set=process_set

@@ -76,7 +76,7 @@ TEST(ReduceOps, AcceptWhatMakesSense) {
   const Names of_integers{"average", "sum", "min", "max", "product", "bitwise_and", "bitwise_or", "bitwise_xor"};
   EXPECT_EQ(ops_of(DataType::kUInt8), of_integers);
   EXPECT_EQ(ops_of(DataType::kInt64), of_integers);
-  const Names of_floats{"average", "sum", "min", "max", "product"};
+  const Names of_floats{"average", "sum", "adasum", "min", "max", "product"};
   EXPECT_EQ(ops_of(DataType::kBFloat16), of_floats);
   EXPECT_EQ(ops_of(DataType::kFloat64), of_floats);
   EXPECT_EQ(ops_of(DataType::kComplex64), (Names{"average", "sum", "product"}));

@@ -274,7 +274,11 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
          r.signature.tensors[0].shape = {1LL << 40, 1LL << 40};
        }},
       {"dimensions", [](Request& r) { r.signature.tensors[0].shape.assign(kMaxDimensions + 1, 1); }},
-      {"adasum", [](Request& r) { r.signature.op = ReduceOp::kAdasum; }},
+      {"adasum takes",
+       [](Request& r) {
+         r.signature.tensors[0].dtype = DataType::kInt32;
+         r.signature.op = ReduceOp::kAdasum;
+       }},
       {"bool", [](Request& r) { r.signature.tensors[0].dtype = DataType::kBool; }},
       {"scaled",
        [](Request& r) {

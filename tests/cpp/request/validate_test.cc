@@ -82,6 +82,14 @@ TEST(Validate, SaysWhatTheOpTakesAndWhatTheTypeCanBeCombinedBy) {
             "sum, min, max, product, bitwise_and, bitwise_or, bitwise_xor.");
 }
 
+TEST(Validate, RefusesAdasumOfOtherCollectives) {
+  Request reduction = allreduce({4});
+  reduction.signature.op = ReduceOp::kAdasum;
+  EXPECT_EQ(refusal(reduction), "accepted");
+  reduction.signature.collective = Collective::kReducescatter;
+  EXPECT_EQ(refusal(reduction), "reducescatter 'x': the reduce op adasum is one of allreduce only.");
+}
+
 TEST(Validate, RefusesToScaleWhatHasNoScale) {
   EXPECT_EQ(refusal(ReduceOp::kMax, DataType::kBool), "accepted");
   EXPECT_EQ(refusal(ReduceOp::kMax, DataType::kBool, 0.5),
