@@ -109,7 +109,7 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options) : mesh_(mesh), o
 
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   if (plan.n_bytes == 0) return nullptr;
-  const kernels::Reduction reduction{plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average};
+  const kernels::Reduction reduction{plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
   if (mesh_.size() == 1) {
     if (info(plan.collective).is_reduction) {
       local_reduce(plan, reduction);

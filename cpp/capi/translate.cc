@@ -124,6 +124,8 @@ Result<Request> translate(const ciranda_request& request) {
     to.signature.op = *op;
     to.signature.prescale = from.prescale;
     to.signature.postscale = from.postscale;
+    to.signature.is_weighted = from.weight != nullptr;
+    if (from.weight != nullptr) to.weight = *from.weight;
   }
   if (info(*collective).has_root) to.signature.root = from.root;
   if (Status status = add_tensors(from, to); !status.ok()) return status;

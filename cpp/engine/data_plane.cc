@@ -65,11 +65,14 @@ Result<bool> DataPlane::start_next() {
 
 void DataPlane::finish() {
   const Participant::Execute done = std::move(queue_.front());
-  const Status outcome = std::exchange(work_, {}).outcome;
+  work_ = {};
   queue_.pop_front();
   has_begun_ = false;
   ++n_executed_;
-  for (const Participant::Ready& ready : done.requests) in_flight_.complete(ready.ticket, outcome);
+  for (const Participant::Ready& ready : done.requests) {
+    const Status outcome = in_flight_.at(ready.ticket).outcome;
+    in_flight_.complete(ready.ticket, outcome);
+  }
 }
 
 void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {

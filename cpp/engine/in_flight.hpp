@@ -20,14 +20,15 @@ class InFlight {
     std::shared_ptr<Operation> operation;  // null: the ticket is free
     bool holds_name = false;               // not if it was refused as a duplicate and is only to be answered
     bool is_executing = false;
-    std::shared_ptr<std::byte> scratch;  // memory of a request that stands in for a rank that has joined
+    Status outcome = Status::ok_status();     // of what was carried out, for those who execute
+    std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
   };
 
   explicit InFlight(NamesInUse& names) : names_(names) {}
 
   Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool holds_name) {
     if (request.is_deferrable) ++n_deferrable_;
-    Entry entry{std::move(request), std::move(operation), holds_name, false, nullptr};
+    Entry entry{std::move(request), std::move(operation), holds_name};
     if (free_.empty()) {
       entries_.push_back(std::move(entry));
       return entries_.size() - 1;

@@ -55,9 +55,8 @@ class SplitExchange {
 
   Result<Work> second_phase() {
     if (Status status = find_refusal(); !status.ok()) {
-      Work nothing;
-      nothing.outcome = std::move(status);
-      return nothing;
+      in_flight_.at(ticket_).outcome = std::move(status);
+      return Work{};
     }
     const FirstDims rows_to = rows(told_);
     const FirstDims rows_from = rows(heard_);

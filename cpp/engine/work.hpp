@@ -16,7 +16,6 @@ namespace ciranda {
 struct Work {
   std::deque<Plan> plans;
   std::function<Result<Work>()> continue_with;  // null: nothing
-  Status outcome;                               // the requests', once the plans are done and nothing continues
 };
 
 // Requests name roots by their rank in the world, plans by their place in the mesh. REQUIRES: a root in the mesh.

@@ -24,6 +24,7 @@ struct Plan {
   double prescale = 1.0;
   double postscale = 1.0;
   int n_average = 1;              // the divisor of Average: set by whoever knows the ranks that take part
+  std::vector<double> weights;    // of the contributors, in their order; empty: none
   std::vector<int> contributors;  // whose input counts, in ascending order; empty: all. Others need no input
   std::vector<int> receivers;     // allreduce, reduce, allgather, gather: who gets the result; empty: all
   int root = -1;                  // broadcast only

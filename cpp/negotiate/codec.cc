@@ -125,6 +125,7 @@ void write(Writer& w, const Signature& s) {
     w.numbers(tensor.shape);
   }
   w.numbers(s.arguments);
+  w.flag(s.is_weighted);
 }
 
 Signature read_signature(Reader& r) {
@@ -141,6 +142,7 @@ Signature read_signature(Reader& r) {
   });
   if (s.tensors.size() > kMaxTensorsPerRequest) r.fail();
   s.arguments = r.numbers<std::int64_t>();
+  s.is_weighted = r.flag();
   return s;
 }
 

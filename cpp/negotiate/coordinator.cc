@@ -90,8 +90,8 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
   for (const ReadyMessage::Item& item : message.items) {
     if (item.slot >= slots_.size()) {
-      return Status::internal("rank " + std::to_string(world_rank(rank)) + " announced slot " + std::to_string(item.slot) +
-                              " of only " + std::to_string(slots_.size()));
+      return Status::internal("rank " + std::to_string(world_rank(rank)) + " announced slot " +
+                              std::to_string(item.slot) + " of only " + std::to_string(slots_.size()));
     }
     Status status = announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now);
     if (!status.ok()) return status;
@@ -442,8 +442,8 @@ bool Coordinator::can_travel_with(Name& head, Name& other, std::size_t n_bytes) 
   const Signature& b = signature_of(other);
   return n_bytes <= options_.fusion_threshold_bytes && a.collective == Collective::kAllreduce &&
          b.collective == Collective::kAllreduce && a.op == b.op && a.prescale == b.prescale &&
-         a.postscale == b.postscale && a.tensors.front().dtype == b.tensors.front().dtype &&
-         absent_from(head.round) == absent_from(other.round);
+         a.postscale == b.postscale && a.is_weighted == b.is_weighted &&
+         a.tensors.front().dtype == b.tensors.front().dtype && absent_from(head.round) == absent_from(other.round);
 }
 
 ExecuteItem Coordinator::execute_item(Name& name) {

@@ -50,8 +50,26 @@ std::string names_of(const Table& table, const Fits& fits) {
 std::string alternatives(ReduceOp op, DataType dtype) {
   const std::string types = names_of(kDataTypes, [&](const DataTypeInfo& row) { return accepts(op, row.dtype); });
   const std::string ops = names_of(kReduceOps, [&](const ReduceOpInfo& row) { return accepts(row.op, dtype); });
-  return std::string(to_string(op)) + " takes " + types + "; " +
-         std::string(to_string(dtype)) + " can be combined by " + ops;
+  return std::string(to_string(op)) + " takes " + types + "; " + std::string(to_string(dtype)) +
+         " can be combined by " + ops;
+}
+
+bool can_be_weighted(DataType dtype) {
+  return info(dtype).type_class == TypeClass::kFloating || info(dtype).type_class == TypeClass::kComplex;
+}
+
+Status check_weighted(const std::string& where, const Signature& signature) {
+  if (signature.collective != Collective::kAllreduce || signature.op != ReduceOp::kAverage) {
+    return Status::invalid_argument(where + "a weight needs op=Average, here it is " +
+                                    std::string(to_string(signature.op)) + ", and an allreduce.");
+  }
+  for (const TensorSignature& tensor : signature.tensors) {
+    if (can_be_weighted(tensor.dtype)) continue;
+    return Status::invalid_argument(
+        where + "there is no weighted average of " + std::string(to_string(tensor.dtype)) + ", only of " +
+        names_of(kDataTypes, [](const DataTypeInfo& row) { return can_be_weighted(row.dtype); }) + ".");
+  }
+  return Status::ok_status();
 }
 
 Status check_reduction(const std::string& name, const Signature& signature) {
@@ -70,6 +88,9 @@ Status check_reduction(const std::string& name, const Signature& signature) {
       return Status::invalid_argument(where + what +
                                       " cannot be scaled; leave prescale_factor and postscale_factor at 1.");
     }
+  }
+  if (signature.is_weighted) {
+    if (Status status = check_weighted(where, signature); !status.ok()) return status;
   }
   if (!std::isfinite(signature.prescale) || !std::isfinite(signature.postscale)) {
     return Status::invalid_argument(where + "prescale_factor and postscale_factor must be finite numbers.");
@@ -362,6 +383,9 @@ std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b
   }
   if (row.has_root && a.root != b.root) {
     return differ("root_rank", std::to_string(a.root), rank_a, std::to_string(b.root), rank_b);
+  }
+  if (a.is_weighted != b.is_weighted) {
+    return differ("weight", a.is_weighted ? "given" : "none", rank_a, b.is_weighted ? "given" : "none", rank_b);
   }
   if (a.arguments != b.arguments) {
     return differ("ranks", to_string(a.arguments), rank_a, to_string(b.arguments), rank_b);

@@ -49,6 +49,7 @@ struct Signature {
   double postscale = 1.0;
   std::vector<TensorSignature> tensors;
   std::vector<std::int64_t> arguments;  // what else must agree: the ranks of a process set that is made
+  bool is_weighted = false;             // an average in which every rank has a weight; see Request
   bool operator==(const Signature&) const = default;
   std::size_t n_bytes() const;
 };
@@ -70,6 +71,7 @@ struct Request {
   // tensor, or an empty one: equal parts.
   std::vector<std::vector<std::int64_t>> splits;
   Status refusal;              // why the splits cannot be: see settle_splits()
+  double weight = 1.0;         // of this rank, if the signature is weighted. It travels with the data and need not agree
   bool is_cacheable = true;    // false for made-up names, which never come again
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: it need not be taken in before

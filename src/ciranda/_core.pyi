@@ -108,6 +108,7 @@ class Engine:
         splits: list[list[int]] | None = None,
         process_set: int = 0,
         lane: int = 0,
+        weight: float | None = None,
     ) -> Operation: ...
     def run(
         self,
@@ -122,6 +123,7 @@ class Engine:
         splits: list[list[int]] | None = None,
         process_set: int = 0,
         lane: int = 0,
+        weight: float | None = None,
     ) -> list[Any]: ...
     # A collective without tensors: join, add_process_set (arguments: the ranks), remove_process_set (its number).
     def submit_bare(self, collective: int, arguments: list[int], process_set: int = 0) -> Operation: ...

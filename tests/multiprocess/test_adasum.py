@@ -72,7 +72,8 @@ def test_tensors_of_a_group_are_vectors_of_their_own(circle: Ranks) -> None:
 
 def _check_in_flight() -> None:
     arrays = [_inputs(1000 + i, "float32", seed=i) for i in range(20)]
-    handles = [hvd.allreduce_async_(inputs[hvd.rank()].copy(), op=hvd.Adasum, name=f"{i}") for i, inputs in enumerate(arrays)]
+    mine = [inputs[hvd.rank()].copy() for inputs in arrays]
+    handles = [hvd.allreduce_async_(array, op=hvd.Adasum, name=f"{i}") for i, array in enumerate(mine)]
     for handle, inputs in zip(handles, arrays, strict=True):
         _check(hvd.synchronize(handle), inputs)
 

@@ -325,7 +325,6 @@ def test_state_dict_round_trip() -> None:
         ({"named_parameters": [torch.ones(1)]}, "tuples.*Tensor"),
         ({"named_parameters": [["a", torch.nn.Parameter(torch.ones(1))]]}, "tuples.*list"),
         ({"named_parameters": [(1, torch.nn.Parameter(torch.ones(1)))]}, "tuples"),
-        ({"op": hvd.Adasum}, "Adasum"),
         ({"process_set": hvd.ProcessSet([0])}, "has not been added"),
         ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "gradient_predivide_factor"),
         ({"backward_passes_per_step": 0}, "at least 1"),

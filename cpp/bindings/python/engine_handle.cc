@@ -67,10 +67,12 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
 
 // Submits and waits: a blocking call without the cost of a handle.
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
-             double prescale, double postscale, nb::handle splits, std::uint32_t process_set, std::uint32_t lane) {
+             double prescale, double postscale, nb::handle splits, std::uint32_t process_set, std::uint32_t lane,
+             std::optional<double> weight) {
   CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true, read_splits(splits)};
   options.process_set = process_set;
   options.lane = lane;
+  options.weight = weight;
   OperationHandle handle = self.submit(options, inputs, outputs);
   handle.wait();
   return handle.outputs();
@@ -78,11 +80,12 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
-                       std::uint32_t process_set, std::uint32_t lane) {
+                       std::uint32_t process_set, std::uint32_t lane, std::optional<double> weight) {
   CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
                       false,      read_splits(splits)};
   options.process_set = process_set;
   options.lane = lane;
+  options.weight = weight;
   return self.submit(options, inputs, outputs);
 }
 
@@ -148,10 +151,12 @@ void bind_engine_handle(nb::module_& m) {
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0)
+           nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0,
+           nb::arg("weight") = nb::none())
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0)
+           nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0,
+           nb::arg("weight") = nb::none())
       .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
       .def(
           "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },

@@ -85,6 +85,8 @@ Request make_request(const CallOptions& options) {
     signature.op = reduce_op_of(options.op);
     signature.prescale = options.prescale;
     signature.postscale = options.postscale;
+    signature.is_weighted = options.weight.has_value();
+    request.weight = options.weight.value_or(1.0);
   }
   if (info(signature.collective).has_root) signature.root = options.root;
   request.splits = options.splits;

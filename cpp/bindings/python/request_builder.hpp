@@ -30,6 +30,7 @@ struct CallOptions {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   std::vector<std::int64_t> arguments = {};
+  std::optional<double> weight = {};
 };
 
 // From None, or a list of a list of numbers for each tensor.

@@ -240,12 +240,15 @@ typedef struct ciranda_request {
   /* The ranks, ascending, of CIRANDA_ADD_PROCESS_SET, the number of CIRANDA_REMOVE_PROCESS_SET; others: none. */
   const int64_t* arguments;
   size_t arguments_count;
+  /* CIRANDA_ALLREDUCE with CIRANDA_AVERAGE only: this rank's weight, in a weighted average of floating-point or complex
+   * tensors. Ranks may differ in it, but all or none must have one. NULL: all ranks weigh the same. */
+  const double* weight;
 } ciranda_request;
 
 #define CIRANDA_REQUEST_INIT                                                                                         \
   {                                                                                                                  \
     sizeof(ciranda_request), sizeof(ciranda_tensor), CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 1.0, 1.0, 0, NULL, NULL, \
-        0, NULL, NULL, 0, NULL, 0                                                                                    \
+        0, NULL, NULL, 0, NULL, 0, NULL                                                                              \
   }
 
 /* Hands in a request; never blocks.

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -95,7 +96,8 @@ struct ReduceOptions {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  bool deferrable = false;  // may be held back to travel with others; wait for it
+  std::optional<double> weight = {};  // of this rank, in a weighted average
+  bool deferrable = false;            // may be held back to travel with others; wait for it
 };
 
 struct BroadcastOptions {
@@ -245,6 +247,7 @@ class Context {
     const auto shape = static_cast<std::int64_t>(input.size());
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, tensor);
+    request.weight = options.weight ? &*options.weight : nullptr;
     request.flags = options.deferrable ? CIRANDA_REQUEST_DEFERRABLE : 0;
     return submit(request);
   }

@@ -38,9 +38,20 @@ def _submit_allreduce(
     prescale: float,
     postscale: float,
     process_set: ProcessSet,
+    weight: float | None,
 ) -> _core.Operation:
     return _basics.engine().submit(
-        ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True, process_set=id_of(process_set)
+        ALLREDUCE,
+        inputs,
+        outputs,
+        name,
+        op,
+        -1,
+        prescale,
+        postscale,
+        True,
+        process_set=id_of(process_set),
+        weight=weight,
     )
 
 
@@ -52,6 +63,7 @@ def allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Array]:
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
     array = readable(tensor)
@@ -64,6 +76,7 @@ def allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
+        weight,
     )
     return Handle(operation, lambda _: output)
 
@@ -76,6 +89,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Array:
     """Combine `tensor` over all ranks, element by element; every rank gets the same new array.
 
@@ -84,10 +98,13 @@ def allreduce(
         average: deprecated, use `op`.
         name: see the module.
         op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
-            LogicalAnd, LogicalOr or LogicalXor of bool. Integer averages round toward zero.
+            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum of floating-point types. Integer averages round toward
+            zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         process_set: the ranks that take part; all, if not given.
+        weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
+            weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex types.
     """
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
@@ -101,6 +118,7 @@ def allreduce(
         prescale_factor,
         postscale_factor,
         process_set=id_of(process_set),
+        weight=weight,
     )
     return output
 
@@ -113,12 +131,13 @@ def allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Array]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
     target = for_engine(work)
     operation = _submit_allreduce(
-        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -131,6 +150,7 @@ def allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Array:
     """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
     work = writable(tensor)
@@ -145,6 +165,7 @@ def allreduce_(
         prescale_factor,
         postscale_factor,
         process_set=id_of(process_set),
+        weight=weight,
     )
     return bring_back(work, tensor)
 
@@ -157,6 +178,7 @@ def grouped_allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
@@ -169,6 +191,7 @@ def grouped_allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
+        weight,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -181,9 +204,12 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Arrays:
     """`allreduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
-    return grouped_allreduce_async(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
+    return grouped_allreduce_async(
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight
+    ).wait()
 
 
 def grouped_allreduce_async_(
@@ -194,12 +220,13 @@ def grouped_allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
     work = [writable(tensor) for tensor in tensors]
     targets = [for_engine(array) for array in work]
     operation = _submit_allreduce(
-        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
     )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
@@ -212,9 +239,12 @@ def grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Arrays:
     """`grouped_allreduce()` in place."""
-    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
+    return grouped_allreduce_async_(
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight
+    ).wait()
 
 
 def allgather_async(

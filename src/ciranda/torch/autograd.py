@@ -3,7 +3,8 @@
 Every rank has its own loss, and a gradient is that of the *sum of all ranks' losses* for allreduce: what reaches one
 rank's result is summed over the ranks (averaged for op=Average), scaled by both factors, and is the gradient of every
 rank's input. For Min and Max it goes to the elements that were chosen, in equal parts where several were; the other
-operations have no gradient here. For allgather and broadcast it is, as Horovod's, that of the *mean* of the ranks' losses.
+operations have no gradient here. For allgather and broadcast it is, as Horovod's, that of the *mean* of the ranks'
+losses.
 
 The backward pass communicates, so all ranks must make it, and in the same order.
 """

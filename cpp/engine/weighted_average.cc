@@ -1,0 +1,118 @@
+#include "engine/weighted_average.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+std::string text_of(double value) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+class WeightedAverage {
+ public:
+  WeightedAverage(std::vector<Participant::Ticket> tickets, std::vector<int> contributors, InFlight& in_flight,
+                  const Mesh& mesh)
+      : tickets_(std::move(tickets)),
+        contributors_(std::move(contributors)),
+        in_flight_(in_flight),
+        mesh_(mesh),
+        heard_(static_cast<std::size_t>(mesh.size()) * tickets_.size()) {
+    for (const Participant::Ticket ticket : tickets_) told_.push_back(in_flight_.at(ticket).request.weight);
+  }
+
+  Plan first_phase() {
+    Plan plan;
+    plan.collective = Collective::kAllgather;
+    plan.n_bytes = told_.size() * sizeof(double);
+    plan.input.add(std::as_bytes(std::span(told_)).data(), plan.n_bytes);
+    for (int rank = 0; rank < mesh_.size(); ++rank) {
+      const auto from = static_cast<std::size_t>(rank) * told_.size();
+      const auto heard = std::as_writable_bytes(std::span(heard_).subspan(from, told_.size()));
+      plan.output_by_rank.emplace_back(heard.data(), heard.size());
+    }
+    return plan;
+  }
+
+  // Requests with the same weights travel together.
+  Work second_phase() {
+    Work work;
+    std::vector<std::pair<std::vector<double>, std::vector<const Request*>>> alike;
+    for (std::size_t i = 0; i < tickets_.size(); ++i) {
+      InFlight::Entry& entry = in_flight_.at(tickets_[i]);
+      std::vector<double> weights = weights_of(i);
+      entry.outcome = check(entry.request, weights);
+      if (!entry.outcome.ok()) continue;
+      if (alike.empty() || alike.back().first != weights) alike.emplace_back(std::move(weights), 0);
+      alike.back().second.push_back(&entry.request);
+    }
+    for (const auto& [weights, requests] : alike) {
+      for (Plan& plan : plan_reduction(requests)) {
+        plan.op = ReduceOp::kSum;
+        plan.weights = shares_of(weights);
+        work.plans.push_back(std::move(plan));
+      }
+    }
+    return work;
+  }
+
+ private:
+  // Of those that take part.
+  std::vector<double> weights_of(std::size_t request) const {
+    std::vector<double> weights;
+    for (const int member : contributors_) {
+      weights.push_back(heard_[static_cast<std::size_t>(member) * tickets_.size() + request]);
+    }
+    return weights;
+  }
+
+  Status check(const Request& request, const std::vector<double>& weights) const {
+    const std::string where = "allreduce '" + request.name + "': ";
+    double sum = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      sum += weights[i];
+      if (std::isfinite(weights[i]) && weights[i] >= 0) continue;
+      return Status::invalid_argument(where + "the weight " + text_of(weights[i]) + " of " + "rank " +
+                                      std::to_string(mesh_.peer(contributors_[i]).rank) +
+                                      " is not a finite number, 0 or more.");
+    }
+    if (sum > 0 && std::isfinite(sum)) return Status::ok_status();
+    return Status::invalid_argument(where + "the ranks' weights add up to " + text_of(sum) +
+                                    ", by which nothing can be divided; at least one must be more than 0.");
+  }
+
+  // Each weight over the sum, which therefore cannot make the result overflow.
+  static std::vector<double> shares_of(std::vector<double> weights) {
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    for (double& weight : weights) weight /= sum;
+    return weights;
+  }
+
+  std::vector<Participant::Ticket> tickets_;
+  std::vector<int> contributors_;
+  InFlight& in_flight_;
+  const Mesh& mesh_;
+  std::vector<double> told_;   // [request]
+  std::vector<double> heard_;  // [rank][request]
+};
+
+}  // namespace
+
+Work weighted_average(std::vector<Participant::Ticket> tickets, std::vector<int> contributors, InFlight& in_flight,
+                      const Mesh& mesh) {
+  auto average = std::make_shared<WeightedAverage>(std::move(tickets), std::move(contributors), in_flight, mesh);
+  Work work;
+  work.plans.push_back(average->first_phase());
+  work.continue_with = [average] { return Result<Work>(average->second_phase()); };
+  return work;
+}
+
+}  // namespace ciranda
