@@ -121,8 +121,8 @@ class Coordinator {
   std::deque<Name*> ready_;  // rounds complete, in the order of completion
   std::size_t n_open_rounds_ = 0;
   std::optional<TimePoint> stall_check_due_;  // no later than the first report of an open round
-  std::vector<LogEntry> failures_;  // and joins: what goes into the log before what is carried out
-  std::vector<Name*> owed_duplicates_;  // names some rank owes a duplicate's error
+  std::vector<LogEntry> failures_;            // and joins: what goes into the log before what is carried out
+  std::vector<Name*> owed_duplicates_;        // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
   LearnedOrder order_;
   std::uint64_t plan_ = 0;               // that n_in_group_ counts for
@@ -131,7 +131,7 @@ class Coordinator {
   int n_waiting_ = 0;
   std::vector<bool> has_joined_;
   int n_joined_ = 0;
-  std::optional<int> last_joined_;  // all have joined, this one as the last; the log does not say so yet
+  std::optional<int> last_joined_;      // all have joined, this one as the last; the log does not say so yet
   std::vector<std::string> last_name_;  // by rank: what it last announced
   std::vector<TimePoint> last_announced_;
 };

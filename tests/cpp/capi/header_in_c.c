@@ -8,7 +8,7 @@ _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_tensor, splits) == 32, "ve
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_tensor) == 48, "ciranda_tensor");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_options) == 32, "ciranda_options");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_output) == 32, "ciranda_output");
-_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 120, "ciranda_request");
+_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 128, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, lane) == 96, "version 1 ends here");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, prescale) == 32, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, name) == 56, "ciranda_request");
