@@ -118,7 +118,7 @@ def test_duplicate_name(circles: Any, n_ranks: int, function: Callable[[], list[
 
 def _impossible() -> None:
     for call, pattern in (
-        (lambda: hvd.allreduce(np.ones(2, complex)), "complex128"),
+        (lambda: hvd.allreduce(np.ones(2, complex), op=hvd.Max), "complex128"),
         (lambda: hvd.allreduce(np.ones(2, bool), op=hvd.Sum), "bool"),
         (lambda: hvd.allreduce(_ones(), op=77), "77"),
         (lambda: hvd.broadcast(_ones(), root_rank=hvd.size()), "root"),
