@@ -106,6 +106,8 @@ constexpr std::array kSettings{
          kMaxSeconds, "After how many seconds a tensor that some rank did not submit fails; 0 for never."),
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
          "trace, debug, info, warning, error or fatal."),
+    text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
+         "File in which Python's init() records rank 0's collectives; empty or DYNAMIC for none."),
 };
 
 template <typename T>

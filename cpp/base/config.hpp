@@ -47,6 +47,7 @@ struct Config {
   double stall_warning_seconds = 10;
   double stall_shutdown_seconds = 600;
   std::string log_level = "warning";
+  std::string timeline;
 };
 
 enum class SettingType : std::uint8_t {

@@ -66,11 +66,21 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
         connected.shutdown()
         raise NotSupportedError(f"init(comm={list(comm)}): a circle of {size} ranks cannot be joined by some only")
     circle.engine = connected
+    _record_timeline()
     if process_sets and not isinstance(process_sets, str):
         from ciranda.process_sets import add_process_set  # which needs this module
 
         for process_set in process_sets:
             add_process_set(process_set)
+
+
+def _record_timeline() -> None:
+    """Start the timeline that the settings ask for. DYNAMIC is how scripts for Horovod say that they start it later."""
+    path = str(_core.effective_settings()["CIRANDA_TIMELINE"])
+    if path not in ("", "DYNAMIC"):
+        from ciranda._timeline import start_timeline  # which needs this module
+
+        start_timeline(path)
 
 
 def shutdown() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -278,6 +279,18 @@ def test_ranks_on_other_hosts_are_reached_by_the_port_and_key_given(tmp_path: Pa
         done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:0 2 0 1 0 2", "[1]<stdout>:1 2 0 1 1 2"]
+
+
+def test_the_timeline_is_written(tmp_path: Path) -> None:
+    """By the flag and by Horovod's variable; DYNAMIC leaves it to the script."""
+    code = "import ciranda; ciranda.init(); ciranda.allreduce(1.0, name='grain'); ciranda.join(); ciranda.shutdown()"
+    by_flag, by_variable = tmp_path / "flag.json", tmp_path / "variable.json"
+    for arguments, value in ([["--timeline-filename", str(by_flag)], ""], [[], str(by_variable)], [[], "DYNAMIC"]):
+        done = horovodrun("-np", "2", *arguments, sys.executable, "-c", code, env={"HOROVOD_TIMELINE": value})
+        assert (done.returncode, done.stderr) == (0, "")
+    for path in (by_flag, by_variable):
+        assert "grain" in json.dumps(json.loads(path.read_text(encoding="utf-8")))
+    assert sorted(tmp_path.iterdir()) == [by_flag, by_variable]
 
 
 def test_output_goes_to_files_too(tmp_path: Path) -> None:

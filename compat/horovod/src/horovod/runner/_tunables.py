@@ -64,7 +64,6 @@ class Tunable:
 
 _LEVELS = "transports and their levels are chosen by the engine"
 _TUNER = "there is no autotuner yet; the defaults suit most jobs"
-_TIMELINE = "there is no timeline yet"
 
 TUNABLES = (
     Tunable("fusion-threshold-mb", "FUSION_THRESHOLD", int, "params", "fusion_threshold_mb",
@@ -90,7 +89,7 @@ TUNABLES = (
             "bayes_opt_max_samples", "the most samples to take", _TUNER),
     Tunable("autotune-gaussian-process-noise", "AUTOTUNE_GAUSSIAN_PROCESS_NOISE", float, "autotune",
             "gaussian_process_noise", "how noisy samples are, 0 to 1", _TUNER),
-    Tunable("timeline-filename", "TIMELINE", str, "timeline", "filename", "file for the timeline", _TIMELINE),
+    Tunable("timeline-filename", "TIMELINE", str, "timeline", "filename", "file for the timeline"),
     Tunable("timeline-mark-cycles", "TIMELINE_MARK_CYCLES", bool, "timeline", "mark_cycles",
             "show cycles in the timeline", "the engine has no cycle"),
     Tunable("stall-check-warning-time-seconds", "STALL_CHECK_TIME_SECONDS", float, "stall_check",
