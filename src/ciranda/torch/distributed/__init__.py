@@ -1,0 +1,24 @@
+"""`ciranda` as a backend of torch.distributed, for tensors on the CPU.
+
+    import ciranda.torch.distributed
+    torch.distributed.init_process_group("ciranda")
+
+Then DistributedDataParallel, FSDP2, DTensor and the functions of torch.distributed work over Ciranda's engine, with
+subgroups. Nothing is compiled against torch.
+
+Under `ciranda run` the process group is the circle itself; `ciranda.init()` need not be called. Under `torchrun`, or
+wherever else torch's own variables say who is who, the ranks find each other through the process group's store: rank 0
+hosts Ciranda's rendezvous, and leaves its address and the job's secret in that store. That is as safe as the store is.
+"""
+
+import torch.distributed as _dist
+
+from ciranda.torch.distributed import rendezvous as _rendezvous
+from ciranda.torch.distributed.process_group import ProcessGroup
+from ciranda.torch.distributed.work import Work
+
+__all__ = ["ProcessGroup", "Work"]
+
+if not hasattr(_dist.Backend, "CIRANDA"):
+    _dist.Backend.register_backend("ciranda", _rendezvous.form_group, extended_api=True, devices=["cpu"])
+    _rendezvous.answer_for_the_environment()

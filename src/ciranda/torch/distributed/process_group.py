@@ -1,0 +1,304 @@
+"""The process group of torch.distributed over a process set of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed
+
+from ciranda import _basics, _core
+from ciranda._ops import (
+    ALLGATHER,
+    ALLREDUCE,
+    ALLTOALL,
+    BARRIER,
+    BROADCAST,
+    GATHER,
+    REDUCE,
+    REDUCESCATTER,
+    SCATTER,
+    TRANSFER,
+    Average,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    LogicalAnd,
+    LogicalOr,
+    Max,
+    Min,
+    Product,
+    Sum,
+)
+from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.torch.distributed.work import Work
+from ciranda.torch.tensors import contiguous, for_engine
+
+Tensor = torch.Tensor
+
+# Its own annotations leave much of it out.
+dist: Any = torch.distributed
+
+_OPS = {
+    dist.ReduceOp.SUM: Sum,
+    dist.ReduceOp.AVG: Average,
+    dist.ReduceOp.MIN: Min,
+    dist.ReduceOp.MAX: Max,
+    dist.ReduceOp.PRODUCT: Product,
+    dist.ReduceOp.BAND: BitwiseAnd,
+    dist.ReduceOp.BOR: BitwiseOr,
+    dist.ReduceOp.BXOR: BitwiseXor,
+}
+_LOGICAL = {BitwiseAnd: LogicalAnd, BitwiseOr: LogicalOr}
+
+
+def _op_of(opts: Any, tensor: Tensor) -> int:
+    op = _OPS.get(opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp)
+    if op is None:
+        raise NotSupportedError(f"the reduce operation {opts.reduceOp} is not supported by the backend ciranda")
+    return _LOGICAL.get(op, op) if tensor.dtype == torch.bool else op
+
+
+def _nothing(_operation: _core.Operation) -> None:
+    pass
+
+
+def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
+    """Return what copies the results of an operation into `outputs`, one each."""
+
+    def finish(done: _core.Operation) -> None:
+        for whole, output in zip(done.outputs(), outputs, strict=True):
+            output.detach().copy_(torch.as_tensor(whole).reshape(output.shape))
+
+    return finish
+
+
+class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
+    """The process group of torch.distributed over a process set of the engine."""
+
+    def __init__(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
+        super().__init__(rank, len(ranks))
+        self._ranks = list(ranks)  # in the world, by rank of the group
+        self._set = process_set
+        self._name = ""
+        self._description = ""
+        # The engine's results come in the order of the world's ranks.
+        self._order = sorted(range(len(ranks)), key=lambda index: self._ranks[index])
+        self._is_ordered = self._order == list(range(len(ranks)))
+
+    # --- who it is
+
+    def getBackendName(self) -> str:
+        return "ciranda"
+
+    def name(self) -> str:
+        return "ciranda"
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    setGroupName = _set_group_name
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+
+    @property
+    def group_desc(self) -> str:
+        return self._description
+
+    def __repr__(self) -> str:
+        return f"ciranda.torch.distributed.ProcessGroup(ranks={self._ranks})"
+
+    # --- how it submits
+
+    def _submit(
+        self,
+        collective: int,
+        inputs: object,
+        outputs: object,
+        op: int = Sum,
+        root: int = -1,
+        splits: list[list[int]] | None = None,
+    ) -> _core.Operation:
+        return _basics.engine().submit(
+            collective, inputs, outputs, None, op, root, 1.0, 1.0, False, splits=splits, process_set=self._set
+        )
+
+    def _in_place(self, collective: int, tensors: list[Tensor], op: int = Sum, root: int = -1) -> Work:
+        work = [contiguous(tensor.detach()) for tensor in tensors]
+        targets = [for_engine(each) for each in work]
+
+        def finish(_operation: _core.Operation) -> None:
+            for each, tensor in zip(work, tensors, strict=True):
+                if each.data_ptr() != tensor.data_ptr():
+                    tensor.detach().copy_(each)
+
+        return Work(self._submit(collective, targets, targets, op, root), tensors, finish)
+
+    # --- the collectives
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        op = Sum if opts is None else _op_of(opts, listed[0])
+        return self._in_place(ALLREDUCE, listed, op)
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work:
+        return self.allreduce(tensors, opts)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        root = 0 if opts is None else opts.rootRank
+        return self._in_place(BROADCAST, listed, Sum, self._ranks[root])
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> Work:
+        return self._in_place(REDUCE, list(tensors), _op_of(opts, tensors[0]), self._ranks[opts.rootRank])
+
+    def barrier(self, opts: Any = None) -> Work:
+        return Work(self._submit(BARRIER, None, None), [], _nothing)
+
+    def _gather_rows(self, collective: int, outputs: list[list[Tensor]], inputs: list[Tensor], root: int = -1) -> Work:
+        """Gather each input as one row a rank, into the lists of `outputs`, which are empty where nothing comes."""
+        rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
+        operation = self._submit(collective, [for_engine(row) for row in rows], None, root=root)
+
+        def finish(done: _core.Operation) -> None:
+            if outputs:
+                for whole, parts in zip(done.outputs(), outputs, strict=True):
+                    table = torch.as_tensor(whole)
+                    for position, index in enumerate(self._order):
+                        parts[index].detach().copy_(table[position].reshape(parts[index].shape))
+
+        return Work(operation, [part for parts in outputs for part in parts], finish)
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self._gather_rows(ALLGATHER, outputs, inputs)
+
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self.allgather(outputs, inputs, opts)
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
+        operation = self._submit(ALLGATHER, [for_engine(row) for row in rows], None)
+
+        def finish(done: _core.Operation) -> None:
+            for whole, output in zip(done.outputs(), outputs, strict=True):
+                table = torch.as_tensor(whole)
+                ordered = table if self._is_ordered else table[[self._order.index(i) for i in range(self.size())]]
+                output.detach().copy_(ordered.reshape(output.shape))
+
+        return Work(operation, outputs, finish)
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
+        stacked = [torch.stack([parts[index].detach().reshape(-1) for index in self._order]) for parts in inputs]
+        return self._reduce_scatter(outputs, stacked, opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        tables = [tensor.detach().reshape(self.size(), -1) for tensor in inputs]
+        return self._reduce_scatter(outputs, [self._by_world_rank(table) for table in tables], opts)
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    def _by_world_rank(self, table: Tensor) -> Tensor:
+        return table if self._is_ordered else table[self._order]
+
+    def _reduce_scatter(self, outputs: list[Tensor], tables: list[Tensor], opts: Any) -> Work:
+        op = Sum if opts is None else _op_of(opts, tables[0])
+        work = [contiguous(table) for table in tables]
+        operation = self._submit(REDUCESCATTER, [for_engine(table) for table in work], None, op)
+        return Work(operation, outputs, _delivery(outputs))
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> Work:
+        size = self.size()
+        sent = list(input_splits) or [tensor.shape[0] // size] * size
+        received = list(output_splits) or [output.shape[0] // size] * size
+        inputs = list(torch.split(tensor.detach(), sent))
+        return self.alltoall(list(torch.split(output.detach(), received)), inputs, opts, result=[output])
+
+    def alltoall(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None, result: list[Tensor] | None = None
+    ) -> Work:
+        flat = torch.cat([contiguous(inputs[index].detach()).reshape(-1) for index in self._order])
+        splits = [inputs[index].numel() for index in self._order]
+        operation = self._submit(ALLTOALL, [for_engine(flat)], None, splits=[splits])
+
+        def finish(done: _core.Operation) -> None:
+            whole = torch.as_tensor(done.outputs()[0])
+            counts = [outputs[index].numel() for index in self._order]
+            if sum(counts) != whole.numel():
+                raise InvalidArgumentError(f"alltoall: {whole.numel()} elements came, the outputs have {sum(counts)}")
+            for index, part in zip(self._order, torch.split(whole, counts), strict=True):
+                outputs[index].detach().copy_(part.reshape(outputs[index].shape))
+
+        return Work(operation, outputs if result is None else result, finish)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:
+        here = outputs if self.rank() == opts.rootRank else []
+        return self._gather_rows(GATHER, here, inputs, self._ranks[opts.rootRank])
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
+        if self.rank() == opts.rootRank:
+            tables = [
+                torch.stack([contiguous(parts[index].detach()).reshape(-1) for index in self._order])
+                for parts in inputs
+            ]
+        else:
+            tables = [output.new_empty((0, output.numel())) for output in outputs]
+        splits = [[1] * self.size()] * len(tables) if self.rank() == opts.rootRank else None
+        operation = self._submit(
+            SCATTER, [for_engine(table) for table in tables], None, root=self._ranks[opts.rootRank], splits=splits
+        )
+        return Work(operation, outputs, _delivery(outputs))
+
+    # --- between two ranks
+
+    def _transfer(self, tensors: list[Tensor], peer: int, sender: int, tag: int) -> Work:
+        (tensor,) = tensors
+        work = contiguous(tensor.detach())
+        target = for_engine(work)
+        engine = _basics.engine()
+        pair = engine.pair_with(self._ranks[peer])
+        if pair == 0:
+            raise InvalidArgumentError(f"rank {self.rank()} cannot exchange with rank {peer}: it is no other rank")
+        name = None if tag == 0 else f"tag {tag}"
+        operation = engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)
+
+        def finish(_operation: _core.Operation) -> None:
+            if work.data_ptr() != tensor.data_ptr():
+                tensor.detach().copy_(work)
+
+        return Work(operation, tensors, finish)
+
+    def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Work:
+        return self._transfer(tensors, destination, self._ranks[self.rank()], tag)
+
+    def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
+        return self._transfer(tensors, source, self._ranks[source], tag)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
+        raise NotSupportedError("recv() without a source is not supported by the backend ciranda: name the source")
+
+    # Names of torch before 2.13.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single

@@ -1,0 +1,100 @@
+"""Handles of collectives under way, as torch.distributed knows them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+import torch.distributed
+
+from ciranda import _core
+
+Tensor = torch.Tensor
+
+# Its own annotations leave much of it out.
+dist: Any = torch.distributed
+
+
+class _Completer:
+    """A thread that waits for operations whose futures somebody wants, in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Work] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, work: Work) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="ciranda-futures", daemon=True)
+                self._thread.start()
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._queue.get().complete_future()
+
+
+_completer = _Completer()
+
+
+class Work(dist._Work):  # type: ignore[misc, unused-ignore]
+    """A collective under way. Whoever waits for it drives the engine."""
+
+    def __init__(self, operation: _core.Operation, result: list[Tensor], finish: Callable[[_core.Operation], None]):
+        super().__init__()
+        self._operation = operation
+        self._result = result
+        self._finish: Callable[[_core.Operation], None] | None = finish
+        self._lock = threading.Lock()
+        self._future: torch.futures.Future[list[Tensor]] | None = None
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self._operation.wait()
+        with self._lock:
+            finish, self._finish = self._finish, None
+            if finish is not None:
+                finish(self._operation)
+        return True
+
+    def is_completed(self) -> bool:
+        return self._operation.poll()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        try:
+            if self._operation.poll():
+                self.wait()
+        except Exception as error:
+            return error
+        return None
+
+    def result(self) -> list[Tensor]:
+        self.wait()
+        return self._result
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future[list[Tensor]]:
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+        _completer.add(self)
+        return self._future
+
+    def complete_future(self) -> None:
+        assert self._future is not None
+        try:
+            self.wait()
+        except Exception as error:
+            self._future.set_exception(error)  # type: ignore[arg-type]
+        else:
+            self._future.set_result(self._result)
