@@ -94,6 +94,33 @@ def test_compression(circles: Any, n_ranks: int, compression: Any, tolerance: fl
     _compare(circles, n_ranks, Training(_sgd, options={"compression": compression}), tolerance)
 
 
+def _weighted(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
+    """Uneven batches: rank r has r times as many samples as rank 1, and rank 0 has none in every second step."""
+    generator = torch.Generator().manual_seed(number)
+    inputs, targets = (torch.randn(BATCH, width, generator=generator).to(flat(model)) for width in (6, 4))
+    first = number % 2
+    cuts = [BATCH * rank * (rank + first) // (share.parts * (share.parts + first)) for rank in range(share.parts + 1)]
+    mine = slice(cuts[share.part], cuts[share.part + 1])
+    optimizer.zero_grad()
+    n_samples = cuts[share.part + 1] - cuts[share.part]
+    if is_distributed:
+        optimizer.set_weight(n_samples)
+    if n_samples:
+        torch.nn.functional.mse_loss(model(inputs[mine]), targets[mine]).backward()
+        if is_distributed:
+            with pytest.raises(AssertionError, match="before backward"):
+                optimizer.set_weight(1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "parameters got a gradient on other ranks")
+        optimizer.step()
+
+
+@SIZES
+@pytest.mark.parametrize("options", [{}, {"groups": 1, "gradient_predivide_factor": 2.0}], ids=str)
+def test_weights(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    _compare(circles, n_ranks, Training(_sgd, _double, step=_weighted, options=options), FP64)
+
+
 # --- every optimizer of torch ---
 
 _P = Any

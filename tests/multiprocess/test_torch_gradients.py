@@ -35,6 +35,8 @@ FUNCTIONS: dict[str, tuple[Function, int]] = {
     "grouped average": (hvd.grouped_allreduce, 0),
     "grouped sum": (lambda x: hvd.grouped_allreduce(x, op=hvd.Sum, postscale_factor=0.25), 0),
     "grouped max": (lambda x: hvd.grouped_allreduce(x, op=hvd.Max), 0),
+    "allreduce weighted": (lambda x: [hvd.allreduce(t, weight=1.0 + hvd.rank(), postscale_factor=2.0) for t in x], 0),
+    "grouped weighted": (lambda x: hvd.grouped_allreduce(x, weight=2.0 * hvd.rank() + 0.5), 0),
     "twice": (lambda x: [hvd.allreduce(t * hvd.allreduce(t)) for t in x], 0),
     "allgather": (lambda x: [hvd.allgather(t) for t in x], -1),
     "grouped allgather": (hvd.grouped_allgather, -1),

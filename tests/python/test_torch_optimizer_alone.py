@@ -379,6 +379,21 @@ def test_sparse_gradients_have_sums_and_means_only() -> None:
     optimizer.load_state_dict(optimizer.state_dict())
 
 
+def test_weights_that_are_refused() -> None:
+    model = _model()
+    for weight in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="0 or more"):
+            _wrapped(model).set_weight(weight)
+    with pytest.raises(ValueError, match="op=Average only"):
+        _wrapped(model, op=hvd.Sum).set_weight(1.0)
+    embedding = torch.nn.Embedding(5, 2, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=0.1))
+    optimizer.set_weight(3)
+    with pytest.raises(ValueError, match="sparse_as_dense"):
+        embedding(torch.tensor([1])).sum().backward()
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
 # --- copies ---
 
 

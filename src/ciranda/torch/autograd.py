@@ -1,10 +1,10 @@
 """Gradients of the collectives.
 
 Every rank has its own loss, and a gradient is that of the *sum of all ranks' losses* for allreduce: what reaches one
-rank's result is summed over the ranks (averaged for op=Average), scaled by both factors, and is the gradient of every
-rank's input. For Min and Max it goes to the elements that were chosen, in equal parts where several were; the other
-operations have no gradient here. For allgather and broadcast it is, as Horovod's, that of the *mean* of the ranks'
-losses.
+rank's result is summed over the ranks (averaged for op=Average; with weights, times this rank's share of them), scaled
+by both factors, and is the gradient of every rank's input. For Min and Max it goes to the elements that were chosen, in
+equal parts where several were; the other operations have no gradient here. For allgather and broadcast it is, as
+Horovod's, that of the *mean* of the ranks' losses.
 
 The backward pass communicates, so all ranks must make it, and in the same order.
 """
@@ -32,6 +32,11 @@ def _share_of_choice(tensor: Tensor, result: Tensor, process_set: ProcessSet) ->
     return chosen / ops.allreduce(chosen, op=Sum, process_set=process_set).clamp(min=1)
 
 
+def _share_of_weights(weight: float, process_set: ProcessSet) -> float:
+    weights = ops.allreduce(torch.tensor(weight, dtype=torch.float64), op=Sum, process_set=process_set)
+    return weight / weights.item()
+
+
 def _backward_allreduce(
     gradients: Sequence[Tensor],
     saved: Sequence[Tensor],
@@ -39,15 +44,19 @@ def _backward_allreduce(
     prescale: float,
     postscale: float,
     process_set: ProcessSet,
+    weight: float | None,
 ) -> list[Tensor]:
     if op not in (Average, Sum, Min, Max):
         raise NotSupportedError(
             "allreduce has a gradient with op=Average, Sum, Min and Max only; detach its input or its result"
         )
-    inner_op = op if op in (Average, Sum) else Sum
+    inner_op = op if op in (Average, Sum) and weight is None else Sum
     totals = ops.grouped_allreduce(
         gradients, op=inner_op, prescale_factor=prescale, postscale_factor=postscale, process_set=process_set
     )
+    if weight is not None:
+        share = _share_of_weights(weight, process_set)
+        return [total * share for total in totals]
     if inner_op == op:
         return totals
     n = len(totals)
@@ -66,11 +75,12 @@ class _Allreduce(torch.autograd.Function):
         prescale: float,
         postscale: float,
         process_set: ProcessSet,
+        weight: float | None,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
-        ctx.call = (op, prescale, postscale, process_set)
+        ctx.call = (op, prescale, postscale, process_set, weight)
         results = tuple(
-            ops.grouped_allreduce(tensors, None, name, Compression.none, op, prescale, postscale, process_set)
+            ops.grouped_allreduce(tensors, None, name, Compression.none, op, prescale, postscale, process_set, weight)
         )
         if op in (Min, Max):
             # The factors may have changed what was compared, or turned the order around.
@@ -84,7 +94,7 @@ class _Allreduce(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         inputs = _backward_allreduce(gradients, ctx.saved_tensors, *ctx.call)
-        return None, None, None, None, None, *inputs
+        return None, None, None, None, None, None, *inputs
 
 
 class _Allgather(torch.autograd.Function):
@@ -119,17 +129,29 @@ class _Broadcast(torch.autograd.Function):
 
 
 def allreduce(
-    tensor: Tensor, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet
+    tensor: Tensor,
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    weight: float | None,
 ) -> Tensor:
     """Differentiable `ops.allreduce`."""
-    return grouped_allreduce([tensor], name, op, prescale, postscale, process_set)[0]
+    return grouped_allreduce([tensor], name, op, prescale, postscale, process_set, weight)[0]
 
 
 def grouped_allreduce(
-    tensors: Sequence[Tensor], name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet
+    tensors: Sequence[Tensor],
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    weight: float | None,
 ) -> list[Tensor]:
     """Differentiable `ops.grouped_allreduce`."""
-    return list(_Allreduce.apply(name, op, prescale, postscale, process_set, *tensors))  # type: ignore[no-untyped-call]
+    return list(_Allreduce.apply(name, op, prescale, postscale, process_set, weight, *tensors))  # type: ignore[no-untyped-call]
 
 
 def allgather(tensor: Tensor, name: str | None, process_set: ProcessSet) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 from ciranda import _core
 from ciranda._basics import circle, engine
 from ciranda._ops import ALLREDUCE, Average, Max, Sum
+from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.naming import joined
@@ -57,6 +58,8 @@ class Options:
     predivide: float
     sparse_as_dense: bool
     process_set: ProcessSet
+    #: What this rank's gradients count in the average; None where all count alike.
+    weight: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not double.
@@ -189,6 +192,11 @@ class GradientGroup:
     def _start_sparse(self, member: int, gradient: Tensor | None, parameter: Tensor) -> None:
         name = f"{PREFIX}.{self.names[member]}.sparse"
         options = self._options
+        if options.weight is not None:
+            raise NotSupportedError(
+                f"the gradient of {PREFIX}.{self.names[member]} is sparse, and sparse gradients cannot be weighted: "
+                "give DistributedOptimizer(sparse_as_dense=True)"
+            )
         self.sparse[member] = SparseReduction(gradient, parameter, name, options.op, options.process_set)
         self._count_in(member)
 
@@ -208,7 +216,24 @@ class GradientGroup:
         connected = circle.engine or engine()  # the second raises
         tensors = [for_engine(tensor) for tensor in self._to_send if tensor is not None]
         if tensors:
-            self.operation = connected.submit_prepared(self._prepared, tensors[0] if len(tensors) == 1 else tensors)
+            target = tensors[0] if len(tensors) == 1 else tensors
+            submit = connected.submit_prepared if self._options.weight is None else self._submit_weighted
+            self.operation = submit(self._prepared, target)
+
+    def _submit_weighted(self, prepared: _core.PreparedRequest, target: object) -> _core.Operation:
+        options = self._options
+        return engine().submit(
+            ALLREDUCE,
+            target,
+            target,
+            prepared.name,
+            options.op,
+            -1,
+            *options.factors(options.op),
+            True,
+            process_set=id_of(options.process_set),
+            weight=options.weight,
+        )
 
     # --- the optimizer waits ---
 

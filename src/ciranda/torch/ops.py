@@ -42,9 +42,20 @@ def _submit_allreduce(
     prescale: float,
     postscale: float,
     process_set: ProcessSet,
+    weight: float | None,
 ) -> _core.Operation:
     return _basics.engine().submit(
-        ALLREDUCE, inputs, outputs, name, op, -1, prescale, postscale, True, process_set=id_of(process_set)
+        ALLREDUCE,
+        inputs,
+        outputs,
+        name,
+        op,
+        -1,
+        prescale,
+        postscale,
+        True,
+        process_set=id_of(process_set),
+        weight=weight,
     )
 
 
@@ -56,6 +67,7 @@ def allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensor]:
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
     work = contiguous(tensor)
@@ -68,6 +80,7 @@ def allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
+        weight,
     )
     return Handle(operation, lambda _: output)
 
@@ -81,6 +94,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Tensor:
     """Combine `tensor` over all ranks, element by element; every rank gets the same new tensor.
 
@@ -89,15 +103,19 @@ def allreduce(
         average: deprecated, use `op`.
         name: see the module.
         compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
-        op: Average (the default), Sum, Min, Max or Product. Integer averages round toward zero.
+        op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
+            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum of floating-point types. Integer averages round toward
+            zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         process_set: the ranks that take part; all, if not given.
+        weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
+            weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex types.
     """
     chosen = choose_op(op, average)
     compressed, context = compression.compress(tensor)
     if needs_gradient((compressed,)):
-        reduced = autograd.allreduce(compressed, name, chosen, prescale_factor, postscale_factor, process_set)
+        reduced = autograd.allreduce(compressed, name, chosen, prescale_factor, postscale_factor, process_set, weight)
     else:
         work = contiguous(compressed)
         reduced = empty_like(work)
@@ -111,6 +129,7 @@ def allreduce(
             prescale_factor,
             postscale_factor,
             process_set=id_of(process_set),
+            weight=weight,
         )
     return compression.decompress(reduced, context)
 
@@ -123,12 +142,13 @@ def allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensor]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = contiguous(tensor)
     target = for_engine(work)
     operation = _submit_allreduce(
-        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -141,6 +161,7 @@ def allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Tensor:
     """Like `allreduce()`, in place. Returns `tensor`."""
     work = contiguous(tensor)
@@ -156,6 +177,7 @@ def allreduce_(
         prescale_factor,
         postscale_factor,
         process_set=id_of(process_set),
+        weight=weight,
     )
     return bring_back(work, tensor)
 
@@ -168,6 +190,7 @@ def grouped_allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
@@ -180,6 +203,7 @@ def grouped_allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
+        weight,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -193,16 +217,19 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Tensors:
     """`allreduce()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
     chosen = choose_op(op, average)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     if needs_gradient(compressed):
-        reduced = autograd.grouped_allreduce(compressed, name, chosen, prescale_factor, postscale_factor, process_set)
+        reduced = autograd.grouped_allreduce(
+            compressed, name, chosen, prescale_factor, postscale_factor, process_set, weight
+        )
     else:
         reduced = grouped_allreduce_async(
-            compressed, None, name, chosen, prescale_factor, postscale_factor, process_set
+            compressed, None, name, chosen, prescale_factor, postscale_factor, process_set, weight
         ).wait()
     return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs, strict=True)]
 
@@ -215,12 +242,13 @@ def grouped_allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
     work = [contiguous(tensor) for tensor in tensors]
     targets = [for_engine(tensor) for tensor in work]
     operation = _submit_allreduce(
-        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
     )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
@@ -233,9 +261,12 @@ def grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Tensors:
     """`grouped_allreduce()` in place."""
-    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
+    return grouped_allreduce_async_(
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight
+    ).wait()
 
 
 def allgather_async(

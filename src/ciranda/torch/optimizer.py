@@ -114,6 +114,23 @@ class GradientOptimizer(WrappedOptimizer):
         for group in self._groups:
             group.restart_passes()
 
+    def set_weight(self, weight: float | None) -> None:
+        """Say what this rank's gradients count in the average from now on, as the number of its samples.
+
+        What comes out is the sum of weight * gradient over the sum of the weights, so that ranks whose batches differ
+        in size train as one process does with all of them. 0 is a rank that has no samples, and need not make a
+        backward pass. All ranks must set weights, or none; None ends it. Call it before the backward pass.
+
+        Raises:
+            InvalidArgumentError: the weight is negative or not finite, or the optimizer's op is not Average.
+            AssertionError: a backward pass has begun, whose gradients may be under way.
+        """
+        if weight is not None and (self._options.op != Average or not 0 <= weight < float("inf")):
+            raise InvalidArgumentError(f"set_weight({weight}): weights are 0 or more, and for op=Average only")
+        if self._has_started():
+            raise AssertionError("set_weight() was called between backward() and step(); call it before backward()")
+        self._options.weight = weight
+
     # --- combining ---
 
     def synchronize(self) -> None:
@@ -220,7 +237,8 @@ class GradientOptimizer(WrappedOptimizer):
         """Return the loss of all ranks. Ranks that decided by their own would make different steps."""
         mine = torch.as_tensor(loss).detach()
         name = f"{PREFIX}.{joined(list(self._names.values()))}.loss"
-        return ops.allreduce(mine, name=name, op=self._options.op, process_set=self._options.process_set)
+        options = self._options
+        return ops.allreduce(mine, name=name, op=options.op, process_set=options.process_set, weight=options.weight)
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """Clear the gradients. Raises AssertionError while they are being combined."""
