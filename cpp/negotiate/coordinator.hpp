@@ -3,10 +3,10 @@
 // It is a pure state machine: announcements of ranks and the time go in, entries of the response log come out. It knows
 // no socket, no thread and no clock. One rank of the circle runs it; every rank executes the log (participant.hpp).
 //
-// A *round* is one use of a name: it opens with the first announcement and ends when it is carried out or has failed.
-// When something is wrong (ranks disagree, a duplicate, a rank that never comes) the round fails at once for the ranks
-// that announced it, and the others *owe* it: their next announcement of the name is answered with the same error, so
-// that every rank hears of it, nobody is left waiting, and the calls of all ranks stay paired.
+// A *round* (round.hpp) is one use of a name: it opens with the first announcement and ends when it is carried out or
+// has failed. When something is wrong (ranks disagree, a duplicate, a rank that never comes) the round fails at once
+// for the ranks that announced it, and the others *owe* it: their next announcement of the name is answered with the
+// same error, so that every rank hears of it, nobody is left waiting, and the calls of all ranks stay paired.
 //
 // A rank that has *joined* announces nothing more: rounds are complete without it, until all ranks have joined.
 //
@@ -16,19 +16,18 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "negotiate/learned_order.hpp"
+#include "negotiate/members.hpp"
 #include "negotiate/messages.hpp"
+#include "negotiate/ready_queue.hpp"
+#include "negotiate/round.hpp"
 
 namespace ciranda {
-
-using TimePoint = std::chrono::steady_clock::time_point;
 
 struct CoordinatorOptions {
   int size = 1;
@@ -44,15 +43,14 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   explicit Coordinator(CoordinatorOptions options);
-  ~Coordinator();
 
   // --- what ranks announce, in the order in which each rank sent it; an error means that the rank breaks the rules
   Status on_request(int rank, RequestMessage message, TimePoint now);
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
   Status on_join(int rank);
-  void on_waiting(int rank);
-  bool has_waiting_rank() const { return n_waiting_ > 0; }
+  void on_waiting(int rank) { members_.waits(rank); }
+  bool has_waiting_rank() const { return members_.has_waiting(); }
 
   // Fails every open round with `why`: the lane ends.
   void fail_all(const Status& why);
@@ -61,79 +59,44 @@ class Coordinator {
   std::vector<LogEntry> take_entries(bool wire_is_idle);
 
   // --- ranks that never come
-  struct StallReport {
-    std::string text;          // for a person
-    std::vector<int> missing;  // the ranks not heard of for this name
-  };
   // Names that have waited longer than the warning time since the last report; fails those over the shutdown time.
   std::vector<StallReport> check_stalls(TimePoint now);
   // When check_stalls should next be called; none while nothing waits.
   std::optional<TimePoint> next_stall_check() const { return stall_check_due_; }
 
  private:
-  struct Round;
-  struct Name;
   struct Duplicate {
     int rank;
     bool was_pending;  // its first call is not answered yet
   };
-  struct PlannedGroup {
-    std::uint64_t plan;
-    std::uint32_t index;
-  };
-  enum class Arrival : std::uint8_t { kAbsent, kUnchanged, kInFull };
 
-  Name& name_for(const std::string& name, bool is_cacheable);
-  void arrive(Name& name, int rank, Arrival arrival, TimePoint now);
-  Status announce(Name& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
-  std::string disagreement(const Name& name, int rank) const;
-  const Signature& signature_of(const Name& name, int rank) const;
-  const Signature& signature_of(const Name& name) const;
-  Signature shown_signature_of(const Name& name, int rank) const;
-  bool answer_owed(Name& name, int rank);
+  NamedRounds& name_for(const std::string& name, bool is_cacheable);
+  void open_round(Round& round, TimePoint now);
+  void arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now);
+  Status announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
+  void complete_round(NamedRounds& name);
+  void close_round(NamedRounds& name);
+  void forget_if_unused(NamedRounds& name);
   // Each rank that announced the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
-  void fail_round(Name& name, ErrorKind kind, const std::string& text,
+  void fail_round(NamedRounds& name, ErrorKind kind, const std::string& text,
                   std::optional<Duplicate> duplicate = std::nullopt);
+  bool answer_owed(NamedRounds& name, int rank);
   void forgive_duplicates(const Round& round);
-  bool is_complete(const Round& round) const;
-  bool is_root_absent(const Name& name) const;
-  void complete_round(Name& name);
   void forgive_joined(int rank);
-  std::vector<std::int32_t> absent_from(const Round& round) const;
-  void close_round(Name& name);
-  void forget_if_unused(Name& name);
-  void became_ready(Name& name);
-  void take_ready(bool wire_is_idle, std::vector<LogEntry>& entries);
-  bool is_held(const Name& name) const;
-  void leave_group(Name& name);
-  ExecuteItem execute_item(Name& name);
-  void update_agreed(Name& name);
-  void assign_slot(Name& name);
-  bool can_travel_with(Name& head, Name& other, std::size_t n_bytes) const;
-  int world_rank(int rank) const { return options_.ranks[static_cast<std::size_t>(rank)]; }
-  std::string rank_text(int rank) const;
-  StallReport describe_stall(const Name& name, TimePoint now) const;
+  ExecuteItem execute_item(NamedRounds& name);
+  void assign_slot(NamedRounds& name);
   std::optional<TimePoint> first_due(const Round& round) const;
 
   CoordinatorOptions options_;
-  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
-  std::vector<Name*> slots_;
-  std::deque<Name*> ready_;  // rounds complete, in the order of completion
+  Members members_;
+  std::unordered_map<std::string, std::unique_ptr<NamedRounds>> names_;
+  std::vector<NamedRounds*> slots_;
+  ReadyQueue ready_;
   std::size_t n_open_rounds_ = 0;
-  std::optional<TimePoint> stall_check_due_;  // no later than the first report of an open round
-  std::vector<LogEntry> failures_;            // and joins: what goes into the log before what is carried out
-  std::vector<Name*> owed_duplicates_;        // names some rank owes a duplicate's error
+  std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
+  std::vector<LogEntry> failures_;             // go into the log before what is carried out
+  std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
-  LearnedOrder order_;
-  std::uint64_t plan_ = 0;               // that n_in_group_ counts for
-  std::vector<std::size_t> n_in_group_;  // ready requests by planned group
-  std::vector<bool> is_waiting_;
-  int n_waiting_ = 0;
-  std::vector<bool> has_joined_;
-  int n_joined_ = 0;
-  std::optional<int> last_joined_;      // all have joined, this one as the last; the log does not say so yet
-  std::vector<std::string> last_name_;  // by rank: what it last announced
-  std::vector<TimePoint> last_announced_;
 };
 
 }  // namespace ciranda

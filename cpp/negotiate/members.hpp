@@ -1,0 +1,58 @@
+// Members: the ranks of a lane as its coordinator knows them: who they are, what each said last, who waits, and who has
+// joined. "Member" is a rank's place among them; texts for people show ranks of the world and hosts. Pure; one thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ciranda {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// "2.5 s"
+std::string seconds_text(std::chrono::nanoseconds duration);
+
+class Members {
+ public:
+  // `ranks`: in the world, ascending; empty: 0 to size - 1. `hosts`: labels by member; may be empty.
+  Members(int size, std::vector<int> ranks, std::vector<std::string> hosts);
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::vector<int>& ranks() const { return ranks_; }
+  int rank(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  // REQUIRES: the rank is a member's.
+  int member(int rank) const;
+
+  // A member that announces something waits no longer; if another of its threads does, it says so again.
+  void heard(int member, const std::string& name, TimePoint now);
+  void waits(int member);
+  bool has_waiting() const { return n_waiting_ > 0; }
+
+  void join(int member);
+  bool has_joined(int member) const { return has_joined_[static_cast<std::size_t>(member)]; }
+  bool has_any_joined() const { return n_joined_ > 0; }
+  // All have joined, this one as the last.
+  std::optional<int> last_joined() const;
+  // REQUIRES: all have joined. None has, then.
+  void return_all();
+
+  std::string text(int member) const;                      // "rank 3 (host node7)"
+  std::string rank_text(int member) const;                 // "rank 3"
+  std::string last_text(int member, TimePoint now) const;  // the same as text(), and what it last did
+
+ private:
+  std::vector<int> ranks_;
+  std::vector<std::string> hosts_;
+  std::vector<bool> is_waiting_;
+  int n_waiting_ = 0;
+  std::vector<bool> has_joined_;
+  int n_joined_ = 0;
+  int last_joined_ = -1;
+  std::vector<std::string> last_name_;
+  std::vector<TimePoint> last_heard_;
+};
+
+}  // namespace ciranda

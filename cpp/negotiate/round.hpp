@@ -1,0 +1,87 @@
+// Round: one use of a name; it opens with the first announcement. NamedRounds: all that the coordinator knows about a
+// name: its slot, what was agreed the last time, the round that is open, and the answers that members still owe.
+//
+// Plain state with questions that can be asked of it; the coordinator decides. "Member": see members.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "negotiate/members.hpp"
+#include "negotiate/messages.hpp"
+#include "request/request.hpp"
+
+namespace ciranda {
+
+enum class Arrival : std::uint8_t { kAbsent, kUnchanged, kInFull };  // unchanged: with what was agreed the last time
+
+struct Round {
+  explicit Round(int n_members) : arrivals(static_cast<std::size_t>(n_members), Arrival::kAbsent) {}
+
+  std::vector<Arrival> arrivals;
+  std::vector<Signature> in_full;  // by member, where arrivals says so; empty if nobody's is
+  int n_arrived = 0;
+  bool is_open = false;
+  bool is_ready = false;  // complete, and waits to be carried out
+  bool is_deferrable = true;
+  std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
+  TimePoint opened;
+  TimePoint next_report;  // if it stalls
+
+  bool has_arrived(int member) const { return arrivals[static_cast<std::size_t>(member)] != Arrival::kAbsent; }
+  bool has_all() const { return n_arrived == static_cast<int>(arrivals.size()); }
+  bool has_full() const { return !in_full.empty(); }
+  // All are here that have not joined.
+  bool is_complete(const Members& members) const;
+  std::vector<std::int32_t> absent() const;
+  void arrive(int member, Arrival arrival);
+  void close();
+};
+
+struct StallReport {
+  std::string text;          // for a person
+  std::vector<int> missing;  // the members not heard of for this name
+};
+
+struct NamedRounds {
+  // An answer to a call that the member has not made yet.
+  struct Owed {
+    int member;
+    ErrorKind kind;
+    std::string text;
+    bool is_duplicate;
+    std::uint64_t n_failed_before;
+  };
+
+  NamedRounds(std::string text, bool cacheable, int n_members)
+      : name(std::move(text)), is_cacheable(cacheable), round(n_members) {}
+
+  std::string name;
+  bool is_cacheable;
+  std::uint32_t slot = kNoSlot;
+  Signature agreed;  // what all ranks had last time; the first dimensions of one of them
+  std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
+  std::vector<Owed> owed;
+  Round round;
+
+  // What a member announced. REQUIRES: it has arrived.
+  const Signature& signature_of(int member) const;
+  // What all that have arrived agree on. REQUIRES: one has.
+  const Signature& signature() const;
+  // Compares the member that has just arrived with another that was there before; all those agree with each other.
+  // Empty if they can go together.
+  std::string disagreement(int member, const Members& members) const;
+  // Whether it has a root, and that has joined. REQUIRES: the round is complete.
+  bool is_root_absent(const Members& members) const;
+  // What was sent in full replaces what was agreed before. REQUIRES: the round is open.
+  void update_agreed();
+  StallReport stall_report(const Members& members, TimePoint now) const;
+
+ private:
+  Signature shown_signature_of(int member) const;
+};
+
+}  // namespace ciranda
