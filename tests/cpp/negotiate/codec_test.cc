@@ -29,7 +29,6 @@ Bytes body_of(const Envelope& envelope) {
 }
 Bytes body_of(const Message& message) { return body_of(Envelope{kLane, message}); }
 
-
 template <typename T>
 void put(Bytes& bytes, T value) {
   const std::size_t at = bytes.size();

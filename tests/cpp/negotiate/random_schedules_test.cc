@@ -25,6 +25,7 @@ struct Training {
   int n_names = 12;
   int n_steps = 8;
   bool has_errors = true;
+  int n_epochs = 1;  // when more than one, each ends by all joining, ranks after different numbers of steps
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
 };
@@ -66,7 +67,7 @@ Call call_of(const Tensor& tensor, bool is_wrong, Random& random) {
 // All ranks call the same tensors, each in its own order. In a step with a repeated call the orders are the same, since
 // only ranks that make the same calls in the same order are promised that a duplicate's error pairs with a call.
 void add_step(const Training& training, const std::vector<Tensor>& tensors, Random& random,
-              std::vector<Script>& scripts) {
+              const std::vector<bool>& has_joined, std::vector<Script>& scripts) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!chance(random, 10)) order.push_back(i);
@@ -78,6 +79,7 @@ void add_step(const Training& training, const std::vector<Tensor>& tensors, Rand
     if (training.has_errors && training.n_ranks > 1 && chance(random, 8)) rank = pick(random, 0, training.n_ranks - 1);
   }
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
+    if (has_joined[rank]) continue;
     if (!repeats && chance(random, 50)) std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
       scripts[rank].emplace_back(call_of(tensors[i], wrong_rank[i] == static_cast<int>(rank), random));
@@ -87,14 +89,26 @@ void add_step(const Training& training, const std::vector<Tensor>& tensors, Rand
   }
 }
 
+void join_some(int percent, Random& random, std::vector<bool>& has_joined, std::vector<Script>& scripts) {
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
+    if (has_joined[rank] || !chance(random, percent)) continue;
+    has_joined[rank] = true;
+    scripts[rank].emplace_back(Join{});
+  }
+}
+
 std::vector<Script> make_scripts(const Training& training, Random& random) {
   std::vector<Tensor> tensors = make_tensors(training, random);
   std::vector<Script> scripts(static_cast<std::size_t>(training.n_ranks));
-  for (int step = 0; step < training.n_steps; ++step) {
-    for (Tensor& tensor : tensors) {
-      if (chance(random, 4) && !tensor.signature.tensors.empty()) ++tensor.signature.tensors.front().shape.back();
+  for (int epoch = 0; epoch < training.n_epochs; ++epoch) {
+    std::vector<bool> has_joined(scripts.size());
+    for (int step = 0; step < training.n_steps; ++step) {
+      for (Tensor& tensor : tensors) {
+        if (chance(random, 4) && !tensor.signature.tensors.empty()) ++tensor.signature.tensors.front().shape.back();
+      }
+      if (training.n_epochs > 1) join_some(step == training.n_steps - 1 ? 100 : 20, random, has_joined, scripts);
+      add_step(training, tensors, random, has_joined, scripts);
     }
-    add_step(training, tensors, random, scripts);
   }
   return scripts;
 }
@@ -145,6 +159,17 @@ TEST(RandomSchedules, ManyNames) { expect_kept({.n_ranks = 3, .n_names = 150, .n
 TEST(RandomSchedules, ManyRanks) {
   expect_kept({.n_ranks = 16}, 15);
   expect_kept({.n_ranks = 64, .n_names = 10, .n_steps = 6}, 5);
+}
+
+TEST(RandomSchedules, Joining) {
+  for (const int n_ranks : {2, 3, 7}) {
+    expect_kept({.n_ranks = n_ranks, .n_steps = 5, .has_errors = false, .n_epochs = 3}, 60);
+  }
+}
+
+TEST(RandomSchedules, ManyRanksJoin) {
+  expect_kept({.n_ranks = 64, .n_names = 8, .n_steps = 4, .has_errors = false, .n_epochs = 2}, 3);
+  expect_kept({.n_ranks = 256, .n_names = 4, .n_steps = 3, .has_errors = false, .n_epochs = 2}, 1);
 }
 
 }  // namespace

@@ -279,10 +279,9 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
 // A duplicate call fails the one it repeats too, if it comes while that is open.
 bool SimulatedCircle::is_repeated(std::size_t epoch, const std::string& name, std::size_t nth) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-    return std::any_of(rank.uses.begin(), rank.uses.end(),
-                       [&](const Use& use) {
-                         return use.is_duplicate && use.name == name && use.nth == nth + 1 && use.epoch == epoch;
-                       });
+    return std::any_of(rank.uses.begin(), rank.uses.end(), [&](const Use& use) {
+      return use.is_duplicate && use.name == name && use.nth == nth + 1 && use.epoch == epoch;
+    });
   });
 }
 

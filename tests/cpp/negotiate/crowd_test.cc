@@ -1,0 +1,57 @@
+// What agreement costs a crowd of ranks: messages and bytes are counted exactly, so that a change that costs more
+// shows.
+#include "negotiate/crowd.hpp"
+
+#include <gtest/gtest.h>
+
+namespace ciranda::testing {
+namespace {
+
+constexpr int kTurns = 3;
+constexpr std::size_t kPlannedStep = 4;  // from this one on, in steps of the same names
+
+CrowdOptions crowd_of(int n_ranks) {
+  CrowdOptions options;
+  options.n_ranks = n_ranks;
+  options.n_tensors = 30;
+  options.tensors_per_turn = options.n_tensors / kTurns;
+  return options;
+}
+
+class CrowdOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(CrowdOf, AgreesAndItsMessagesStayFew) {
+  const CrowdOptions options = crowd_of(GetParam());
+  Crowd crowd(options);
+  const auto n_others = static_cast<std::size_t>(options.n_ranks - 1);
+  const StepCost first = crowd.step();
+  EXPECT_EQ(crowd.broken(), "");
+  EXPECT_EQ(first.n_messages_in, n_others * (30 + 1));  // a request each, and that it waits
+  StepCost cached;
+  for (std::size_t step = 1; step <= kPlannedStep; ++step) cached = crowd.step();
+  EXPECT_EQ(crowd.broken(), "");
+  EXPECT_EQ(cached.n_messages_in, n_others * (kTurns + 1));  // one a turn, and that it waits
+  EXPECT_LT(cached.n_bytes_in * 10, first.n_bytes_in);
+  EXPECT_LT(cached.n_bytes_out * 3, first.n_bytes_out);
+  EXPECT_EQ(cached.n_messages_out % n_others, 0U);
+  EXPECT_LE(cached.n_entries, 30U);
+  // The network is crossed there and back, by messages that take at most 3/2 of the average.
+  EXPECT_LE(cached.wait, 3 * options.network_delay + options.coordinator_turn);
+}
+
+TEST_P(CrowdOf, IsTheSameEveryTime) {
+  Crowd one(crowd_of(GetParam()));
+  Crowd other(crowd_of(GetParam()));
+  for (int step = 0; step < 3; ++step) {
+    const StepCost a = one.step();
+    const StepCost b = other.step();
+    EXPECT_EQ(a.n_bytes_out, b.n_bytes_out);
+    EXPECT_EQ(a.n_entries, b.n_entries);
+    EXPECT_EQ(a.wait, b.wait);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CrowdOf, ::testing::Values(2, 64, 256));
+
+}  // namespace
+}  // namespace ciranda::testing
