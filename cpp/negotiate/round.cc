@@ -77,13 +77,11 @@ Signature NamedRounds::shown_signature_of(int member) const {
 }
 
 std::string NamedRounds::disagreement(int member, const Members& members) const {
-  if (round.n_arrived < 2) return {};
+  const bool is_in_full = round.arrivals[static_cast<std::size_t>(member)] == Arrival::kInFull;
+  if (round.n_arrived < 2 || !round.has_full()) return {};  // the first, or all as the last time
   int other = 0;
   while (other == member || !round.has_arrived(other)) ++other;
-  const auto is_unchanged = [this](int m) {
-    return round.arrivals[static_cast<std::size_t>(m)] == Arrival::kUnchanged;
-  };
-  if (is_unchanged(member) && is_unchanged(other)) return {};
+  if (!is_in_full && round.arrivals[static_cast<std::size_t>(other)] == Arrival::kUnchanged) return {};
   const int low = std::min(member, other);
   const int high = std::max(member, other);
   if (describe_mismatch(signature_of(low), low, signature_of(high), high).empty()) return {};
