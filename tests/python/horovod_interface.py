@@ -84,6 +84,60 @@ op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_
 process_set=global_process_set)
 """
 
+RUN_ELASTIC = """
+run(func)
+"""
+
+_HANDLER = """
+{name}.__init__(self, {value})
+{name}.save(self)
+{name}.restore(self)
+{name}.sync(self)
+"""
+_HANDLED = {
+    "StateHandler": "value",
+    "ModelStateHandler": "model",
+    "OptimizerStateHandler": "optimizer",
+    "SamplerStateHandler": "sampler",
+}
+
+TORCH_STATE = """
+TorchState.__init__(self, model=None, optimizer=None, **kwargs)
+TorchState.save(self)
+TorchState.restore(self)
+TorchState.sync(self)
+StateHandler.set_value(self, value)
+get_handler_registry()
+set_handler_registry(registry)
+""" + "".join(_HANDLER.format(name=name, value=value) for name, value in _HANDLED.items())
+
+SAMPLER = """
+ElasticSampler.__init__(self, dataset, shuffle=True, seed=0)
+ElasticSampler.set_epoch(self, epoch)
+ElasticSampler.record_batch(self, batch_idx, batch_size)
+ElasticSampler.load_state_dict(self, state_dict)
+ElasticSampler.state_dict(self)
+ElasticSampler.reset(self)
+"""
+
+STATES = """
+State.__init__(self, bcast_object, get_rank)
+State.register_reset_callbacks(self, callbacks)
+State.on_reset(self)
+State.on_hosts_updated(self, timestamp, update_res)
+State.commit(self)
+State.check_host_updates(self)
+State.save(self)
+State.restore(self)
+State.sync(self)
+State.reset(self)
+ObjectState.__init__(self, bcast_object, get_rank, **kwargs)
+ObjectState.save(self)
+ObjectState.restore(self)
+ObjectState.sync(self)
+run_fn(func, reset)
+"""
+
 SYNC_BATCH_NORM = """
 SyncBatchNorm.__init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
 SyncBatchNorm.forward(self, input)
@@ -171,9 +225,13 @@ INTERFACE = {
     "horovod.torch.functions": FUNCTIONS,
     "horovod.torch.optimizer": OPTIMIZER,
     "horovod.torch.sync_batch_norm": SYNC_BATCH_NORM,
+    "horovod.torch.elastic": RUN_ELASTIC,
+    "horovod.torch.elastic.state": TORCH_STATE,
+    "horovod.torch.elastic.sampler": SAMPLER,
     "horovod.torch.compression": COMPRESSORS,
     "horovod.common.basics": BASICS,
     "horovod.common.process_sets": PROCESS_SETS,
+    "horovod.common.elastic": STATES,
     "horovod.common.exceptions": EXCEPTIONS,
     "horovod.common.util": UTIL,
     "horovod.data": DATA,
@@ -185,6 +243,7 @@ INTERFACE = {
 #: Names without parameters of their own.
 OBJECTS = {
     "horovod.torch": "Adasum Average Max Min Product Sum Compression global_process_set HorovodInternalError",
+    "horovod.torch.elastic": "TorchState ElasticSampler",
     "horovod.torch.mpi_ops": "Adasum Average Max Min Product Sum global_process_set",
     "horovod.torch.compression": "Compression",
     "horovod.common.basics": "HorovodBasics",

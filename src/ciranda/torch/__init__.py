@@ -62,6 +62,7 @@ from ciranda.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from ciranda.torch import elastic
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.functions import (
     allgather_object,
@@ -149,6 +150,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "errors",
     "get_process_set_ids_and_ranks",
     "global_process_set",

@@ -35,6 +35,10 @@ _OPERATIONS = """
     barrier join poll synchronize
 """
 _COMPRESSION = "Compression Compressor FP16Compressor NoneCompressor"
+_STATES = """
+    ModelStateHandler OptimizerStateHandler SamplerStateHandler StateHandler TorchState get_handler_registry
+    set_handler_registry
+"""
 _FUNCTIONS = "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters"
 
 #: Module of this package -> pairs of a module of Ciranda and the names that come from it.
@@ -50,6 +54,10 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod.torch.optimizer": (("ciranda.torch", "DistributedOptimizer"),),
     "horovod.torch.compression": (("ciranda.torch.compression", _COMPRESSION),),
     "horovod.torch.sync_batch_norm": (("ciranda.torch", "SyncBatchNorm"),),
+    "horovod.torch.elastic": (("ciranda.torch.elastic", "ElasticSampler TorchState run"),),
+    "horovod.torch.elastic.state": (("ciranda.torch.elastic.state", _STATES),),
+    "horovod.torch.elastic.sampler": (("ciranda.torch.elastic.sampler", "ElasticSampler"),),
+    "horovod.common.elastic": (("ciranda.elastic", "ObjectState State run_fn"),),
     "horovod.common.process_sets": (("ciranda.process_sets", _PROCESS_SETS),),
     "horovod.data": (("ciranda.data", "AsyncDataLoaderMixin BaseDataLoader"),),
     "horovod.data.data_loader_base": (("ciranda.data", "AsyncDataLoaderMixin BaseDataLoader"),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ciranda.elastic import HostsUpdatedInterrupt
 from ciranda.errors import HorovodInternalError
 
 __all__ = [
@@ -10,14 +11,6 @@ __all__ = [
     "HostsUpdatedInterrupt",
     "get_version_mismatch_message",
 ]
-
-
-class HostsUpdatedInterrupt(RuntimeError):
-    """The hosts of an elastic job have changed. `skip_sync`: only removals, so that the state needs no broadcast."""
-
-    def __init__(self, skip_sync: bool) -> None:
-        super().__init__()
-        self.skip_sync = skip_sync
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:

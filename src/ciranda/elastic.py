@@ -1,0 +1,164 @@
+"""Training that starts again from its last commit when a collective has failed. No framework is needed.
+
+What is to survive stands in a *state*. The function that trains takes it as its first argument, and is wrapped by
+`run_fn()` (for torch: `ciranda.torch.elastic.run`):
+
+- before the function begins, the state is made the same on all ranks: that of rank 0;
+- `state.commit()` remembers how things are;
+- if a collective fails, on whichever rank, all ranks go back to the last commit, form a new circle, and begin again.
+"""
+
+from __future__ import annotations
+
+import copy
+import queue
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from ciranda.errors import HorovodInternalError, MismatchError
+
+__all__ = ["HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]
+
+#: What `State.on_hosts_updated()` is told where hosts have only gone.
+HOSTS_REMOVED: Final = 1
+
+Result = TypeVar("Result")
+
+
+class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818 (Horovod's name)
+    """The hosts of the job have changed. `skip_sync`: only removals, so that the state needs no broadcast."""
+
+    def __init__(self, skip_sync: bool) -> None:
+        super().__init__()
+        self.skip_sync = skip_sync
+
+
+class State:
+    """What survives a failure. A subclass has `save`, `restore` and `sync`.
+
+    Args:
+        bcast_object: gives every rank an object of rank 0.
+        get_rank: returns this process's rank.
+    """
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._host_updates: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
+        self._reset_callbacks: list[Callable[[], None]] = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Add functions that are called whenever a new circle has been formed, as to set a learning rate anew."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """Adapt to a new circle. Called when there is one."""
+        self._drain()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
+        """Note that hosts have come (2), gone (1) or both (3). From any thread."""
+        self._host_updates.put((timestamp, update_res))
+
+    def _drain(self) -> list[tuple[float, int]]:
+        updates = []
+        while True:
+            try:
+                updates.append(self._host_updates.get_nowait())
+            except queue.Empty:
+                return updates
+
+    def commit(self) -> None:
+        """Save the state, to begin from here after a failure; then `check_host_updates()`. A collective."""
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 was told of other hosts. A collective."""
+        updates = self._bcast_object([kind for _, kind in self._drain()])
+        if updates:
+            raise HostsUpdatedInterrupt(all(kind == HOSTS_REMOVED for kind in updates))
+
+    def save(self) -> None:
+        """Remember how things are."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Go back to what was saved last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Give every rank the state of rank 0."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Adapt to a new circle; for subclasses."""
+
+
+class ObjectState(State):
+    """A state of Python objects: `ObjectState(bcast, rank, epoch=0)` has an attribute `epoch`.
+
+    Objects must be such that they can be copied (`copy.deepcopy`) and pickled.
+    """
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
+        super().__init__(bcast_object, get_rank)
+        self._object_names = list(kwargs)
+        self._saved_objects: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self.save()
+
+    def _objects(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._object_names}
+
+    def _set_objects(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def save(self) -> None:
+        """Remember a copy of every object."""
+        self._saved_objects = copy.deepcopy(self._objects())
+
+    def restore(self) -> None:
+        """Go back to what was saved last."""
+        self._set_objects(copy.deepcopy(self._saved_objects))
+
+    def sync(self) -> None:
+        """Give every rank the objects of rank 0, and save them."""
+        if self._object_names:
+            values = self._bcast_object(self._objects())
+            if self._rank() != 0:
+                self._set_objects(values)
+        ObjectState.save(self)
+
+
+def run_fn(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[..., Result]:
+    """Return `func`, run again from the last commit when a collective has failed.
+
+    `reset` leaves the circle and forms a new one. What disagreement raises (MismatchError) is not caught: the script
+    would fail again in the same way.
+    """
+
+    @wraps(func)
+    def run(state: State, *args: Any, **kwargs: Any) -> Result:
+        needs_sync = True
+        while True:
+            try:
+                if needs_sync:
+                    state.sync()
+                return func(state, *args, **kwargs)
+            except MismatchError:
+                raise
+            except HorovodInternalError:
+                state.restore()
+                needs_sync = True
+            except HostsUpdatedInterrupt as update:
+                needs_sync = not update.skip_sync
+            reset()
+            state.on_reset()
+
+    return run

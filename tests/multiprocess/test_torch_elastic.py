@@ -1,0 +1,209 @@
+"""Training that begins again from its last commit must end like training that never failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from training import Share, flat, loss_of, mlp
+
+import ciranda.torch as hvd
+from ciranda.elastic import HostsUpdatedInterrupt
+from ciranda.errors import AbortedError, MismatchError
+
+pytestmark = pytest.mark.multiprocess
+
+SIZES = pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+STEPS = 6
+Log = dict[str, Any]
+
+
+def _train(failures: dict[int, str], failing_rank: int) -> tuple[torch.Tensor, Log]:
+    """Commit every second step; at the steps of `failures`, once each, something happens on one rank."""
+    torch.manual_seed(hvd.rank())  # the state makes the ranks alike
+    model = mlp()
+    with torch.no_grad():
+        model[0].weight.add_(hvd.rank())
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model.named_parameters()
+    )
+    state = hvd.elastic.TorchState(model, optimizer, step=0, losses=[])
+    log: Log = {"calls": 0, "resets": 0, "steps": 0}
+    remaining = dict(failures)
+    state.register_reset_callbacks([lambda: log.update(resets=log["resets"] + 1)])
+
+    def happen(what: str) -> None:
+        if what == "leave":
+            hvd.shutdown()
+            raise AbortedError("this rank has had enough")
+        if what == "hosts":
+            state.on_hosts_updated(0.0, 2)
+
+    @hvd.elastic.run
+    def train(state: Any, factor: float) -> str:
+        assert factor == 1.0
+        log["calls"] += 1
+        while state.step < STEPS:
+            what = remaining.pop(state.step, None)
+            if what is not None and hvd.rank() == failing_rank:
+                happen(what)
+            optimizer.zero_grad()
+            loss = loss_of(model, state.step, Share(hvd.rank(), hvd.size())) * factor
+            loss.backward()
+            optimizer.step()
+            state.losses.append(round(hvd.allreduce(loss.detach()).item(), 6))
+            state.step += 1
+            log["steps"] += 1
+            if state.step % 2 == 0:
+                state.commit()
+        return "done"
+
+    assert train(state, factor=1.0) == "done"
+    assert len(state.losses) == STEPS
+    log["losses"] = state.losses
+    return flat(model), log
+
+
+@SIZES
+def test_after_failures_like_without(circles: Any, n_ranks: int) -> None:
+    """Step 3 fails on the last rank, before the first commit after it is reached; and step 4, right after one."""
+    circle = circles.of(n_ranks)
+    expected = circle.run(_train, {}, 0)
+    results = circle.run(_train, {3: "leave", 4: "leave"}, n_ranks - 1, timeout=60)
+    for (parameters, log), (reference, undisturbed) in zip(results, expected, strict=True):
+        assert torch.equal(parameters, reference)
+        assert torch.equal(parameters, results[0][0])
+        assert log["losses"] == undisturbed["losses"]
+        assert (log["calls"], log["resets"]) == (3, 2)
+        assert log["steps"] == STEPS + 1, "step 2 was made twice"
+        assert (undisturbed["calls"], undisturbed["steps"]) == (1, STEPS)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_other_hosts_interrupt_without_loss(circles: Any, n_ranks: int) -> None:
+    """Rank 0 is told at step 3; the commit after it tells everybody."""
+    circle = circles.of(n_ranks)
+    expected = circle.run(_train, {}, 0)
+    for (parameters, log), (reference, _) in zip(
+        circle.run(_train, {3: "hosts"}, 0, timeout=60), expected, strict=True
+    ):
+        assert torch.equal(parameters, reference)
+        assert (log["calls"], log["resets"], log["steps"]) == (2, 1, STEPS)
+
+
+def _check_disagreement() -> None:
+    calls = []
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        calls.append(1)
+        hvd.allreduce(torch.ones(2 + hvd.rank()), name="x")
+
+    with pytest.raises(MismatchError):
+        train(hvd.elastic.TorchState())
+    assert calls == [1]
+
+
+def test_disagreement_is_not_tried_again(circles: Any) -> None:
+    circles.of(2).run(_check_disagreement)
+
+
+def _check_removals() -> None:
+    state = hvd.elastic.TorchState(number=hvd.rank())
+    state.sync()
+    assert state.number == 0
+    state.commit()
+    for kinds, is_removal_only in (([1, 1], True), ([1, 3], False)):
+        if hvd.rank() == 0:
+            for kind in kinds:
+                state.on_hosts_updated(0.0, kind)
+        with pytest.raises(HostsUpdatedInterrupt) as caught:
+            state.check_host_updates()
+        assert caught.value.skip_sync == is_removal_only
+
+
+def test_who_only_loses_hosts_need_not_synchronize(circles: Any) -> None:
+    circles.of(3).run(_check_removals)
+
+
+def _check_sampler() -> None:
+    """No sample is used twice, or left out, when the epoch is begun again in the middle."""
+    n, rank = hvd.size(), hvd.rank()
+    sampler = hvd.elastic.ElasticSampler(range(8 * n), seed=3)
+    state = hvd.elastic.TorchState(sampler=sampler)
+    first = list(sampler)
+    assert len(first) == len(sampler) == 8
+    for batch in range(2):
+        sampler.record_batch(batch, 2)
+    state.commit()
+    sampler.record_batch(2, 2)
+    state.restore()
+    assert sampler.processed_indices == set(first[:4])
+    state.sync()
+    used = set(hvd.allgather(torch.tensor(first[:4])).tolist())
+    assert sampler.processed_indices == used
+    rest = list(sampler)
+    everyones = hvd.allgather(torch.tensor(rest)).tolist()
+    assert sorted(everyones) == sorted(set(range(8 * n)) - used)
+    sampler.set_epoch(1)
+    assert len(sampler) == 8
+    assert list(sampler) != first
+    tiny = hvd.elastic.ElasticSampler(range(1), shuffle=False)
+    assert list(tiny) == [0]
+    tiny.record_batch(0, 1)
+    tiny.reset()
+    assert (len(tiny), list(tiny)) == (0, [])
+    assert rank == sampler.rank
+
+
+@SIZES
+def test_sampler(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_sampler)
+
+
+class _Counted:
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def _check_handlers() -> None:
+    from ciranda.torch.elastic import state as states
+
+    class Handler(states.StateHandler):
+        def save(self) -> None:
+            self.saved = self.value.count
+
+        def restore(self) -> None:
+            self.value.count = self.saved
+
+        def sync(self) -> None:
+            self.value.count = hvd.broadcast_object(self.value.count)
+            self.save()
+
+    before = states.get_handler_registry()
+    states.set_handler_registry([(_Counted, Handler), *before])
+    try:
+        state = hvd.elastic.TorchState(counted=_Counted(), plain=[1])
+        state.counted.count = 5 + hvd.rank()
+        state.plain.append(2)
+        state.sync()
+        assert (state.counted.count, state.plain) == (5, [1, 2])
+        state.counted.count = 9
+        state.plain.append(3)
+        state.restore()
+        assert (state.counted.count, state.plain) == (5, [1, 2])
+        other = _Counted()
+        state.counted = other
+        other.count = 7
+        state.restore()
+        assert (state.counted is other, other.count) == (True, 0)
+    finally:
+        states.set_handler_registry(before)
+
+
+def test_own_handlers(circles: Any) -> None:
+    circles.of(2).run(_check_handlers)
