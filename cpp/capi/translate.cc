@@ -105,7 +105,8 @@ Result<Request> translate(const ciranda_request& request) {
   if (!collective) return out_of_enum("collective", from.collective);
   const auto op = from_abi(from.op, reduce_op_from_wire);
   if (!op) return out_of_enum("op", from.op);
-  if ((from.flags & ~std::uint32_t{CIRANDA_REQUEST_DEFERRABLE}) != 0) {
+  constexpr std::uint32_t kKnownFlags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED;
+  if ((from.flags & ~kKnownFlags) != 0) {
     return Status::invalid_argument("ciranda_request: flags has a bit that this library does not know");
   }
 
@@ -113,6 +114,7 @@ Result<Request> translate(const ciranda_request& request) {
   to.name = from.name == nullptr ? "" : from.name;
   to.is_cacheable = from.name != nullptr;
   to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
+  to.is_awaited = (from.flags & CIRANDA_REQUEST_AWAITED) != 0;
   to.signature.collective = *collective;
   to.process_set = from.process_set;
   to.lane = from.lane;

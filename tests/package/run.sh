@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install a build of the library and use it as a stranger would: run.sh BUILD_FOLDER SCRATCH_FOLDER.
 # Builds the programs of examples/ against the installed package, and runs each alone and, where the launcher is
-# installed, as two ranks. Fails if libciranda exports anything but its C functions.
+# installed, as two ranks and as three. Fails if libciranda exports anything but its C functions.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -25,10 +25,11 @@ if [ -n "$strangers" ]; then
   exit 1
 fi
 
-for program in allreduce_c allreduce_cpp; do
+for program in allreduce_c allreduce_cpp collectives_c collectives_cpp; do
   "$scratch/build/$program"
   if command -v ciranda > /dev/null; then
     ciranda run -np 2 "$scratch/build/$program"
+    ciranda run -np 3 "$scratch/build/$program"
   fi
 done
 echo "package: the installed library serves C and C++ programs"

@@ -211,7 +211,10 @@ typedef void (*ciranda_callback)(const ciranda_operation* operation, void* user_
 enum {
   /* Somebody will call ciranda_wait() or ciranda_poll() for this operation, so that it may be held back a little to
    * travel together with others. For many small requests that are waited for at the end. */
-  CIRANDA_REQUEST_DEFERRABLE = 1
+  CIRANDA_REQUEST_DEFERRABLE = 1,
+  /* The caller's next call is ciranda_wait() for this operation: until then nothing is done about it, which saves
+   * waking others. For blocking calls. */
+  CIRANDA_REQUEST_AWAITED = 2
 };
 
 typedef struct ciranda_request {

@@ -90,7 +90,40 @@ struct DataTypeOf<std::complex<double>> {
   static constexpr ciranda_dtype value = CIRANDA_COMPLEX128;
 };
 
-// Names identify a tensor across ranks and steps; an empty one is made up from the order of calls.
+// The shape of rows of `row_shape` that lie one after the other.
+inline std::vector<std::int64_t> shape_of_rows(std::size_t n_values, const std::vector<std::int64_t>& row_shape) {
+  std::int64_t row_count = 1;
+  for (const std::int64_t extent : row_shape) row_count *= extent;
+  const auto count = static_cast<std::int64_t>(n_values);
+  if (row_count <= 0 || count % row_count != 0) {
+    throw Error(CIRANDA_INVALID_ARGUMENT, "the values do not fill whole rows");
+  }
+  std::vector<std::int64_t> shape{count / row_count};
+  shape.insert(shape.end(), row_shape.begin(), row_shape.end());
+  return shape;
+}
+
+// The collectives that a Group can be given to.
+enum class Collective : std::int32_t {
+  kAllreduce = CIRANDA_ALLREDUCE,
+  kAllgather = CIRANDA_ALLGATHER,
+  kBroadcast = CIRANDA_BROADCAST,
+  kReducescatter = CIRANDA_REDUCESCATTER,
+  kAlltoall = CIRANDA_ALLTOALL,
+  kReduce = CIRANDA_REDUCE,
+  kGather = CIRANDA_GATHER,
+  kScatter = CIRANDA_SCATTER,
+};
+
+// Where a collective takes place: among all ranks, or those of a process set; and on which of its lanes, which do not
+// wait for each other.
+struct Place {
+  std::uint32_t process_set = 0;
+  std::uint32_t lane = 0;
+};
+
+// Names identify a tensor across ranks and steps; an empty one is made up from the order of calls. Roots are ranks of
+// the whole circle, also in a process set.
 struct ReduceOptions {
   std::string name = {};
   ReduceOp op = ReduceOp::kSum;
@@ -98,17 +131,20 @@ struct ReduceOptions {
   double postscale = 1.0;
   std::optional<double> weight = {};  // of this rank, in a weighted average
   bool deferrable = false;            // may be held back to travel with others; wait for it
+  Place at = {};
 };
 
 struct BroadcastOptions {
   std::string name = {};
   std::int32_t root = 0;
+  Place at = {};
 };
 
 // Row shapes are those of one element along dimension 0: {3} for an input of n x 3. Empty: a vector.
 struct GatherOptions {
   std::string name = {};
   std::vector<std::int64_t> row_shape = {};
+  Place at = {};
 };
 
 struct ReducescatterOptions {
@@ -117,12 +153,14 @@ struct ReducescatterOptions {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<std::int64_t> row_shape = {};
+  Place at = {};
 };
 
 struct AlltoallOptions {
   std::string name = {};
   std::vector<std::int64_t> splits = {};  // rows for each rank; empty: equal parts
   std::vector<std::int64_t> row_shape = {};
+  Place at = {};
 };
 
 struct RootedReduceOptions {
@@ -131,12 +169,14 @@ struct RootedReduceOptions {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
+  Place at = {};
 };
 
 struct RootedGatherOptions {
   std::string name = {};
   std::int32_t root = 0;
   std::vector<std::int64_t> row_shape = {};
+  Place at = {};
 };
 
 struct ScatterOptions {
@@ -144,6 +184,65 @@ struct ScatterOptions {
   std::int32_t root = 0;
   std::vector<std::int64_t> splits = {};  // the root's: rows for each rank; empty: equal parts, the rest in front
   std::vector<std::int64_t> row_shape = {};
+  Place at = {};
+};
+
+struct GroupOptions {
+  std::string name = {};
+  std::int32_t root = -1;  // of those that have one
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::optional<double> weight = {};
+  bool deferrable = false;
+  Place at = {};
+};
+
+// The tensors of one grouped request, of any types: all of them are done at once, or fail together.
+class Group {
+ public:
+  // In place where the collective gives every rank what it brings room for (allreduce, broadcast, reduce); of the
+  // others, what this rank brings. `row_shape` and `splits` as in the options of the collective.
+  template <typename T, std::size_t Extent>
+  Group& add(std::span<T, Extent> values, const std::vector<std::int64_t>& row_shape = {},
+             std::vector<std::int64_t> splits = {}) {
+    Member member;
+    member.input = values.data();
+    if constexpr (!std::is_const_v<T>) member.output = values.data();
+    member.dtype = DataTypeOf<std::remove_const_t<T>>::value;
+    member.shape = shape_of_rows(values.size(), row_shape);
+    member.splits = std::move(splits);
+    members_.push_back(std::move(member));
+    return *this;
+  }
+
+  std::size_t size() const noexcept { return members_.size(); }
+
+ private:
+  friend class Context;
+
+  struct Member {
+    const void* input = nullptr;
+    void* output = nullptr;
+    ciranda_dtype dtype = CIRANDA_FLOAT32;
+    std::vector<std::int64_t> shape;
+    std::vector<std::int64_t> splits;
+  };
+
+  std::vector<ciranda_tensor> tensors(bool in_place) const {
+    std::vector<ciranda_tensor> tensors;
+    for (const Member& member : members_) {
+      if (in_place && member.output == nullptr && member.input != nullptr) {
+        throw Error(CIRANDA_INVALID_ARGUMENT, "this collective works in place: add spans that can be written to");
+      }
+      tensors.push_back({member.input, in_place ? member.output : nullptr, member.shape.data(),
+                         static_cast<std::int32_t>(member.shape.size()), member.dtype,
+                         member.splits.empty() ? nullptr : member.splits.data(), member.splits.size()});
+    }
+    return tensors;
+  }
+
+  std::vector<Member> members_;
 };
 
 // A pending or finished request. Movable; an empty one (moved from) may only be destroyed or assigned to.
@@ -179,36 +278,54 @@ class Operation {
   std::unique_ptr<ciranda_operation, Release> handle_;
 };
 
-// A result that the library allocated: of an allgather, reducescatter, alltoall, gather or scatter. The values live as
-// long as this.
+// Results that the library allocated: of an allgather, reducescatter, alltoall, gather or scatter of a Group. The
+// values live as long as this.
+class Results {
+ public:
+  // Waits. Empty where the operation has no output: a gather's, on ranks other than the root.
+  explicit Results(Operation operation) : operation_(std::move(operation)) { operation_.wait(); }
+
+  // Of one tensor, by its place in the group. REQUIRES: a tensor of T.
+  template <typename T>
+  std::span<const T> values(std::size_t index) const noexcept {
+    const ciranda_output output = at(index);
+    return {static_cast<const T*>(output.data), output.n_bytes / sizeof(T)};
+  }
+  std::span<const std::int64_t> shape(std::size_t index) const noexcept {
+    const ciranda_output output = at(index);
+    return {output.shape, static_cast<std::size_t>(output.ndim)};
+  }
+  // How many rows came from each rank. REQUIRES: the operation is an alltoall.
+  std::span<const std::int64_t> received(std::size_t index) const noexcept {
+    return values<std::int64_t>(count() / 2 + index);
+  }
+  // An alltoall has two for each tensor.
+  std::size_t count() const noexcept { return ciranda_operation_outputs_count(operation_.get()); }
+
+ private:
+  ciranda_output at(std::size_t index) const noexcept {
+    ciranda_output output{};
+    ciranda_operation_output(operation_.get(), index, &output);
+    return output;
+  }
+
+  Operation operation_;
+};
+
+// The same of one tensor.
 template <typename T>
 class Gathered {
  public:
-  // Waits. Empty where the operation has no output: a gather's, on ranks other than the root. REQUIRES: the operation
-  // of one of those, of one tensor of T.
-  explicit Gathered(Operation operation) : operation_(std::move(operation)) {
-    operation_.wait();
-    if (ciranda_operation_outputs_count(operation_.get()) == 0) return;
-    const ciranda_status status = ciranda_operation_output(operation_.get(), 0, &output_);
-    if (status != CIRANDA_OK) throw Error(status, "this operation has no output");
-  }
+  // Waits. REQUIRES: the operation of one tensor of T.
+  explicit Gathered(Operation operation) : results_(std::move(operation)) {}
 
-  std::span<const T> values() const noexcept {
-    return {static_cast<const T*>(output_.data), output_.n_bytes / sizeof(T)};
-  }
-  std::span<const std::int64_t> shape() const noexcept {
-    return {output_.shape, static_cast<std::size_t>(output_.ndim)};
-  }
+  std::span<const T> values() const noexcept { return results_.values<T>(0); }
+  std::span<const std::int64_t> shape() const noexcept { return results_.shape(0); }
   // How many rows came from each rank; empty unless it is an alltoall's.
-  std::span<const std::int64_t> received() const noexcept {
-    ciranda_output output{};
-    if (ciranda_operation_output(operation_.get(), 1, &output) != CIRANDA_OK) return {};
-    return {static_cast<const std::int64_t*>(output.data), output.n_bytes / sizeof(std::int64_t)};
-  }
+  std::span<const std::int64_t> received() const noexcept { return results_.values<std::int64_t>(1); }
 
  private:
-  Operation operation_;
-  ciranda_output output_{};
+  Results results_;
 };
 
 // The circle of ranks that this process belongs to. Joining blocks until all ranks have come; the destructor leaves.
@@ -243,39 +360,29 @@ class Context {
   template <typename T>
   [[nodiscard]] Operation allreduce_async(std::span<const T> input, std::span<T> output,
                                           const ReduceOptions& options = {}) {
-    require(input.size() == output.size(), "allreduce: input and output differ in length");
-    const auto shape = static_cast<std::int64_t>(input.size());
-    const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
-    ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, tensor);
-    request.weight = options.weight ? &*options.weight : nullptr;
-    request.flags = options.deferrable ? CIRANDA_REQUEST_DEFERRABLE : 0;
-    return submit(request);
+    return allreduce(input, output, options, 0);
   }
 
   // In place.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation allreduce_async(std::span<T, Extent> values, const ReduceOptions& options = {}) {
-    return allreduce_async<T>(std::span<const T>(values), std::span<T>(values), options);
+    return allreduce(std::span<const T>(values), std::span<T>(values), options, 0);
   }
 
   template <typename T, std::size_t Extent>
   void allreduce(std::span<T, Extent> values, const ReduceOptions& options = {}) {
-    allreduce_async(values, options).wait();
+    allreduce(std::span<const T>(values), std::span<T>(values), options, CIRANDA_REQUEST_AWAITED).wait();
   }
 
   // In place: on the root it is read, elsewhere written.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation broadcast_async(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
-    const auto shape = static_cast<std::int64_t>(values.size());
-    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
-    ciranda_request request = request_for(CIRANDA_BROADCAST, options.name, tensor);
-    request.root = options.root;
-    return submit(request);
+    return broadcast(std::span<T>(values), options, 0);
   }
 
   template <typename T, std::size_t Extent>
   void broadcast(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
-    broadcast_async(values, options).wait();
+    broadcast(std::span<T>(values), options, CIRANDA_REQUEST_AWAITED).wait();
   }
 
   // --- with results that the library allocates: give the operation to Gathered<T>.
@@ -285,7 +392,7 @@ class Context {
   [[nodiscard]] Operation allgather_async(std::span<const T> values, const GatherOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    return submit(request_for(CIRANDA_ALLGATHER, options.name, tensor));
+    return submit(request_for(CIRANDA_ALLGATHER, options, tensor));
   }
 
   template <typename T, std::size_t Extent>
@@ -314,7 +421,7 @@ class Context {
   [[nodiscard]] Operation alltoall_async(std::span<const T> values, const AlltoallOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    return submit(request_for(CIRANDA_ALLTOALL, options.name, tensor));
+    return submit(request_for(CIRANDA_ALLTOALL, options, tensor));
   }
 
   template <typename T, std::size_t Extent>
@@ -328,7 +435,7 @@ class Context {
   [[nodiscard]] Operation gather_async(std::span<const T> values, const RootedGatherOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    ciranda_request request = request_for(CIRANDA_GATHER, options.name, tensor);
+    ciranda_request request = request_for(CIRANDA_GATHER, options, tensor);
     request.root = options.root;
     return submit(request);
   }
@@ -344,7 +451,7 @@ class Context {
   [[nodiscard]] Operation scatter_async(std::span<const T> values, const ScatterOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    ciranda_request request = request_for(CIRANDA_SCATTER, options.name, tensor);
+    ciranda_request request = request_for(CIRANDA_SCATTER, options, tensor);
     request.root = options.root;
     return submit(request);
   }
@@ -370,10 +477,85 @@ class Context {
     reduce_async(values, options).wait();
   }
 
-  void barrier() {
-    ciranda_request request = CIRANDA_REQUEST_INIT;
-    request.collective = CIRANDA_BARRIER;
+  // --- several tensors at once
+
+  // Results that the library allocates: give the operation to Results.
+  [[nodiscard]] Operation group_async(Collective collective, const Group& group, const GroupOptions& options = {}) {
+    const bool in_place = collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
+                          collective == Collective::kReduce;
+    const std::vector<ciranda_tensor> tensors = group.tensors(in_place);
+    ciranda_request request = request_at(static_cast<ciranda_collective>(collective), options.at);
+    request.name = options.name.empty() ? nullptr : options.name.c_str();
+    request.tensors = tensors.data();
+    request.tensors_count = tensors.size();
+    request.op = static_cast<ciranda_reduce_op>(options.op);
+    request.root = options.root;
+    request.prescale = options.prescale;
+    request.postscale = options.postscale;
+    request.weight = options.weight ? &*options.weight : nullptr;
+    request.flags = options.deferrable ? CIRANDA_REQUEST_DEFERRABLE : 0;
+    return submit(request);
+  }
+
+  Results group(Collective collective, const Group& group, const GroupOptions& options = {}) {
+    return Results(group_async(collective, group, options));
+  }
+
+  // --- between two ranks: the one sends what the other receives. Several between the same two need names, or the same
+  // order on both.
+
+  template <typename T, std::size_t Extent>
+  [[nodiscard]] Operation send_async(std::span<T, Extent> values, std::int32_t to, const std::string& name = {}) {
+    // Only read: the sender is the root of the pair.
+    auto* memory = const_cast<std::remove_const_t<T>*>(values.data());
+    return transfer(std::span(memory, values.size()), to, rank(), name);
+  }
+
+  template <typename T, std::size_t Extent>
+  void send(std::span<T, Extent> values, std::int32_t to, const std::string& name = {}) {
+    send_async(values, to, name).wait();
+  }
+
+  template <typename T, std::size_t Extent>
+  [[nodiscard]] Operation receive_async(std::span<T, Extent> values, std::int32_t from, const std::string& name = {}) {
+    return transfer(std::span<T>(values), from, from, name);
+  }
+
+  template <typename T, std::size_t Extent>
+  void receive(std::span<T, Extent> values, std::int32_t from, const std::string& name = {}) {
+    receive_async(values, from, name).wait();
+  }
+
+  // --- without tensors
+
+  [[nodiscard]] Operation barrier_async(const Place& at = {}) { return submit(request_at(CIRANDA_BARRIER, at)); }
+  void barrier(const Place& at = {}) {
+    ciranda_request request = request_at(CIRANDA_BARRIER, at);
+    request.flags = CIRANDA_REQUEST_AWAITED;
     submit(request).wait();
+  }
+
+  // Until all ranks of the set have said so too, this one stands aside: see CIRANDA_JOIN. Give the operation to
+  // last_to_join().
+  [[nodiscard]] Operation join_async(std::uint32_t process_set = 0) {
+    return submit(request_at(CIRANDA_JOIN, {process_set, 0}));
+  }
+  static int last_to_join(const Operation& operation) { return static_cast<int>(value_of(operation)); }
+  int join(std::uint32_t process_set = 0) { return last_to_join(join_async(process_set)); }
+
+  // --- process sets
+
+  // By all ranks of the circle, with the same ranks, ascending. The number of the new set.
+  std::uint32_t add_process_set(const std::vector<std::int64_t>& ranks) {
+    return static_cast<std::uint32_t>(value_of(change_sets(CIRANDA_ADD_PROCESS_SET, ranks)));
+  }
+  // By all ranks of the circle. What is pending in it fails.
+  void remove_process_set(std::uint32_t process_set) { change_sets(CIRANDA_REMOVE_PROCESS_SET, {process_set}).wait(); }
+  // Ascending; empty if there is no such set.
+  std::vector<std::int32_t> ranks_of(std::uint32_t process_set) const {
+    std::vector<std::int32_t> ranks(ciranda_process_set_ranks(context_.get(), process_set, nullptr, 0));
+    ciranda_process_set_ranks(context_.get(), process_set, ranks.data(), ranks.size());
+    return ranks;
   }
 
   // Anything else: a request of your own, as ciranda.h describes it.
@@ -390,6 +572,52 @@ class Context {
   struct Shutdown {
     void operator()(ciranda_context* context) const noexcept { ciranda_shutdown(context); }
   };
+
+  template <typename T>
+  Operation allreduce(std::span<const T> input, std::span<T> output, const ReduceOptions& options,
+                      std::uint32_t flags) {
+    require(input.size() == output.size(), "allreduce: input and output differ in length");
+    const auto shape = static_cast<std::int64_t>(input.size());
+    const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, tensor);
+    request.weight = options.weight ? &*options.weight : nullptr;
+    request.flags = flags | (options.deferrable ? std::uint32_t{CIRANDA_REQUEST_DEFERRABLE} : 0U);
+    return submit(request);
+  }
+
+  template <typename T>
+  Operation broadcast(std::span<T> values, const BroadcastOptions& options, std::uint32_t flags) {
+    const auto shape = static_cast<std::int64_t>(values.size());
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    ciranda_request request = request_for(CIRANDA_BROADCAST, options, tensor);
+    request.root = options.root;
+    request.flags = flags;
+    return submit(request);
+  }
+
+  template <typename T>
+  Operation transfer(std::span<T> values, std::int32_t peer, std::int32_t sender, const std::string& name) {
+    const std::uint32_t pair = ciranda_pair(context_.get(), peer);
+    require(pair != 0, "send, receive: there is no such other rank");
+    const auto shape = static_cast<std::int64_t>(values.size());
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    const BroadcastOptions options{name, sender, {pair, 0}};
+    ciranda_request request = request_for(CIRANDA_TRANSFER, options, tensor);
+    request.root = sender;
+    return submit(request);
+  }
+
+  Operation change_sets(ciranda_collective change, const std::vector<std::int64_t>& arguments) {
+    ciranda_request request = request_at(change, {});
+    request.arguments = arguments.data();
+    request.arguments_count = arguments.size();
+    return submit(request);
+  }
+
+  static std::int64_t value_of(const Operation& operation) {
+    operation.wait();
+    return ciranda_operation_value(operation.get());
+  }
 
   static void require(bool condition, const char* otherwise) {
     if (!condition) throw Error(CIRANDA_INVALID_ARGUMENT, otherwise);
@@ -409,32 +637,34 @@ class Context {
   };
 
   static Rows rows_of(std::size_t n_values, const std::vector<std::int64_t>& row_shape) {
-    std::int64_t row_count = 1;
-    for (const std::int64_t extent : row_shape) row_count *= extent;
-    const auto count = static_cast<std::int64_t>(n_values);
-    require(row_count > 0 && count % row_count == 0, "the values do not fill whole rows");
-    Rows rows{{count / row_count}};
-    rows.shape.insert(rows.shape.end(), row_shape.begin(), row_shape.end());
-    return rows;
+    return {shape_of_rows(n_values, row_shape)};
   }
 
   template <typename Options>
   static ciranda_request reduction_for(ciranda_collective collective, const Options& options,
                                        const ciranda_tensor& tensor) noexcept {
-    ciranda_request request = request_for(collective, options.name, tensor);
+    ciranda_request request = request_for(collective, options, tensor);
     request.op = static_cast<ciranda_reduce_op>(options.op);
     request.prescale = options.prescale;
     request.postscale = options.postscale;
     return request;
   }
 
-  static ciranda_request request_for(ciranda_collective collective, const std::string& name,
+  template <typename Options>
+  static ciranda_request request_for(ciranda_collective collective, const Options& options,
                                      const ciranda_tensor& tensor) noexcept {
-    ciranda_request request = CIRANDA_REQUEST_INIT;
-    request.collective = collective;
-    request.name = name.empty() ? nullptr : name.c_str();
+    ciranda_request request = request_at(collective, options.at);
+    request.name = options.name.empty() ? nullptr : options.name.c_str();
     request.tensors = &tensor;
     request.tensors_count = 1;
+    return request;
+  }
+
+  static ciranda_request request_at(ciranda_collective collective, const Place& place) noexcept {
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.collective = collective;
+    request.process_set = place.process_set;
+    request.lane = place.lane;
     return request;
   }
 

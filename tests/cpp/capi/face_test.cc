@@ -67,6 +67,44 @@ TEST(Face, RowsAreCutJoinedAndCounted) {
   EXPECT_THROW((void)circle.alltoall(std::span(rows), {.splits = {3}}), ciranda::Error);
 }
 
+TEST(Face, GroupsOfSeveralTypesAreOneOperation) {
+  Context circle(kAlone);
+  std::vector<float> floats{1, 2};
+  std::vector<std::int32_t> integers{3, 4, 5};
+  ciranda::Group in_place;
+  in_place.add(std::span(floats)).add(std::span(integers));
+  EXPECT_EQ(in_place.size(), 2U);
+  circle.group(ciranda::Collective::kAllreduce, in_place, {.name = "both", .postscale = 2});
+  EXPECT_EQ(floats, (std::vector<float>{2, 4}));
+  EXPECT_EQ(integers, (std::vector<std::int32_t>{6, 8, 10}));
+
+  ciranda::Group rows;
+  rows.add(std::span<const float>(floats)).add(std::span(integers), {3}, {1});
+  const ciranda::Results exchanged = circle.group(ciranda::Collective::kAlltoall, rows);
+  ASSERT_EQ(exchanged.count(), 4U);
+  EXPECT_EQ(exchanged.values<float>(0)[1], 4);
+  EXPECT_EQ(exchanged.shape(1).size(), 2U);
+  EXPECT_EQ(exchanged.received(0)[0], 2);
+  EXPECT_EQ(exchanged.received(1)[0], 1);
+  EXPECT_THROW((void)circle.group(ciranda::Collective::kBroadcast, rows, {.root = 0}), ciranda::Error);
+}
+
+TEST(Face, ProcessSetsLanesAndJoining) {
+  Context circle(Context::Settings{{"CIRANDA_RANK", "0"}, {"CIRANDA_SIZE", "1"}, {"CIRANDA_NUM_LANES", "2"}});
+  EXPECT_EQ(circle.ranks_of(0), (std::vector<std::int32_t>{0}));
+  EXPECT_TRUE(circle.ranks_of(7).empty());
+  EXPECT_THROW(circle.add_process_set({3}), ciranda::Error);
+  EXPECT_THROW(circle.remove_process_set(7), ciranda::Error);
+  std::vector<float> values{1, 2};
+  circle.allreduce(std::span(values), {.postscale = 3, .at = {.lane = 1}});
+  EXPECT_EQ(values, (std::vector<float>{3, 6}));
+  EXPECT_THROW(circle.allreduce(std::span(values), {.at = {.lane = 2}}), ciranda::Error);
+  EXPECT_THROW(circle.broadcast(std::span(values), {.at = {.process_set = 7}}), ciranda::Error);
+  EXPECT_THROW(circle.send(std::span(values), 0), ciranda::Error);
+  circle.barrier({.lane = 1});
+  EXPECT_EQ(circle.join(), 0);
+}
+
 TEST(Face, ErrorsAreExceptionsWithAKind) {
   Context circle(kAlone);
   std::vector<float> values{1, 2, 3};

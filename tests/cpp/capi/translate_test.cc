@@ -45,7 +45,7 @@ TEST(Translate, CarriesEveryField) {
   request.prescale = 0.5;
   request.postscale = 3;
   request.process_set = 7;
-  request.flags = CIRANDA_REQUEST_DEFERRABLE;
+  request.flags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED;
   request.name = "gradient";
   request.tensors = tensors;
   request.tensors_count = 2;
@@ -55,6 +55,7 @@ TEST(Translate, CarriesEveryField) {
   EXPECT_EQ(to.name, "gradient");
   EXPECT_TRUE(to.is_cacheable);
   EXPECT_TRUE(to.is_deferrable);
+  EXPECT_TRUE(to.is_awaited);
   EXPECT_EQ(to.signature, (Signature{Collective::kAllreduce,
                                      ReduceOp::kAverage,
                                      -1,
@@ -178,7 +179,7 @@ TEST(Translate, RefusesValuesOutOfTheirEnum) {
     expect_invalid(request, "op");
   }
   ciranda_request request = CIRANDA_REQUEST_INIT;
-  request.flags = 2;
+  request.flags = 4;
   expect_invalid(request, "flags");
 }
 
