@@ -28,13 +28,18 @@ void DataPlane::leave_out_absent() {
   }
 }
 
+void DataPlane::take(Work work) {
+  work_ = std::move(work);
+  n_begun_ = 0;
+  leave_out_absent();
+}
+
 Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (!has_begun_) {
     Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
     if (!work.ok()) return work.status();
-    work_ = std::move(work).value();
-    leave_out_absent();
+    take(std::move(work).value());
     has_begun_ = true;
   }
   if (running_) {
@@ -42,22 +47,17 @@ Result<bool> DataPlane::step() {
     if (progress == Progress::kStuck) return false;
     if (progress == Progress::kMoved) return true;
     running_.reset();
-    work_.plans.pop_front();
   }
   return start_next();
 }
 
 Result<bool> DataPlane::start_next() {
   while (!running_) {
-    while (!running_ && !work_.plans.empty()) {
-      running_ = backend_.start(work_.plans.front());
-      if (!running_) work_.plans.pop_front();
-    }
+    while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_.start(work_.plans[n_begun_++]);
     if (running_ || !work_.continue_with) break;
     Result<Work> next = work_.continue_with();
     if (!next.ok()) return next.status();
-    work_ = std::move(next).value();
-    leave_out_absent();
+    take(std::move(next).value());
   }
   if (!running_) finish();
   return true;

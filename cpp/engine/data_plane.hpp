@@ -43,6 +43,7 @@ class DataPlane {
 
  private:
   Result<bool> start_next();
+  void take(Work work);
   void leave_out_absent();
   void finish();
 
@@ -51,7 +52,8 @@ class DataPlane {
   NativeBackend backend_;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
-  Work work_;  // of the front, still to do
+  Work work_;                // of the front
+  std::size_t n_begun_ = 0;  // of its plans; the last of them is running_
   std::unique_ptr<RunningCollective> running_;
   std::uint64_t n_executed_ = 0;
 };

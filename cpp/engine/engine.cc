@@ -209,19 +209,21 @@ class Engine::Impl {
   // Whether the request can be carried out as far as this rank can tell.
   // Checks the request, and fills in what was left out.
   Status prepare(Request& request) const {
-    const std::string where = std::string(to_string(request.signature.collective)) + " '" + request.name + "': ";
+    const auto where = [&] {
+      return std::string(to_string(request.signature.collective)) + " '" + request.name + "': ";
+    };
     const Ranks ranks = sets_.ranks(request.process_set);
     if (!ranks) {
-      return Status::invalid_argument(where + "process set " + std::to_string(request.process_set) +
+      return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
                                       " does not exist (any more); add_process_set() makes one on all ranks.");
     }
     if (std::find(ranks->begin(), ranks->end(), mesh_->rank()) == ranks->end()) {
-      return Status::invalid_argument(where + "rank " + std::to_string(mesh_->rank()) + " is not in process set " +
+      return Status::invalid_argument(where() + "rank " + std::to_string(mesh_->rank()) + " is not in process set " +
                                       std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
                                       ".");
     }
     if (request.lane >= (needs_no_agreement(request.process_set) ? 1 : num_lanes_)) {
-      return Status::invalid_argument(where + "lane " + std::to_string(request.lane) + " does not exist; there are " +
+      return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) + " does not exist; there are " +
                                       std::to_string(num_lanes_) + ". Set CIRANDA_NUM_LANES before init().");
     }
     Status status = validate(request, *ranks, mesh_->rank());

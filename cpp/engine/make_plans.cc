@@ -39,7 +39,7 @@ Result<Work> one_plan(Result<Plan> plan) {
 
 Result<Work> many_plans(std::vector<Plan> plans) {
   Work work;
-  for (Plan& plan : plans) work.plans.push_back(std::move(plan));
+  work.plans = std::move(plans);
   return work;
 }
 

@@ -1,8 +1,8 @@
 // Work: what is to be done for one entry of the response log.
 #pragma once
 
-#include <deque>
 #include <functional>
+#include <vector>
 
 #include "base/status.hpp"
 #include "fuse/plan.hpp"
@@ -14,7 +14,7 @@ namespace ciranda {
 // Plans, one after the other; and then, if what comes next depends on what they brought, the work that continue_with()
 // says.
 struct Work {
-  std::deque<Plan> plans;
+  std::vector<Plan> plans;
   std::function<Result<Work>()> continue_with;  // null: nothing
 };
 

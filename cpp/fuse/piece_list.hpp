@@ -20,17 +20,25 @@ class PieceList {
 
   void add(Byte* data, std::size_t n_bytes) {
     if (n_bytes == 0) return;
-    starts_.push_back(n_bytes_);
-    pieces_.push_back(std::span<Byte>(data, n_bytes));
+    if (n_bytes_ == 0) {
+      first_ = std::span<Byte>(data, n_bytes);
+    } else {
+      if (pieces_.empty()) append(first_, 0);
+      append(std::span<Byte>(data, n_bytes), n_bytes_);
+    }
     n_bytes_ += n_bytes;
   }
 
   std::size_t n_bytes() const { return n_bytes_; }
-  const std::vector<std::span<Byte>>& pieces() const { return pieces_; }
+  // Valid until something is added, or this is moved.
+  std::span<const std::span<Byte>> pieces() const {
+    if (!pieces_.empty()) return pieces_;
+    return {&first_, n_bytes_ > 0 ? 1U : 0U};
+  }
 
   // From offset to the end of the piece it lies in. REQUIRES: offset < n_bytes().
   std::span<Byte> at(std::size_t offset) const {
-    if (pieces_.size() == 1) return pieces_.front().subspan(offset);
+    if (pieces_.empty()) return first_.subspan(offset);
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), offset);
     const auto index = static_cast<std::size_t>(after - starts_.begin()) - 1;
     return pieces_[index].subspan(offset - starts_[index]);
@@ -55,8 +63,15 @@ class PieceList {
   }
 
  private:
-  std::vector<std::span<Byte>> pieces_;
-  std::vector<std::size_t> starts_;
+  void append(std::span<Byte> piece, std::size_t start) {
+    starts_.push_back(start);
+    pieces_.push_back(piece);
+  }
+
+  // A single piece, which most lists are, needs no memory of its own.
+  std::span<Byte> first_;
+  std::vector<std::span<Byte>> pieces_;  // all, if there are several
+  std::vector<std::size_t> starts_;      // where each begins
   std::size_t n_bytes_ = 0;
 };
 

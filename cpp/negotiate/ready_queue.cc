@@ -46,7 +46,7 @@ void ReadyQueue::leave_group(const Waiting& waiting) {
 }
 
 std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgent) {
-  std::deque<Waiting> held;
+  std::vector<Waiting> held;
   std::vector<Waiting> free;
   std::size_t n_free_bytes = 0;
   for (const Waiting& waiting : waiting_) {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -42,7 +41,7 @@ class ReadyQueue {
 
   bool learns_order_;
   std::size_t max_batch_bytes_;
-  std::deque<Waiting> waiting_;  // in the order in which they became ready
+  std::vector<Waiting> waiting_;  // in the order in which they became ready
   LearnedOrder order_;
   std::uint64_t plan_ = 0;               // that n_in_group_ counts for
   std::vector<std::size_t> n_in_group_;  // waiting names by planned group

@@ -58,42 +58,50 @@ bool can_be_weighted(DataType dtype) {
   return info(dtype).type_class == TypeClass::kFloating || info(dtype).type_class == TypeClass::kComplex;
 }
 
-Status check_weighted(const std::string& where, const Signature& signature) {
+// "allreduce 'name': ". Made only where something is wrong: every call comes through here.
+std::string place_text(const Signature& signature, const std::string& name) {
+  return std::string(to_string(signature.collective)) + " '" + name + "': ";
+}
+
+Status check_weighted(const std::string& name, const Signature& signature) {
+  const auto where = [&] { return place_text(signature, name); };
   if (signature.collective != Collective::kAllreduce || signature.op != ReduceOp::kAverage) {
-    return Status::invalid_argument(where + "a weight needs op=Average, here it is " +
+    return Status::invalid_argument(where() + "a weight needs op=Average, here it is " +
                                     std::string(to_string(signature.op)) + ", and an allreduce.");
   }
   for (const TensorSignature& tensor : signature.tensors) {
     if (can_be_weighted(tensor.dtype)) continue;
     return Status::invalid_argument(
-        where + "there is no weighted average of " + std::string(to_string(tensor.dtype)) + ", only of " +
+        where() + "there is no weighted average of " + std::string(to_string(tensor.dtype)) + ", only of " +
         names_of(kDataTypes, [](const DataTypeInfo& row) { return can_be_weighted(row.dtype); }) + ".");
   }
   return Status::ok_status();
 }
 
 Status check_reduction(const std::string& name, const Signature& signature) {
-  const std::string where = std::string(to_string(signature.collective)) + " '" + name + "': ";
+  const auto where = [&] { return place_text(signature, name); };
   const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
   if (signature.op == ReduceOp::kAdasum && signature.collective != Collective::kAllreduce) {
-    return Status::invalid_argument(where + "the reduce op adasum is one of allreduce only.");
+    return Status::invalid_argument(where() + "the reduce op adasum is one of allreduce only.");
   }
   for (const TensorSignature& tensor : signature.tensors) {
-    const std::string what = std::string(to_string(signature.op)) + " of " + std::string(to_string(tensor.dtype));
+    const auto what = [&] {
+      return std::string(to_string(signature.op)) + " of " + std::string(to_string(tensor.dtype));
+    };
     if (!accepts(signature.op, tensor.dtype)) {
-      return Status::invalid_argument(where + "there is no " + what + ". " + alternatives(signature.op, tensor.dtype) +
-                                      ".");
+      return Status::invalid_argument(where() + "there is no " + what() + ". " +
+                                      alternatives(signature.op, tensor.dtype) + ".");
     }
     if (is_scaled && !accepts_factors(signature.op, tensor.dtype)) {
-      return Status::invalid_argument(where + what +
+      return Status::invalid_argument(where() + what() +
                                       " cannot be scaled; leave prescale_factor and postscale_factor at 1.");
     }
   }
   if (signature.is_weighted) {
-    if (Status status = check_weighted(where, signature); !status.ok()) return status;
+    if (Status status = check_weighted(name, signature); !status.ok()) return status;
   }
   if (!std::isfinite(signature.prescale) || !std::isfinite(signature.postscale)) {
-    return Status::invalid_argument(where + "prescale_factor and postscale_factor must be finite numbers.");
+    return Status::invalid_argument(where() + "prescale_factor and postscale_factor must be finite numbers.");
   }
   return Status::ok_status();
 }
@@ -272,26 +280,30 @@ std::size_t Signature::n_bytes() const {
 
 namespace {
 
-Status check_root(const std::string& where, int root, std::span<const int> ranks) {
+Status check_root(const Signature& signature, const std::string& name, std::span<const int> ranks) {
+  const int root = signature.root;
   if (std::find(ranks.begin(), ranks.end(), root) != ranks.end()) return Status::ok_status();
   const bool is_whole = ranks.front() == 0 && ranks.back() == static_cast<int>(ranks.size()) - 1;
   std::string list;
   for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
   return Status::invalid_argument(
-      where + "root_rank " + std::to_string(root) +
+      place_text(signature, name) + "root_rank " + std::to_string(root) +
       (is_whole ? " is not a rank: they go from 0 to " + std::to_string(ranks.back()) + "."
                 : " is not in the process set; its ranks, counted in the world, are " + list + "."));
 }
 
-Status check_new_set(const std::string& where, const Shape& wanted, std::span<const int> world) {
-  if (wanted.empty()) return Status::invalid_argument(where + "a process set needs at least one rank.");
+Status check_new_set(const Signature& signature, const std::string& name, std::span<const int> world) {
+  const Shape& wanted = signature.arguments;
+  const auto where = [&] { return place_text(signature, name); };
+  if (wanted.empty()) return Status::invalid_argument(where() + "a process set needs at least one rank.");
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] < 0 || wanted[i] > world.back()) {
-      return Status::invalid_argument(where + "rank " + std::to_string(wanted[i]) + " of " + to_string(wanted) +
+      return Status::invalid_argument(where() + "rank " + std::to_string(wanted[i]) + " of " + to_string(wanted) +
                                       " does not exist: they go from 0 to " + std::to_string(world.back()) + ".");
     }
     if (i > 0 && wanted[i] <= wanted[i - 1]) {
-      return Status::invalid_argument(where + "the ranks must ascend and differ, these are " + to_string(wanted) + ".");
+      return Status::invalid_argument(where() + "the ranks must ascend and differ, these are " + to_string(wanted) +
+                                      ".");
     }
   }
   return Status::ok_status();
@@ -307,34 +319,34 @@ Status validate(const std::string& name, const Signature& signature, int size) {
 
 Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks) {
   const CollectiveInfo& row = info(signature.collective);
-  const std::string where = std::string(row.name) + " '" + name + "': ";
+  const auto where = [&] { return place_text(signature, name); };
   if (name.empty() || name.size() > kMaxNameBytes) {
     return Status::invalid_argument(std::string(row.name) + ": a name must have 1 to " + std::to_string(kMaxNameBytes) +
                                     " bytes, this one has " + std::to_string(name.size()) + ".");
   }
   if (row.has_tensors == signature.tensors.empty()) {
-    return Status::invalid_argument(where + (row.has_tensors ? "no tensor was given." : "takes no tensor."));
+    return Status::invalid_argument(where() + (row.has_tensors ? "no tensor was given." : "takes no tensor."));
   }
   if (signature.tensors.size() > kMaxTensorsPerRequest) {
-    return Status::invalid_argument(where + "at most " + std::to_string(kMaxTensorsPerRequest) +
+    return Status::invalid_argument(where() + "at most " + std::to_string(kMaxTensorsPerRequest) +
                                     " tensors make a group, here are " + std::to_string(signature.tensors.size()) +
                                     ".");
   }
   if (row.has_root) {
-    if (Status status = check_root(where, signature.root, ranks); !status.ok()) return status;
+    if (Status status = check_root(signature, name, ranks); !status.ok()) return status;
   }
   if (signature.collective == Collective::kAddProcessSet) {
-    if (Status status = check_new_set(where, signature.arguments, ranks); !status.ok()) return status;
+    if (Status status = check_new_set(signature, name, ranks); !status.ok()) return status;
   }
   std::uint64_t n_total_bytes = 0;
   for (const TensorSignature& tensor : signature.tensors) {
     if (Status status = check_shape(name, tensor, n_total_bytes); !status.ok()) return status;
     if (tensor.shape.size() > kMaxDimensions) {
-      return Status::invalid_argument(where + "a tensor may have at most " + std::to_string(kMaxDimensions) +
+      return Status::invalid_argument(where() + "a tensor may have at most " + std::to_string(kMaxDimensions) +
                                       " dimensions, this one has " + std::to_string(tensor.shape.size()) + ".");
     }
     if (row.is_along_rows && tensor.shape.empty()) {
-      return Status::invalid_argument(where + "a scalar has no first dimension; reshape it to [1].");
+      return Status::invalid_argument(where() + "a scalar has no first dimension; reshape it to [1].");
     }
   }
   return row.is_reduction ? check_reduction(name, signature) : Status::ok_status();
@@ -343,13 +355,13 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
 Status validate(const Request& request, std::span<const int> ranks, int rank) {
   const Signature& signature = request.signature;
   if (Status status = validate(request.name, signature, ranks); !status.ok()) return status;
-  const std::string where = std::string(to_string(signature.collective)) + " '" + request.name + "': ";
+  const auto where = [&] { return place_text(signature, request.name); };
   if (request.memory.size() != signature.tensors.size()) {
-    return Status::invalid_argument(where + "there are " + std::to_string(signature.tensors.size()) +
+    return Status::invalid_argument(where() + "there are " + std::to_string(signature.tensors.size()) +
                                     " tensors but memory for " + std::to_string(request.memory.size()) + ".");
   }
   if (!request.splits.empty() && !info(signature.collective).takes_splits) {
-    return Status::invalid_argument(where + "takes no splits.");
+    return Status::invalid_argument(where() + "takes no splits.");
   }
   if (Status status = check_outputs(request, static_cast<int>(ranks.size())); !status.ok()) return status;
   return check_memory(request, rank);
