@@ -223,11 +223,11 @@ def test_training_ends_where_one_process_ends(circles: Any, n_ranks: int, traini
 
 
 SCRIPT = """
-import torch, torch.distributed as dist, ciranda.torch.distributed
+import sys, torch, torch.distributed as dist, ciranda.torch.distributed
 dist.init_process_group("ciranda")
 total = torch.ones(3) * dist.get_rank()
 dist.all_reduce(total)
-print("total", total.tolist(), dist.get_backend(), flush=True)
+sys.stdout.write(f"total {total.tolist()} {dist.get_backend()}\\n")
 dist.destroy_process_group()
 """
 
