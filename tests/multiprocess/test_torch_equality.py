@@ -266,10 +266,12 @@ def _step_with_branches(model: Model, optimizer: Any, number: int, share: Share,
 
 
 @SIZES
-@pytest.mark.parametrize("groups", [None, 3, 8])
-def test_parameters_without_gradients(circles: Any, n_ranks: int, groups: int | None) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 3}, {"groups": 8}, {"groups": 3, "gradient_as_bucket_view": True}], ids=str
+)
+def test_parameters_without_gradients(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
     """With momentum and weight decay a gradient of zeros is another thing than none."""
-    training = Training(_sgd, _branches, step=_step_with_branches, options={"groups": groups}, steps=6)
+    training = Training(_sgd, _branches, step=_step_with_branches, options=options, steps=6)
     _compare(circles, n_ranks, training, FP32)
 
 
@@ -287,9 +289,13 @@ def _half_frozen() -> Model:
     return model
 
 
+BUCKETS = pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}], ids=["private", "buckets"])
+
+
 @SIZES
-def test_frozen_and_thawed(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, _half_frozen, step=_thaw), FP32)
+@BUCKETS
+def test_frozen_and_thawed(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    _compare(circles, n_ranks, Training(_sgd, _half_frozen, step=_thaw, options=options), FP32)
 
 
 def _move(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -306,8 +312,9 @@ def _move(model: Model, optimizer: Any, number: int, share: Share, is_distribute
 
 
 @SIZES
-def test_moved_models(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(lambda p: torch.optim.SGD(p, lr=0.1), step=_move), FP32)
+@BUCKETS
+def test_moved_models(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    _compare(circles, n_ranks, Training(lambda p: torch.optim.SGD(p, lr=0.1), step=_move, options=options), FP32)
 
 
 # --- sparse gradients ---
@@ -370,9 +377,9 @@ def _first_share_in_step_3(n_ranks: int) -> Callable[..., None]:
 
 @SIZES
 @pytest.mark.parametrize("name", sorted(SPARSE))
-@pytest.mark.parametrize("groups", [None, 3])
-def test_sparse_gradients(circles: Any, n_ranks: int, name: str, groups: int | None) -> None:
-    training = Training(SPARSE[name], _embeddings, options={"groups": groups}, step=_first_share_in_step_3(n_ranks))
+@pytest.mark.parametrize("options", [{}, {"groups": 3}, {"groups": 2, "gradient_as_bucket_view": True}], ids=str)
+def test_sparse_gradients(circles: Any, n_ranks: int, name: str, options: dict[str, Any]) -> None:
+    training = Training(SPARSE[name], _embeddings, options=options, step=_first_share_in_step_3(n_ranks))
     _compare(circles, n_ranks, training, FP64)
 
 

@@ -46,7 +46,7 @@ class Combination:
 COMBINATIONS = [
     Combination(op, predivide, *rest)
     for op, predivide in ((hvd.Average, 1.0), (hvd.Average, 3.0), (hvd.Sum, 1.0))
-    for rest in itertools.product([False, True], [1, 2], [None, 2, "lists"], [False, True])
+    for rest in itertools.product([False, True], [1, 2], [None, 2, "lists", "buckets"], [False, True])
 ]
 #: For each number of ranks, those that are in the process set.
 MEMBERS = {2: [1], 3: [0, 2], 4: [1, 2, 3]}
@@ -74,7 +74,7 @@ def _train(combination: Combination, ranks: list[int], process_set: Any) -> torc
     model = mlp()
     parameters = list(model.parameters())
     is_sum = combination.op == hvd.Sum
-    groups = [parameters[:2], parameters[3:]] if combination.groups == "lists" else combination.groups
+    groups = {"lists": [parameters[:2], parameters[3:]], "buckets": None}.get(combination.groups, combination.groups)
     optimizer = hvd.DistributedOptimizer(
         _sgd(model, LEARNING_RATE / len(ranks) if is_sum else LEARNING_RATE),
         model.named_parameters(),
@@ -84,6 +84,7 @@ def _train(combination: Combination, ranks: list[int], process_set: Any) -> torc
         gradient_predivide_factor=combination.predivide,
         groups=groups,
         process_set=process_set,
+        gradient_as_bucket_view=combination.groups == "buckets",
     )
     return _steps(model, optimizer, combination.passes, Share(ranks.index(hvd.rank()), len(ranks)))
 

@@ -330,6 +330,7 @@ def test_state_dict_round_trip() -> None:
         ({"backward_passes_per_step": 0}, "at least 1"),
         ({"groups": -1}, "negative"),
         ({"groups": [1, 2]}, "lists of parameters"),
+        ({"gradient_as_bucket_view": True, "op": hvd.Adasum}, "op=Adasum"),
     ],
     ids=str,
 )
@@ -377,6 +378,40 @@ def test_sparse_gradients_have_sums_and_means_only() -> None:
     with pytest.raises(ValueError, match="Average and Sum"):
         embedding(torch.tensor([1])).sum().backward()
     optimizer.load_state_dict(optimizer.state_dict())
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("sets_to_none", [True, False])
+def test_gradients_lie_together_in_buckets(passes: int, sets_to_none: bool) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2).double())
+    plain = copy.deepcopy(model)
+    optimizer = hvd.DistributedOptimizer(
+        _sgd(model), backward_passes_per_step=passes, groups=1, gradient_as_bucket_view=True
+    )
+    reference = _sgd(plain)
+    memory = set()
+    for _ in range(3):
+        for trained, steps in ((model, optimizer), (plain, reference)):
+            steps.zero_grad(set_to_none=sets_to_none)
+            for _ in range(passes):
+                trained[1](trained[0](torch.ones(1, 3)).double()).square().sum().backward()
+            steps.step()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        for first, second in ((gradients[0], gradients[1]), (gradients[2], gradients[3])):
+            assert second.data_ptr() == first.data_ptr() + first.numel() * first.element_size()
+        memory.add(tuple(gradient.data_ptr() for gradient in gradients))
+    assert len(memory) == 1, "every step has the same places"
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_bucket_that_was_touched_while_it_travelled() -> None:
+    model = _model()
+    optimizer = _wrapped(model, gradient_as_bucket_view=True, groups=1)
+    model(torch.ones(1, 4)).sum().backward()
+    next(model.parameters()).grad.mul_(2)  # not the one that came last
+    with pytest.raises(AssertionError, match="were changed"):
+        optimizer.step()
 
 
 def test_weights_that_are_refused() -> None:

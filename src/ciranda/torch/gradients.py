@@ -22,6 +22,7 @@ from ciranda._basics import circle, engine
 from ciranda._ops import ALLREDUCE, Average, Max, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
+from ciranda.torch.buckets import Bucket
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.naming import joined
 from ciranda.torch.sparse import SparseReduction
@@ -60,6 +61,8 @@ class Options:
     process_set: ProcessSet
     #: What this rank's gradients count in the average; None where all count alike.
     weight: float | None = None
+    #: Whether the gradients of a group have their memory in common.
+    has_buckets: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not double.
@@ -90,6 +93,7 @@ class GradientGroup:
     """
 
     __slots__ = (
+        "_bucket",
         "_finishers",
         "_options",
         "_prepared",
@@ -103,8 +107,9 @@ class GradientGroup:
         "sparse",
     )
 
-    def __init__(self, names: list[str], options: Options) -> None:
+    def __init__(self, names: list[str], options: Options, bucket: Bucket | None = None) -> None:
         self.names = names
+        self._bucket = bucket
         self._options = options
         self._prepared = options.prepare(joined(names))
         #: Backward passes that each member still has to make.
@@ -179,6 +184,8 @@ class GradientGroup:
             else:
                 self._start_sparse(member, gradient, parameter)
                 return
+        if self._bucket is not None:
+            gradient = parameter.grad = self._bucket.take(member, gradient)
         self._to_send[member] = self._prepare_to_send(gradient)
         self._watched = gradient, gradient._version
         self._count_in(member)
@@ -214,7 +221,10 @@ class GradientGroup:
 
     def _submit(self) -> None:
         connected = circle.engine or engine()  # the second raises
-        tensors = [for_engine(tensor) for tensor in self._to_send if tensor is not None]
+        to_send = self._to_send
+        if self._bucket is not None and self._bucket.has_all(to_send):
+            to_send = list(self._bucket.flats)
+        tensors = [for_engine(tensor) for tensor in to_send if tensor is not None]
         if tensors:
             target = tensors[0] if len(tensors) == 1 else tensors
             submit = connected.submit_prepared if self._options.weight is None else self._submit_weighted

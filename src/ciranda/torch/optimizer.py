@@ -20,6 +20,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.adasum import AdasumOptimizer
+from ciranda.torch.buckets import Bucket
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.gradients import PREFIX, GradientGroup, Options, Presence
 from ciranda.torch.naming import Groups, joined, make_groups, name_parameters
@@ -62,7 +63,8 @@ class GradientOptimizer(WrappedOptimizer):
     def _add_group(self, parameters: list[Tensor]) -> None:
         if not self._takes_part:
             return
-        group = GradientGroup([self._names[parameter] for parameter in parameters], self._options)
+        bucket = Bucket(parameters) if self._options.has_buckets else None
+        group = GradientGroup([self._names[parameter] for parameter in parameters], self._options, bucket)
         self._members.append(parameters)
         self._groups.append(group)
         for member, parameter in enumerate(parameters):
@@ -274,6 +276,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     groups: Groups = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
+    gradient_as_bucket_view: bool = False,
 ) -> Any:
     """Return an optimizer of `optimizer`'s own class whose `step()` uses the gradients of all ranks.
 
@@ -294,6 +297,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             themselves, as lists of parameters; others go alone. By default small neighbours go together.
         sparse_as_dense: make sparse gradients dense. By default the rows of all ranks are gathered.
         process_set: the ranks whose gradients are combined; the others step with their own.
+        gradient_as_bucket_view: the gradients that are combined together also lie together in memory, as one tensor
+            for each dtype, which travels as one. Not with op=Adasum, which combines no gradients.
 
     Raises:
         InvalidArgumentError: (a ValueError) names are missing or not unique, or an argument is out of range.
@@ -309,7 +314,17 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     passes = _positive(backward_passes_per_step)
-    options = Options(compression, passes, chosen, gradient_predivide_factor, sparse_as_dense, process_set)
+    if gradient_as_bucket_view and chosen == Adasum:
+        raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
+    options = Options(
+        compression,
+        passes,
+        chosen,
+        gradient_predivide_factor,
+        sparse_as_dense,
+        process_set,
+        has_buckets=gradient_as_bucket_view,
+    )
     names = name_parameters(optimizer, named_parameters)
     members = make_groups([parameter for parameter in names if parameter.requires_grad], groups)
     return wrap(optimizer, AdasumOptimizer if chosen == Adasum else GradientOptimizer, options, names, members)
