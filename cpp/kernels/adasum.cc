@@ -86,7 +86,7 @@ void widen(DataType dtype, const std::byte* from, double factor, std::span<float
   } else if (dtype == DataType::kBFloat16) {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = f * float_from_bfloat16(load_half(from, i));
   } else {
-    std::memmove(to.data(), from, to.size_bytes());
+    if (!to.empty()) std::memmove(to.data(), from, to.size_bytes());
     if (factor == 1.0) return;
     for (float& value : to) value *= f;
   }

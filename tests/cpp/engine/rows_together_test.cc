@@ -33,7 +33,7 @@ Values output_of(const Operation& operation, std::size_t index = 0) {
   if (index >= operation.outputs().size()) return {-1};
   const OutputBuffer& output = operation.outputs()[index];
   Values values(output.n_bytes / sizeof(std::int64_t));
-  std::memcpy(values.data(), output.data.get(), output.n_bytes);
+  if (output.n_bytes != 0) std::memcpy(values.data(), output.data.get(), output.n_bytes);
   return values;
 }
 

@@ -72,7 +72,7 @@ TEST_P(PassesTest, FactorsCostNone) {
 TEST_P(PassesTest, WeightsCostNone) {
   const TypeClass type_class = info(GetParam()).type_class;
   if (type_class != TypeClass::kFloating && type_class != TypeClass::kComplex) return;
-  for (const std::size_t n : {2, 8, 33}) {
+  for (const std::size_t n : {std::size_t{2}, std::size_t{8}, std::size_t{33}}) {
     const std::vector<double> weights(n, 0.3);
     expect_one_pass({.dtype = GetParam(), .postscale = 0.5, .weights = weights}, {n, true});
   }
