@@ -66,7 +66,7 @@ class Mesh {
 
   // Sleep protocol of the background thread: arm(); look once more for work; if there is none sleep(); disarm().
   // What a peer writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the
-  // deadline, or for no reason.
+  // deadline, or for no reason. After disarm(), while some thread looks at the mesh, peers do not wake it.
   virtual void arm(Sleeper sleeper = Sleeper::kAwaits) = 0;
   virtual void disarm() = 0;
   virtual void sleep(std::optional<std::chrono::nanoseconds> at_most) = 0;

@@ -55,8 +55,12 @@ struct Link {
 
 class SocketMesh final : public Mesh {
  public:
-  SocketMesh(SocketMeshParts parts, EventLoop loop)
-      : rank_(parts.rank), bell_(std::move(parts.bell)), shared_(std::move(parts.shared)), loop_(std::move(loop)) {
+  SocketMesh(SocketMeshParts parts, EventLoop loop, EventLoop gate)
+      : rank_(parts.rank),
+        bell_(std::move(parts.bell)),
+        shared_(std::move(parts.shared)),
+        loop_(std::move(loop)),
+        gate_(std::move(gate)) {
     links_.reserve(parts.peers.size());
     for (SocketMeshPeer& peer : parts.peers) {
       links_.push_back(std::make_unique<Link>(std::move(peer)));
@@ -97,12 +101,14 @@ class SocketMesh final : public Mesh {
   void on_event(Link& peer, Source source, std::uint32_t events);
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
+  void let_sockets_wake(bool they_may);
 
   pid_t owner_ = getpid();
   int rank_;
   Bell bell_;
   std::optional<SharedMemory> shared_;
   EventLoop loop_;
+  EventLoop gate_;  // what ends a sleep: the bell, and loop_ while that is let through
   std::vector<std::unique_ptr<Link>> links_;
   std::optional<SharedArena> arena_;
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
@@ -110,6 +116,7 @@ class SocketMesh final : public Mesh {
   std::vector<int> closed_;
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
+  bool only_rings_ = false;
   std::atomic<bool> woken_by_socket_{false};
   // Events were taken from the system since arm(): whoever armed may have looked at the channels before, not after.
   std::atomic<bool> took_events_{false};
@@ -157,9 +164,18 @@ Status SocketMesh::watch() {
     }
   }
   // A look at the sockets is a system call. Rings need none, sockets only to learn of a peer's end.
-  const bool only_rings = sharing_.size() + 1 == links_.size();
-  poll_period_ = only_rings ? 64 : 4;
-  return {};
+  only_rings_ = sharing_.size() + 1 == links_.size();
+  poll_period_ = only_rings_ ? 64 : 4;
+  Status watched = gate_.add(bell_.fd(), EPOLLIN, static_cast<std::uint64_t>(bell_.fd()));
+  return watched.ok() ? gate_.add(loop_.fd(), EPOLLIN, static_cast<std::uint64_t>(loop_.fd())) : watched;
+}
+
+// While a thread turns the engine it takes in what the sockets bring: a sleeper that each arrival woke would only take
+// its core away. Of rings hardly anything comes through sockets, and the system call would cost more.
+void SocketMesh::let_sockets_wake(bool they_may) {
+  if (!only_rings_) {
+    gate_.change(loop_.fd(), they_may ? std::uint32_t{EPOLLIN} : 0U, static_cast<std::uint64_t>(loop_.fd()));
+  }
 }
 
 Status SocketMesh::watch(Link& peer) {
@@ -271,34 +287,30 @@ void SocketMesh::arm(Sleeper sleeper) {
     my_doorbell_->store(static_cast<std::uint32_t>(sleeper), std::memory_order_relaxed);
     full_fence();
   }
+  let_sockets_wake(true);
 }
 
 void SocketMesh::disarm() {
+  let_sockets_wake(false);
   if (my_doorbell_ != nullptr) {
     my_doorbell_->store(0, std::memory_order_relaxed);
   }
 }
 
-// Waits until the epoll descriptor has something to tell, and leaves it there for the holder of the token.
+// Waits until the gate has something to tell; what the sockets have is left there for the holder of the token.
 void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) {
     return;
   }
-  std::array<pollfd, 2> sources{{{bell_.fd(), POLLIN, 0}, {loop_.fd(), POLLIN, 0}}};
+  pollfd gate{gate_.fd(), POLLIN, 0};
   timespec timeout{};
   if (at_most) {
     const auto left = std::max(*at_most, std::chrono::nanoseconds(0));
     timeout.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
     timeout.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
   }
-  const int n_ready = ppoll(sources.data(), sources.size(), at_most ? &timeout : nullptr, nullptr);
-  if (n_ready <= 0) {
-    return;
-  }
-  if (sources[0].revents != 0) {
+  if (ppoll(&gate, 1, at_most ? &timeout : nullptr, nullptr) > 0) {
     bell_.drain();
-  }
-  if (sources[1].revents != 0) {
     woken_by_socket_.store(true, std::memory_order_relaxed);
   }
 }
@@ -307,10 +319,11 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
 
 Result<std::unique_ptr<Mesh>> make_socket_mesh(SocketMeshParts parts) {
   auto loop = EventLoop::create();
-  if (!loop.ok()) {
-    return loop.status();
+  auto gate = EventLoop::create();
+  if (!loop.ok() || !gate.ok()) {
+    return loop.ok() ? gate.status() : loop.status();
   }
-  auto mesh = std::make_unique<SocketMesh>(std::move(parts), std::move(loop).value());
+  auto mesh = std::make_unique<SocketMesh>(std::move(parts), std::move(loop).value(), std::move(gate).value());
   if (Status watched = mesh->watch(); !watched.ok()) {
     return watched;
   }

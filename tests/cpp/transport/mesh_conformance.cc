@@ -219,6 +219,28 @@ TEST_P(MeshConformance, KickEndsASleepAlsoOneThatHasNotBegun) {
   kicker.join();
 }
 
+TEST_P(MeshConformance, NewsDoesNotEndTheSleepOfOneThatIsDisarmed) {
+  if (n_ == 1) {
+    return;  // nobody has news
+  }
+  constexpr auto kNap = std::chrono::milliseconds(5);
+  meshes_[1]->arm();
+  meshes_[1]->disarm();
+  for (int turn = 0; turn < 1000; ++turn) {  // a new connection is news too
+    meshes_[1]->poll_events();
+  }
+  const std::byte byte{1};
+  ASSERT_EQ(meshes_[0]->control(1).write_some({&byte, 1}), 1U);
+  meshes_[0]->notify();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) {  // some of them may end for no reason
+    meshes_[1]->sleep(kNap);
+  }
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, 5 * kNap);
+  std::byte heard{};
+  EXPECT_TRUE(sleep_until(*meshes_[1], [&] { return meshes_[1]->control(0).read_some({&heard, 1}) == 1; }));
+}
+
 TEST_P(MeshConformance, SleepEndsAtItsDeadline) {
   Mesh& mesh = *meshes_[0];
   const auto begin = std::chrono::steady_clock::now();
