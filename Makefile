@@ -91,6 +91,7 @@ test: test-cpp test-python  ## set up, build, and run every test
 
 test-cpp: build
 	ctest --preset release
+	@grep -h '^SKIPPED: ' build/release/Testing/Temporary/LastTest.log || true
 
 test-python: $(VENV)/.installed-horovod
 	$(BIN)/python -m pytest
