@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "benchmarks" / "README.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^<!-- run(?::(?P<options>[^>]*?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$", re.S | re.M)
+PYTHON = re.compile(r"(?P<before>[^\n]*)\n```python\n")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)|<img[^>]* src=\"(?!https?:)([^\"]+)\"")
 
 
@@ -66,6 +67,12 @@ def test_example_runs(example: Example, tmp_path: Path) -> None:
 
 def test_there_are_examples() -> None:
     assert {example.language for example in examples()} == {"python", "bash"}
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/guide/*.md")), ids=lambda page: page.name)
+def test_python_of_the_guide_is_run_or_says_why_not(page: Path) -> None:
+    before = [match["before"] for match in PYTHON.finditer(page.read_text(encoding="utf-8"))]
+    assert [line for line in before if not re.fullmatch(r"<!-- (run(:.*)?|not run: .+) -->", line)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
