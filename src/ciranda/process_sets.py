@@ -31,15 +31,19 @@ class ProcessSet:
     """
 
     process_set_id: int | None
-    ranks: list[int] | None
 
     def __init__(self, ranks_or_comm: Sequence[int]) -> None:
         if isinstance(ranks_or_comm, str) or not isinstance(ranks_or_comm, Sequence):
             raise NotSupportedError("a ProcessSet is made of a sequence of ranks; MPI communicators are not supported")
         self.process_set_id = None
-        self.ranks = sorted(int(rank) for rank in ranks_or_comm)
-        if len(set(self.ranks)) != len(self.ranks):
+        self._ranks = sorted(int(rank) for rank in ranks_or_comm)
+        if len(set(self._ranks)) != len(self._ranks):
             raise InvalidArgumentError(f"a rank stands twice in the process set {list(ranks_or_comm)}")
+
+    @property
+    def ranks(self) -> list[int] | None:
+        """The ranks of this set, in order; for the set of all ranks, None before init()."""
+        return self._members() if self.process_set_id == 0 else self._ranks
 
     def _members(self) -> list[int] | None:
         if self.process_set_id is None or not _basics.is_initialized():
@@ -68,7 +72,6 @@ class ProcessSet:
 def _make_global() -> ProcessSet:
     everyone = ProcessSet([])
     everyone.process_set_id = 0
-    everyone.ranks = None  # all of them, as many as there are
     return everyone
 
 

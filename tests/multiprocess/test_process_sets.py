@@ -74,6 +74,7 @@ def _check_refusals() -> None:
         hvd.add_process_set([])
     with pytest.raises(ValueError, match="global process set cannot be removed"):
         hvd.remove_process_set(hvd.global_process_set)
+    assert hvd.global_process_set.ranks == list(range(hvd.size()))
     assert list(hvd.get_process_set_ids_and_ranks().values()) == [list(range(hvd.size())), [0]]
     hvd.remove_process_set(process_set)
 

@@ -230,7 +230,7 @@ def test_a_step_after_synchronize_warns() -> None:
     optimizer = _wrapped(model)
     _loss(model, 0).backward()
     optimizer.synchronize()
-    with pytest.warns(UserWarning, match="skip_synchronize"):
+    with pytest.warns(UserWarning, match="called without optimizer.skip_synchronize"):
         optimizer.step()
     optimizer.zero_grad()
     _loss(model, 1).backward()

@@ -216,8 +216,8 @@ class GradientOptimizer(WrappedOptimizer):
         if self._synchronized and not self._has_started():
             if self._is_expected_to_skip:
                 warnings.warn(
-                    "step() was called after synchronize(), but not within skip_synchronize(); the gradients are not "
-                    "combined again. Write: with optimizer.skip_synchronize(): optimizer.step()",
+                    "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(); the "
+                    "gradients are not combined again. Write: with optimizer.skip_synchronize(): optimizer.step()",
                     stacklevel=4,
                 )
         elif not has_closure or self._has_started():
