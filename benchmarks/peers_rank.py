@@ -1,0 +1,168 @@
+"""What each rank does for peers.py, which starts it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ciranda
+from ciranda.bench.plan import BLOCKS, Array, Case, Plan
+from ciranda.bench.ranks import check, choose_iterations, gather_times, time_calls
+from ciranda.bench.systems import Call, Ciranda, Gloo, System
+
+_DTYPE = "float32"
+_RATE_BYTES = (256 << 10, 4 << 20, 256 << 20)  # a core's own cache, the shared one, memory
+
+
+class Mpi:
+    """An MPI through mpi4py's buffer interface: no pickling, and no thread but this one."""
+
+    def __init__(self) -> None:
+        import mpi4py
+
+        mpi4py.rc.thread_level = "single"
+        from mpi4py import MPI
+
+        self._mpi, self._world = MPI, MPI.COMM_WORLD
+        assert (self._world.rank, self._world.size) == (ciranda.rank(), ciranda.size())
+        self.version = MPI.Get_library_version().split(",")[0].splitlines()[0].strip()
+
+    def bind(self, case: Case, buffer: Array) -> Call:
+        """See System."""
+        world = self._world
+        if case.collective == "broadcast":
+            return lambda: world.Bcast(buffer, 0) or buffer
+        if case.collective == "allgather":
+            output = np.empty(case.count * case.np, dtype=case.dtype)
+            return lambda: world.Allgather(buffer, output) or output
+        return lambda: world.Allreduce(self._mpi.IN_PLACE, buffer, self._mpi.SUM) or buffer
+
+    def close(self) -> None:
+        """MPI ends with the process."""
+
+
+def main() -> None:
+    what = json.loads(os.environ["PEERS_WHAT"])
+    identify()
+    ciranda.init()
+    rank, size = ciranda.rank(), ciranda.size()
+    if what["pin"]:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    folder = os.environ["PEERS_FOLDER"]
+    systems: dict[str, System] = {"ciranda": Ciranda()}
+    versions = {"ciranda": ciranda.__version__}
+    for name in what["peers"]:
+        peer = systems[name] = Gloo(rank, size, folder) if name == "gloo" else Mpi()
+        versions[name] = peer.version if isinstance(peer, Mpi) else f"torch {torch_version()}"
+    started = time.monotonic()
+    rows = [
+        measure(Plan(np=size, seconds=what["seconds"], iterations=what["iterations"]), case, systems)
+        for collective in what["collectives"]
+        for case in cases(collective, what["sizes"], size)
+    ]
+    rates = {n_bytes: rewrite_rate(n_bytes, size) for n_bytes in _RATE_BYTES}
+    used = ciranda.allreduce(np.array([time.process_time()]), op=ciranda.Sum)[0]
+    found = {
+        "versions": versions,
+        "rows": rows,
+        "rewrite_gb_per_s": rates,
+        "wall_seconds": time.monotonic() - started,
+        "used_seconds": float(used),
+    }
+    if rank == 0:
+        (Path(folder) / "found.json").write_text(json.dumps(found))
+    ciranda.barrier()
+    for system in systems.values():
+        system.close()
+    ciranda.shutdown()
+
+
+def identify() -> None:
+    """Tell Ciranda which rank this is, where mpiexec knows."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"):
+        if name in os.environ and "CIRANDA_RANK" not in os.environ:
+            os.environ["CIRANDA_RANK"] = os.environ[name]
+    size = os.environ["CIRANDA_SIZE"]
+    alike = {"LOCAL_RANK": os.environ["CIRANDA_RANK"], "LOCAL_SIZE": size, "CROSS_RANK": "0", "CROSS_SIZE": "1"}
+    os.environ.update({f"CIRANDA_{name}": value for name, value in alike.items()})
+
+
+def torch_version() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def cases(collective: str, sizes: list[int], n: int) -> list[Case]:
+    per_element = np.dtype(_DTYPE).itemsize * (n if collective == "allgather" else 1)
+    return [Case(collective, _DTYPE, "sum", n, max(1, size // per_element)) for size in sizes]
+
+
+def measure(plan: Plan, case: Case, systems: dict[str, System]) -> dict[str, Any]:
+    """Check and time every system, in turns, and the floor between them."""
+    buffer = np.zeros(case.count, dtype=case.dtype)
+    calls = {name: system.bind(case, buffer) for name, system in systems.items()}
+    n_wrong = {name: check(case, call, buffer) for name, call in calls.items()}
+    iterations = {name: choose_iterations(plan, call, buffer) for name, call in calls.items()}
+    starts: dict[str, list[int]] = {name: [] for name in calls}
+    ends: dict[str, list[int]] = {name: [] for name in calls}
+    floors: list[float] = []
+    result = np.zeros(case.n_bytes // np.dtype(case.dtype).itemsize, dtype=case.dtype)
+    gc.disable()
+    for block in range(BLOCKS):
+        for name in list(calls) if block % 2 == 0 else list(calls)[::-1]:
+            n_calls = iterations[name] * (block + 1) // BLOCKS - iterations[name] * block // BLOCKS
+            if n_calls > 0:
+                calls[name]()  # the first call after another system's turn finds that one's traces
+            time_calls(calls[name], buffer, n_calls, starts[name], ends[name])
+        floors += rewrite_times_us(result, n_calls=max(3, min(20, iterations["ciranda"] // BLOCKS)))
+    gc.enable()
+    found = {}
+    for name in calls:
+        times = gather_times(case, name, starts[name], ends[name])
+        found[name] = {**spread(times), "n_wrong": n_wrong[name], "iterations": len(times)}
+    return {
+        "collective": case.collective,
+        "n_bytes": case.n_bytes,
+        "systems": found,
+        "floor_us": statistics.median(floors),
+    }
+
+
+def spread(times_us: list[float]) -> dict[str, float]:
+    """Median, quartiles and minimum."""
+    low, median, high = np.percentile(times_us, [25, 50, 75]).tolist()
+    return {"median_us": median, "low_us": low, "high_us": high, "min_us": min(times_us)}
+
+
+def rewrite_times_us(buffer: Array, n_calls: int) -> list[float]:
+    """All ranks at once read and write all of a buffer of their own: the times of this rank's calls."""
+    clock: Callable[[], int] = time.perf_counter_ns
+    times = []
+    for _ in range(n_calls):
+        ciranda.barrier()
+        start = clock()
+        np.negative(buffer, out=buffer)
+        times.append((clock() - start) / 1e3)
+    return times
+
+
+def rewrite_rate(n_bytes: int, n_ranks: int) -> float:
+    """GB/s that all ranks together read and write so."""
+    buffer = np.zeros(n_bytes // 4, dtype=np.float32)
+    rewrite_times_us(buffer, 3)
+    mine = np.array([statistics.median(rewrite_times_us(buffer, 10))])
+    return float(2 * n_ranks * n_bytes / ciranda.allreduce(mine, op=ciranda.Max)[0] / 1e3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The benchmarks' arithmetic: what compare.py calls lost, won, or noise, and the table of peers.py."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import compare  # noqa: E402
+import peers  # noqa: E402
+
+
+def _found(median: float, spread: float = 0.02) -> dict[str, float]:
+    half = median * spread
+    return {
+        "median_us": median,
+        "low_us": median - half,
+        "high_us": median + half,
+        "min_us": median - half,
+        "n_wrong": 0,
+    }
+
+
+def _results(ours: float, theirs: float, spread: float = 0.02) -> dict[str, Any]:
+    row = {
+        "collective": "allreduce",
+        "n_bytes": 1 << 20,
+        "systems": {"ciranda": _found(ours, spread), "gloo": _found(theirs, spread)},
+        "floor_us": 10.0,
+    }
+    run = {"mpi": "no MPI", "versions": {"ciranda": "1"}, "rows": [row], "other_load_percent": 1.0}
+    run["rewrite_gb_per_s"] = {"1048576": 200.0}
+    return {"meta": {"cpu": "a", "cores": 2, "np": 2, "pin": False}, "runs": [run]}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        (100, 400, ""),  # as before
+        (200, 800, ""),  # a slower day for both
+        (108, 400, ""),  # less than what counts as news
+        (150, 400, "lost"),
+        (60, 400, "won"),
+    ],
+)
+def test_only_the_ratio_counts(ours: float, theirs: float, verdict: str) -> None:
+    (change,) = compare.changes(_results(100, 400), _results(ours, theirs))
+    assert change.name == "allreduce 1 MiB, gloo (run with no MPI)"
+    assert change.verdict == verdict
+    assert change.loss == pytest.approx((ours / theirs) / (100 / 400))
+
+
+def test_noise_widens_the_bounds() -> None:
+    quiet, noisy = (compare.changes(_results(100, 400, s), _results(150, 400, s))[0] for s in (0.02, 0.4))
+    assert (quiet.verdict, noisy.verdict) == ("lost", "")
+
+
+def _run(tmp_path: Path, new: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    paths = [tmp_path / "old.json", tmp_path / "new.json"]
+    for path, results in zip(paths, (_results(100, 400), new), strict=True):
+        path.write_text(json.dumps(results))
+    command = [sys.executable, str(ROOT / "benchmarks" / "compare.py"), *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_guard_fails_on_a_great_loss_alone(tmp_path: Path) -> None:
+    slower = _run(tmp_path, _results(150, 400))
+    assert slower.returncode == 0
+    assert "lost" in slower.stdout
+    much_slower = _run(tmp_path, _results(210, 400))
+    assert much_slower.returncode == 1
+    assert "2.1 times as slow beside the same peer as before" in much_slower.stdout
+
+
+def test_the_guard_says_what_cannot_be_compared(tmp_path: Path) -> None:
+    elsewhere = _results(100, 400)
+    elsewhere["meta"]["cpu"] = "b"
+    assert "cpu was a, is b" in _run(tmp_path, elsewhere).stdout
+    strange = copy.deepcopy(elsewhere)
+    strange["runs"][0]["mpi"] = "another"
+    nothing = _run(tmp_path, strange)
+    assert nothing.returncode == 1
+    assert "nothing in common" in nothing.stdout
+
+
+def test_the_table_shows_ratios_and_the_floor() -> None:
+    text = peers.table(_results(100, 400))
+    last = text.splitlines()[-2].split()
+    assert last == ["allreduce", "1", "MiB", "100.0", "400.0", "4.00x", "10.0", "10.0x"]
+
+
+def test_a_run_without_peers(tmp_path: Path) -> None:
+    """Two processes measure themselves and the floor, and find nothing wrong."""
+    out = tmp_path / "out.json"
+    command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--peers", "", "--sizes", "4,4K"]
+    command += ["--collectives", "allreduce,allgather", "--iterations", "20", "--seconds", "0.02", "--json", str(out)]
+    subprocess.run(command, check=True, timeout=100, stdout=subprocess.DEVNULL)
+    (run,) = json.loads(out.read_text())["runs"]
+    assert [(row["collective"], row["n_bytes"]) for row in run["rows"]] == [
+        ("allreduce", 4),
+        ("allreduce", 4096),
+        ("allgather", 8),
+        ("allgather", 4096),
+    ]
+    assert all(row["floor_us"] > 0 and row["systems"]["ciranda"]["n_wrong"] == 0 for row in run["rows"])
