@@ -18,6 +18,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("horovod._names", reason="the package in compat/horovod is not installed")
 
+import torch
+
 import horovod.torch as hvd
 import horovod_interface as interface
 from horovod import _names, _neighbour
@@ -175,6 +177,31 @@ def test_basics_say_what_the_functions_say() -> None:
             assert getattr(basics, name)() == getattr(hvd, name)(), name
     assert (basics.rank(), basics.size(), basics.is_homogeneous()) == (0, 1, True)
     assert (basics.Average, basics.Product) == (hvd.Average, hvd.Product)
+
+
+@pytest.mark.usefixtures("alone")
+def test_operations_in_the_form_of_autograd_functions() -> None:
+    """Alone, every one of them returns what it is given; the gradient shows the factors."""
+    from horovod.torch import mpi_ops
+
+    hvd.init()
+    everyone = hvd.global_process_set
+    x = torch.arange(4.0, requires_grad=True)
+    calls: list[tuple[Any, float]] = [
+        (mpi_ops.HorovodAllreduce.apply(x, None, None, hvd.Sum, 2.0, 3.0, everyone), 6.0),
+        (mpi_ops.HorovodGroupedAllreduce.apply(None, None, hvd.Average, 2.0, 1.0, everyone, x)[0], 2.0),
+        (mpi_ops.HorovodAllgather.apply(x, None, everyone), 1.0),
+        (mpi_ops.HorovodGroupedAllgather.apply(None, everyone, x)[0], 1.0),
+        (mpi_ops.HorovodBroadcast.apply(x, 0, None, everyone), 1.0),
+        (mpi_ops.HorovodAlltoall.apply(x, torch.tensor([4]), None, everyone)[0], 1.0),
+        (mpi_ops.HorovodReducescatter.apply(x, None, hvd.Sum, everyone, 2.0, 1.0), 2.0),
+        (mpi_ops.HorovodGroupedReducescatter.apply(None, hvd.Sum, everyone, 1.0, 3.0, x)[0], 3.0),
+    ]
+    for result, factor in calls:
+        x.grad = None
+        result.sum().backward()
+        torch.testing.assert_close(result, x * factor)
+        torch.testing.assert_close(x.grad, torch.full((4,), factor))
 
 
 def test_basics_before_init_raise_what_scripts_catch() -> None:
