@@ -102,6 +102,19 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     _basics.engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
 
 
+def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:
+    """Start `barrier()`. `synchronize(handle)` returns None, once every rank of the process set has called this."""
+    operation = _basics.engine().submit(
+        BARRIER, None, None, None, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
+    return Handle(operation, lambda _: None)
+
+
+def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:
+    """Start `join()`. `synchronize(handle)` returns the rank that was the last to join."""
+    return Handle(_basics.engine().submit_bare(JOIN, [], id_of(process_set)), lambda done: done.value())
+
+
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
     """Say that this rank has no more work, and wait until all ranks have said so.
 
@@ -116,6 +129,4 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
     Returns:
         The rank that was the last to join, counted in the whole circle.
     """
-    operation = _basics.engine().submit_bare(JOIN, [], id_of(process_set))
-    operation.wait()
-    return operation.value()
+    return join_async(process_set).wait()

@@ -10,6 +10,7 @@ from expected import DTYPES, Array, values
 from ranks import Ranks
 
 import ciranda as hvd
+from ciranda.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.multiprocess
 
@@ -68,6 +69,46 @@ def _check_broadcast() -> None:
 
 def test_broadcast_from_every_root(circle: Ranks) -> None:
     circle.run(_check_broadcast)
+
+
+def _grouped_broadcast() -> None:
+    rank, root = hvd.rank(), hvd.size() - 1
+    arrays = [np.full((3, 2), rank, np.float32), np.full(5, rank, np.int64), np.empty((0,)), np.array(rank, np.uint8)]
+    everywhere = [np.full_like(array, root) for array in arrays]
+    results = hvd.grouped_broadcast(arrays, root, name="group")
+    for result, expected in zip(results, everywhere, strict=True):
+        np.testing.assert_array_equal(result, expected)
+        assert result.dtype == expected.dtype
+    assert arrays[1].tolist() == [rank] * 5
+    columns = np.full((4, 2), rank, np.float16)[:, ::2]  # not contiguous
+    handle = hvd.grouped_broadcast_async_([arrays[0], columns], root)
+    first, second = hvd.synchronize(handle)
+    assert first is arrays[0]
+    assert second is columns
+    assert np.all(first == root)
+    assert np.all(columns == root)
+    with pytest.raises(InvalidArgumentError, match=f"root_rank {hvd.size()} is not a rank"):
+        hvd.grouped_broadcast_(arrays, hvd.size())
+
+
+def test_grouped_broadcast(circle: Ranks) -> None:
+    circle.run(_grouped_broadcast)
+
+
+def _handles_without_tensors() -> int:
+    waits = hvd.barrier_async()
+    total = hvd.allreduce(np.ones(3), op=hvd.Sum, name="meanwhile")
+    assert total.tolist() == [hvd.size()] * 3
+    assert hvd.synchronize(waits) is None
+    joined = hvd.join_async()
+    last = hvd.synchronize(joined)
+    assert hvd.poll(joined)
+    return last
+
+
+def test_barriers_and_joins_by_handle(circle: Ranks) -> None:
+    (last,) = set(circle.run(_handles_without_tensors))
+    assert last in range(circle.n_ranks)
 
 
 def _check_objects() -> None:

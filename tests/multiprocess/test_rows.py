@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from ranks import Ranks
 
 import ciranda as hvd
+from ciranda import _basics
 from ciranda.errors import InvalidArgumentError, MismatchError
 
 pytestmark = pytest.mark.multiprocess
@@ -344,3 +346,38 @@ def test_disagreement(circles: Any, what: str, text: str) -> None:
     texts = circles.of(3).run(_disagree, what)
     assert len(set(texts)) == 1
     assert text.replace("on rank 0", "on rank 1") in texts[0] or text in texts[0]  # whichever the late one met
+
+
+# --- ranks on two hosts, of which neighbours are never on the same one
+
+
+@pytest.fixture(scope="module")
+def two_hosts() -> Iterator[Ranks]:
+    def env_of(rank: int) -> dict[str, str]:
+        return {"CIRANDA_HOST_ID": f"host{rank % 2}", "CIRANDA_HOST": f"host{rank % 2}"}
+
+    with Ranks(4, env_of=env_of) as ranks:
+        yield ranks
+
+
+@pytest.mark.parametrize("op", ["average", "min", "product"])
+def test_reductions_over_two_hosts(two_hosts: Ranks, op: str) -> None:
+    assert two_hosts.run(_core_knows_peers) == [1, 1, 1, 1]
+    two_hosts.run(_check_reductions, op)
+
+
+def _core_knows_peers() -> int:
+    """How many other ranks share memory with this one."""
+    engine = _basics.engine()
+    return sum(engine.peer(rank)["shares_memory"] for rank in range(hvd.size()) if rank != hvd.rank())
+
+
+def test_rows_over_two_hosts(two_hosts: Ranks) -> None:
+    two_hosts.run(_even_alltoall)
+    two_hosts.run(_in_a_set)
+    for width, table in ((1, [[3, 0, 5, 1]] * 4), (3, [[0, 0, 0, 9000], [2, 0, 0, 0], [0] * 4, [1, 70_000, 0, 4]])):
+        two_hosts.run(_alltoall, table, "float32", width)
+    for counts, root, is_even in (([5, 0, 20_000, 1], 2, False), ([1, 2, 3, 5], 1, True), ([0, 0, 0, 0], 3, True)):
+        two_hosts.run(_gather_and_scatter, counts, root, "int16", is_even)
+    texts = two_hosts.run(_one_rank_is_wrong)
+    assert all("alltoall 'good'" in text for text in texts)

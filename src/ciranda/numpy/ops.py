@@ -340,6 +340,61 @@ def broadcast_(
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
+def grouped_broadcast_async(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Arrays]:
+    """Start `grouped_broadcast()`. `synchronize(handle)` returns the list of results."""
+    arrays = [readable(tensor) for tensor in tensors]
+    outputs = [np.empty_like(array, subok=False) for array in arrays]
+    operation = _submit_broadcasts(arrays, outputs, root_rank, name, process_set)
+    return Handle(operation, lambda _: outputs)
+
+
+def grouped_broadcast(
+    tensors: Sequence[npt.ArrayLike],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Arrays:
+    """`broadcast()` of several arrays at once: all or none of them. They may differ in shape and dtype."""
+    return grouped_broadcast_async(tensors, root_rank, name, process_set).wait()
+
+
+def grouped_broadcast_async_(
+    tensors: Sequence[Array],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Arrays]:
+    """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same arrays."""
+    work = [writable(tensor) for tensor in tensors]
+    operation = _submit_broadcasts(work, work, root_rank, name, process_set)
+    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+
+
+def grouped_broadcast_(
+    tensors: Sequence[Array],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Arrays:
+    """`grouped_broadcast()` in place."""
+    return grouped_broadcast_async_(tensors, root_rank, name, process_set).wait()
+
+
+def _submit_broadcasts(
+    inputs: Arrays, outputs: Arrays, root_rank: int, name: str | None, process_set: ProcessSet
+) -> _core.Operation:
+    sources = [for_engine(array) for array in inputs]
+    targets = sources if outputs is inputs else [for_engine(array) for array in outputs]
+    return _basics.engine().submit(
+        BROADCAST, sources, targets, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
+    )
+
+
 def send_async(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> Handle[None]:
     """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
     array = readable(tensor)
