@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install a build of the library and use it as a stranger would: run.sh BUILD_FOLDER SCRATCH_FOLDER.
 # Builds the programs of examples/ against the installed package, and runs each alone and, where the launcher is
-# installed, as two ranks and as three. Fails if libciranda exports anything but its C functions.
+# installed, as two ranks and as three. Fails if libciranda exports anything but the functions of ciranda.h, or not all
+# of them.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -18,10 +19,12 @@ cmake -S "$root/examples" -B "$scratch/build" -G Ninja -DCMAKE_PREFIX_PATH="$pre
 cmake --build "$scratch/build"
 
 library=$(find "$prefix" -name libciranda.so)
-strangers=$(nm --dynamic --defined-only --format=posix "$library" | awk '{print $1}' | grep -v '^ciranda_' || true)
-if [ -n "$strangers" ]; then
-  echo "package: libciranda exports more than its C functions:" >&2
-  echo "$strangers" >&2
+nm --dynamic --defined-only --format=posix "$library" | awk '{print $1}' | LC_ALL=C sort > "$scratch/exported"
+# Every function stands after CIRANDA_API, at the latest on the line below.
+grep -A1 '^CIRANDA_API' "$prefix/include/ciranda/ciranda.h" | grep -oE '\<ciranda_[a-z_]+\(' | tr -d '(' \
+  | LC_ALL=C sort > "$scratch/declared"
+if ! diff "$scratch/declared" "$scratch/exported" >&2; then
+  echo "package: libciranda must export what ciranda.h declares (<), and nothing else (>)" >&2
   exit 1
 fi
 
