@@ -207,7 +207,7 @@ SIGNATURES = {
 
 
 #: What Horovod has not; behind its own, and never needed.
-OURS = ("weight", "divisor")
+OURS = ("weight", "divisor", "gradient_as_bucket_view")
 
 
 @pytest.mark.parametrize("name", list(SIGNATURES))
