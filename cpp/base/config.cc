@@ -98,6 +98,8 @@ constexpr std::array kSettings{
             "Lanes of each process set: requests on different lanes do not wait for each other."),
     word("SIMD", "", &Config::simd, kSimdLevels,
          "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
+    integer("CHECK_CONSISTENCY", "", &Config::check_consistency, 0, 1 << 20,
+            "Compare, after so many operations, whether all ranks got the same bits; 0 for never. Rank 0's counts."),
     real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
          "How long a waiting rank looks for news without sleeping."),
     real("STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_warning_seconds, 0, kMaxSeconds,

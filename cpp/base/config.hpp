@@ -41,6 +41,7 @@ struct Config {
   bool learned_order = true;
   std::int64_t num_lanes = 1;
   std::string simd;
+  std::int64_t check_consistency = 0;
   // Progress.
   double spin_microseconds = 200;
   // Faults.

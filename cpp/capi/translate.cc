@@ -105,7 +105,8 @@ Result<Request> translate(const ciranda_request& request) {
   if (!collective) return out_of_enum("collective", from.collective);
   const auto op = from_abi(from.op, reduce_op_from_wire);
   if (!op) return out_of_enum("op", from.op);
-  constexpr std::uint32_t kKnownFlags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED;
+  constexpr std::uint32_t kKnownFlags =
+      CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL;
   if ((from.flags & ~kKnownFlags) != 0) {
     return Status::invalid_argument("ciranda_request: flags has a bit that this library does not know");
   }
@@ -128,6 +129,7 @@ Result<Request> translate(const ciranda_request& request) {
     to.signature.postscale = from.postscale;
     to.signature.is_weighted = from.weight != nullptr;
     if (from.weight != nullptr) to.weight = *from.weight;
+    to.signature.divides_by_all = (from.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
   }
   if (info(*collective).has_root) to.signature.root = from.root;
   if (Status status = add_tensors(from, to); !status.ok()) return status;

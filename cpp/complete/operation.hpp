@@ -36,7 +36,7 @@ class Operation {
 
   bool is_done() const { return state_.load(std::memory_order_acquire) == kDone; }
 
-  // REQUIRES: is_done().
+  // REQUIRES: is_done(), but for the engine.
   const Status& status() const { return status_; }
   const std::vector<OutputBuffer>& outputs() const { return outputs_; }
   // The number that some collectives give: the last rank to join, the id of a process set.

@@ -6,7 +6,7 @@
 namespace ciranda {
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options)
-    : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options) {}
+    : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options), consistency_(in_flight, mesh) {}
 
 void DataPlane::enqueue(Participant::Execute entry) {
   for (const Participant::Ready& ready : entry.requests) in_flight_.begin(ready.ticket);
@@ -22,9 +22,10 @@ void DataPlane::leave_out_absent() {
   for (int member = 0; member < mesh_.size(); ++member) {
     if (std::find(absent.begin(), absent.end(), member) == absent.end()) contributors.push_back(member);
   }
+  const bool divides_by_all = requests.front().absence->signature.divides_by_all;
   for (Plan& plan : work_.plans) {
     plan.contributors = contributors;
-    plan.n_average = static_cast<int>(contributors.size());
+    if (!divides_by_all) plan.n_average = static_cast<int>(contributors.size());
   }
 }
 
@@ -54,7 +55,11 @@ Result<bool> DataPlane::step() {
 Result<bool> DataPlane::start_next() {
   while (!running_) {
     while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_.start(work_.plans[n_begun_++]);
-    if (running_ || !work_.continue_with) break;
+    if (running_) break;
+    if (!work_.continue_with) {
+      if (begin_check()) continue;
+      break;
+    }
     Result<Work> next = work_.continue_with();
     if (!next.ok()) return next.status();
     take(std::move(next).value());
@@ -63,11 +68,21 @@ Result<bool> DataPlane::start_next() {
   return true;
 }
 
+// The last that is done for an entry. False if there is nothing to compare, or it is done.
+bool DataPlane::begin_check() {
+  const Participant::Execute& entry = queue_.front();
+  if (entry.check == Check::kNone || entry.requests.empty() || std::exchange(has_checked_, true)) return false;
+  consistency_.remember(entry);
+  if (entry.check != Check::kCompare) return false;
+  take(consistency_.compare(entry));
+  return true;
+}
+
 void DataPlane::finish() {
   const Participant::Execute done = std::move(queue_.front());
   work_ = {};
   queue_.pop_front();
-  has_begun_ = false;
+  has_begun_ = has_checked_ = false;
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
     const Status outcome = in_flight_.at(ready.ticket).outcome;
@@ -81,7 +96,7 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
     if (queue_.size() == 1) {
       running_.reset();
       work_ = {};
-      has_begun_ = false;
+      has_begun_ = has_checked_ = false;
     }
     queue_.pop_back();
     for (const Participant::Ready& ready : entry.requests) in_flight_.complete(ready.ticket, status);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/native.hpp"
+#include "engine/consistency.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/make_plans.hpp"
 
@@ -44,14 +45,17 @@ class DataPlane {
  private:
   Result<bool> start_next();
   void take(Work work);
+  bool begin_check();
   void leave_out_absent();
   void finish();
 
   Mesh& mesh_;
   InFlight& in_flight_;
   NativeBackend backend_;
+  Consistency consistency_;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
+  bool has_checked_ = false;
   Work work_;                // of the front
   std::size_t n_begun_ = 0;  // of its plans; the last of them is running_
   std::unique_ptr<RunningCollective> running_;

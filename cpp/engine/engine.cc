@@ -106,7 +106,7 @@ class Engine::Impl {
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
         num_lanes_(static_cast<std::uint32_t>(config.num_lanes)),
-        turn_(*mesh_, config, submissions_, names_, sets_),
+        turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_crowded_(n_ranks_here(*mesh_) > n_cores()) {
@@ -357,6 +357,7 @@ class Engine::Impl {
   std::unique_ptr<Mesh> mesh_;
   SubmissionQueue submissions_;
   NamesInUse names_;
+  Unnamed unnamed_;
   ProcessSets sets_;
   std::uint32_t num_lanes_;
   Turn turn_;
@@ -368,7 +369,6 @@ class Engine::Impl {
   std::atomic<std::uint64_t> n_waits_begun_{0};
   std::atomic<std::uint64_t> n_waits_heeded_{0};  // of those, when the token was last given back
   std::atomic<bool> is_shut_down_{false};
-  Unnamed unnamed_;
   std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
   std::thread background_;
 };

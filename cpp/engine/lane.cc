@@ -19,6 +19,7 @@ CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& confi
   options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
   options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.learned_order = config.learned_order;
+  options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);
   return options;
@@ -43,7 +44,8 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       logger_(around.logger),
       changes_(around.changes),
       mesh_(around.world, around.mux, id, ranks, arena),
-      in_flight_(around.names),
+      unnamed_(around.names.unnamed),
+      in_flight_(around.names.in_use),
       participant_(mesh_.rank()),
       data_(mesh_, in_flight_, native_options(around.config)),
       log_end_(std::numeric_limits<std::uint64_t>::max()),
@@ -193,6 +195,7 @@ Status Lane::apply(Participant::Action action) {
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     for (const Participant::Ticket ticket : failed->tickets) in_flight_.complete(ticket, failed->status);
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
+    unnamed_.restart(set_of(id_), lane_of(id_));  // the ranks have made different numbers of calls
     in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else {

@@ -15,12 +15,21 @@
 #include "engine/control_plane.hpp"
 #include "engine/data_plane.hpp"
 #include "engine/in_flight.hpp"
+#include "engine/names_in_use.hpp"
+#include "engine/process_sets.hpp"
 #include "engine/submission.hpp"
+#include "engine/unnamed.hpp"
 #include "negotiate/coordinator.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
+
+// The names of this rank's requests; any thread's.
+struct Names {
+  NamesInUse& in_use;
+  Unnamed& unnamed;
+};
 
 // Carries out entries that change who the lanes are.
 class LaneChanges {
@@ -39,7 +48,7 @@ class Lane {
     ControlPlane& control;
     const Config& config;
     const Logger& logger;
-    NamesInUse& names;
+    const Names& names;
     LaneChanges& changes;
   };
 
@@ -96,6 +105,7 @@ class Lane {
   const Logger& logger_;
   LaneChanges& changes_;
   LaneMesh mesh_;
+  Unnamed& unnamed_;
   InFlight in_flight_;
   Participant participant_;
   std::unique_ptr<Coordinator> coordinator_;  // on its rank only

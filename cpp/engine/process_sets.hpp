@@ -52,6 +52,8 @@ constexpr bool needs_no_agreement(std::uint32_t id) { return is_pair(id) || is_f
 constexpr LaneId lane_id(std::uint32_t process_set, std::uint32_t lane) {
   return needs_no_agreement(process_set) ? process_set : process_set * kMaxLanes + lane;
 }
+// The lane's number in its set.
+constexpr std::uint32_t lane_of(LaneId lane) { return needs_no_agreement(lane) ? 0 : lane % kMaxLanes; }
 constexpr std::uint32_t set_of(LaneId lane) { return needs_no_agreement(lane) ? lane : lane / kMaxLanes; }
 
 class ProcessSets {

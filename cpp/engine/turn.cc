@@ -12,7 +12,7 @@ constexpr std::size_t kMostEarlyMessages = 1 << 20;
 
 }  // namespace
 
-Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, NamesInUse& names, ProcessSets& sets)
+Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets)
     : mesh_(mesh),
       config_(config),
       logger_(mesh.rank(), log_level_from(config.log_level)),
@@ -173,7 +173,7 @@ void Turn::take(Submission submission, TimePoint now) {
     refused = Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   }
   if (refused) {
-    if (!submission.is_duplicate) names_.release(request);
+    if (!submission.is_duplicate) names_.in_use.release(request);
     submission.operation->complete(*refused);
   } else if (request.signature.collective == Collective::kJoin) {
     join(submission, now);

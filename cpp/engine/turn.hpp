@@ -19,7 +19,7 @@ namespace ciranda {
 
 class Turn final : private LaneMessages, private LaneChanges {
  public:
-  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, NamesInUse& names, ProcessSets& sets);
+  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets);
 
   // Returns whether anything moved.
   bool run();
@@ -61,7 +61,7 @@ class Turn final : private LaneMessages, private LaneChanges {
   const Config config_;
   Logger logger_;
   SubmissionQueue& submissions_;
-  NamesInUse& names_;
+  const Names names_;
   ProcessSets& sets_;
   LaneMux mux_;
   ControlPlane control_;

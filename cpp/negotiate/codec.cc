@@ -126,6 +126,7 @@ void write(Writer& w, const Signature& s) {
   }
   w.numbers(s.arguments);
   w.flag(s.is_weighted);
+  w.flag(s.divides_by_all);
 }
 
 Signature read_signature(Reader& r) {
@@ -143,6 +144,7 @@ Signature read_signature(Reader& r) {
   if (s.tensors.size() > kMaxTensorsPerRequest) r.fail();
   s.arguments = r.numbers<std::int64_t>();
   s.is_weighted = r.flag();
+  s.divides_by_all = r.flag();
   return s;
 }
 
@@ -230,6 +232,7 @@ void write(Writer& w, const ExecuteEntry& entry) {
     w.numbers(item.absent);
     if (!item.absent.empty()) write(w, item.signature);
   }
+  w.number(static_cast<std::uint8_t>(entry.check));
 }
 void read(Reader& r, ExecuteEntry& entry) {
   r.list(entry.items, sizeof(std::uint32_t) + 1, [&r](ExecuteItem& item) {
@@ -241,6 +244,9 @@ void read(Reader& r, ExecuteEntry& entry) {
     item.absent = r.numbers<std::int32_t>();
     if (!item.absent.empty()) item.signature = read_signature(r);
   });
+  const auto check = r.number<std::uint8_t>();
+  if (check > static_cast<std::uint8_t>(Check::kCompare)) r.fail();
+  if (r.ok()) entry.check = static_cast<Check>(check);
 }
 
 void write(Writer& w, const FailEntry& entry) {

@@ -209,6 +209,7 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, members_.has_waiting() || last_joined)) {
     ExecuteEntry entry;
+    entry.check = next_check(*batch.front());
     for (NamedRounds* name : batch) entry.items.push_back(execute_item(*name));
     entries.emplace_back(std::move(entry));
   }
@@ -217,6 +218,14 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
     members_.return_all();
   }
   return entries;
+}
+
+Check Coordinator::next_check(const NamedRounds& name) {
+  const bool compares = options_.check_interval > 0 && options_.size > 1;
+  if (!compares || !name.round.has_all() || !info(name.signature().collective).is_same_on_all) return Check::kNone;
+  if (++n_unchecked_ < options_.check_interval) return Check::kRemember;
+  n_unchecked_ = 0;
+  return Check::kCompare;
 }
 
 ExecuteItem Coordinator::execute_item(NamedRounds& name) {

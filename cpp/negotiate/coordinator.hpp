@@ -36,6 +36,7 @@ struct CoordinatorOptions {
   std::size_t fusion_threshold_bytes = 128 << 20;
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
+  std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
   std::chrono::nanoseconds stall_warning{0};   // 0: never
   std::chrono::nanoseconds stall_shutdown{0};  // 0: never
 };
@@ -83,6 +84,7 @@ class Coordinator {
   bool answer_owed(NamedRounds& name, int rank);
   void forgive_duplicates(const Round& round);
   void forgive_joined(int rank);
+  Check next_check(const NamedRounds& name);
   ExecuteItem execute_item(NamedRounds& name);
   void assign_slot(NamedRounds& name);
   std::optional<TimePoint> first_due(const Round& round) const;
@@ -97,6 +99,7 @@ class Coordinator {
   std::vector<LogEntry> failures_;             // go into the log before what is carried out
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
+  std::uint64_t n_unchecked_ = 0;  // entries since results were last compared
 };
 
 }  // namespace ciranda

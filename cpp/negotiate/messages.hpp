@@ -88,9 +88,13 @@ struct ExecuteItem {
   Signature signature;  // only where ranks are absent
 };
 
+// Whether ranks remember a checksum of the result, and compare what they remember. The log says so: all do alike.
+enum class Check : std::uint8_t { kNone = 0, kRemember = 1, kCompare = 2 };
+
 // Items that travel together, in order.
 struct ExecuteEntry {
   std::vector<ExecuteItem> items;
+  Check check = Check::kNone;
 };
 
 // An announcement of `name` on each of `targets` (a rank may stand there twice) has failed.

@@ -52,6 +52,7 @@ Result<Participant::Action> Participant::end_join(const JoinedEntry& entry) {
 
 Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
   Execute action;
+  action.check = entry.check;
   action.requests.reserve(entry.items.size());
   for (const ExecuteItem& item : entry.items) {
     Result<Ready> ready = execute(item);

@@ -37,6 +37,7 @@ class Participant {
   };
   struct Execute {
     std::vector<Ready> requests;  // in order; they travel together
+    Check check = Check::kNone;
   };
   struct Fail {
     std::vector<Ticket> tickets;

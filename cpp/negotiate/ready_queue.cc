@@ -88,7 +88,8 @@ bool ReadyQueue::can_travel_with(const NamedRounds& head, const NamedRounds& oth
   const Signature& b = other.signature();
   return a.collective == Collective::kAllreduce && b.collective == Collective::kAllreduce && a.op == b.op &&
          a.prescale == b.prescale && a.postscale == b.postscale && a.is_weighted == b.is_weighted &&
-         a.tensors.front().dtype == b.tensors.front().dtype && head.round.absent() == other.round.absent();
+         a.divides_by_all == b.divides_by_all && a.tensors.front().dtype == b.tensors.front().dtype &&
+         head.round.absent() == other.round.absent();
 }
 
 }  // namespace ciranda

@@ -35,16 +35,19 @@ struct CollectiveInfo {
   bool first_dim_may_differ = false;  // between ranks; the log tells every rank those of the others
   bool takes_splits = false;          // how many rows go to whom may differ with every call: it travels with the data
   bool allocates_output = false;      // the engine does, where the caller gives no memory or cannot know how much
+  bool is_same_on_all = false;        // every rank gets the same result
 };
 
 inline constexpr std::array kCollectives{
-    CollectiveInfo{.collective = Collective::kAllreduce, .name = "allreduce", .is_reduction = true},
+    CollectiveInfo{
+        .collective = Collective::kAllreduce, .name = "allreduce", .is_reduction = true, .is_same_on_all = true},
     CollectiveInfo{.collective = Collective::kAllgather,
                    .name = "allgather",
                    .is_along_rows = true,
                    .first_dim_may_differ = true,
-                   .allocates_output = true},
-    CollectiveInfo{.collective = Collective::kBroadcast, .name = "broadcast", .has_root = true},
+                   .allocates_output = true,
+                   .is_same_on_all = true},
+    CollectiveInfo{.collective = Collective::kBroadcast, .name = "broadcast", .has_root = true, .is_same_on_all = true},
     CollectiveInfo{.collective = Collective::kBarrier, .name = "barrier", .has_tensors = false},
     CollectiveInfo{.collective = Collective::kReducescatter,
                    .name = "reducescatter",

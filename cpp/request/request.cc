@@ -78,6 +78,15 @@ Status check_weighted(const std::string& name, const Signature& signature) {
   return Status::ok_status();
 }
 
+Status check_divisor(const std::string& name, const Signature& signature) {
+  if (signature.op != ReduceOp::kAverage || signature.is_weighted) {
+    return Status::invalid_argument(place_text(signature, name) +
+                                    "divisor=\"world\" is one of op=Average without weights, here it is " +
+                                    (signature.is_weighted ? "weighted" : std::string(to_string(signature.op))) + ".");
+  }
+  return Status::ok_status();
+}
+
 Status check_reduction(const std::string& name, const Signature& signature) {
   const auto where = [&] { return place_text(signature, name); };
   const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
@@ -99,6 +108,9 @@ Status check_reduction(const std::string& name, const Signature& signature) {
   }
   if (signature.is_weighted) {
     if (Status status = check_weighted(name, signature); !status.ok()) return status;
+  }
+  if (signature.divides_by_all) {
+    if (Status status = check_divisor(name, signature); !status.ok()) return status;
   }
   if (!std::isfinite(signature.prescale) || !std::isfinite(signature.postscale)) {
     return Status::invalid_argument(where() + "prescale_factor and postscale_factor must be finite numbers.");
@@ -398,6 +410,10 @@ std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b
   }
   if (a.is_weighted != b.is_weighted) {
     return differ("weight", a.is_weighted ? "given" : "none", rank_a, b.is_weighted ? "given" : "none", rank_b);
+  }
+  if (a.divides_by_all != b.divides_by_all) {
+    const auto divisor = [](const Signature& s) { return s.divides_by_all ? "world" : "contributors"; };
+    return differ("divisor", divisor(a), rank_a, divisor(b), rank_b);
   }
   if (a.arguments != b.arguments) {
     return differ("ranks", to_string(a.arguments), rank_a, to_string(b.arguments), rank_b);

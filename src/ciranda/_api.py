@@ -49,7 +49,7 @@ from ciranda._ops import (
 )
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
-from ciranda.numpy.functions import allgather_object, broadcast_object
+from ciranda.numpy.functions import allgather_object, broadcast_object, check_consistency
 from ciranda.numpy.ops import (
     allgather,
     allgather_async,
@@ -143,6 +143,7 @@ __all__ = [
     "broadcast_async_",
     "broadcast_object",
     "ccl_built",
+    "check_consistency",
     "cross_rank",
     "cross_size",
     "cuda_built",

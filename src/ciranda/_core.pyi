@@ -94,6 +94,7 @@ class Engine:
     # `inputs`: a tensor, or a list or tuple of them; `outputs`: the same object for in place, None where the engine
     # allocates. `splits`: a list for each tensor, empty for equal parts. run() returns the tensors that the engine
     # allocated: for an alltoall, the outputs and then the rows received from each rank, for each tensor.
+    def checksum(self, tensor: object) -> int: ...
     def submit(
         self,
         collective: int,
@@ -109,6 +110,7 @@ class Engine:
         process_set: int = 0,
         lane: int = 0,
         weight: float | None = None,
+        divides_by_all: bool = False,
     ) -> Operation: ...
     def run(
         self,
@@ -124,6 +126,7 @@ class Engine:
         process_set: int = 0,
         lane: int = 0,
         weight: float | None = None,
+        divides_by_all: bool = False,
     ) -> list[Any]: ...
     # A collective without tensors: join, add_process_set (arguments: the ranks), remove_process_set (its number).
     def submit_bare(self, collective: int, arguments: list[int], process_set: int = 0) -> Operation: ...

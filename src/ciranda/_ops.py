@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from ciranda import _basics, _core
 from ciranda.errors import InvalidArgumentError
@@ -35,6 +35,9 @@ SCATTER: Final[int] = _core.COLLECTIVES["scatter"]
 TRANSFER: Final[int] = _core.COLLECTIVES["send/recv"]
 JOIN: Final[int] = _core.COLLECTIVES["join"]
 
+#: What an average divides by while ranks have joined: the number of those that take part, or of all.
+Divisor = Literal["contributors", "world"]
+
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 
@@ -51,6 +54,13 @@ def choose_op(op: int | None, average: bool | None) -> int:
     if op is None:
         return Average
     return op
+
+
+def divides_by_all(divisor: Divisor) -> bool:
+    """Return whether an average divides by the number of all ranks, joined ones too."""
+    if divisor not in ("contributors", "world"):
+        raise InvalidArgumentError(f'divisor must be "contributors" or "world", not {divisor!r}')
+    return divisor == "world"
 
 
 class Handle(Generic[Result]):

@@ -162,6 +162,45 @@ def test_ranks_with_fewer_batches_join(circle: Ranks) -> None:
     circle.run(_check_join)
 
 
+def _check_divisor() -> None:
+    n, me = hvd.size(), hvd.rank()
+    x = np.full(6, 6.0)
+    with pytest.raises(ValueError, match='divisor must be "contributors" or "world", not \'all\''):
+        hvd.allreduce(x, divisor="all")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'divisor="world" is one of op=Average without weights, here it is weighted'):
+        hvd.allreduce(x, weight=1.0, divisor="world")
+    if n > 1:
+        with pytest.raises(MismatchError, match=r"divisor (world|contributors) on rank 0 but (world|contributors) on"):
+            hvd.allreduce(x, divisor="world" if me == 0 else "contributors", name="one")
+    if me < max(n - 1, 1):
+        share = 6.0 * max(n - 1, 1) / n
+        np.testing.assert_allclose(hvd.allreduce(x, divisor="world"), share)
+        np.testing.assert_allclose(hvd.allreduce(x), 6.0)
+        np.testing.assert_allclose(hvd.allreduce_(x.copy(), divisor="world", postscale_factor=2.0), 2 * share)
+        for result in hvd.grouped_allreduce([x, x.astype(np.float32)], divisor="world"):
+            np.testing.assert_allclose(result, share, rtol=1e-6)
+        np.testing.assert_allclose(hvd.reducescatter(x, divisor="world"), share)
+        on_root = hvd.reduce(x, root_rank=0, divisor="world")
+        assert on_root is None if me else np.allclose(on_root, share)
+        assert hvd.allreduce(np.array([7]), divisor="world")[0] == 7 * max(n - 1, 1) // n
+    hvd.join()
+
+
+def test_averages_over_the_world_count_the_joined_as_zeros(circle: Ranks) -> None:
+    circle.run(_check_divisor)
+
+
+def _check_unnamed_after_join() -> None:
+    for _ in range(hvd.rank() + 1):  # without names, and of different numbers
+        hvd.allreduce(np.ones(2))
+    hvd.join()
+    assert hvd.allreduce(np.ones(2), op=hvd.Sum)[0] == hvd.size()
+
+
+def test_calls_without_names_belong_together_again_after_join(circle: Ranks) -> None:
+    circle.run(_check_unnamed_after_join, timeout=30)
+
+
 # --- two ranks
 
 

@@ -46,6 +46,31 @@ def _digest_of_everything() -> str:
     digest.update(hvd.allreduce(values(hvd.rank(), 300_001, "float32", "sum")).tobytes())
     digest.update(hvd.allgather(np.full((hvd.rank() * 1000 + 1, 3), hvd.rank())).tobytes())
     digest.update(hvd.broadcast(values(hvd.rank(), 70_000, "float64", "sum"), 1).tobytes())
+    return digest.hexdigest() + _digest_of_the_others()
+
+
+def _digest_of_the_others() -> str:
+    """Adasum, weighted averages, and collectives that cut along rows or have a root: what all ranks got, together."""
+    digest = hashlib.sha256()
+    for dtype in ("float16", "float32", "float64"):
+        for count in (3, 5000, 70_001):
+            mine = values(hvd.rank(), count, dtype, "sum")
+            digest.update(hvd.allreduce(mine, op=hvd.Adasum).tobytes())
+            digest.update(hvd.allreduce(mine, weight=hvd.rank() / 3, prescale_factor=0.75).tobytes())
+        group = [values(hvd.rank(), count, dtype, "sum") for count in (1, 700, 9000)]
+        for result in hvd.grouped_allreduce(group, op=hvd.Adasum):
+            digest.update(result.tobytes())
+        rows = values(hvd.rank(), 20_003 * 3, dtype, "sum").reshape(-1, 3)
+        whole = hvd.allreduce(rows, op=hvd.Sum, prescale_factor=0.75)
+        part = hvd.reducescatter(rows, op=hvd.Sum, prescale_factor=0.75)
+        assert hvd.allgather(part).tobytes() == whole.tobytes()
+        on_root = hvd.reduce(rows, root_rank=1, op=hvd.Sum, prescale_factor=0.75)
+        assert on_root is None or on_root.tobytes() == whole.tobytes()
+        mixed, _ = hvd.alltoall(rows, np.array([6668, 6668, 6667]))
+        gathered = hvd.gather(mixed, root_rank=2)
+        dealt = hvd.scatter(np.empty((0, 3), dtype) if gathered is None else gathered, root_rank=2)
+        digest.update(hvd.allgather(dealt).tobytes())
+        digest.update(whole.tobytes())
     return digest.hexdigest()
 
 

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/checksum.hpp"
 #include "bindings/python/errors.hpp"
 #include "engine/connect.hpp"
 
@@ -68,11 +69,12 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
 // Submits and waits: a blocking call without the cost of a handle.
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
              double prescale, double postscale, nb::handle splits, std::uint32_t process_set, std::uint32_t lane,
-             std::optional<double> weight) {
+             std::optional<double> weight, bool divides_by_all) {
   CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true, read_splits(splits)};
   options.process_set = process_set;
   options.lane = lane;
   options.weight = weight;
+  options.divides_by_all = divides_by_all;
   OperationHandle handle = self.submit(options, inputs, outputs);
   handle.wait();
   return handle.outputs();
@@ -80,12 +82,14 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
-                       std::uint32_t process_set, std::uint32_t lane, std::optional<double> weight) {
+                       std::uint32_t process_set, std::uint32_t lane, std::optional<double> weight,
+                       bool divides_by_all) {
   CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
                       false,      read_splits(splits)};
   options.process_set = process_set;
   options.lane = lane;
   options.weight = weight;
+  options.divides_by_all = divides_by_all;
   return self.submit(options, inputs, outputs);
 }
 
@@ -97,6 +101,12 @@ OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std:
   options.process_set = process_set;
   options.arguments = std::move(arguments);
   return self.submit(options, nb::none(), nb::none());
+}
+
+std::uint64_t checksum_of(EngineHandle& self, nb::handle tensor) {
+  TensorSignature signature;
+  const std::byte* bytes = self.session().reader().read(tensor, Access::kRead, signature);
+  return checksum({bytes, signature.n_bytes()});
 }
 
 nb::dict peer(const EngineHandle& self, int rank) {
@@ -147,16 +157,17 @@ void bind_engine_handle(nb::module_& m) {
       .def_prop_ro("shares_memory_with_all",
                    [](const EngineHandle& self) { return self.engine().shares_memory_with_all(); })
       .def("peer", &peer, nb::arg("rank"))
+      .def("checksum", &checksum_of, nb::arg("tensor"), "A checksum of the tensor's bytes.")
       .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0,
-           nb::arg("weight") = nb::none())
+           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false)
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0,
-           nb::arg("weight") = nb::none())
+           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false)
       .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
       .def(
           "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },

@@ -87,6 +87,7 @@ Request make_request(const CallOptions& options) {
     signature.postscale = options.postscale;
     signature.is_weighted = options.weight.has_value();
     request.weight = options.weight.value_or(1.0);
+    signature.divides_by_all = options.divides_by_all;
   }
   if (info(signature.collective).has_root) signature.root = options.root;
   request.splits = options.splits;

@@ -31,6 +31,7 @@ struct CallOptions {
   std::uint32_t lane = 0;
   std::vector<std::int64_t> arguments = {};
   std::optional<double> weight = {};
+  bool divides_by_all = false;
 };
 
 // From None, or a list of a list of numbers for each tensor.

@@ -214,7 +214,10 @@ enum {
   CIRANDA_REQUEST_DEFERRABLE = 1,
   /* The caller's next call is ciranda_wait() for this operation: until then nothing is done about it, which saves
    * waking others. For blocking calls. */
-  CIRANDA_REQUEST_AWAITED = 2
+  CIRANDA_REQUEST_AWAITED = 2,
+  /* Of a CIRANDA_AVERAGE without weights: divide by the number of all ranks of the process set, also while some have
+   * joined; without it, by the number of those that take part. All ranks must say the same. */
+  CIRANDA_REQUEST_DIVIDE_BY_ALL = 4
 };
 
 typedef struct ciranda_request {

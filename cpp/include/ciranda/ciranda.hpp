@@ -130,6 +130,7 @@ struct ReduceOptions {
   double prescale = 1.0;
   double postscale = 1.0;
   std::optional<double> weight = {};  // of this rank, in a weighted average
+  bool divide_by_all = false;         // an average counts ranks that have joined too
   bool deferrable = false;            // may be held back to travel with others; wait for it
   Place at = {};
 };
@@ -152,6 +153,7 @@ struct ReducescatterOptions {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
+  bool divide_by_all = false;  // as in ReduceOptions
   std::vector<std::int64_t> row_shape = {};
   Place at = {};
 };
@@ -169,6 +171,7 @@ struct RootedReduceOptions {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
+  bool divide_by_all = false;  // as in ReduceOptions
   Place at = {};
 };
 
@@ -194,6 +197,7 @@ struct GroupOptions {
   double prescale = 1.0;
   double postscale = 1.0;
   std::optional<double> weight = {};
+  bool divide_by_all = false;  // as in ReduceOptions
   bool deferrable = false;
   Place at = {};
 };
@@ -493,7 +497,8 @@ class Context {
     request.prescale = options.prescale;
     request.postscale = options.postscale;
     request.weight = options.weight ? &*options.weight : nullptr;
-    request.flags = options.deferrable ? CIRANDA_REQUEST_DEFERRABLE : 0;
+    if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
+    if (options.divide_by_all) request.flags |= CIRANDA_REQUEST_DIVIDE_BY_ALL;
     return submit(request);
   }
 
@@ -581,7 +586,8 @@ class Context {
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, tensor);
     request.weight = options.weight ? &*options.weight : nullptr;
-    request.flags = flags | (options.deferrable ? std::uint32_t{CIRANDA_REQUEST_DEFERRABLE} : 0U);
+    request.flags |= flags;
+    if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
     return submit(request);
   }
 
@@ -647,6 +653,7 @@ class Context {
     request.op = static_cast<ciranda_reduce_op>(options.op);
     request.prescale = options.prescale;
     request.postscale = options.postscale;
+    if (options.divide_by_all) request.flags |= CIRANDA_REQUEST_DIVIDE_BY_ALL;
     return request;
   }
 

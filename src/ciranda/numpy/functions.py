@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle
 import numpy as np
+import numpy.typing as npt
 
-from ciranda import _basics
+from ciranda import _basics, _consistency
+from ciranda.numpy.arrays import for_engine, readable
 from ciranda.numpy.ops import allgather, broadcast, broadcast_
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -44,3 +47,20 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     return [
         pickle.loads(everything[end - size : end].data) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
     ]
+
+
+def check_consistency(arrays: Mapping[str, npt.ArrayLike], process_set: ProcessSet = global_process_set) -> None:
+    """Return if every rank has the same arrays, bit for bit. They stay where they are: only checksums travel.
+
+    Args:
+        arrays: by name, in the same order on every rank.
+        process_set: the ranks that compare, all of which must call this.
+
+    Raises:
+        MismatchError: on every rank. It names the first array that differs, and the ranks where it does.
+    """
+    named = []
+    for name, value in arrays.items():
+        array = readable(value)
+        named.append(_consistency.Named(name, f"{array.dtype} {list(array.shape)}", for_engine(array)))
+    _consistency.compare(named, process_set)

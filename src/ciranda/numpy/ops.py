@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Handle, Sum, choose_op
+from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Divisor, Handle, Sum, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
@@ -39,6 +39,7 @@ def _submit_allreduce(
     postscale: float,
     process_set: ProcessSet,
     weight: float | None,
+    divisor: Divisor,
 ) -> _core.Operation:
     return _basics.engine().submit(
         ALLREDUCE,
@@ -52,6 +53,7 @@ def _submit_allreduce(
         True,
         process_set=id_of(process_set),
         weight=weight,
+        divides_by_all=divides_by_all(divisor),
     )
 
 
@@ -64,6 +66,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Array]:
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
     array = readable(tensor)
@@ -77,6 +80,7 @@ def allreduce_async(
         postscale_factor,
         process_set,
         weight,
+        divisor,
     )
     return Handle(operation, lambda _: output)
 
@@ -90,6 +94,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Array:
     """Combine `tensor` over all ranks, element by element; every rank gets the same new array.
 
@@ -98,13 +103,15 @@ def allreduce(
         average: deprecated, use `op`.
         name: see the module.
         op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
-            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum of floating-point types. Integer averages round toward
-            zero.
+            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum (adaptive summation, Maleki et al., 2021) of
+            floating-point types, each tensor a vector of its own. Integer averages round toward zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         process_set: the ranks that take part; all, if not given.
         weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
             weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex types.
+        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
+            part; or "world", that of all ranks of the process set, as if the others brought zeros.
     """
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
@@ -119,6 +126,7 @@ def allreduce(
         postscale_factor,
         process_set=id_of(process_set),
         weight=weight,
+        divides_by_all=divides_by_all(divisor),
     )
     return output
 
@@ -132,12 +140,13 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Array]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
     target = for_engine(work)
     operation = _submit_allreduce(
-        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
+        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -151,6 +160,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Array:
     """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
     work = writable(tensor)
@@ -166,6 +176,7 @@ def allreduce_(
         postscale_factor,
         process_set=id_of(process_set),
         weight=weight,
+        divides_by_all=divides_by_all(divisor),
     )
     return bring_back(work, tensor)
 
@@ -179,6 +190,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
@@ -192,6 +204,7 @@ def grouped_allreduce_async(
         postscale_factor,
         process_set,
         weight,
+        divisor,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -205,10 +218,11 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Arrays:
     """`allreduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
     return grouped_allreduce_async(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight, divisor
     ).wait()
 
 
@@ -221,12 +235,13 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
     work = [writable(tensor) for tensor in tensors]
     targets = [for_engine(array) for array in work]
     operation = _submit_allreduce(
-        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
+        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
     )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
@@ -240,10 +255,11 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Arrays:
     """`grouped_allreduce()` in place."""
     return grouped_allreduce_async_(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight, divisor
     ).wait()
 
 

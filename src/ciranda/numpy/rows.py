@@ -12,7 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLTOALL, GATHER, REDUCE, REDUCESCATTER, SCATTER, Average, Handle, Sum, choose_op
+from ciranda._ops import (
+    ALLTOALL,
+    GATHER,
+    REDUCE,
+    REDUCESCATTER,
+    SCATTER,
+    Average,
+    Divisor,
+    Handle,
+    Sum,
+    choose_op,
+    divides_by_all,
+)
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
@@ -51,6 +63,7 @@ def grouped_reducescatter_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Arrays]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
@@ -65,6 +78,7 @@ def grouped_reducescatter_async(
         postscale_factor,
         True,
         process_set=id_of(process_set),
+        divides_by_all=divides_by_all(divisor),
     )
 
     def finish(done: _core.Operation) -> Arrays:
@@ -80,9 +94,12 @@ def grouped_reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Arrays:
     """`reducescatter()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
-    return grouped_reducescatter_async(tensors, op, name, process_set, prescale_factor, postscale_factor).wait()
+    return grouped_reducescatter_async(
+        tensors, op, name, process_set, prescale_factor, postscale_factor, divisor
+    ).wait()
 
 
 def reducescatter_async(
@@ -92,9 +109,10 @@ def reducescatter_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Array]:
     """Start `reducescatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    group = grouped_reducescatter_async([tensor], op, name, process_set, prescale_factor, postscale_factor)
+    group = grouped_reducescatter_async([tensor], op, name, process_set, prescale_factor, postscale_factor, divisor)
     return group.then(lambda results: results[0])
 
 
@@ -105,6 +123,7 @@ def reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Array:
     """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
@@ -118,8 +137,9 @@ def reducescatter(
         process_set: the ranks that take part; all, if not given.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
+        divisor: of an average, as for `allreduce()`.
     """
-    return reducescatter_async(tensor, op, name, process_set, prescale_factor, postscale_factor).wait()
+    return reducescatter_async(tensor, op, name, process_set, prescale_factor, postscale_factor, divisor).wait()
 
 
 # --- alltoall
@@ -244,6 +264,7 @@ def grouped_reduce_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Arrays | None]:
     """Start `grouped_reduce()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
     arrays = [readable(tensor) for tensor in tensors]
@@ -260,6 +281,7 @@ def grouped_reduce_async(
         postscale_factor,
         True,
         process_set=id_of(process_set),
+        divides_by_all=divides_by_all(divisor),
     )
     return Handle(operation, lambda _: results)
 
@@ -272,9 +294,12 @@ def grouped_reduce(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Arrays | None:
     """`reduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
-    return grouped_reduce_async(tensors, root_rank, op, name, process_set, prescale_factor, postscale_factor).wait()
+    return grouped_reduce_async(
+        tensors, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
+    ).wait()
 
 
 def reduce_async(
@@ -285,9 +310,10 @@ def reduce_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Array | None]:
     """Start `reduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    group = grouped_reduce_async([tensor], root_rank, op, name, process_set, prescale_factor, postscale_factor)
+    group = grouped_reduce_async([tensor], root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor)
     return group.then(lambda results: None if results is None else results[0])
 
 
@@ -299,6 +325,7 @@ def reduce(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Array | None:
     """Combine `tensor` over all ranks for one of them: what `allreduce()` gives on rank `root_rank`, None elsewhere.
 
@@ -310,8 +337,9 @@ def reduce(
         process_set: the ranks that take part; all, if not given.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
+        divisor: of an average, as for `allreduce()`.
     """
-    return reduce_async(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor).wait()
+    return reduce_async(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor).wait()
 
 
 def reduce_async_(
@@ -322,6 +350,7 @@ def reduce_async_(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Array]:
     """Start `reduce_()`. Do not write to `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
@@ -337,6 +366,7 @@ def reduce_async_(
         postscale_factor,
         True,
         process_set=id_of(process_set),
+        divides_by_all=divides_by_all(divisor),
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -349,12 +379,13 @@ def reduce_(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Array:
     """`reduce()` in place: the root's `tensor` gets the result, the others' stay as they are. Returns `tensor`.
 
     Raises InvalidArgumentError for a read-only array, on every rank.
     """
-    return reduce_async_(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor).wait()
+    return reduce_async_(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor).wait()
 
 
 # --- gather and scatter

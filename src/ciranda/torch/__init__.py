@@ -69,6 +69,7 @@ from ciranda.torch.functions import (
     broadcast_object,
     broadcast_optimizer_state,
     broadcast_parameters,
+    check_consistency,
 )
 from ciranda.torch.ops import (
     allgather,
@@ -146,6 +147,7 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ccl_built",
+    "check_consistency",
     "cross_rank",
     "cross_size",
     "cuda_built",

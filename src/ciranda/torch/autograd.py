@@ -1,10 +1,10 @@
 """Gradients of the collectives.
 
 Every rank has its own loss, and a gradient is that of the *sum of all ranks' losses* for allreduce: what reaches one
-rank's result is summed over the ranks (averaged for op=Average; with weights, times this rank's share of them), scaled
-by both factors, and is the gradient of every rank's input. For Min and Max it goes to the elements that were chosen, in
-equal parts where several were; the other operations have no gradient here. For allgather and broadcast it is, as
-Horovod's, that of the *mean* of the ranks' losses.
+rank's result is summed over the ranks (averaged for op=Average), scaled by both factors, and is the gradient of every
+rank's input; in a weighted average times the rank's weight over the sum of all. For Min and Max it goes to the elements
+that were chosen, in equal parts where several were; the other operations have no gradient here. For allgather and
+broadcast it is, as Horovod's, that of the *mean* of the ranks' losses.
 
 The backward pass communicates, so all ranks must make it, and in the same order.
 """
@@ -12,12 +12,13 @@ The backward pass communicates, so all ranks must make it, and in the same order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ciranda import _basics
-from ciranda._ops import Average, Max, Min, Sum
+from ciranda._ops import Average, Divisor, Max, Min, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet
 from ciranda.torch import ops
@@ -32,69 +33,73 @@ def _share_of_choice(tensor: Tensor, result: Tensor, process_set: ProcessSet) ->
     return chosen / ops.allreduce(chosen, op=Sum, process_set=process_set).clamp(min=1)
 
 
-def _share_of_weights(weight: float, process_set: ProcessSet) -> float:
-    weights = ops.allreduce(torch.tensor(weight, dtype=torch.float64), op=Sum, process_set=process_set)
-    return weight / weights.item()
+@dataclass(frozen=True)
+class Reduction:
+    """What is asked of an allreduce, but for its tensors and name."""
+
+    op: int
+    prescale: float
+    postscale: float
+    process_set: ProcessSet
+    weight: float | None
+    divisor: Divisor
+
+    def run(self, tensors: Sequence[Tensor], name: str | None) -> list[Tensor]:
+        """Return the results, which have a gradient wherever autograd records."""
+        return ops.grouped_allreduce(
+            tensors,
+            None,
+            name,
+            Compression.none,
+            self.op,
+            self.prescale,
+            self.postscale,
+            self.process_set,
+            self.weight,
+            self.divisor,
+        )
+
+    def share(self) -> float:
+        """Return this rank's weight over the sum of all."""
+        total = ops.allreduce(torch.tensor(self.weight, dtype=torch.float64), op=Sum, process_set=self.process_set)
+        return (self.weight or 0.0) / float(total)
 
 
-def _backward_allreduce(
-    gradients: Sequence[Tensor],
-    saved: Sequence[Tensor],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    weight: float | None,
-) -> list[Tensor]:
-    if op not in (Average, Sum, Min, Max):
+def _backward_allreduce(gradients: Sequence[Tensor], saved: Sequence[Tensor], call: Reduction) -> list[Tensor]:
+    if call.op not in (Average, Sum, Min, Max):
         raise NotSupportedError(
             "allreduce has a gradient with op=Average, Sum, Min and Max only; detach its input or its result"
         )
-    inner_op = op if op in (Average, Sum) and weight is None else Sum
-    totals = ops.grouped_allreduce(
-        gradients, op=inner_op, prescale_factor=prescale, postscale_factor=postscale, process_set=process_set
-    )
-    if weight is not None:
-        share = _share_of_weights(weight, process_set)
-        return [total * share for total in totals]
-    if inner_op == op:
-        return totals
+    if call.weight is not None:
+        share = call.share()
+        return [total * share for total in replace(call, op=Sum, weight=None).run(gradients, None)]
+    if call.op in (Average, Sum):
+        return call.run(gradients, None)
+    totals = replace(call, op=Sum).run(gradients, None)
     n = len(totals)
     return [
-        total * _share_of_choice(tensor, result, process_set)
+        total * _share_of_choice(tensor, result, call.process_set)
         for total, tensor, result in zip(totals, saved[:n], saved[n:], strict=True)
     ]
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        name: str | None,
-        op: int,
-        prescale: float,
-        postscale: float,
-        process_set: ProcessSet,
-        weight: float | None,
-        *tensors: Tensor,
-    ) -> tuple[Tensor, ...]:
-        ctx.call = (op, prescale, postscale, process_set, weight)
-        results = tuple(
-            ops.grouped_allreduce(tensors, None, name, Compression.none, op, prescale, postscale, process_set, weight)
-        )
-        if op in (Min, Max):
+    def forward(ctx: Any, name: str | None, call: Reduction, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.call = call
+        results = tuple(call.run(tensors, name))
+        if call.op in (Min, Max):
             # The factors may have changed what was compared, or turned the order around.
             inner = results
-            if (prescale, postscale) != (1.0, 1.0):
-                inner_op = op if prescale >= 0 else Min + Max - op
-                inner = tuple(ops.grouped_allreduce(tensors, op=inner_op, process_set=process_set))
+            if (call.prescale, call.postscale) != (1.0, 1.0):
+                inner_op = call.op if call.prescale >= 0 else Min + Max - call.op
+                inner = tuple(ops.grouped_allreduce(tensors, op=inner_op, process_set=call.process_set))
             ctx.save_for_backward(*tensors, *inner)
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        inputs = _backward_allreduce(gradients, ctx.saved_tensors, *ctx.call)
-        return None, None, None, None, None, None, *inputs
+        return None, None, *_backward_allreduce(gradients, ctx.saved_tensors, ctx.call)
 
 
 class _Allgather(torch.autograd.Function):
@@ -128,30 +133,9 @@ class _Broadcast(torch.autograd.Function):
         return None, None, None, reduced if _basics.rank() == ctx.root_rank else torch.zeros_like(reduced)
 
 
-def allreduce(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    weight: float | None,
-) -> Tensor:
-    """Differentiable `ops.allreduce`."""
-    return grouped_allreduce([tensor], name, op, prescale, postscale, process_set, weight)[0]
-
-
-def grouped_allreduce(
-    tensors: Sequence[Tensor],
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    weight: float | None,
-) -> list[Tensor]:
+def grouped_allreduce(tensors: Sequence[Tensor], name: str | None, call: Reduction) -> list[Tensor]:
     """Differentiable `ops.grouped_allreduce`."""
-    return list(_Allreduce.apply(name, op, prescale, postscale, process_set, weight, *tensors))  # type: ignore[no-untyped-call]
+    return list(_Allreduce.apply(name, call, *tensors))  # type: ignore[no-untyped-call]
 
 
 def allgather(tensor: Tensor, name: str | None, process_set: ProcessSet) -> Tensor:

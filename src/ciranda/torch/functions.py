@@ -7,13 +7,23 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ciranda import _basics
+from ciranda import _basics, _consistency
 from ciranda._ops import Handle
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.functions import allgather_object, broadcast_object
+from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch.ops import broadcast_async_
+from ciranda.torch.tensors import contiguous, for_engine
 
-__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "check_consistency",
+]
+
+NamedTensors = Mapping[str, Any] | Iterable[tuple[str, torch.Tensor | None]]
 
 
 def _wait_all(handles: Iterable[Handle[Any]]) -> None:
@@ -21,7 +31,20 @@ def _wait_all(handles: Iterable[Handle[Any]]) -> None:
         handle.wait()
 
 
-def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.Tensor | None]], root_rank: int) -> None:
+def _named_tensors(params: NamedTensors) -> list[tuple[str, torch.Tensor]]:
+    """Return the pairs of name and tensor, a mapping's in the order of the names."""
+    if isinstance(params, Mapping):
+        named = sorted(params.items())
+    elif isinstance(params, Iterable) and not isinstance(params, (str, torch.Tensor)):
+        named = list(params)
+    else:
+        raise InvalidArgumentError(f"params must be a state_dict or named parameters, not {type(params).__name__}")
+    if any(not (isinstance(item, tuple) and len(item) == 2) for item in named):
+        raise InvalidArgumentError("params must be pairs of name and tensor, as model.named_parameters() gives them")
+    return [(name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor)]
+
+
+def broadcast_parameters(params: NamedTensors, root_rank: int) -> None:
     """Give every rank the values of rank `root_rank`, in place.
 
     Args:
@@ -33,19 +56,28 @@ def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.T
         MismatchError: the ranks' models differ; the message names the parameter.
     """
     _basics.require_rank(root_rank)
-    if isinstance(params, Mapping):
-        named = sorted(params.items())
-    elif isinstance(params, Iterable) and not isinstance(params, (str, torch.Tensor)):
-        named = list(params)
-    else:
-        raise InvalidArgumentError(f"params must be a state_dict or named parameters, not {type(params).__name__}")
-    if any(not (isinstance(item, tuple) and len(item) == 2) for item in named):
-        raise InvalidArgumentError("params must be pairs of name and tensor, as model.named_parameters() gives them")
     _wait_all(
         broadcast_async_(tensor.detach(), root_rank, f"broadcast_parameters.{name}")
-        for name, tensor in named
-        if isinstance(tensor, torch.Tensor)
+        for name, tensor in _named_tensors(params)
     )
+
+
+def check_consistency(params: NamedTensors, process_set: ProcessSet = global_process_set) -> None:
+    """Return if every rank has the same tensors, bit for bit. They stay where they are: only checksums travel.
+
+    Args:
+        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left out.
+        process_set: the ranks that compare, all of which must call this.
+
+    Raises:
+        InvalidArgumentError: `params` is neither.
+        MismatchError: on every rank. It names the first tensor that differs, and the ranks where it does.
+    """
+    named = []
+    for name, tensor in _named_tensors(params):
+        work = contiguous(tensor.detach())
+        named.append(_consistency.Named(name, f"{tensor.dtype} {list(tensor.shape)}", for_engine(work)))
+    _consistency.compare(named, process_set)
 
 
 class _Hole(NamedTuple):

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import torch
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Handle, Sum, choose_op
+from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Divisor, Handle, Sum, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import autograd
@@ -43,6 +43,7 @@ def _submit_allreduce(
     postscale: float,
     process_set: ProcessSet,
     weight: float | None,
+    divisor: Divisor,
 ) -> _core.Operation:
     return _basics.engine().submit(
         ALLREDUCE,
@@ -56,6 +57,7 @@ def _submit_allreduce(
         True,
         process_set=id_of(process_set),
         weight=weight,
+        divides_by_all=divides_by_all(divisor),
     )
 
 
@@ -68,6 +70,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Tensor]:
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
     work = contiguous(tensor)
@@ -81,6 +84,7 @@ def allreduce_async(
         postscale_factor,
         process_set,
         weight,
+        divisor,
     )
     return Handle(operation, lambda _: output)
 
@@ -95,6 +99,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Tensor:
     """Combine `tensor` over all ranks, element by element; every rank gets the same new tensor.
 
@@ -104,18 +109,21 @@ def allreduce(
         name: see the module.
         compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
         op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
-            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum of floating-point types. Integer averages round toward
-            zero.
+            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum (adaptive summation, Maleki et al., 2021) of
+            floating-point types, each tensor a vector of its own. Integer averages round toward zero.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         process_set: the ranks that take part; all, if not given.
         weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
             weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex types.
+        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
+            part; or "world", that of all ranks of the process set, as if the others brought zeros.
     """
     chosen = choose_op(op, average)
     compressed, context = compression.compress(tensor)
     if needs_gradient((compressed,)):
-        reduced = autograd.allreduce(compressed, name, chosen, prescale_factor, postscale_factor, process_set, weight)
+        reduction = autograd.Reduction(chosen, prescale_factor, postscale_factor, process_set, weight, divisor)
+        reduced = autograd.grouped_allreduce([compressed], name, reduction)[0]
     else:
         work = contiguous(compressed)
         reduced = empty_like(work)
@@ -130,6 +138,7 @@ def allreduce(
             postscale_factor,
             process_set=id_of(process_set),
             weight=weight,
+            divides_by_all=divides_by_all(divisor),
         )
     return compression.decompress(reduced, context)
 
@@ -143,12 +152,13 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Tensor]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = contiguous(tensor)
     target = for_engine(work)
     operation = _submit_allreduce(
-        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
+        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -162,6 +172,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Tensor:
     """Like `allreduce()`, in place. Returns `tensor`."""
     work = contiguous(tensor)
@@ -178,6 +189,7 @@ def allreduce_(
         postscale_factor,
         process_set=id_of(process_set),
         weight=weight,
+        divides_by_all=divides_by_all(divisor),
     )
     return bring_back(work, tensor)
 
@@ -191,6 +203,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
@@ -204,6 +217,7 @@ def grouped_allreduce_async(
         postscale_factor,
         process_set,
         weight,
+        divisor,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -218,18 +232,18 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Tensors:
     """`allreduce()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
     chosen = choose_op(op, average)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     if needs_gradient(compressed):
-        reduced = autograd.grouped_allreduce(
-            compressed, name, chosen, prescale_factor, postscale_factor, process_set, weight
-        )
+        reduction = autograd.Reduction(chosen, prescale_factor, postscale_factor, process_set, weight, divisor)
+        reduced = autograd.grouped_allreduce(compressed, name, reduction)
     else:
         reduced = grouped_allreduce_async(
-            compressed, None, name, chosen, prescale_factor, postscale_factor, process_set, weight
+            compressed, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
         ).wait()
     return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs, strict=True)]
 
@@ -243,12 +257,13 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
     work = [contiguous(tensor) for tensor in tensors]
     targets = [for_engine(tensor) for tensor in work]
     operation = _submit_allreduce(
-        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight
+        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
     )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
@@ -262,10 +277,11 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> Tensors:
     """`grouped_allreduce()` in place."""
     return grouped_allreduce_async_(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight, divisor
     ).wait()
 
 

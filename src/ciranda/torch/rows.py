@@ -12,7 +12,7 @@ from typing import Any, overload
 import torch
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLTOALL, REDUCESCATTER, Average, Handle, Sum, choose_op
+from ciranda._ops import ALLTOALL, REDUCESCATTER, Average, Divisor, Handle, Sum, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import rows_autograd
@@ -51,6 +51,7 @@ def grouped_reducescatter_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Tensors]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
@@ -66,6 +67,7 @@ def grouped_reducescatter_async(
         postscale_factor,
         True,
         process_set=id_of(process_set),
+        divides_by_all=divides_by_all(divisor),
     )
     return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
 
@@ -78,11 +80,12 @@ def grouped_reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Tensors:
     """`reducescatter()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
-    call = (name, op, process_set, prescale_factor, postscale_factor)
+    call = (name, op, process_set, prescale_factor, postscale_factor, divisor)
     if needs_gradient(compressed):
         results = rows_autograd.grouped_reducescatter(compressed, *call)
     else:
@@ -97,9 +100,10 @@ def reducescatter_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Handle[Tensor]:
     """Start `reducescatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    group = grouped_reducescatter_async([tensor], name, op, process_set, prescale_factor, postscale_factor)
+    group = grouped_reducescatter_async([tensor], name, op, process_set, prescale_factor, postscale_factor, divisor)
     return group.then(lambda results: results[0])
 
 
@@ -111,6 +115,7 @@ def reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
 ) -> Tensor:
     """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
@@ -126,8 +131,11 @@ def reducescatter(
         process_set: the ranks that take part; all, if not given.
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
+        divisor: of an average, as for `allreduce()`.
     """
-    return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor, postscale_factor)[0]
+    return grouped_reducescatter(
+        [tensor], name, compression, op, process_set, prescale_factor, postscale_factor, divisor
+    )[0]
 
 
 # --- alltoall

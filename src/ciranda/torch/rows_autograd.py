@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ciranda._ops import Average, Sum
+from ciranda._ops import Average, Divisor, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet
 from ciranda.torch import ops, rows
@@ -30,10 +30,13 @@ class _Reducescatter(torch.autograd.Function):
         process_set: ProcessSet,
         prescale: float,
         postscale: float,
+        divisor: Divisor,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         ctx.op, ctx.process_set, ctx.factor = op, process_set, prescale * postscale
-        return tuple(rows.grouped_reducescatter_async(tensors, name, op, process_set, prescale, postscale).wait())
+        return tuple(
+            rows.grouped_reducescatter_async(tensors, name, op, process_set, prescale, postscale, divisor).wait()
+        )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
@@ -41,7 +44,7 @@ class _Reducescatter(torch.autograd.Function):
             raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
         factor = ctx.factor * (ctx.process_set.size() if ctx.op == Sum else 1)
         scaled = [gradient * factor for gradient in gradients]
-        return None, None, None, None, None, *ops.grouped_allgather(scaled, process_set=ctx.process_set)
+        return None, None, None, None, None, None, *ops.grouped_allgather(scaled, process_set=ctx.process_set)
 
 
 class _Alltoall(torch.autograd.Function):
@@ -67,10 +70,16 @@ class _Alltoall(torch.autograd.Function):
 
 
 def grouped_reducescatter(
-    tensors: Sequence[Tensor], name: str | None, op: int, process_set: ProcessSet, prescale: float, postscale: float
+    tensors: Sequence[Tensor],
+    name: str | None,
+    op: int,
+    process_set: ProcessSet,
+    prescale: float,
+    postscale: float,
+    divisor: Divisor,
 ) -> list[Tensor]:
     """Differentiable `rows.grouped_reducescatter`."""
-    return list(_Reducescatter.apply(name, op, process_set, prescale, postscale, *tensors))  # type: ignore[no-untyped-call]
+    return list(_Reducescatter.apply(name, op, process_set, prescale, postscale, divisor, *tensors))  # type: ignore[no-untyped-call]
 
 
 def grouped_alltoall(

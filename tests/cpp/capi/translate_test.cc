@@ -69,6 +69,21 @@ TEST(Translate, CarriesEveryField) {
   EXPECT_EQ(to.memory[1].output, nullptr);
 }
 
+TEST(Translate, KeepsTheDivisorAndTheWeightOfAnAverage) {
+  const double weight = 2.5;
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.op = CIRANDA_AVERAGE;
+  request.flags = CIRANDA_REQUEST_DIVIDE_BY_ALL;
+  EXPECT_TRUE(translate(request).value().signature.divides_by_all);
+  EXPECT_FALSE(translate(request).value().signature.is_weighted);
+  request.flags = 0;
+  request.weight = &weight;
+  const auto weighted = translate(request);
+  EXPECT_FALSE(weighted.value().signature.divides_by_all);
+  EXPECT_TRUE(weighted.value().signature.is_weighted);
+  EXPECT_EQ(weighted.value().weight, 2.5);
+}
+
 TEST(Translate, IgnoresWhatACollectiveDoesNotUse) {
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.collective = CIRANDA_BARRIER;
@@ -179,7 +194,7 @@ TEST(Translate, RefusesValuesOutOfTheirEnum) {
     expect_invalid(request, "op");
   }
   ciranda_request request = CIRANDA_REQUEST_INIT;
-  request.flags = 4;
+  request.flags = 8;
   expect_invalid(request, "flags");
 }
 

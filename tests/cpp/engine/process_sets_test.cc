@@ -391,6 +391,40 @@ TEST_P(SetsTest, EveryReductionIgnoresTheJoined) {
   });
 }
 
+// Horovod's rule, for every average that is asked to follow it, also when it could travel with one that is not.
+TEST_P(SetsTest, AnAverageMayDivideByTheJoinedToo) {
+  World world(3, options(3));
+  world.run([&](Engine& engine) {
+    const auto average = [](Request r, bool divides_by_all) {
+      r.signature.op = ReduceOp::kAverage;
+      r.signature.divides_by_all = divides_by_all;
+      r.is_deferrable = true;
+      return r;
+    };
+    if (engine.rank() != 1) {
+      for (const std::size_t count : {3U, 100'000U}) {
+        std::vector<double> by_all(count, 6);
+        std::vector<double> by_contributors(count, 6);
+        const auto all = engine.submit(average(sum_of(by_all, "all" + std::to_string(count)), true));
+        const auto some = engine.submit(average(sum_of(by_contributors, "some" + std::to_string(count)), false));
+        ASSERT_TRUE(engine.wait(all).ok() && engine.wait(some).ok());
+        EXPECT_DOUBLE_EQ(by_all.back(), 4);
+        EXPECT_DOUBLE_EQ(by_contributors.back(), 6);
+      }
+      std::vector<double> rows(3, 6);
+      Request scatter = request(Collective::kReducescatter, "rows", DataType::kFloat64, {3}, rows.data());
+      scatter.memory.front().output = nullptr;
+      const auto scattered = engine.submit(average(std::move(scatter), true));
+      ASSERT_TRUE(engine.wait(scattered).ok());
+      EXPECT_DOUBLE_EQ(*reinterpret_cast<const double*>(scattered->outputs().front().data.get()), 4);
+    }
+    ASSERT_TRUE(engine.wait(engine.submit(about(Collective::kJoin))).ok());
+    std::vector<double> values(3, 1.0);
+    ASSERT_TRUE(engine.wait(engine.submit(average(sum_of(values, "after"), true))).ok());
+    EXPECT_DOUBLE_EQ(values.back(), 1);
+  });
+}
+
 TEST_P(SetsTest, JoinsOfASetConcernThatSetOnly) {
   World world(3, options(3));
   world.run([&](Engine& engine) {

@@ -36,6 +36,7 @@ class Maker {
     s.arguments.resize(up_to(3));
     for (auto& argument : s.arguments) argument = number<std::int64_t>();
     s.is_weighted = up_to(1) == 1;
+    s.divides_by_all = up_to(1) == 1;
     s.tensors.resize(up_to(3));
     for (TensorSignature& tensor : s.tensors) {
       tensor.dtype = static_cast<DataType>(up_to(kNumDataTypes - 1));
@@ -93,6 +94,7 @@ class Maker {
       for (auto& rank : item.absent) rank = number<std::int32_t>();
       if (!item.absent.empty()) item.signature = signature();
     }
+    entry.check = static_cast<Check>(up_to(2));
     return entry;
   }
   FailEntry fail_entry() {
@@ -120,7 +122,7 @@ bool same(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::b
 bool same(const Signature& a, const Signature& b) {
   return a.collective == b.collective && a.op == b.op && a.root == b.root && same(a.prescale, b.prescale) &&
          same(a.postscale, b.postscale) && a.arguments == b.arguments && a.is_weighted == b.is_weighted &&
-         a.tensors == b.tensors;
+         a.divides_by_all == b.divides_by_all && a.tensors == b.tensors;
 }
 
 template <typename T, typename Same>
@@ -137,7 +139,7 @@ bool same(const ExecuteItem& a, const ExecuteItem& b) {
          a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature);
 }
 bool same(const ExecuteEntry& a, const ExecuteEntry& b) {
-  return same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
+  return a.check == b.check && same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
 }
 bool same(const FailEntry& a, const FailEntry& b) {
   return a.name == b.name && a.kind == b.kind && a.text == b.text && a.targets == b.targets;

@@ -53,6 +53,12 @@ TEST(Mismatch, OfTheFactors) {
             "(prescale_factor, postscale_factor) (1, 1) on rank 0 but (1, 0.25) on rank 3");
 }
 
+TEST(Mismatch, OfTheDivisor) {
+  Signature other = of(Collective::kAllreduce);
+  other.divides_by_all = true;
+  EXPECT_EQ(difference(of(Collective::kAllreduce), other), "divisor contributors on rank 0 but world on rank 3");
+}
+
 // Factors that differ in the last bit only must not look the same in the text.
 TEST(Mismatch, OfFactorsThatAreVeryClose) {
   Signature a = of(Collective::kAllreduce);

@@ -100,6 +100,18 @@ TEST(Validate, RefusesToScaleWhatHasNoScale) {
   EXPECT_EQ(refusal(ReduceOp::kProduct, DataType::kComplex128, 0.5), "accepted");
 }
 
+TEST(Validate, TakesADivisorOfAveragesOnly) {
+  Signature signature{Collective::kAllreduce, ReduceOp::kAverage, -1, 1, 1, {{DataType::kInt32, {3}}}, {}};
+  signature.divides_by_all = true;
+  EXPECT_TRUE(validate("x", signature, 2).ok());
+  signature.op = ReduceOp::kSum;
+  EXPECT_NE(validate("x", signature, 2).message().find("op=Average without weights, here it is sum"),
+            std::string::npos);
+  signature = {Collective::kAllreduce, ReduceOp::kAverage, -1, 1, 1, {{DataType::kFloat32, {3}}}, {}};
+  signature.is_weighted = signature.divides_by_all = true;
+  EXPECT_NE(validate("x", signature, 2).message().find("here it is weighted"), std::string::npos);
+}
+
 TEST(Validate, RefusesFactorsThatAreNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {infinity, -infinity, std::nan("")}) {

@@ -1,0 +1,132 @@
+// Results that are not the same on all ranks, although they should be: found, and named on every rank.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/checksum.hpp"
+#include "engine/engine.hpp"
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::request;
+using testing::World;
+using testing::WorldOptions;
+
+WorldOptions checking(Layout layout, int size, std::int64_t interval) {
+  WorldOptions options = options_for(layout, size);
+  options.config.check_consistency = interval;
+  return options;
+}
+
+Status sum(Engine& engine, const std::string& name, std::size_t count = 100) {
+  std::vector<float> values(count, 1);
+  Request r =
+      request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(count)}, values.data());
+  return engine.wait(engine.submit(std::move(r)));
+}
+
+// A group of two tensors, to which one rank gives the same memory for their results: the first is lost there.
+Status sum_two(Engine& engine, const std::string& name, int careless_rank) {
+  std::vector<float> first(10, 1);
+  std::vector<float> second(10, 2);
+  Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {10}, first.data());
+  r.signature.tensors.push_back(r.signature.tensors.front());
+  r.memory.push_back({reinterpret_cast<std::byte*>(second.data()), reinterpret_cast<std::byte*>(second.data())});
+  if (engine.rank() == careless_rank) r.memory[0].output = r.memory[1].output;
+  return engine.wait(engine.submit(std::move(r)));
+}
+
+class ConsistencyTest : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(ConsistencyTest, NamesTheFirstTensorAndTheRankOnEveryRank) {
+  World world(3, checking(GetParam(), 3, 4));
+  world.run([](Engine& engine) {
+    for (int round = 0; round < 3; ++round) {
+      const std::string n = std::to_string(round);
+      EXPECT_TRUE(sum(engine, "a" + n).ok());
+      EXPECT_TRUE(sum_two(engine, "pair" + n, 1).ok());  // not noticed yet
+      EXPECT_TRUE(sum_two(engine, "other" + n, 2).ok());
+      const Status status = sum(engine, "last" + n);
+      EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+      EXPECT_NE(status.message().find("result of allreduce 'pair" + n +
+                                      "', tensor 0 of the group has other bits on rank 1 than on ranks 0, 2"),
+                std::string::npos)
+          << status.message();
+      EXPECT_NE(status.message().find("of the last 6 results"), std::string::npos) << status.message();
+      for (int i = 0; i < 4; ++i) EXPECT_TRUE(sum(engine, "fine" + n + std::to_string(i)).ok());
+    }
+  });
+}
+
+TEST_P(ConsistencyTest, FindsNothingWhereThereIsNothing) {
+  constexpr int kSize = 4;
+  World world(kSize, checking(GetParam(), kSize, 1));
+  world.run([](Engine& engine) {
+    for (int round = 0; round < 3; ++round) {
+      EXPECT_TRUE(sum(engine, "large", 200'000).ok());
+      EXPECT_TRUE(sum(engine, "empty", 0).ok());
+      EXPECT_TRUE(sum_two(engine, "two", -1).ok());
+      std::vector<std::int32_t> rows(static_cast<std::size_t>(engine.rank()), engine.rank());
+      Request gather = request(Collective::kAllgather, "rows", DataType::kInt32, {engine.rank()}, rows.data());
+      EXPECT_TRUE(engine.wait(engine.submit(std::move(gather))).ok());
+      std::vector<double> values(9, engine.rank());
+      Request cast = request(Collective::kBroadcast, "cast", DataType::kFloat64, {9}, values.data());
+      cast.signature.root = 2;
+      EXPECT_TRUE(engine.wait(engine.submit(std::move(cast))).ok());
+      Request scatter = request(Collective::kReducescatter, "scatter", DataType::kFloat64, {9}, values.data());
+      scatter.memory.front().output = nullptr;  // every rank gets other rows: nothing to compare
+      EXPECT_TRUE(engine.wait(engine.submit(std::move(scatter))).ok());
+      if (engine.rank() != 1) {
+        EXPECT_TRUE(sum(engine, "without one").ok());
+      }
+      Request join;
+      join.signature.collective = Collective::kJoin;
+      join.is_cacheable = false;
+      EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    }
+  });
+}
+
+TEST_P(ConsistencyTest, IsNotAskedFor) {
+  World world(2, options_for(GetParam(), 2));
+  world.run([](Engine& engine) {
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(sum_two(engine, "x", 1).ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ConsistencyTest, ::testing::ValuesIn(kLayouts),
+                         [](const auto& layout) { return testing::to_string(layout.param); });
+
+TEST(Checksum, DiffersWhereverABitDoes) {
+  for (const std::size_t n_bytes : {1U, 7U, 8U, 31U, 32U, 33U, 100U}) {
+    std::vector<std::byte> bytes(n_bytes, std::byte{0});
+    const std::uint64_t sum = checksum(bytes);
+    EXPECT_NE(sum, checksum(std::span(bytes).first(n_bytes - 1)));
+    EXPECT_NE(sum, checksum(bytes, 1));
+    for (std::size_t bit = 0; bit < 8 * n_bytes; ++bit) {
+      const auto mask = static_cast<std::byte>(1U << bit % 8);
+      bytes[bit / 8] ^= mask;
+      EXPECT_NE(checksum(bytes), sum) << bit << " of " << n_bytes;
+      bytes[bit / 8] ^= mask;
+    }
+  }
+}
+
+TEST(Checksum, DiffersWhenPartsChangePlaces) {
+  std::vector<std::uint64_t> words{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const std::uint64_t sum = checksum(std::as_bytes(std::span(words)));
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::swap(words[0], words[i]);
+    EXPECT_NE(checksum(std::as_bytes(std::span(words))), sum) << i;
+    std::swap(words[0], words[i]);
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
