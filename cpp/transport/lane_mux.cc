@@ -38,7 +38,8 @@ std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const st
   if (!flush(to, peer) || bytes.empty()) return 0;
   if (to.open.n_bytes > 0) {
     if (to.open.lane != lane) return 0;  // its own lane must finish that frame
-    const std::size_t n = mesh_.data(peer).write_some(bytes.first(std::min<std::size_t>(bytes.size(), to.open.n_bytes)));
+    const std::size_t n =
+        mesh_.data(peer).write_some(bytes.first(std::min<std::size_t>(bytes.size(), to.open.n_bytes)));
     to.open.n_bytes -= static_cast<std::uint32_t>(n);
     return n;
   }
