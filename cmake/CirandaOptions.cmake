@@ -17,6 +17,7 @@ option(CIRANDA_WERROR "Treat warnings as errors" ON)
 set(CIRANDA_SANITIZE "" CACHE STRING "Comma-separated sanitizers: address,undefined or thread")
 set_property(CACHE CIRANDA_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")
 set(CIRANDA_TESTS_LEFT_OUT "" CACHE STRING "C++ tests that ctest is not to run: GoogleTest patterns, by colon")
+set(CIRANDA_SUITES_LEFT_OUT "" CACHE STRING "Folders of tests/cpp whose tests are not even built")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Type of build" FORCE)
