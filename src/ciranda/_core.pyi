@@ -66,7 +66,6 @@ class PreparedRequest:
         prescale: float = 1.0,
         postscale: float = 1.0,
         process_set: int = 0,
-        lane: int = 0,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -108,7 +107,6 @@ class Engine:
         is_deferrable: bool,
         splits: list[list[int]] | None = None,
         process_set: int = 0,
-        lane: int = 0,
         weight: float | None = None,
         divides_by_all: bool = False,
     ) -> Operation: ...
@@ -124,7 +122,6 @@ class Engine:
         postscale: float,
         splits: list[list[int]] | None = None,
         process_set: int = 0,
-        lane: int = 0,
         weight: float | None = None,
         divides_by_all: bool = False,
     ) -> list[Any]: ...

@@ -31,6 +31,7 @@ class ProcessSet:
     """
 
     process_set_id: int | None
+    _lane: int = 0
 
     def __init__(self, ranks_or_comm: Sequence[int]) -> None:
         if isinstance(ranks_or_comm, str) or not isinstance(ranks_or_comm, Sequence):
@@ -65,8 +66,28 @@ class ProcessSet:
         members = self._members()
         return None if members is None else _basics.rank() in members
 
+    def lane(self, number: int) -> ProcessSet:
+        """Return this set for requests that go by a lane of their own: lanes do not wait for each other.
+
+        The same calls must use the same lane on every rank of the set.
+
+        Args:
+            number: 0, which is where requests go by default, to CIRANDA_NUM_LANES - 1.
+
+        Raises:
+            InvalidArgumentError: the set has not been added, or `number` is negative. A lane that does not exist is
+                refused by whatever uses it.
+        """
+        id_of(self)
+        if number < 0:
+            raise InvalidArgumentError(f"lane {number} does not exist: lanes are counted from 0")
+        copy = ProcessSet(self._ranks)
+        copy.process_set_id, copy._lane = self.process_set_id, number
+        return copy
+
     def __repr__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+        lane = f", lane={self._lane}" if self._lane else ""
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}{lane})"
 
 
 def _make_global() -> ProcessSet:
@@ -81,18 +102,15 @@ _added: dict[int, ProcessSet] = {}
 
 
 def id_of(process_set: ProcessSet) -> int:
-    """Return the number of `process_set`. Raises InvalidArgumentError (a ValueError) if it was not added."""
+    """Return the engine's number of `process_set` and its lane.
+
+    Raises InvalidArgumentError (a ValueError) if it was not added.
+    """
     if process_set.process_set_id is None:
         raise InvalidArgumentError(
             f"{process_set!r} has not been added, or was removed: all ranks must call add_process_set() with it first"
         )
-    return process_set.process_set_id
-
-
-def require_global(process_set: ProcessSet) -> None:
-    """Raise unless `process_set` is the set of all ranks."""
-    if process_set is not global_process_set:
-        raise NotSupportedError(f"{process_set!r} cannot be used here: this works on global_process_set only")
+    return process_set.process_set_id | process_set._lane << 32
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:

@@ -236,3 +236,33 @@ def test_messages_without_shared_memory() -> None:
     with Ranks(2, env={"CIRANDA_SHARED_MEMORY": "0"}) as ranks:
         ranks.run(_check_messages)
         ranks.run(_check_every_collective)
+
+
+def _check_lanes() -> None:
+    me = hvd.rank()
+    some = hvd.add_process_set([0, 2])
+    for process_set in (hvd.global_process_set, some):
+        if not process_set.included():
+            continue
+        # Calls without a name: in one lane, this order would match tensors of different shapes.
+        shapes = [(0, 3), (1, 5)] if me == 0 else [(1, 5), (0, 3)]
+        handles = {
+            lane: hvd.allreduce_async(np.full(count, lane + 1), op=hvd.Sum, process_set=process_set.lane(lane))
+            for lane, count in shapes
+        }
+        size = process_set.lane(1).size()
+        assert size == process_set.size()
+        for lane, count in shapes:
+            np.testing.assert_array_equal(hvd.synchronize(handles[lane]), np.full(count, size * (lane + 1)))
+        with pytest.raises(ValueError, match=r"lane 2 does not exist; there are 2\. Set CIRANDA_NUM_LANES"):
+            hvd.allreduce(np.ones(1), process_set=process_set.lane(2))
+    with pytest.raises(ValueError, match="lane -1 does not exist"):
+        some.lane(-1)
+    hvd.remove_process_set(some)
+    with pytest.raises(ValueError, match="has not been added"):
+        some.lane(1)
+
+
+def test_lanes_do_not_wait_for_each_other() -> None:
+    with Ranks(3, {"CIRANDA_NUM_LANES": "2"}) as ranks:
+        ranks.run(_check_lanes, timeout=20)

@@ -68,11 +68,10 @@ EngineHandle connect_from_environment(std::uint64_t epoch) {
 
 // Submits and waits: a blocking call without the cost of a handle.
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
-             double prescale, double postscale, nb::handle splits, std::uint32_t process_set, std::uint32_t lane,
-             std::optional<double> weight, bool divides_by_all) {
+             double prescale, double postscale, nb::handle splits, std::uint64_t place, std::optional<double> weight,
+             bool divides_by_all) {
   CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true, read_splits(splits)};
-  options.process_set = process_set;
-  options.lane = lane;
+  options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
   OperationHandle handle = self.submit(options, inputs, outputs);
@@ -82,12 +81,10 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
-                       std::uint32_t process_set, std::uint32_t lane, std::optional<double> weight,
-                       bool divides_by_all) {
+                       std::uint64_t place, std::optional<double> weight, bool divides_by_all) {
   CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
                       false,      read_splits(splits)};
-  options.process_set = process_set;
-  options.lane = lane;
+  options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
   return self.submit(options, inputs, outputs);
@@ -95,10 +92,10 @@ OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb
 
 // A collective without tensors, about process sets or about who takes part.
 OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
-                            std::uint32_t process_set) {
+                            std::uint64_t place) {
   CallOptions options;
   options.collective = collective;
-  options.process_set = process_set;
+  options.set_place(place);
   options.arguments = std::move(arguments);
   return self.submit(options, nb::none(), nb::none());
 }
@@ -129,16 +126,14 @@ void bind_prepared_request(nb::module_& m) {
                               "A named, in-place allreduce that is submitted again and again with fresh tensors.")
       .def(
           "__init__",
-          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale,
-             std::uint32_t process_set, std::uint32_t lane) {
+          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place) {
             const int allreduce = static_cast<int>(Collective::kAllreduce);
             CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale, true};
-            options.process_set = process_set;
-            options.lane = lane;
+            options.set_place(place);
             new (self) PreparedRequest{make_request(options)};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
-          nb::arg("process_set") = 0, nb::arg("lane") = 0)
+          nb::arg("process_set") = 0)
       .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
 }
 
@@ -162,12 +157,12 @@ void bind_engine_handle(nb::module_& m) {
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0,
+           nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0,
            nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false)
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("lane") = 0,
-           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false)
+           nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),
+           nb::arg("divides_by_all") = false)
       .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
       .def(
           "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },

@@ -32,6 +32,13 @@ struct CallOptions {
   std::vector<std::int64_t> arguments = {};
   std::optional<double> weight = {};
   bool divides_by_all = false;
+
+  // As Python names a process set and a lane of it: by one number, the set's in its lower half, the lane's in the
+  // upper.
+  void set_place(std::uint64_t place) {
+    process_set = static_cast<std::uint32_t>(place);
+    lane = static_cast<std::uint32_t>(place >> 32U);
+  }
 };
 
 // From None, or a list of a list of numbers for each tensor.
