@@ -15,7 +15,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ciranda.doctor import Finding, engine, examine, limits, machine, network, shared_memory, show, software, to_json
+from ciranda.doctor import (
+    Finding,
+    engine,
+    examine,
+    limits,
+    machine,
+    network,
+    settings,
+    shared_memory,
+    show,
+    software,
+    to_json,
+)
 from ciranda.doctor.examine import CHECKS
 
 
@@ -192,6 +204,22 @@ def test_a_working_engine_says_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> 
     assert only(engine.library()).status == "ok"
     monkeypatch.setenv("CIRANDA_SIMD", "baseline")
     assert only(engine.simd()).found == "baseline"
+
+
+def test_settings_are_listed_and_what_is_wrong_with_them_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CIRANDA_NUM_LANES", "2")
+    monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "0")
+    finding = only(settings.settings())
+    assert finding.status == "ok"
+    assert finding.found == "CIRANDA_NUM_LANES=2, HOROVOD_FUSION_THRESHOLD=0"
+    monkeypatch.setenv("CIRANDA_NUM_LANES", "many")
+    monkeypatch.setenv("CIRANDA_FUSION_TRESHOLD", "1")
+    refused, unknown, _ = settings.settings()
+    assert refused.status == "fail"
+    assert "CIRANDA_NUM_LANES='many'" in refused.found
+    assert unknown.status == "warn"
+    assert "CIRANDA_FUSION_TRESHOLD" in unknown.found
+    assert "CIRANDA_FUSION_THRESHOLD" in unknown.advice
 
 
 def test_a_missing_ssh_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def _probe() -> tuple[dict[str, str], str]:
     In a process of its own: an engine that does not fit this machine may crash, and must not take the report along.
     """
     try:
-        done = _python(["-c", _ALONE], keep=("CIRANDA_SIMD",), seconds=_ALONE_SECONDS)
+        done = run_python(["-c", _ALONE], keep=("CIRANDA_SIMD",), seconds=_ALONE_SECONDS)
     except subprocess.TimeoutExpired:
         return {}, f"hangs: no end after {_ALONE_SECONDS} s"
     if done.returncode < 0:
@@ -87,7 +87,7 @@ def _probe() -> tuple[dict[str, str], str]:
     return answer, ""
 
 
-def _python(arguments: Sequence[str], keep: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+def run_python(arguments: Sequence[str], keep: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
     """Run this Python, with these packages and without the settings of a job, except those in ``keep``."""
     environment = {
         name: value
@@ -112,7 +112,7 @@ def two_ranks() -> Iterator[Finding]:
     command = ["-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, "-c", _TRIAL]
     start = time.monotonic()
     try:
-        done = _python(command, keep=(), seconds=_JOB_SECONDS)
+        done = run_python(command, keep=(), seconds=_JOB_SECONDS)
     except subprocess.TimeoutExpired:
         advice = "see how far this gets: ciranda run -np 2 --verbose python -c 'import ciranda; ciranda.init()'"
         yield Finding("two ranks", "fail", f"no end after {_JOB_SECONDS} s", advice)

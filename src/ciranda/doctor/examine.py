@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ciranda.doctor import engine, limits, machine, network, shared_memory, software
+from ciranda.doctor import engine, limits, machine, network, settings, shared_memory, software
 from ciranda.doctor.finding import Finding
 
 Check = Callable[[], Iterable[Finding]]
@@ -26,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     software.ssh_client,
     engine.library,
     engine.simd,
+    settings.settings,
     engine.two_ranks,
 )
 
