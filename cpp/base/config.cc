@@ -121,17 +121,18 @@ std::optional<T> parse_number(const std::string& value) {
   return number;
 }
 
-std::optional<bool> parse_boolean(const std::string& value) {
-  if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
-  if (value == "0" || value == "false" || value == "no" || value == "off") return false;
-  return std::nullopt;
-}
-
 std::string lower_case(std::string text) {
   for (char& c : text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return text;
+}
+
+std::optional<bool> parse_boolean(const std::string& given) {
+  const std::string value = lower_case(given);
+  if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
+  if (value == "0" || value == "false" || value == "no" || value == "off") return false;
+  return std::nullopt;
 }
 
 // "a, b or c"

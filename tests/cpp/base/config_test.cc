@@ -193,12 +193,12 @@ TEST(Settings, HaveDifferentNames) {
 }
 
 TEST(Settings, ReadYesAndNoInEveryForm) {
-  for (const char* yes : {"1", "true", "yes", "on"}) {
+  for (const char* yes : {"1", "true", "yes", "on", "True", "YES"}) {
     const auto result = read({{"CIRANDA_SHARED_MEMORY", yes}});
     ASSERT_TRUE(result.ok());
     EXPECT_TRUE(result.value().shared_memory) << yes;
   }
-  for (const char* no : {"0", "false", "no", "off"}) {
+  for (const char* no : {"0", "false", "no", "off", "False", "OFF"}) {
     const auto result = read({{"CIRANDA_SHARED_MEMORY", no}});
     ASSERT_TRUE(result.ok());
     EXPECT_FALSE(result.value().shared_memory) << no;
