@@ -109,6 +109,55 @@ void seed_store_frames(Corpus corpus) {
   corpus.add(body_of(encode_error(Status::timeout("rank 1 did not come"))));
 }
 
+RequestMessage request_for(std::string name, Collective collective) {
+  RequestMessage request;
+  request.name = std::move(name);
+  request.signature.collective = collective;
+  if (info(collective).has_tensors) request.signature.tensors.push_back({DataType::kFloat32, {4}});
+  return request;
+}
+
+ExecuteEntry execution_of(const RequestMessage& request, std::vector<std::int32_t> absent = {}) {
+  ExecuteItem item;
+  item.slot = 0;
+  item.is_defined_here = true;
+  item.name = request.name;
+  item.absent = std::move(absent);
+  if (!item.absent.empty()) item.signature = request.signature;
+  return ExecuteEntry{{item}};
+}
+
+// What two ranks really say.
+void seed_conversations(Corpus& corpus) {
+  const auto add = [&corpus](const std::vector<Envelope>& said) {
+    Bytes stream;
+    for (const Envelope& each : said) append_frame(each.lane, each.message, stream);
+    corpus.add(255, stream);
+  };
+  const RequestMessage a = request_for("a", Collective::kAllreduce);
+  // A name in full, then by its slot; on another lane.
+  add({{0, a}, {0, ReadyMessage{{{0, false}}}}, {0, LogMessage{{execution_of(a)}}}});
+  add({{5, a}, {5, WaitingMessage{}}, {5, ReadyMessage{{{0, true}}}}, {0, a}});
+  // A rank joins, the other works on, and all have joined.
+  add({{0, a}, {0, JoinMessage{}}, {0, LogMessage{{execution_of(a, {1}), JoinedEntry{1}}}}});
+  // A set of two ranks is made and removed.
+  RequestMessage set = request_for("add_process_set [0, 1]", Collective::kAddProcessSet);
+  set.signature.arguments = {0, 1};
+  RequestMessage removal = request_for("remove_process_set [1]", Collective::kRemoveProcessSet);
+  removal.signature.arguments = {1};
+  add({{0, set}, {0, LogMessage{{execution_of(set)}}}, {0, removal}, {0, LogMessage{{execution_of(removal)}}}});
+  // Both have weights; they differ; one calls twice; one leaves.
+  RequestMessage weighted = a;
+  weighted.signature.op = ReduceOp::kAverage;
+  weighted.signature.is_weighted = true;
+  add({{0, weighted}, {0, LogMessage{{FailEntry{"a", ErrorKind::kMismatch, "shapes differ", {0, 1}}}}}});
+  add({{0, a},
+       {0, DuplicateMessage{"a"}},
+       {0, ByeMessage{{{0, 1}}}},
+       {0, LogMessage{{EndEntry{}}}},
+       {0, ByeAckMessage{}}});
+}
+
 void seed_control_frames(Corpus corpus) {
   std::mt19937_64 random(1);
   for (std::size_t type = 0; type < testing::kNumMessageTypes; ++type) {
@@ -118,19 +167,7 @@ void seed_control_frames(Corpus corpus) {
     }
     corpus.add(static_cast<unsigned char>(type * 7), stream);
   }
-  // What two ranks really say: a name in full, then by its slot.
-  RequestMessage request;
-  request.name = "a";
-  request.signature.tensors.push_back({DataType::kFloat32, {4}});
-  ExecuteItem item;
-  item.slot = 0;
-  item.is_defined_here = true;
-  item.name = "a";
-  Bytes stream;
-  append_frame(0, request, stream);
-  append_frame(0, ReadyMessage{{{0, false}}}, stream);
-  append_frame(0, LogMessage{{ExecuteEntry{{item}}}}, stream);
-  corpus.add(255, stream);
+  seed_conversations(corpus);
 }
 
 }  // namespace
