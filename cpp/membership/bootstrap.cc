@@ -244,7 +244,8 @@ Status Joining::share_memory() {
   probe.warn = [this](const std::string& text) { warn(text); };
   auto result = probe_shared_memory(probe);
   if (!result.ok()) {
-    return result.status();
+    // Who gave up joining may have done so because of another.
+    return connector_->with_the_dead(result.status());
   }
   if (result.value().shared) {
     shared_.emplace(std::move(*result.value().shared));

@@ -13,6 +13,14 @@ constexpr std::chrono::milliseconds kBetweenTries{20};
 // Peers listen before anyone learns where: nobody there means that the peer is gone, or that a firewall says so.
 constexpr std::chrono::milliseconds kPatienceWithNobody{1000};
 
+std::string ended(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : " and ") + name;
+  }
+  return list + " ended while the job was starting";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PairConnector>> PairConnector::create(UniqueFd listener, PairConnectorOptions options) {
@@ -154,11 +162,15 @@ Status PairConnector::look_for_dead(const std::set<Key>& missing) const {
   if (!matters) {
     return {};
   }
-  std::string names;
-  for (const std::string& name : dead) {
-    names += (names.empty() ? "" : " and ") + name;
+  return Status::ranks_lost(ended(dead));
+}
+
+Status PairConnector::with_the_dead(const Status& error) const {
+  const std::vector<std::string> dead = dead_peers();
+  if (error.kind() != ErrorKind::kRanksLost || dead.empty()) {
+    return error;
   }
-  return Status::ranks_lost(names + " ended while the job was starting");
+  return Status::ranks_lost(error.message() + "; " + ended(dead));
 }
 
 std::vector<std::string> PairConnector::dead_peers() const {

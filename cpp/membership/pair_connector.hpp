@@ -49,6 +49,9 @@ class PairConnector {
   UniqueFd take(Role role, int peer);
   int fd(Role role, int peer) const { return ready_.at({role, peer}).get(); }
 
+  // An error about a peer that went away, with those added that have ended on this machine: one of them may be why.
+  Status with_the_dead(const Status& error) const;
+
  private:
   using Key = std::pair<Role, int>;
   struct Attempt {

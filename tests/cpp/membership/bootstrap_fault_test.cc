@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 #include <vector>
 
 #include "membership/rank_process.hpp"
@@ -139,6 +140,20 @@ TEST(Membership, ARankThatDiesWhileTheOthersConnectIsNamed) {
   const auto mesh = join_circle(job.options(0));
   EXPECT_EQ(mesh.status().kind(), ErrorKind::kRanksLost);
   EXPECT_TRUE(contains(mesh.status().message(), "rank 1 on testhost (127.0.0.1:1) ended while the job was starting"));
+}
+
+// Rank 0 has met rank 2 before that died, and only sees rank 1 give up, to which rank 2 has not come.
+TEST(Membership, ARankThatDiesAfterMeetingOnlyOneIsNamedByAll) {
+  TestJob job(3);
+  const RankProcess dying({2, 3, job.store_address(), true, Life::kMeetsRank0});
+  Status of_rank_1;
+  std::thread other([&] { of_rank_1 = join_circle(job.options(1)).status(); });
+  const Status of_rank_0 = join_circle(job.options(0)).status();
+  other.join();
+  for (const Status& status : {of_rank_0, of_rank_1}) {
+    EXPECT_EQ(status.kind(), ErrorKind::kRanksLost);
+    EXPECT_TRUE(contains(status.message(), "rank 2 on testhost (127.0.0.1:1) ended while the job was starting"));
+  }
 }
 
 TEST(Membership, AKilledLeaderOfSharedMemoryLeavesNothingBehind) {

@@ -16,8 +16,10 @@
 
 #include "membership/bootstrap_messages.hpp"
 #include "membership/host_identity.hpp"
+#include "membership/pair_connector.hpp"
 #include "membership/store_client.hpp"
 #include "membership/test_job.hpp"
+#include "transport/socket.hpp"
 
 namespace ciranda {
 namespace {
@@ -51,10 +53,7 @@ void have_a_child(Mesh& mesh) {
   say_to_rank_0(mesh, std::as_bytes(std::span(&child, 1)));
 }
 
-int never_connect(const RankPlan& plan) {
-  const Credentials credentials{test_secret(), kTestJobName, 0};
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  auto store = StoreClient::connect({plan.store}, credentials, plan.rank, deadline);
+Endpoint endpoint_of_nobody() {
   Endpoint endpoint;
   endpoint.pid = static_cast<std::uint32_t>(getpid());
   endpoint.tries_shared_memory = true;
@@ -63,12 +62,38 @@ int never_connect(const RankPlan& plan) {
   endpoint.host_id = "id";
   endpoint.machine = identify_host("/dev/shm").machine;
   endpoint.address = "127.0.0.1:1";
-  return store.ok() && store.value().exchange("epoch 1", plan.size, encode(endpoint), deadline).ok() ? 0 : 1;
+  return endpoint;
+}
+
+Status connect_to_rank_0(const RankPlan& plan, const std::string& address, WaitLimit limit) {
+  PairConnectorOptions options;
+  options.credentials = {test_secret(), kTestJobName, 1};
+  options.rank = plan.rank;
+  options.limit = std::move(limit);
+  options.peers.resize(static_cast<std::size_t>(plan.size));
+  options.peers[0].address = SocketAddress::parse(address).value();
+  auto listener = listen_on(SocketAddress::parse("127.0.0.1:0").value(), {});
+  auto connector = PairConnector::create(std::move(listener).value(), std::move(options));
+  return connector.ok() ? connector.value()->connect(Role::kControl, {0}) : connector.status();
+}
+
+int end_early(const RankPlan& plan) {
+  const Credentials credentials{test_secret(), kTestJobName, 0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  auto store = StoreClient::connect({plan.store}, credentials, plan.rank, deadline);
+  if (!store.ok()) {
+    return 1;
+  }
+  const auto blobs = store.value().exchange("epoch 1", plan.size, encode(endpoint_of_nobody()), deadline);
+  if (!blobs.ok() || plan.life == Life::kNeverConnects) {
+    return blobs.ok() ? 0 : 1;
+  }
+  return connect_to_rank_0(plan, decode_endpoint(blobs.value()[0]).value().address, deadline).ok() ? 0 : 1;
 }
 
 int live(const RankPlan& plan) {
-  if (plan.life == Life::kNeverConnects) {
-    return never_connect(plan);
+  if (plan.life == Life::kNeverConnects || plan.life == Life::kMeetsRank0) {
+    return end_early(plan);
   }
   BootstrapOptions options = test_options(plan.rank, plan.size, plan.store);
   options.use_shared_memory = plan.uses_shared_memory;

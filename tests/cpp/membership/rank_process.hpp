@@ -13,12 +13,13 @@
 
 namespace ciranda {
 
-// What a rank does once it has joined and said so to rank 0 by one byte (kNeverConnects: it does not come so far).
+// What a rank does once it has joined and said so to rank 0 by one byte (the last two do not come so far).
 enum class Life {
   kWaits,          // until it is killed
   kAnswersOnce,    // sends one byte from rank 0 back, and waits
   kForksAndWaits,  // has a child that holds copies of all its descriptors; sends the child's id to rank 0 and waits
   kNeverConnects,  // tells the store its address, then ends before anybody can connect
+  kMeetsRank0,     // connects to rank 0 alone, then ends; for the highest rank, to which nobody connects
 };
 
 struct RankPlan {
