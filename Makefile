@@ -106,7 +106,7 @@ sanitize: build/asan/build.ninja build/tsan/build.ninja  ## run the C++ tests un
 	cmake --build --preset tsan -j $(JOBS)
 	$$(setarch -R true 2> /dev/null && echo setarch -R) ctest --preset tsan
 
-fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS seconds in all (60)
+fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS seconds of computing in all (60)
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
 

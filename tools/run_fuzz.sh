@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run every fuzz target of a build folder, sharing a number of seconds between them: run_fuzz.sh FOLDER SECONDS.
+# Run every fuzz target of a build folder, as many at once as there are cores: run_fuzz.sh FOLDER SECONDS. The targets
+# share that many seconds of computing.
 # Each begins with its seeds, which make_corpus writes, and with what earlier runs have found interesting.
 # A finding is left beside the target as <target>.crash-*, whose exit status stops this script.
 set -euo pipefail
@@ -13,9 +14,8 @@ if [ ${#targets[@]} -eq 0 ]; then
 fi
 
 "$folder/tests/fuzz/make_corpus" "$folder/tests/fuzz"
-each=$((seconds / ${#targets[@]}))
-for target in "${targets[@]}"; do
-  echo "run_fuzz: $(basename "$target") for ${each} s"
+fuzz() {
+  local target=$1 each=$2
   if ! compgen -G "$target.corpus/seed-*" > /dev/null; then
     echo "run_fuzz: make_corpus has no seeds for $(basename "$target")" >&2
     exit 1
@@ -25,6 +25,9 @@ for target in "${targets[@]}"; do
     tail -n 60 "$target.log"
     exit 1
   }
-  grep -E 'number_of_executed_units|peak_rss' "$target.log"
-done
+  echo "run_fuzz: $(basename "$target") for $each s: $(grep -E 'number_of_executed_units|peak_rss' "$target.log" | xargs)"
+}
+export -f fuzz
+each=$((seconds / ${#targets[@]}))
+printf '%s\0' "${targets[@]}" | xargs -0 -I {} -P "$(nproc)" bash -euo pipefail -c 'fuzz "$1" "$2"' fuzz {} "$each"
 echo "run_fuzz: ${#targets[@]} targets, no finding"
