@@ -9,6 +9,7 @@ is killed, the worker ends the ranks. Both are single-threaded. Standard library
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
 import signal
@@ -184,12 +185,12 @@ class Agent:
             )
             self._outbox.send({"t": "note", "text": text, "warning": False})
 
-    def _on_output(self, fd: int) -> None:
-        """Pass on one piece; close the pipe at its end."""
+    def _on_output(self, fd: int) -> int:
+        """Pass on one piece; close the pipe at its end. How many bytes there were."""
         try:
             data = os.read(fd, protocol.CHUNK_BYTES)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
             data = b""
         rank, stream = self._pipes[fd]
@@ -197,6 +198,7 @@ class Agent:
             self._outbox.send({"t": "data", "rank": rank, "stream": stream, "data": protocol.pack(data)})
         else:
             self._close_pipe(fd)
+        return len(data)
 
     def _close_pipe(self, fd: int) -> None:
         if not self._paused:
@@ -207,10 +209,10 @@ class Agent:
     def _drain(self, fds: list[int]) -> None:
         """Pass on all that was written to these pipes until now."""
         for fd in fds:
-            n_bytes = 0
-            while fd in self._pipes and n_bytes != len(self._outbox):
-                n_bytes = len(self._outbox)
-                self._on_output(fd)
+            # No more than a pipe holds: what writes on and on must not keep the rest waiting.
+            n_left = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+            while n_left > 0 and fd in self._pipes and (n_bytes := self._on_output(fd)) > 0:
+                n_left -= n_bytes
 
     def _reap(self) -> bool:
         """Collect the dead, telling the launcher of ranks. Whether any child is left."""
