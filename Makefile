@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
+COVERAGE_FLOOR ?= 90
 TORCH ?= torch==2.13.0
 
 SHELL := /bin/bash
@@ -21,9 +22,12 @@ CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o 
 	-o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
 PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 
+# The layers that only decide: every line of them can be reached by a unit test.
+PURE_LAYERS := negotiate fuse request
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize fuzz package \
+.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize fuzz coverage package \
 	build install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -54,6 +58,10 @@ $(VENV)/.torch: | $(VENV)/.created
 
 $(VENV)/.build-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'cmake>=3.25' 'ninja>=1.10'
+	@touch $@
+
+$(VENV)/.coverage-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'gcovr>=8.0'
 	@touch $@
 
 $(VENV)/.installed: $(PACKAGE) | $(VENV)/.torch
@@ -112,6 +120,14 @@ fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS se
 
 package: build $(VENV)/.installed-test  ## install the library, and build and run the examples against it
 	tests/package/run.sh build/release build/package
+
+coverage: build/coverage/build.ninja $(VENV)/.coverage-tools  ## fail if tests reach less than COVERAGE_FLOOR % of a pure layer
+	cmake --build --preset coverage -j $(JOBS) --target $(PURE_LAYERS:%=ciranda_%_test)
+	find build/coverage -name '*.gcda' -delete
+	for layer in $(PURE_LAYERS); do build/coverage/tests/cpp/$$layer/ciranda_$${layer}_test --gtest_brief=1 || exit 1; done
+	for layer in $(PURE_LAYERS); do \
+	  $(BIN)/gcovr --root . --filter "cpp/$$layer/" --fail-under-line $(COVERAGE_FLOOR) build/coverage || failed=1; \
+	done; test -z "$$failed"
 
 # --- tidiness ---------------------------------------------------------------------------------------------------
 

@@ -387,6 +387,21 @@ TEST(Duplicate, InAWorldOfOneFailsBoth) {
   EXPECT_EQ(desk.taken(), (Rows{{"a"}}));
 }
 
+// --- the end of a lane
+
+TEST(FailAll, FailsWhatIsOpenAndWhatIsReady) {
+  Desk desk(2);
+  desk.request_by_all("known", allreduce({4}));
+  EXPECT_EQ(desk.taken(), (Rows{{"known"}}));
+  desk.request(0, "open", allreduce({4}));
+  desk.request_by_all("ready", allreduce({4}));
+  desk.coordinator().fail_all(Status::ranks_lost("rank 1 is gone"));
+  std::vector<std::vector<std::string>> rows = desk.taken();
+  EXPECT_EQ(rows, (Rows{{"!rank 1 is gone"}, {"!rank 1 is gone"}}));
+  desk.request_by_all("ready", allreduce({4}));  // owed to nobody: both had announced it
+  EXPECT_EQ(desk.taken(), (Rows{{"ready"}}));
+}
+
 // --- announcements that no participant makes
 
 TEST(BadAnnouncement, OfAnImpossibleRequestIsRefused) {
@@ -410,6 +425,20 @@ TEST(BadAnnouncement, TwiceInARowIsRefused) {
   Desk desk(2);
   desk.request(1, "a", allreduce({4}));
   EXPECT_EQ(desk.coordinator().on_request(1, {"a", allreduce({4}), true, true}, kNow).kind(), ErrorKind::kInternal);
+}
+
+TEST(BadAnnouncement, AfterJoiningIsRefused) {
+  Desk desk(2);
+  EXPECT_TRUE(desk.coordinator().on_join(1).ok());
+  const Status status = desk.coordinator().on_request(1, {"a", allreduce({4}), true, true}, kNow);
+  EXPECT_EQ(status.message(), "rank 1 announced 'a' after it had joined");
+  EXPECT_EQ(desk.coordinator().on_join(1).message(), "rank 1 joined twice");
+}
+
+TEST(BadAnnouncement, OfASlotThatIsNotThereIsRefused) {
+  Desk desk(2);
+  const Status status = desk.coordinator().on_ready(1, {{{3, true}}}, kNow);
+  EXPECT_EQ(status.message(), "rank 1 announced slot 3 of only 0");
 }
 
 }  // namespace

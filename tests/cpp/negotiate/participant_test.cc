@@ -170,6 +170,19 @@ TEST(Participant, RefusesALogThatDoesNotFit) {
   execute(participant, {definition(0, "a")});
   refusal(participant, ExecuteEntry{{use(0)}});
   refusal(participant, ExecuteEntry{{use(1)}});
+  EXPECT_EQ(refusal(participant, JoinedEntry{0}), "the log says that all ranks have joined, which rank 3 has not");
+}
+
+// The name is in use here, in another lane perhaps: this participant may have none of it, and its lane must still hear.
+TEST(Participant, AnnouncesACallThatWasRefusedHere) {
+  Participant participant(0);
+  const Message message = participant.submit_duplicate("a", 5);
+  ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(message));
+  EXPECT_EQ(std::get<DuplicateMessage>(message).name, "a");
+  const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{5}));
+  EXPECT_FALSE(participant.has_pending());
 }
 
 }  // namespace

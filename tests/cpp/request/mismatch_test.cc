@@ -59,6 +59,12 @@ TEST(Mismatch, OfTheDivisor) {
   EXPECT_EQ(difference(of(Collective::kAllreduce), other), "divisor contributors on rank 0 but world on rank 3");
 }
 
+TEST(Mismatch, OfTheWeight) {
+  Signature other = of(Collective::kAllreduce);
+  other.is_weighted = true;
+  EXPECT_EQ(difference(of(Collective::kAllreduce), other), "weight none on rank 0 but given on rank 3");
+}
+
 // Factors that differ in the last bit only must not look the same in the text.
 TEST(Mismatch, OfFactorsThatAreVeryClose) {
   Signature a = of(Collective::kAllreduce);

@@ -112,6 +112,17 @@ TEST(Validate, TakesADivisorOfAveragesOnly) {
   EXPECT_NE(validate("x", signature, 2).message().find("here it is weighted"), std::string::npos);
 }
 
+TEST(Validate, RefusesWeightsOfWhatHasNoWeightedAverage) {
+  Request weighted = allreduce({4});
+  weighted.signature.is_weighted = true;
+  EXPECT_EQ(refusal(weighted), "allreduce 'x': a weight needs op=Average, here it is sum, and an allreduce.");
+  weighted.signature.op = ReduceOp::kAverage;
+  EXPECT_EQ(refusal(weighted), "accepted");
+  weighted.signature.tensors.push_back({DataType::kInt32, {4}});
+  weighted.memory.push_back(weighted.memory.front());
+  EXPECT_EQ(refusal(weighted).substr(0, 70), "allreduce 'x': there is no weighted average of int32, only of float16,");
+}
+
 TEST(Validate, RefusesFactorsThatAreNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {infinity, -infinity, std::nan("")}) {
