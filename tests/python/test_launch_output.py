@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ciranda.launch import protocol
+from ciranda.launch.agent import Agent
 from ciranda.launch.failure import RankFailure, culprit, last_words, report
 from ciranda.launch.output import MAX_PARTIAL_BYTES, STDERR, STDOUT, LineBuffer, Screen, ScreenStyle, fit
 
@@ -149,3 +152,26 @@ def test_the_rank_to_blame_is_the_one_that_does_not_point_at_another() -> None:
     cause = RankFailure(2, "b", -11, b"")
     assert culprit([lost, cause]) is cause
     assert culprit([lost]) is lost
+
+
+# -- the agent -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_dead_rank_wrote_is_passed_on_before_its_exit_is_told() -> None:
+    """All of it, however little else waits to be sent; and not what others go on to write."""
+    inbox, outbox = os.pipe()
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    agent = Agent(inbox, outbox)
+    agent._pipes[read_end] = (0, "stderr")
+    for text in (b"a" * 50_000, b"last words"):
+        os.write(write_end, text)
+        agent._drain([read_end])
+        messages = [protocol.decode(line) for line in bytes(agent._outbox._queue).splitlines()]
+        assert b"".join(protocol.unpack(message["data"]) for message in messages) == text
+        agent._outbox._queue.clear()
+    for fd in (inbox, outbox, read_end, write_end):
+        os.close(fd)
+    os.close(agent._wake_read)
+    os.close(agent._wake_write)
+    agent._selector.close()
