@@ -61,7 +61,7 @@ T canonical(T value) {
 }
 
 std::uint16_t load_half(const std::byte* from, std::size_t i) {
-  std::uint16_t half;
+  std::uint16_t half = 0;
   std::memcpy(&half, from + i * sizeof half, sizeof half);
   return half;
 }

@@ -22,6 +22,7 @@ struct WaitLimit {
   Interrupted interrupted;  // may be empty
 
   WaitLimit() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a time alone is a limit
   WaitLimit(Clock::time_point until, Interrupted asked = {}) : deadline(until), interrupted(std::move(asked)) {}
 
   bool is_reached() const { return Clock::now() >= deadline; }
