@@ -67,7 +67,7 @@ runpy.run_path({str(EXAMPLES / "gradient_clipping.py")!r}, run_name="__main__")
 
 @pytest.mark.parametrize("np", [2, 3])
 @pytest.mark.parametrize(
-    "name", ["accumulation", "gradient_clipping", "mixed_precision", "process_sets", "uneven_batches"]
+    "name", ["accumulation", "ddp", "gradient_clipping", "mixed_precision", "process_sets", "uneven_batches"]
 )
 def test_example_equals_one_process(name: str, np: int) -> None:
     done = run(np, str(EXAMPLES / f"{name}.py"))
