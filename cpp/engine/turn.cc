@@ -136,7 +136,8 @@ Result<bool> Turn::agree(TimePoint now) {
     }
   }
   if (Status status = control_.check_closed_peers(); !status.ok()) return status;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // an entry of one may make others
+  // An entry of one may make others.
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // NOLINT(modernize-loop-convert)
     Result<bool> agreed = lanes_[i]->agree(now);
     if (!agreed.ok()) return agreed;
     moved |= agreed.value();
