@@ -12,7 +12,9 @@ SHELL := /bin/bash
 BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 export CCACHE_NOHASHDIR := 1
-WITH_CCACHE = $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
+# The extension is built by another program than the library: with the same name for the compiler, what one has
+# compiled serves the other.
+WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
 
 files_in = $(shell find $(1) -type f -not -name '*.pyc' 2> /dev/null)
 ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
@@ -27,7 +29,7 @@ PURE_LAYERS := negotiate fuse request
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize fuzz coverage package \
+.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize asan tsan fuzz coverage package \
 	build install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -108,9 +110,13 @@ check: build $(VENV)/.installed-horovod lint  ## what to run before a commit: bu
 	ctest --preset release
 	$(BIN)/python -m pytest tests/python
 
-sanitize: build/asan/build.ninja build/tsan/build.ninja  ## run the C++ tests under ASan with UBSan, and under TSan
+sanitize: asan tsan  ## run the C++ tests under ASan with UBSan, and under TSan
+
+asan: build/asan/build.ninja
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan
+
+tsan: build/tsan/build.ninja
 	cmake --build --preset tsan -j $(JOBS)
 	$$(setarch -R true 2> /dev/null && echo setarch -R) ctest --preset tsan
 
@@ -145,7 +151,7 @@ lint-cpp: build/release/build.ninja
 	clang-format --dry-run -Werror $(CPP_FORMATTED)
 
 tidy: build/release/build.ninja  ## run clang-tidy over the sources that changed since it last passed
-	$(BIN)/python tools/run_tidy.py build/release
+	$(BIN)/python tools/run_tidy.py build/release $(TIDY_FLAGS)
 
 format: build/.deps-test $(VENV)/.installed-test  ## format every file
 	$(BIN)/ruff check --fix-only --quiet $(PY_CHECKED)

@@ -1,8 +1,9 @@
 """Run clang-tidy over the engine's sources, several at a time, skipping those that passed before unchanged.
 
-`python tools/run_tidy.py BUILD_FOLDER` reads the compile commands of a configured build folder and keeps there, in
-tidy/, one empty file for each source that passed, named after the hash of all that clang-tidy saw: the source, the
-engine headers that it includes, its compile command and .clang-tidy. Exits 1 if clang-tidy finds something.
+`python tools/run_tidy.py BUILD_FOLDER [FLAG...]` reads the compile commands of a configured build folder and keeps
+there, in tidy/, one empty file for each source that passed, named after the hash of all that clang-tidy saw: the
+source, the engine headers that it includes, its compile command, .clang-tidy and the flags, which are clang-tidy's.
+Exits 1 if clang-tidy finds something.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ def seen_by(path: Path) -> set[Path]:
     return seen
 
 
-def key_of(source: Source) -> str:
+def key_of(source: Source, flags: list[str]) -> str:
     """Return the hash of everything that decides what clang-tidy says about `source`."""
-    digest = hashlib.sha256(source.command.encode())
+    digest = hashlib.sha256("\0".join([source.command, *flags]).encode())
     for path in [ROOT / ".clang-tidy", *sorted(seen_by(source.path))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def tidy(source: Source, build: Path) -> str:
+def tidy(source: Source, build: Path, flags: list[str]) -> str:
     """Return what clang-tidy says against `source`; empty if nothing, now or when it last looked the same."""
-    stamp = build / "tidy" / key_of(source)
+    stamp = build / "tidy" / key_of(source, flags)
     if stamp.exists():
         return ""
-    command = ["clang-tidy", "-p", str(build), "--quiet", str(source.path)]
+    command = ["clang-tidy", "-p", str(build), "--quiet", *flags, str(source.path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         stamp.touch()
@@ -77,12 +78,12 @@ def tidy(source: Source, build: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run clang-tidy for the build folder arguments[0]; return the exit status."""
+    """Run clang-tidy, with the flags behind it, for the build folder arguments[0]; return the exit status."""
     build = Path(arguments[0]).resolve()
     (build / "tidy").mkdir(exist_ok=True)
     sources = sources_of(build)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = [words for words in pool.map(lambda source: tidy(source, build), sources) if words]
+        said = [words for words in pool.map(lambda source: tidy(source, build, arguments[1:]), sources) if words]
     for words in said:
         print(words)
     print(f"run_tidy: {len(sources)} sources, {len(said)} with findings")
