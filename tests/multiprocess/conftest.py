@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ try:
     from ranks import Ranks
 except ImportError:  # the engine is not built: only the tests of the launcher can run
     Ranks = None  # type: ignore[assignment, misc]
+
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and everything that the tests start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Circles:
