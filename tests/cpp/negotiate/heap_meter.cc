@@ -14,11 +14,17 @@ struct Count {
 };
 thread_local Count count;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): operator new has no object
 
-void* counted(std::size_t n_bytes) {
+void* counted_or_null(std::size_t n_bytes) noexcept {
   void* memory = std::malloc(n_bytes);  // NOLINT(cppcoreguidelines-no-malloc)
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) return nullptr;
   count.now += malloc_usable_size(memory);
   if (count.now > count.peak) count.peak = count.now;
+  return memory;
+}
+
+void* counted(std::size_t n_bytes) {
+  void* memory = counted_or_null(n_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
@@ -32,6 +38,9 @@ void give_back(void* memory) {
 
 void* operator new(std::size_t n_bytes) { return counted(n_bytes); }
 void* operator new[](std::size_t n_bytes) { return counted(n_bytes); }
+// std::stable_sort asks for its buffer in this way.
+void* operator new(std::size_t n_bytes, const std::nothrow_t& /*tag*/) noexcept { return counted_or_null(n_bytes); }
+void* operator new[](std::size_t n_bytes, const std::nothrow_t& /*tag*/) noexcept { return counted_or_null(n_bytes); }
 void operator delete(void* memory) noexcept { give_back(memory); }
 void operator delete[](void* memory) noexcept { give_back(memory); }
 void operator delete(void* memory, std::size_t /*n_bytes*/) noexcept { give_back(memory); }
