@@ -82,14 +82,15 @@ TEST_P(StallTest, ZeroMeansNever) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-// In these tests a callback blocks, which callbacks must not: it stops its rank as SIGSTOP would.
+// In these tests a callback blocks, which callbacks must not: it stops its rank as SIGSTOP would. Its latches outlive
+// the world, whose threads may still be waking from them.
 
 TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
   const Watchdog watchdog("stopped coordinator");
-  World world(2, options());
-  ::testing::internal::CaptureStderr();
   std::latch has_stopped(1);
   std::latch goes_on(1);
+  World world(2, options());
+  ::testing::internal::CaptureStderr();
   Status status;
   world.run([&](Engine& engine) {
     float value = 1;
@@ -118,10 +119,10 @@ TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
 // Both ranks have agreed on "small" and "large" at once. Rank 1 stops when it has carried out the first of them.
 TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
   const Watchdog watchdog("stopped in the middle");
-  World world(2, options());
-  ::testing::internal::CaptureStderr();
   std::latch rank_0_has_submitted(1);
   std::latch rank_0_has_failed(1);
+  World world(2, options());
+  ::testing::internal::CaptureStderr();
   std::array<Status, 2> statuses;
   world.run([&](Engine& engine) {
     std::array<float, 2> small{1, 1};
