@@ -25,7 +25,7 @@ Ranks ProcessSets::ranks(std::uint32_t id) const {
 
 bool ProcessSets::was_made(std::uint32_t id) const {
   const std::shared_lock lock(mutex_);
-  return id < next_id_ || sets_.contains(id);
+  return id < next_id_;
 }
 
 std::optional<std::uint32_t> ProcessSets::find(const std::vector<int>& ranks) const {

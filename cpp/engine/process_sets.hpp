@@ -62,7 +62,8 @@ class ProcessSets {
 
   // Null when there is no such set (or no more). Pairs always exist.
   Ranks ranks(std::uint32_t id) const;
-  // Whether a set of this id has ever been made.
+  // Whether the log has made a set of this id, which may be gone by now. Never so of sets that need no agreement: a
+  // rank may form one at any moment, and what others said of it before was early, not late.
   bool was_made(std::uint32_t id) const;
   std::optional<std::uint32_t> find(const std::vector<int>& ranks) const;
 

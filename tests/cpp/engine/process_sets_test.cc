@@ -1,4 +1,6 @@
 // Process sets, pairs, lanes and joining: who takes part, in which order, and what nobody waits for.
+#include "engine/process_sets.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -239,6 +241,20 @@ TEST_P(SetsTest, AreFormedByTheirOwnRanks) {
     }
     EXPECT_EQ(sum_in(engine, 0, "after"), 10);
   });
+}
+
+// A message for a set that "was made" and is unknown is dropped, so that one formed meanwhile must not count.
+TEST(ProcessSetsTest, WereMadeOnlyByTheLog) {
+  ProcessSets sets(4);
+  const std::uint32_t added = sets.add({0, 1});
+  const std::uint32_t formed = formed_set(2, 0);
+  ASSERT_TRUE(sets.form(formed, {2, 3}));
+  EXPECT_FALSE(sets.form(formed, {2, 3}));
+  EXPECT_TRUE(sets.was_made(added));
+  EXPECT_FALSE(sets.was_made(added + 1));
+  EXPECT_FALSE(sets.was_made(formed));
+  ASSERT_TRUE(sets.remove(added));
+  EXPECT_TRUE(sets.was_made(added));
 }
 
 TEST_P(SetsTest, PairsSendInBothDirectionsInAnyOrder) {

@@ -14,9 +14,16 @@
 
 namespace ciranda::testing {
 
+// A rank that never comes is an error long before the test is ended for hanging.
+inline Config impatient_config() {
+  Config config;
+  config.stall_shutdown_seconds = 60;
+  return config;
+}
+
 struct WorldOptions {
   LoopbackOptions fabric;
-  Config config;
+  Config config = impatient_config();
 };
 
 // What the ranks have in common.
