@@ -33,13 +33,13 @@ def compare(tensors: Iterable[Named], process_set: ProcessSet) -> None:
     """Raise MismatchError, on all ranks, for the first tensor that is not the same on all."""
     mine = list(tensors)
     digests = np.array([one.digest() for one in mine], np.uint64).reshape(-1, 2)
-    counts = ops.allgather(np.array([len(mine)]), process_set=process_set)
+    told = ops.allgather(np.array([[_basics.rank(), len(mine)]]), process_set=process_set)
+    ranks, counts = told.T  # of those that have not joined
     all_digests = np.split(ops.allgather(digests, process_set=process_set), np.cumsum(counts)[:-1])
-    ranks = process_set.ranks if process_set.ranks is not None else range(len(counts))
     for index in range(int(counts.max())):
         rows = [tuple(of_rank[index : index + 1].ravel().tolist()) for of_rank in all_digests]
         if len(set(rows)) > 1:
-            raise MismatchError(_describe(mine[index] if index < len(mine) else None, index, rows, list(ranks)))
+            raise MismatchError(_describe(mine[index] if index < len(mine) else None, index, rows, ranks.tolist()))
 
 
 def _describe(mine: Named | None, index: int, rows: Sequence[tuple[int, ...]], ranks: Sequence[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ciranda import _basics, _core
@@ -92,6 +92,56 @@ class Handle(Generic[Result]):
     def then(self, change: Callable[[Result], Other]) -> Handle[Other]:
         """Return a handle of the same operation whose result is `change` of this one's."""
         return Handle(self._operation, lambda _: change(self.wait()))
+
+
+def submit_reduction(
+    collective: int,
+    inputs: object,
+    outputs: object,
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    divisor: Divisor,
+    weight: float | None = None,
+    root: int = -1,
+) -> _core.Operation:
+    """Start a collective that combines tensors. `inputs` and `outputs` are as the engine takes them."""
+    return _basics.engine().submit(
+        collective,
+        inputs,
+        outputs,
+        name,
+        op,
+        root,
+        prescale,
+        postscale,
+        True,
+        process_set=id_of(process_set),
+        weight=weight,
+        divides_by_all=divides_by_all(divisor),
+    )
+
+
+def submit_transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
+    """Start to send `target` to rank `peer`, or to receive it from there, whichever of the two is the `sender`."""
+    engine = _basics.engine()
+    pair = engine.pair_with(peer)
+    if pair == 0:
+        raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
+    return engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)
+
+
+def lists_of_splits(
+    n_tensors: int, splits: Sequence[Any] | None, as_list: Callable[[Any], list[int]]
+) -> list[list[int]]:
+    """Return the splits of each tensor as the engine takes them: no numbers for equal parts."""
+    if splits is None:
+        return [[]] * n_tensors
+    if len(splits) != n_tensors:
+        raise InvalidArgumentError(f"there are {n_tensors} tensors but splits for {len(splits)}")
+    return [[] if one is None else as_list(one) for one in splits]
 
 
 def poll(handle: Handle[Any]) -> bool:

@@ -110,9 +110,11 @@ class _TracedEngine:
         operation = self.real.submit_bare(collective, *rest, **more)
         return self._follow(operation, kind, self._name(kind, None), begin)
 
-    def submit_prepared(self, prepared: _core.PreparedRequest, tensors: object) -> _core.Operation:
+    def submit_prepared(
+        self, prepared: _core.PreparedRequest, tensors: object, weight: float | None = None
+    ) -> _core.Operation:
         begin = self._begin()
-        return self._follow(self.real.submit_prepared(prepared, tensors), "allreduce", prepared.name, begin)
+        return self._follow(self.real.submit_prepared(prepared, tensors, weight), "allreduce", prepared.name, begin)
 
     def _begin(self) -> float:
         self._look()  # the last call of the same name, which is done, must not end after this one has begun

@@ -88,3 +88,15 @@ def _check_named() -> None:
 def test_arrays_that_differ_are_named(n_ranks: int) -> None:
     with Ranks(n_ranks) as ranks:
         ranks.run(_check_named)
+
+
+def _check_without_a_joined_rank() -> None:
+    if hvd.rank() != 1:
+        hvd.check_consistency({"x": np.ones(3)})
+        with pytest.raises(MismatchError, match=r"on rank 2 than on rank 0\."):
+            hvd.check_consistency({"x": np.full(3, hvd.rank())})
+    hvd.join()
+
+
+def test_ranks_that_have_joined_are_not_compared(circles: Any) -> None:
+    circles.of(3).run(_check_without_a_joined_rank)

@@ -46,8 +46,14 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   return submit_request(std::move(request), std::move(tensors));
 }
 
-OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors) {
+OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors,
+                                              std::optional<double> weight) {
   Request request = prepared.prototype;
+  if (weight) {
+    request.weight = *weight;
+    request.signature.is_weighted = true;
+    request.signature.divides_by_all = false;
+  }
   Session::Tensors kept = attach_tensors(request, tensors, tensors, session_->reader());
   return submit_request(std::move(request), std::move(kept));
 }
@@ -126,14 +132,16 @@ void bind_prepared_request(nb::module_& m) {
                               "A named, in-place allreduce that is submitted again and again with fresh tensors.")
       .def(
           "__init__",
-          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place) {
+          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place,
+             bool divides_by_all) {
             const int allreduce = static_cast<int>(Collective::kAllreduce);
             CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale, true};
             options.set_place(place);
+            options.divides_by_all = divides_by_all;
             new (self) PreparedRequest{make_request(options)};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
-          nb::arg("process_set") = 0)
+          nb::arg("process_set") = 0, nb::arg("divides_by_all") = false)
       .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
 }
 
@@ -179,7 +187,8 @@ void bind_engine_handle(nb::module_& m) {
           },
           nb::arg("ranks"), nb::arg("nth"),
           "Makes a process set on its own ranks only; `nth` is the same on all and new to the first.")
-      .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"));
+      .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"),
+           nb::arg("weight") = nb::none());
   m.def("connect", &connect_from_environment, nb::arg("epoch"),
         "Joins the circle that the environment describes and starts the engine.");
 }

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 
 #include "bindings/python/operation_handle.hpp"
 #include "bindings/python/request_builder.hpp"
@@ -27,8 +28,8 @@ class EngineHandle {
   const Engine& engine() const { return *session_->engine(); }
 
   OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
-  // In place. `tensors` as in attach_tensors().
-  OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors);
+  // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
+  OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight);
 
  private:
   OperationHandle submit_request(Request request, Session::Tensors tensors);

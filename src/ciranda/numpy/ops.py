@@ -22,39 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Divisor, Handle, Sum, choose_op, divides_by_all
-from ciranda.errors import InvalidArgumentError
+from ciranda._ops import (
+    ALLGATHER,
+    ALLREDUCE,
+    BROADCAST,
+    Divisor,
+    Handle,
+    Sum,
+    choose_op,
+    divides_by_all,
+    submit_reduction,
+    submit_transfer,
+)
 from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Arrays = list[Array]
-
-
-def _submit_allreduce(
-    inputs: object,
-    outputs: object,
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    weight: float | None,
-    divisor: Divisor,
-) -> _core.Operation:
-    return _basics.engine().submit(
-        ALLREDUCE,
-        inputs,
-        outputs,
-        name,
-        op,
-        -1,
-        prescale,
-        postscale,
-        True,
-        process_set=id_of(process_set),
-        weight=weight,
-        divides_by_all=divides_by_all(divisor),
-    )
 
 
 def allreduce_async(
@@ -71,7 +54,8 @@ def allreduce_async(
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
-    operation = _submit_allreduce(
+    operation = submit_reduction(
+        ALLREDUCE,
         for_engine(array),
         for_engine(output),
         name,
@@ -79,8 +63,8 @@ def allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
-        weight,
         divisor,
+        weight,
     )
     return Handle(operation, lambda _: output)
 
@@ -145,8 +129,17 @@ def allreduce_async_(
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
     target = for_engine(work)
-    operation = _submit_allreduce(
-        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
+    operation = submit_reduction(
+        ALLREDUCE,
+        target,
+        target,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        divisor,
+        weight,
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -195,7 +188,8 @@ def grouped_allreduce_async(
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
     outputs = [np.empty_like(array, subok=False) for array in arrays]
-    operation = _submit_allreduce(
+    operation = submit_reduction(
+        ALLREDUCE,
         [for_engine(array) for array in arrays],
         [for_engine(output) for output in outputs],
         name,
@@ -203,8 +197,8 @@ def grouped_allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
-        weight,
         divisor,
+        weight,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -240,8 +234,17 @@ def grouped_allreduce_async_(
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
     work = [writable(tensor) for tensor in tensors]
     targets = [for_engine(array) for array in work]
-    operation = _submit_allreduce(
-        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
+    operation = submit_reduction(
+        ALLREDUCE,
+        targets,
+        targets,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        divisor,
+        weight,
     )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
@@ -414,7 +417,7 @@ def _submit_broadcasts(
 def send_async(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> Handle[None]:
     """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
     array = readable(tensor)
-    operation = _transfer(for_engine(array), dest, _basics.rank(), name)
+    operation = submit_transfer(for_engine(array), dest, _basics.rank(), name)
     return Handle(operation, lambda _: None)
 
 
@@ -436,18 +439,10 @@ def send(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> None:
 def recv_async(tensor: Array, source: int, name: str | None = None) -> Handle[Array]:
     """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
-    operation = _transfer(for_engine(work), source, source, name)
+    operation = submit_transfer(for_engine(work), source, source, name)
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 
 def recv(tensor: Array, source: int, name: str | None = None) -> Array:
     """Receive into `tensor` what rank `source` sends with `send()`. Returns `tensor`. For the rest see `send()`."""
     return recv_async(tensor, source, name).wait()
-
-
-def _transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
-    engine = _basics.engine()
-    pair = engine.pair_with(peer)
-    if pair == 0:
-        raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
-    return engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)

@@ -23,7 +23,8 @@ from ciranda._ops import (
     Handle,
     Sum,
     choose_op,
-    divides_by_all,
+    lists_of_splits,
+    submit_reduction,
 )
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
@@ -32,10 +33,7 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 Arrays = list[Array]
 
 
-def _splits_list(splits: npt.ArrayLike | None) -> list[int]:
-    """Return the splits as the engine takes them: empty for equal parts."""
-    if splits is None:
-        return []
+def _splits_list(splits: npt.ArrayLike) -> list[int]:
     array = np.asarray(splits)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidArgumentError(
@@ -43,14 +41,6 @@ def _splits_list(splits: npt.ArrayLike | None) -> list[int]:
         )
     numbers: list[int] = array.tolist()
     return numbers
-
-
-def _splits_lists(tensors: Sequence[object], splits: Sequence[npt.ArrayLike | None] | None) -> list[list[int]]:
-    if splits is None:
-        return [[] for _ in tensors]
-    if len(splits) != len(tensors):
-        raise InvalidArgumentError(f"there are {len(tensors)} tensors but splits for {len(splits)}")
-    return [_splits_list(one) for one in splits]
 
 
 # --- reducescatter
@@ -67,18 +57,16 @@ def grouped_reducescatter_async(
 ) -> Handle[Arrays]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
-    operation = _basics.engine().submit(
+    operation = submit_reduction(
         REDUCESCATTER,
         [for_engine(array) for array in arrays],
         None,
         name,
         choose_op(op, None),
-        -1,
         prescale_factor,
         postscale_factor,
-        True,
-        process_set=id_of(process_set),
-        divides_by_all=divides_by_all(divisor),
+        process_set,
+        divisor,
     )
 
     def finish(done: _core.Operation) -> Arrays:
@@ -154,7 +142,7 @@ def grouped_alltoall_async(
     """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
-    numbers = _splits_lists(tensors, splits)
+    numbers = lists_of_splits(len(tensors), splits, _splits_list)
     operation = _basics.engine().submit(
         ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
     )
@@ -270,18 +258,17 @@ def grouped_reduce_async(
     arrays = [readable(tensor) for tensor in tensors]
     is_root = _basics.rank() == root_rank
     results = [np.empty_like(array, subok=False) for array in arrays] if is_root else None
-    operation = _basics.engine().submit(
+    operation = submit_reduction(
         REDUCE,
         [for_engine(array) for array in arrays],
         None if results is None else [for_engine(result) for result in results],
         name,
         choose_op(op, None),
-        root_rank,
         prescale_factor,
         postscale_factor,
-        True,
-        process_set=id_of(process_set),
-        divides_by_all=divides_by_all(divisor),
+        process_set,
+        divisor,
+        root=root_rank,
     )
     return Handle(operation, lambda _: results)
 
@@ -355,18 +342,17 @@ def reduce_async_(
     """Start `reduce_()`. Do not write to `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
     target = for_engine(work)
-    operation = _basics.engine().submit(
+    operation = submit_reduction(
         REDUCE,
         target,
         target if _basics.rank() == root_rank else None,
         name,
         choose_op(op, None),
-        root_rank,
         prescale_factor,
         postscale_factor,
-        True,
-        process_set=id_of(process_set),
-        divides_by_all=divides_by_all(divisor),
+        process_set,
+        divisor,
+        root=root_rank,
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -455,7 +441,7 @@ def grouped_scatter_async(
     """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
-    numbers = _splits_lists(tensors, splits) if _basics.rank() == root_rank else None
+    numbers = lists_of_splits(len(tensors), splits, _splits_list) if _basics.rank() == root_rank else None
     operation = _basics.engine().submit(
         SCATTER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
     )

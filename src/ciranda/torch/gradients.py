@@ -227,23 +227,7 @@ class GradientGroup:
         tensors = [for_engine(tensor) for tensor in to_send if tensor is not None]
         if tensors:
             target = tensors[0] if len(tensors) == 1 else tensors
-            submit = connected.submit_prepared if self._options.weight is None else self._submit_weighted
-            self.operation = submit(self._prepared, target)
-
-    def _submit_weighted(self, prepared: _core.PreparedRequest, target: object) -> _core.Operation:
-        options = self._options
-        return engine().submit(
-            ALLREDUCE,
-            target,
-            target,
-            prepared.name,
-            options.op,
-            -1,
-            *options.factors(options.op),
-            True,
-            process_set=id_of(options.process_set),
-            weight=options.weight,
-        )
+            self.operation = connected.submit_prepared(self._prepared, target, self._options.weight)
 
     # --- the optimizer waits ---
 

@@ -22,9 +22,19 @@ from collections.abc import Sequence
 
 import torch
 
-from ciranda import _basics, _core
-from ciranda._ops import ALLGATHER, ALLREDUCE, BROADCAST, TRANSFER, Divisor, Handle, Sum, choose_op, divides_by_all
-from ciranda.errors import InvalidArgumentError
+from ciranda import _basics
+from ciranda._ops import (
+    ALLGATHER,
+    ALLREDUCE,
+    BROADCAST,
+    Divisor,
+    Handle,
+    Sum,
+    choose_op,
+    divides_by_all,
+    submit_reduction,
+    submit_transfer,
+)
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import autograd
 from ciranda.torch.compression import Compression, Compressor
@@ -32,33 +42,6 @@ from ciranda.torch.tensors import bring_back, contiguous, empty_like, for_engine
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
-
-
-def _submit_allreduce(
-    inputs: object,
-    outputs: object,
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    weight: float | None,
-    divisor: Divisor,
-) -> _core.Operation:
-    return _basics.engine().submit(
-        ALLREDUCE,
-        inputs,
-        outputs,
-        name,
-        op,
-        -1,
-        prescale,
-        postscale,
-        True,
-        process_set=id_of(process_set),
-        weight=weight,
-        divides_by_all=divides_by_all(divisor),
-    )
 
 
 def allreduce_async(
@@ -75,7 +58,8 @@ def allreduce_async(
     """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
     work = contiguous(tensor)
     output = empty_like(work)
-    operation = _submit_allreduce(
+    operation = submit_reduction(
+        ALLREDUCE,
         for_engine(work),
         for_engine(output),
         name,
@@ -83,8 +67,8 @@ def allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
-        weight,
         divisor,
+        weight,
     )
     return Handle(operation, lambda _: output)
 
@@ -157,8 +141,17 @@ def allreduce_async_(
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = contiguous(tensor)
     target = for_engine(work)
-    operation = _submit_allreduce(
-        target, target, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
+    operation = submit_reduction(
+        ALLREDUCE,
+        target,
+        target,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        divisor,
+        weight,
     )
     return Handle(operation, lambda _: bring_back(work, tensor))
 
@@ -208,7 +201,8 @@ def grouped_allreduce_async(
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
     outputs = [empty_like(tensor) for tensor in work]
-    operation = _submit_allreduce(
+    operation = submit_reduction(
+        ALLREDUCE,
         [for_engine(tensor) for tensor in work],
         [for_engine(output) for output in outputs],
         name,
@@ -216,8 +210,8 @@ def grouped_allreduce_async(
         prescale_factor,
         postscale_factor,
         process_set,
-        weight,
         divisor,
+        weight,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -262,8 +256,17 @@ def grouped_allreduce_async_(
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
     work = [contiguous(tensor) for tensor in tensors]
     targets = [for_engine(tensor) for tensor in work]
-    operation = _submit_allreduce(
-        targets, targets, name, choose_op(op, average), prescale_factor, postscale_factor, process_set, weight, divisor
+    operation = submit_reduction(
+        ALLREDUCE,
+        targets,
+        targets,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        divisor,
+        weight,
     )
     return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
 
@@ -376,17 +379,9 @@ def broadcast_(
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
-def _transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
-    engine = _basics.engine()
-    pair = engine.pair_with(peer)
-    if pair == 0:
-        raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
-    return engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)
-
-
 def send_async(tensor: Tensor, dest: int, name: str | None = None) -> Handle[None]:
     """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
-    operation = _transfer(for_engine(contiguous(tensor.detach())), dest, _basics.rank(), name)
+    operation = submit_transfer(for_engine(contiguous(tensor.detach())), dest, _basics.rank(), name)
     return Handle(operation, lambda _: None)
 
 
@@ -402,7 +397,7 @@ def send(tensor: Tensor, dest: int, name: str | None = None) -> None:
 def recv_async(tensor: Tensor, source: int, name: str | None = None) -> Handle[Tensor]:
     """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = contiguous(tensor)
-    return Handle(_transfer(for_engine(work), source, source, name), lambda _: bring_back(work, tensor))
+    return Handle(submit_transfer(for_engine(work), source, source, name), lambda _: bring_back(work, tensor))
 
 
 def recv(tensor: Tensor, source: int, name: str | None = None) -> Tensor:

@@ -12,7 +12,17 @@ from typing import Any, overload
 import torch
 
 from ciranda import _basics, _core
-from ciranda._ops import ALLTOALL, REDUCESCATTER, Average, Divisor, Handle, Sum, choose_op, divides_by_all
+from ciranda._ops import (
+    ALLTOALL,
+    REDUCESCATTER,
+    Average,
+    Divisor,
+    Handle,
+    Sum,
+    choose_op,
+    lists_of_splits,
+    submit_reduction,
+)
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import rows_autograd
@@ -27,10 +37,7 @@ Splits = torch.Tensor | Sequence[int]
 Received = tuple[torch.Tensor, torch.Tensor]
 
 
-def _splits_list(splits: Splits | None) -> list[int]:
-    """Return the splits as the engine takes them: empty for equal parts."""
-    if splits is None:
-        return []
+def _splits_list(splits: Splits) -> list[int]:
     tensor = torch.as_tensor(splits)
     is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool)
     if tensor.ndim != 1 or tensor.numel() == 0 or not is_whole:
@@ -56,18 +63,16 @@ def grouped_reducescatter_async(
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
-    operation = _basics.engine().submit(
+    operation = submit_reduction(
         REDUCESCATTER,
         inputs,
         None,
         name,
         choose_op(op, None),
-        -1,
         prescale_factor,
         postscale_factor,
-        True,
-        process_set=id_of(process_set),
-        divides_by_all=divides_by_all(divisor),
+        process_set,
+        divisor,
     )
     return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
 
@@ -148,11 +153,9 @@ def grouped_alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[Received]]:
     """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
-    if splits is not None and len(splits) != len(tensors):
-        raise InvalidArgumentError(f"there are {len(tensors)} tensors but splits for {len(splits)}")
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
-    numbers = [_splits_list(one) for one in splits or [None] * len(work)]
+    numbers = lists_of_splits(len(work), splits, _splits_list)
     operation = _basics.engine().submit(
         ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
     )

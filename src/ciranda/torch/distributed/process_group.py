@@ -19,7 +19,6 @@ from ciranda._ops import (
     REDUCE,
     REDUCESCATTER,
     SCATTER,
-    TRANSFER,
     Average,
     BitwiseAnd,
     BitwiseOr,
@@ -30,6 +29,7 @@ from ciranda._ops import (
     Min,
     Product,
     Sum,
+    submit_transfer,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.torch.distributed.work import Work
@@ -273,13 +273,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     def _transfer(self, tensors: list[Tensor], peer: int, sender: int, tag: int) -> Work:
         (tensor,) = tensors
         work = contiguous(tensor.detach())
-        target = for_engine(work)
-        engine = _basics.engine()
-        pair = engine.pair_with(self._ranks[peer])
-        if pair == 0:
-            raise InvalidArgumentError(f"rank {self.rank()} cannot exchange with rank {peer}: it is no other rank")
-        name = None if tag == 0 else f"tag {tag}"
-        operation = engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)
+        operation = submit_transfer(for_engine(work), self._ranks[peer], sender, None if tag == 0 else f"tag {tag}")
 
         def finish(_operation: _core.Operation) -> None:
             if work.data_ptr() != tensor.data_ptr():
