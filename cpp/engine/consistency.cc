@@ -6,16 +6,11 @@
 #include <utility>
 
 #include "base/checksum.hpp"
+#include "base/list_ranks.hpp"
+#include "engine/tell_all.hpp"
 
 namespace ciranda {
 namespace {
-
-// "rank 1", "ranks 0, 2"
-std::string text_of(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
-}
 
 std::span<const std::byte> result_of(const InFlight::Entry& entry, std::size_t tensor) {
   if (!info(entry.request.signature.collective).allocates_output) {
@@ -45,18 +40,8 @@ void Consistency::remember(const InFlight::Entry& entry) {
 
 Work Consistency::tell_each_other(std::vector<std::uint64_t> told) {
   told_ = std::move(told);
-  heard_.assign(told_.size() * static_cast<std::size_t>(mesh_.size()), 0);
-  Plan plan;
-  plan.collective = Collective::kAllgather;
-  plan.n_bytes = told_.size() * sizeof(std::uint64_t);
-  plan.input.add(std::as_bytes(std::span(told_)).data(), plan.n_bytes);
-  for (int rank = 0; rank < mesh_.size(); ++rank) {
-    const auto from = static_cast<std::size_t>(rank) * told_.size();
-    const auto heard = std::as_writable_bytes(std::span(heard_).subspan(from, told_.size()));
-    plan.output_by_rank.emplace_back(heard.data(), heard.size());
-  }
   Work work;
-  work.plans.push_back(std::move(plan));
+  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
   return work;
 }
 
@@ -120,8 +105,8 @@ std::string Consistency::describe(std::size_t index) const {
   for (std::size_t rank = 0; rank < n_ranks; ++rank) {
     (sum_of(rank) == sum_of(right) ? alike : odd).push_back(mesh_.peer(static_cast<int>(rank)).rank);
   }
-  return "The result of " + remembered_[index].what + " has other bits on " + text_of(odd) + " than on " +
-         text_of(alike) + ". It is the first such of the last " + std::to_string(remembered_.size()) +
+  return "The result of " + remembered_[index].what + " has other bits on " + list_ranks(odd) + " than on " +
+         list_ranks(alike) + ". It is the first such of the last " + std::to_string(remembered_.size()) +
          " results, which CIRANDA_CHECK_CONSISTENCY compared. Either that process writes to a tensor while an "
          "operation uses it, or gives two tensors the same memory; or its memory or processor is faulty.";
 }

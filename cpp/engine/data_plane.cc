@@ -1,7 +1,7 @@
 #include "engine/data_plane.hpp"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace ciranda {
 
@@ -17,15 +17,11 @@ void DataPlane::enqueue(Participant::Execute entry) {
 void DataPlane::leave_out_absent() {
   const auto& requests = queue_.front().requests;
   if (requests.empty() || !requests.front().absence) return;
-  const std::vector<std::int32_t>& absent = requests.front().absence->absent;  // the same for all of an entry
-  std::vector<int> contributors;
-  for (int member = 0; member < mesh_.size(); ++member) {
-    if (std::find(absent.begin(), absent.end(), member) == absent.end()) contributors.push_back(member);
-  }
+  const std::vector<int> present = contributors(queue_.front(), mesh_.size());
   const bool divides_by_all = requests.front().absence->signature.divides_by_all;
   for (Plan& plan : work_.plans) {
-    plan.contributors = contributors;
-    if (!divides_by_all) plan.n_average = static_cast<int>(contributors.size());
+    plan.contributors = present;
+    if (!divides_by_all) plan.n_average = static_cast<int>(present.size());
   }
 }
 

@@ -222,7 +222,7 @@ class Engine::Impl {
                                       std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
                                       ".");
     }
-    if (request.lane >= (needs_no_agreement(request.process_set) ? 1 : num_lanes_)) {
+    if (request.lane >= n_lanes_of(request.process_set, num_lanes_)) {
       return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) + " does not exist; there are " +
                                       std::to_string(num_lanes_) + ". Set CIRANDA_NUM_LANES before init().");
     }

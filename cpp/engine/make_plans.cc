@@ -80,27 +80,15 @@ Result<Work> reducescatter(const InFlight::Entry& entry, const Mesh& mesh) {
   return many_plans(plan_reducescatter(request, mesh.size(), mesh.rank(), outputs.memory));
 }
 
-// The members that have not joined.
-std::vector<int> contributors(const Participant::Execute& entry, const Mesh& mesh) {
-  std::vector<int> members;
-  const auto& absence = entry.requests.front().absence;
-  for (int member = 0; member < mesh.size(); ++member) {
-    const bool is_absent =
-        absence && std::find(absence->absent.begin(), absence->absent.end(), member) != absence->absent.end();
-    if (!is_absent) members.push_back(member);
-  }
-  return members;
-}
-
 Result<Work> reduction(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   std::vector<const Request*> requests;
   for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight.at(ready.ticket).request);
   const Signature& signature = requests.front()->signature;
-  if (signature.op == ReduceOp::kAdasum) return adasum_work(requests, contributors(entry, mesh), mesh);
+  if (signature.op == ReduceOp::kAdasum) return adasum_work(requests, contributors(entry, mesh.size()), mesh);
   if (signature.is_weighted) {
     std::vector<Participant::Ticket> tickets;
     for (const Participant::Ready& ready : entry.requests) tickets.push_back(ready.ticket);
-    return weighted_average(std::move(tickets), contributors(entry, mesh), in_flight, mesh);
+    return weighted_average(std::move(tickets), contributors(entry, mesh.size()), in_flight, mesh);
   }
   std::vector<Plan> plans = plan_reduction(requests);
   if (!info(signature.collective).has_root) return many_plans(std::move(plans));
@@ -140,6 +128,17 @@ Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, co
 }
 
 }  // namespace
+
+std::vector<int> contributors(const Participant::Execute& entry, int n_members) {
+  std::vector<int> members;
+  const auto& absence = entry.requests.front().absence;  // the same for all of an entry
+  for (int member = 0; member < n_members; ++member) {
+    const bool is_absent =
+        absence && std::find(absence->absent.begin(), absence->absent.end(), member) != absence->absent.end();
+    if (!is_absent) members.push_back(member);
+  }
+  return members;
+}
 
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   if (entry.requests.empty()) return Work{};

@@ -4,6 +4,8 @@
 // One thread (the holder of the progress token).
 #pragma once
 
+#include <vector>
+
 #include "base/status.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/work.hpp"
@@ -15,5 +17,8 @@ namespace ciranda {
 // Not ok: this rank cannot go on (no memory for an output), so the circle breaks. The requests, and memory allocated
 // for them, stay in in_flight, which must keep them until the work is done.
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
+
+// The members that have not joined. REQUIRES: an entry with requests.
+std::vector<int> contributors(const Participant::Execute& entry, int n_members);
 
 }  // namespace ciranda

@@ -185,9 +185,9 @@ void Turn::take(Submission submission, TimePoint now) {
 
 // A rank joins all lanes of a set; the first one's log tells when.
 void Turn::join(const Submission& submission, TimePoint now) {
-  const bool has_one = needs_no_agreement(submission.request.process_set);
-  for (std::uint32_t lane = 0; lane < (has_one ? 1 : static_cast<std::uint32_t>(config_.num_lanes)); ++lane) {
-    const LaneId id = lane_id(submission.request.process_set, lane);
+  const std::uint32_t set = submission.request.process_set;
+  for (std::uint32_t lane = 0; lane < n_lanes_of(set, static_cast<std::uint32_t>(config_.num_lanes)); ++lane) {
+    const LaneId id = lane_id(set, lane);
     find(id)->join(lane == 0 ? submission.operation : std::make_shared<Operation>(),
                    lane == 0 ? std::optional<Request>(submission.request) : std::nullopt, now);
   }

@@ -4,9 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
+
+#include "engine/tell_all.hpp"
 
 namespace ciranda {
 namespace {
@@ -20,26 +21,11 @@ class WeightedAverage {
  public:
   WeightedAverage(std::vector<Participant::Ticket> tickets, std::vector<int> contributors, InFlight& in_flight,
                   const Mesh& mesh)
-      : tickets_(std::move(tickets)),
-        contributors_(std::move(contributors)),
-        in_flight_(in_flight),
-        mesh_(mesh),
-        heard_(static_cast<std::size_t>(mesh.size()) * tickets_.size()) {
+      : tickets_(std::move(tickets)), contributors_(std::move(contributors)), in_flight_(in_flight), mesh_(mesh) {
     for (const Participant::Ticket ticket : tickets_) told_.push_back(in_flight_.at(ticket).request.weight);
   }
 
-  Plan first_phase() {
-    Plan plan;
-    plan.collective = Collective::kAllgather;
-    plan.n_bytes = told_.size() * sizeof(double);
-    plan.input.add(std::as_bytes(std::span(told_)).data(), plan.n_bytes);
-    for (int rank = 0; rank < mesh_.size(); ++rank) {
-      const auto from = static_cast<std::size_t>(rank) * told_.size();
-      const auto heard = std::as_writable_bytes(std::span(heard_).subspan(from, told_.size()));
-      plan.output_by_rank.emplace_back(heard.data(), heard.size());
-    }
-    return plan;
-  }
+  Plan first_phase() { return plan_tell_all(told_, mesh_.size(), heard_); }
 
   // Requests with the same weights travel together.
   Work second_phase() {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/list_ranks.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -21,18 +23,6 @@ std::shared_ptr<const std::vector<std::byte>> shared(std::vector<std::byte> fram
 }
 
 }  // namespace
-
-std::string list_ranks(const std::vector<std::uint32_t>& ranks) {
-  constexpr std::size_t kMostNamed = 16;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  }
-  if (ranks.size() > kMostNamed) {
-    text += " and " + std::to_string(ranks.size() - kMostNamed) + " more";
-  }
-  return text;
-}
 
 std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::string& who, ExchangeRequest request,
                                               TimePoint now) {

@@ -64,7 +64,4 @@ class StoreRounds {
   std::deque<std::pair<std::string, Status>> failed_;  // the last few
 };
 
-// "rank 2", "ranks 2, 3", "ranks 2, 3, 4 and 17 more".
-std::string list_ranks(const std::vector<std::uint32_t>& ranks);
-
 }  // namespace ciranda

@@ -118,14 +118,5 @@ TEST(StoreRounds, TwoOfOneRankAreAnErrorForAll) {
   }
 }
 
-TEST(StoreRounds, LongListsOfRanksAreCut) {
-  std::vector<std::uint32_t> many(40);
-  for (std::uint32_t i = 0; i < 40; ++i) {
-    many[i] = i;
-  }
-  EXPECT_TRUE(contains(list_ranks(many), "14, 15 and 24 more"));
-  EXPECT_EQ(list_ranks({4}), "rank 4");
-}
-
 }  // namespace
 }  // namespace ciranda
