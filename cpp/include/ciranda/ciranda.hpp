@@ -396,7 +396,7 @@ class Context {
   [[nodiscard]] Operation allgather_async(std::span<const T> values, const GatherOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    return submit(request_for(CIRANDA_ALLGATHER, options, tensor));
+    return submit(request_for(CIRANDA_ALLGATHER, options, &tensor));
   }
 
   template <typename T, std::size_t Extent>
@@ -410,7 +410,7 @@ class Context {
   [[nodiscard]] Operation reducescatter_async(std::span<const T> values, const ReducescatterOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    return submit(reduction_for(CIRANDA_REDUCESCATTER, options, tensor));
+    return submit(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
   }
 
   template <typename T, std::size_t Extent>
@@ -425,7 +425,7 @@ class Context {
   [[nodiscard]] Operation alltoall_async(std::span<const T> values, const AlltoallOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    return submit(request_for(CIRANDA_ALLTOALL, options, tensor));
+    return submit(request_for(CIRANDA_ALLTOALL, options, &tensor));
   }
 
   template <typename T, std::size_t Extent>
@@ -439,7 +439,7 @@ class Context {
   [[nodiscard]] Operation gather_async(std::span<const T> values, const RootedGatherOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    ciranda_request request = request_for(CIRANDA_GATHER, options, tensor);
+    ciranda_request request = request_for(CIRANDA_GATHER, options, &tensor);
     request.root = options.root;
     return submit(request);
   }
@@ -455,7 +455,7 @@ class Context {
   [[nodiscard]] Operation scatter_async(std::span<const T> values, const ScatterOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    ciranda_request request = request_for(CIRANDA_SCATTER, options, tensor);
+    ciranda_request request = request_for(CIRANDA_SCATTER, options, &tensor);
     request.root = options.root;
     return submit(request);
   }
@@ -471,7 +471,7 @@ class Context {
   [[nodiscard]] Operation reduce_async(std::span<T, Extent> values, const RootedReduceOptions& options = {}) {
     const auto shape = static_cast<std::int64_t>(values.size());
     const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
-    ciranda_request request = reduction_for(CIRANDA_REDUCE, options, tensor);
+    ciranda_request request = reduction_for(CIRANDA_REDUCE, options, &tensor);
     request.root = options.root;
     return submit(request);
   }
@@ -488,17 +488,11 @@ class Context {
     const bool in_place = collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
                           collective == Collective::kReduce;
     const std::vector<ciranda_tensor> tensors = group.tensors(in_place);
-    ciranda_request request = request_at(static_cast<ciranda_collective>(collective), options.at);
-    request.name = options.name.empty() ? nullptr : options.name.c_str();
-    request.tensors = tensors.data();
-    request.tensors_count = tensors.size();
-    request.op = static_cast<ciranda_reduce_op>(options.op);
+    ciranda_request request =
+        reduction_for(static_cast<ciranda_collective>(collective), options, tensors.data(), tensors.size());
     request.root = options.root;
-    request.prescale = options.prescale;
-    request.postscale = options.postscale;
     request.weight = options.weight ? &*options.weight : nullptr;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
-    if (options.divide_by_all) request.flags |= CIRANDA_REQUEST_DIVIDE_BY_ALL;
     return submit(request);
   }
 
@@ -584,7 +578,7 @@ class Context {
     require(input.size() == output.size(), "allreduce: input and output differ in length");
     const auto shape = static_cast<std::int64_t>(input.size());
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
-    ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, tensor);
+    ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, &tensor);
     request.weight = options.weight ? &*options.weight : nullptr;
     request.flags |= flags;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
@@ -595,7 +589,7 @@ class Context {
   Operation broadcast(std::span<T> values, const BroadcastOptions& options, std::uint32_t flags) {
     const auto shape = static_cast<std::int64_t>(values.size());
     const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
-    ciranda_request request = request_for(CIRANDA_BROADCAST, options, tensor);
+    ciranda_request request = request_for(CIRANDA_BROADCAST, options, &tensor);
     request.root = options.root;
     request.flags = flags;
     return submit(request);
@@ -608,7 +602,7 @@ class Context {
     const auto shape = static_cast<std::int64_t>(values.size());
     const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     const BroadcastOptions options{name, sender, {pair, 0}};
-    ciranda_request request = request_for(CIRANDA_TRANSFER, options, tensor);
+    ciranda_request request = request_for(CIRANDA_TRANSFER, options, &tensor);
     request.root = sender;
     return submit(request);
   }
@@ -648,8 +642,8 @@ class Context {
 
   template <typename Options>
   static ciranda_request reduction_for(ciranda_collective collective, const Options& options,
-                                       const ciranda_tensor& tensor) noexcept {
-    ciranda_request request = request_for(collective, options, tensor);
+                                       const ciranda_tensor* tensors, std::size_t n_tensors = 1) noexcept {
+    ciranda_request request = request_for(collective, options, tensors, n_tensors);
     request.op = static_cast<ciranda_reduce_op>(options.op);
     request.prescale = options.prescale;
     request.postscale = options.postscale;
@@ -659,11 +653,11 @@ class Context {
 
   template <typename Options>
   static ciranda_request request_for(ciranda_collective collective, const Options& options,
-                                     const ciranda_tensor& tensor) noexcept {
+                                     const ciranda_tensor* tensors, std::size_t n_tensors = 1) noexcept {
     ciranda_request request = request_at(collective, options.at);
     request.name = options.name.empty() ? nullptr : options.name.c_str();
-    request.tensors = &tensor;
-    request.tensors_count = 1;
+    request.tensors = tensors;
+    request.tensors_count = n_tensors;
     return request;
   }
 
