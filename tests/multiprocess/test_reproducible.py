@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,26 +30,33 @@ VARIANTS = {
 }
 
 
-def _digest_of_everything() -> str:
-    """Two rounds of named operations in flight together, so that they may be fused; then blocking ones."""
+def _digest_of_everything(n_threads: int = 1) -> str:
+    """Two rounds of named operations in flight together, so that they may be fused; then blocking ones.
+
+    The former are submitted by as many threads, in whatever order those come.
+    """
     digest = hashlib.sha256()
     cases = [(op, dtype, count) for op in OPS for dtype in DTYPES if accepts(op, dtype) for count in (1, 33, 5000)]
     for turn in range(2):
-        handles = [
-            hvd.allreduce_async(
-                values(hvd.rank(), count, dtype, op, seed=turn),
-                op=OPS[op],
-                name=f"{op}.{dtype}.{count}",
-                prescale_factor=0.75 if dtype.startswith("float") else 1.0,
-            )
-            for op, dtype, count in cases
-        ]
+        submit = functools.partial(_submit, turn)
+        with ThreadPoolExecutor(n_threads) as pool:
+            handles = list(pool.map(submit, cases)) if n_threads > 1 else [submit(case) for case in cases]
         for handle in handles:
             digest.update(hvd.synchronize(handle).tobytes())
     digest.update(hvd.allreduce(values(hvd.rank(), 300_001, "float32", "sum")).tobytes())
     digest.update(hvd.allgather(np.full((hvd.rank() * 1000 + 1, 3), hvd.rank())).tobytes())
     digest.update(hvd.broadcast(values(hvd.rank(), 70_000, "float64", "sum"), 1).tobytes())
     return digest.hexdigest() + _digest_of_the_others()
+
+
+def _submit(turn: int, case: tuple[str, str, int]) -> Any:
+    op, dtype, count = case
+    return hvd.allreduce_async(
+        values(hvd.rank(), count, dtype, op, seed=turn),
+        op=OPS[op],
+        name=f"{op}.{dtype}.{count}",
+        prescale_factor=0.75 if dtype.startswith("float") else 1.0,
+    )
 
 
 def _digest_of_the_others() -> str:
@@ -93,3 +103,8 @@ def test_variant(variant: str, reference: str) -> None:
     env_of = _host_of if variant == "hosts" else lambda rank: {}
     with Ranks(3, env=VARIANTS[variant], env_of=env_of) as ranks:
         assert ranks.run(_digest_of_everything) == [reference] * 3
+
+
+def test_several_threads(reference: str) -> None:
+    with Ranks(3) as ranks:
+        assert ranks.run(_digest_of_everything, 4) == [reference] * 3
