@@ -7,10 +7,12 @@ global batches. Each example's training is a function of the circle's optimizer,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 import ciranda.torch as circle
 
@@ -46,6 +48,16 @@ def make_model() -> nn.Module:
     """The same on every rank. Smooth all through, so that rounding does not decide which way a gradient goes."""
     torch.manual_seed(7)
     return nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))
+
+
+def train(model: nn.Module, optimizer: Any, data: Batch, rank: int = 0, size: int = 1) -> nn.Module:
+    """A step for each global batch, on this rank's share of it; alone, on all of it."""
+    for batch in global_batches(data):
+        images, labels = share(batch, rank, size)
+        optimizer.zero_grad()
+        cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    return model
 
 
 @torch.no_grad()

@@ -8,25 +8,14 @@ A process set is a group of ranks with collectives of its own. The two sets neit
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import torch
-from digits_task import Batch, accuracy, difference, global_batches, load, make_model, share
+from digits_task import accuracy, difference, load, make_model, train
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 import ciranda.torch as circle
 
 TOLERANCE = 2e-6
-
-
-def train(model: nn.Module, optimizer: Any, data: Batch, rank: int, size: int) -> nn.Module:
-    for batch in global_batches(data):
-        images, labels = share(batch, rank, size)
-        optimizer.zero_grad()
-        cross_entropy(model(images), labels).backward()
-        optimizer.step()
-    return model
 
 
 def sgd(model: nn.Module, is_even: bool) -> torch.optim.Optimizer:
@@ -50,7 +39,7 @@ def main() -> int:
     train(model, optimizer, data, team.rank(), team.size())
 
     alone = make_model()
-    train(alone, sgd(alone, is_even), data, 0, 1)
+    train(alone, sgd(alone, is_even), data)
     apart = circle.allgather_object((difference(model, alone), accuracy(model, data)))
     is_right = all(distance <= TOLERANCE for distance, _ in apart)
     if circle.rank() == 0:
