@@ -124,7 +124,10 @@ def test_every_tunable_that_the_engine_lacks_says_why() -> None:
         (["-np", "3", "-H", "localhost:2", "true"], 2, "-np 3 is more than the 2 slots"),
         (["-np", "2"], 2, "no command to run"),
         (["true"], 1, "say how many processes"),
-        (["-np", "2", "--host-discovery-script", "./d.sh", "true"], 2, "elastic jobs are not available yet"),
+        (["-np", "2", "--host-discovery-script", "/nonexistent", "true"], 2, "failed with exit code 127"),
+        (["-np", "2", "--host-discovery-script", "echo localhost", "true"], 2, "print host:slots, or give --slots"),
+        (["-np", "3", "--host-discovery-script", "echo localhost:2", "true"], 2, "found 2 slots, but 3 are needed"),
+        (["-np", "2", "--host-discovery-script", "true", "-H", "a:2", "true"], 2, "not both"),
         (["-np", "2", "--start-timeout", "0", "true"], 2, "--start-timeout 0: must be more than 0"),
         (["-np", "2", "--config-file", "/nonexistent.yaml", "true"], 2, "cannot read --config-file /nonexistent.yaml"),
         (["-np", "2", "--no-such-flag", "true"], 2, "--no-such-flag"),
@@ -345,8 +348,19 @@ def test_run_raises_what_scripts_catch() -> None:
         horovod.run(fail, np=2)
     with pytest.raises(ValueError, match="np is the older name"):
         horovod.run(fail, num_proc=2, np=3)
-    with pytest.raises(ValueError, match="elastic jobs are not available yet"):
-        horovod.run(fail, host_discovery_script="./d.sh")
+    with pytest.raises(ValueError, match="found 1 slots, but 2 are needed"):
+        horovod.run(fail, np=2, host_discovery_script="echo localhost", slots=1)
+
+
+def test_hosts_that_a_script_finds(capfd: pytest.CaptureFixture[str]) -> None:
+    flags = ["--host-discovery-script", "echo localhost", "--slots", "3", "--min-np", "1"]
+    for more, size in ((["--max-np", "2"], 2), (["-np", "4"], 3), ([], 3)):
+        done = horovodrun(*flags, *more, "sh", "-c", "echo of $HOROVOD_SIZE")
+        assert (done.returncode, done.stdout.count(f"of {size}")) == (0, size), done.stdout + done.stderr
+        assert done.stderr.count("\n") == 1
+        assert "asked once, when the job starts" in done.stderr
+    assert horovod.run(len, ("ab",), num_proc=2, host_discovery_script="echo localhost:2") == [2, 2]
+    assert "asked once" in capfd.readouterr().err
 
 
 # -- test suites -----------------------------------------------------------------------------------------------------

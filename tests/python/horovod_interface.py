@@ -218,6 +218,82 @@ make_nic_action(deprecated)
 run_controller(use_gloo, gloo_run, use_mpi, mpi_run, use_jsrun, js_run, verbosity)
 """
 
+HOSTS = """
+HostInfo.__init__(self, hostname, slots)
+HostInfo.from_string(host_string)
+SlotInfo.to_response_string(self)
+parse_host_files(filename)
+parse_hosts_and_slots(hosts)
+parse_hosts(hosts_string)
+get_host_assignments(hosts, min_num_proc, max_num_proc=None)
+"""
+
+SETTINGS = """
+BaseSettings.__init__(self, num_proc=None, verbose=0, ssh_port=None, ssh_identity_file=None, extra_mpi_args=None, \
+tcp_flag=None, binding_args=None, key=None, start_timeout=None, output_filename=None, run_func_mode=None, nics=None, \
+elastic=False, prefix_output_with_timestamp=False)
+Settings.__init__(self, hosts=None, **kwargs)
+"""
+
+ELASTIC_SETTINGS = """
+ElasticSettings.__init__(self, discovery, min_num_proc, max_num_proc, elastic_timeout, reset_limit, \
+cooldown_range=None, **kwargs)
+"""
+
+SHELL = """
+terminate_executor_shell_and_children(pid)
+prefix_connection(src_connection, dst_stream, prefix, index, prefix_output_with_timestamp)
+execute(command, env=None, stdout=None, stderr=None, index=None, events=None, prefix_output_with_timestamp=False)
+"""
+
+DISCOVERY = """
+HostDiscovery.find_available_hosts_and_slots(self)
+HostDiscoveryScript.__init__(self, discovery_script, slots)
+HostDiscoveryScript.find_available_hosts_and_slots(self)
+FixedHosts.__init__(self, host_slots)
+FixedHosts.find_available_hosts_and_slots(self)
+FixedHosts.set(self, host_slots)
+HostState.__init__(self, cooldown_range=None)
+DiscoveredHosts.__init__(self, host_slots, host_assignment_order)
+HostManager.__init__(self, discovery, cooldown_range=None)
+"""
+
+WORKER = """
+HostsUpdatedRequest.__init__(self, timestamp, res)
+WorkerNotificationManager.__init__(self)
+WorkerNotificationService.__init__(self, key, nic, manager)
+WorkerNotificationClient.__init__(self, addresses, key, verbose, match_intf=False)
+"""
+
+MPI_RUN = """
+mpi_available(env=None)
+is_open_mpi(env=None)
+is_spectrum_mpi(env=None)
+is_mpich(env=None)
+is_intel_mpi(env=None)
+mpi_run(settings, nics, env, command, stdout=None, stderr=None)
+"""
+
+JS_RUN = """
+is_jsrun_installed()
+js_run(settings, nics, env, command, stdout=None, stderr=None)
+generate_jsrun_rankfile(settings, path=None)
+"""
+
+THREADS = """
+execute_function_multithreaded(fn, args_list, block_until_all_done=True, max_concurrent_executions=1000)
+in_thread(target, args=(), name=None, daemon=True, silent=False)
+on_event(event, func, args=(), stop=None, check_stop_interval_s=1.0, daemon=True, silent=False)
+"""
+
+STREAMS = """
+Pipe.__init__(self)
+Pipe.write(self, buf)
+Pipe.read(self, length=-1)
+Pipe.flush(self)
+Pipe.close(self)
+"""
+
 INTERFACE = {
     "horovod": RUN,
     "horovod.torch": STATE + PROCESS_SETS + OPERATIONS + FUNCTIONS + OPTIMIZER + SYNC_BATCH_NORM,
@@ -238,6 +314,16 @@ INTERFACE = {
     "horovod.data.data_loader_base": DATA,
     "horovod.runner": RUN,
     "horovod.runner.launch": LAUNCH,
+    "horovod.runner.common.util.hosts": HOSTS,
+    "horovod.runner.common.util.settings": SETTINGS,
+    "horovod.runner.common.util.safe_shell_exec": SHELL,
+    "horovod.runner.elastic.discovery": DISCOVERY,
+    "horovod.runner.elastic.settings": ELASTIC_SETTINGS,
+    "horovod.runner.elastic.worker": WORKER,
+    "horovod.runner.mpi_run": MPI_RUN,
+    "horovod.runner.js_run": JS_RUN,
+    "horovod.runner.util.threads": THREADS,
+    "horovod.runner.util.streams": STREAMS,
 }
 
 #: Names without parameters of their own.
@@ -248,8 +334,11 @@ OBJECTS = {
     "horovod.torch.compression": "Compression",
     "horovod.common.basics": "HorovodBasics",
     "horovod.common.process_sets": "global_process_set",
+    "horovod.runner.elastic.worker": "HostUpdateResult",
     "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt HorovodVersionMismatchError",
 }
+
+_NO_DRIVER = "no driver watches the hosts: they neither come nor go while a job runs"
 
 #: What Ciranda will not have, and why. A name without a module counts in every one.
 NEVER = {
@@ -262,6 +351,32 @@ NEVER = {
     "make_deprecated_bool_action": "a part of the parser, for itself",
     "make_nic_action": "a part of the parser, for itself",
     "run_controller": "there is one controller",
+    "prefix_connection": "a part of execute, for itself",
+    "HostState": _NO_DRIVER,
+    "DiscoveredHosts": _NO_DRIVER,
+    "HostManager": _NO_DRIVER,
+    "HostsUpdatedRequest": _NO_DRIVER,
+    "WorkerNotificationManager": _NO_DRIVER,
+    "WorkerNotificationService": _NO_DRIVER,
+    "WorkerNotificationClient": _NO_DRIVER,
+    "mpi_run": "there is no MPI",
+    "js_run": "jsrun is not used",
+    "generate_jsrun_rankfile": "jsrun is not used",
+}
+
+#: Modules of Horovod that Ciranda will not have, and why.
+NO_MODULES = {
+    "horovod.runner.gloo_run": "ranks are started by ciranda.launch",
+    "horovod.runner.elastic.driver": _NO_DRIVER,
+    "horovod.runner.elastic.registration": _NO_DRIVER,
+    "horovod.runner.elastic.rendezvous": _NO_DRIVER,
+    "horovod.runner.http.http_server": "ranks meet through an authenticated store, not over HTTP",
+    "horovod.runner.http.http_client": "ranks meet through an authenticated store, not over HTTP",
+    "horovod.runner.common.util.network": "there are no services that exchange pickles",
+    "horovod.runner.common.util.config_parser": "a part of the parser, for itself",
+    "horovod.runner.common.service.task_service": "there are no services that exchange pickles",
+    "horovod.runner.common.service.driver_service": "there are no services that exchange pickles",
+    "horovod.runner.common.service.compute_service": "there are no services that exchange pickles",
 }
 
 #: What Ciranda does not have yet. Whoever brings one may leave it here: it is then held to its signature.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
+import io
+import signal
 import subprocess
 import sys
+import threading
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -83,6 +86,12 @@ def test_what_is_never_there_is_not_there() -> None:
     for module, line in LINES:
         if name_of(line) in interface.NEVER:
             assert not hasattr(importlib.import_module(module), name_of(line)), line
+
+
+@pytest.mark.parametrize("module", interface.NO_MODULES)
+def test_modules_that_are_never_there_are_not_there(module: str) -> None:
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(module)
 
 
 @pytest.mark.parametrize("module", _names.NAMES)
@@ -274,3 +283,69 @@ def test_versions_that_differ() -> None:
     assert util.is_iterable("x")
     assert not util.is_iterable(1)
     assert util.get_ext_suffix().endswith(".so")
+
+
+# --- what scripts import of the launcher
+
+
+def test_hosts_and_slots(tmp_path: Path) -> None:
+    from horovod.runner.common.util import hosts
+
+    file = tmp_path / "hostfile"
+    file.write_text("a slots=2\nb slots=1\n", encoding="utf-8")
+    text = hosts.parse_host_files(str(file))
+    assert text == "a:2,b:1"
+    assert hosts.parse_hosts_and_slots(text) == (["a", "b"], {"a": 2, "b": 1})
+    assert hosts.HostInfo.from_string("c:4") == hosts.HostInfo("c", 4)
+    slots = hosts.get_host_assignments(hosts.parse_hosts(text), 1)
+    assert [slot.to_response_string() for slot in slots] == ["0,3,0,2,0,2", "1,3,1,2,0,1", "2,3,0,1,1,2"]
+    assert len(hosts.get_host_assignments(hosts.parse_hosts(text), 1, 2)) == 2
+    with pytest.raises(ValueError, match="more than the 3 slots"):
+        hosts.get_host_assignments(hosts.parse_hosts(text), 4)
+
+
+def test_a_discovery_script() -> None:
+    from horovod.runner.elastic.discovery import HostDiscoveryScript
+
+    assert HostDiscoveryScript("echo a:2; echo; echo b", 3).find_available_hosts_and_slots() == {"a": 2, "b": 3}
+    for script, complaint in (("exit 3", "exit code 3"), ("echo b", "--slots"), ("echo -- -x:1", "not a host name")):
+        with pytest.raises(ValueError, match=complaint):
+            HostDiscoveryScript(script, None).find_available_hosts_and_slots()
+
+
+def test_a_shell_command() -> None:
+    from horovod.runner.common.util import safe_shell_exec
+
+    out, err = io.StringIO(), io.StringIO()
+    code = safe_shell_exec.execute("echo $A; echo no >&2; exit 5", {"A": "yes"}, out, err, index=1)
+    assert (code, out.getvalue(), err.getvalue()) == (5, "[1]<stdout>:yes\n", "[1]<stderr>:no\n")
+
+
+def test_a_shell_command_that_an_event_ends() -> None:
+    from horovod.runner.common.util import safe_shell_exec
+
+    end, out = threading.Event(), io.StringIO()
+    end.set()
+    # What it started ends with it: else execute() would wait for the one that holds its output.
+    assert safe_shell_exec.execute("sleep 600 & sleep 600", stdout=out, stderr=out, events=[end]) == -signal.SIGTERM
+
+
+def test_threads_and_pipes() -> None:
+    from horovod.runner.util import streams, threads
+
+    assert threads.execute_function_multithreaded(divmod, [(7, 2), (9, 4)]) == {0: (3, 1), 1: (2, 1)}
+    happened, results = threading.Event(), []
+    watcher = threads.on_event(happened, results.append, ("it",))
+    happened.set()
+    watcher.join()
+    assert results == ["it"]
+    pipe = streams.Pipe()
+    writer = threads.in_thread(lambda: [pipe.write(text) for text in ("abc", "d")] + [pipe.close()])
+    assert [pipe.read(2), pipe.read(), pipe.read(), pipe.read()] == ["ab", "c", "d", None]
+    writer.join()
+
+
+def test_there_is_no_mpi() -> None:
+    from horovod.runner import mpi_run
+
+    assert not any(getattr(mpi_run, name)() for name in mpi_run.__all__)

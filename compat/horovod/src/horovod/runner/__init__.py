@@ -53,29 +53,39 @@ def run(
         verbose: 1 or more says what is done.
         network_interface, network_interfaces: the interface to use.
         executable: the Python to use, by default this one.
-        min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, min_np, max_np: for elastic jobs, which are
-            not available yet; the number of ranks is fixed.
+        host_discovery_script: a program that prints a line `host:slots` for each host; asked once, before the start.
+        slots: of the hosts that it prints without a number.
+        min_num_proc, max_num_proc: the fewest and the most ranks, where hosts are discovered; `min_np` and `max_np` are
+            the older names.
+        reset_limit, cooldown_range: accepted: hosts and ranks neither come nor go while a job runs.
         disable_cache, use_gloo, use_mpi, mpi_args: accepted, and of no effect.
 
     Raises:
-        ValueError: `num_proc` or the hosts make no sense, or hosts are to be discovered.
+        ValueError: `num_proc` or the hosts make no sense.
         RuntimeError: a rank failed, or a host cannot be used.
     """
     from ciranda.launch.api import RunOptions
     from ciranda.launch.api import run as run_ranks
     from ciranda.launch.ssh import SshOptions
     from horovod.runner import launch
+    from horovod.runner._arguments import OF_DISCOVERY
+    from horovod.runner._discovery import REMARK, discover
 
     if np is not None and num_proc not in (1, np):
         raise ValueError(f"num_proc={num_proc} and np={np}: give one of them, np is the older name")
-    if host_discovery_script is not None:
-        raise ValueError("host_discovery_script: elastic jobs are not available yet; give hosts or hostfile")
+    fewest, most = min_num_proc or min_np, max_num_proc or max_np
     given = {
         "disable_cache": disable_cache, "use_mpi": use_mpi, "mpi_args": mpi_args, "slots": slots,
-        "min_num_proc": min_num_proc or min_np, "max_num_proc": max_num_proc or max_np,
-        "reset_limit": reset_limit, "cooldown_range": cooldown_range,
+        "min_num_proc": fewest, "max_num_proc": most, "reset_limit": reset_limit, "cooldown_range": cooldown_range,
     }  # fmt: skip
+    size: int | None = np or num_proc
+    if host_discovery_script is not None:
+        if hosts is not None or hostfile is not None:
+            raise ValueError("give either host_discovery_script or hosts (or a hostfile), not both")
+        hosts, size = discover(host_discovery_script, slots, size, fewest, most)
+        given = {name: value for name, value in given.items() if name not in OF_DISCOVERY}
     remarks = [f"{name} ({launch.NOT_NEEDED[name][1]})" for name, value in given.items() if value not in (None, False)]
+    remarks += [REMARK] if host_discovery_script is not None else []
     names = network_interfaces or network_interface
     interface = launch.first_interface(names if names is None or isinstance(names, str) else ",".join(names), remarks)
     sys.stderr.write(launch.remark_line(remarks))
@@ -87,4 +97,4 @@ def run(
         ssh=SshOptions(ssh_port, ssh_identity_file),
         verbose=bool(verbose),
     )
-    return run_ranks(func, args, kwargs, np or num_proc, hosts, hostfile, options)
+    return run_ranks(func, args, kwargs, size, hosts, hostfile, options)

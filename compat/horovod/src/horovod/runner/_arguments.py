@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from horovod._names import HOROVOD_VERSION
 from horovod.runner._tunables import LOG_LEVELS, TUNABLES, Tunable
 
-_ELASTIC = "elastic jobs are not available yet, the number of ranks is fixed"
+_ELASTIC = "hosts and ranks neither come nor go while a job runs"
 
 #: Flags that change nothing with Ciranda, by the name of the parsed argument, and why.
 NOT_NEEDED = {
@@ -131,7 +131,13 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def not_needed(args: argparse.Namespace) -> list[str]:
+#: Flags that change nothing unless hosts are discovered.
+OF_DISCOVERY = ("min_num_proc", "max_num_proc", "slots")
+
+
+def not_needed(args: argparse.Namespace, has_discovery: bool = False) -> list[str]:
     """Remarks about the flags given that change nothing."""
-    given = [(flag, why) for dest, (flag, why) in NOT_NEEDED.items() if getattr(args, dest) not in (None, False)]
+    needed = OF_DISCOVERY if has_discovery else ()
+    rows = [(dest, row) for dest, row in NOT_NEEDED.items() if dest not in needed]
+    given = [row for dest, row in rows if getattr(args, dest) not in (None, False)]
     return [f"{flag} ({why})" for flag, why in given]

@@ -21,6 +21,7 @@ from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.ssh import SshOptions
 from horovod.runner import _check_build, _config_file
 from horovod.runner._arguments import NOT_NEEDED, not_needed, parse_args
+from horovod.runner._discovery import REMARK, discover
 from horovod.runner._tunables import TUNABLES, Value, environment_of
 
 __all__ = ["NOT_NEEDED", "check_build", "is_gloo_used", "parse_args", "run_commandline"]
@@ -57,7 +58,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     Raises:
         LaunchError: the file cannot be used, or a value is out of range.
     """
-    plan = Plan(verbose=args.verbose, remarks=not_needed(args))
+    plan = Plan(verbose=args.verbose, remarks=not_needed(args, bool(args.host_discovery_script)))
     chosen: dict[str, Value] = {}
     stall_check = None if args.no_stall_check is None else not args.no_stall_check
     if args.config_file is not None:
@@ -120,9 +121,15 @@ def rank_environment(plan: Plan) -> dict[str, str]:
 
 def _run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
+    hosts, num_proc = args.hosts, args.num_proc
     if args.host_discovery_script is not None:
-        _refuse("--host-discovery-script: elastic jobs are not available yet; name the hosts with -H or --hostfile")
-    slots = assign(chosen_hosts(args.num_proc, args.hosts, args.hostfile), args.num_proc)
+        if hosts is not None or args.hostfile is not None:
+            _refuse("give either --host-discovery-script or hosts (-H, --hostfile), not both")
+        hosts, num_proc = discover(
+            args.host_discovery_script, args.slots, num_proc, args.min_num_proc, args.max_num_proc
+        )
+        plan.remarks.append(REMARK)
+    slots = assign(chosen_hosts(num_proc, hosts, args.hostfile), num_proc)
     sys.stderr.write(remark_line(plan.remarks))
     sys.stderr.flush()
     job = Job(

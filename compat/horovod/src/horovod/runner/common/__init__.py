@@ -1,0 +1,1 @@
+"""`horovod.runner.common`: what scripts import of the launcher's insides."""

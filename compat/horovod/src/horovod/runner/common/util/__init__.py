@@ -1,0 +1,1 @@
+"""`horovod.runner.common.util`: hosts and slots, settings, running a command."""
