@@ -1,5 +1,6 @@
 #include "engine/control_plane.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -63,6 +64,10 @@ bool ControlPlane::send(int peer) {
     to.n_sent = 0;
   }
   return n > 0;
+}
+
+bool ControlPlane::has_unsent() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.outgoing.empty(); });
 }
 
 // --- receiving

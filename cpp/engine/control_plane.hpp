@@ -62,6 +62,8 @@ class ControlPlane {
   Urgency take_urgency();
   // Every peer that lives has answered say_bye.
   bool is_bye_known() const;
+  // Something is still to be sent to a peer whose channel was full.
+  bool has_unsent() const;
   bool is_gone(int peer) const { return peers_[static_cast<std::size_t>(peer)].is_gone; }
 
   // "rank 2 (host node7, pid 4711)"

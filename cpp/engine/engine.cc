@@ -157,15 +157,13 @@ class Engine::Impl {
 
   Status wait(const OperationPtr& operation, const Interrupted& interrupted) {
     if (operation->is_done()) return operation->status();
-    n_waiting_.fetch_add(1);
-    n_waits_begun_.fetch_add(1);
+    Waiting waiting(*this);
     // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One
     // that comes just before the system call is noticed when that ends.
     const auto at_most = interrupted ? std::optional<std::chrono::nanoseconds>(kSignalPatience) : std::nullopt;
-    while (!drive_until_done(*operation)) {
+    while (!drive_until_done(*operation, waiting)) {
       if ((interrupted && interrupted()) || operation->sleep_until_done(at_most)) break;
     }
-    n_waiting_.fetch_sub(1);
     return operation->is_done() ? operation->status() : Status::aborted("the wait was interrupted");
   }
 
@@ -231,6 +229,26 @@ class Engine::Impl {
     return status;
   }
 
+  // A thread in wait(). Once its operation is done it waits no more, though it may still hold the token.
+  class Waiting {
+   public:
+    explicit Waiting(Impl& engine) : engine_(engine) {
+      engine_.n_waiting_.fetch_add(1);
+      engine_.n_waits_begun_.fetch_add(1);
+    }
+    ~Waiting() { end(); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+    void end() {
+      if (!std::exchange(has_ended_, true)) engine_.n_waiting_.fetch_sub(1);
+    }
+
+   private:
+    Impl& engine_;
+    bool has_ended_ = false;
+  };
+
   // Takes the token if it is free, turns while something moves and `keep_going` says so, and gives the token back.
   // Returns whether it had the token.
   template <typename KeepGoing>
@@ -249,8 +267,12 @@ class Engine::Impl {
   // REQUIRES: the token.
   void arm() {
     n_waits_heeded_.store(n_waits_begun_.load());
-    if (n_waiting_.load() > 0) turn_.expect_no_more();  // on behalf of those that sleep, or did not get the token
-    const bool awaits = n_waiting_.load() > 0 || turn_.awaits_lazy_news();
+    const bool is_any_waiting = n_waiting_.load() > 0;  // those that sleep, or did not get the token
+    if (is_any_waiting) {
+      turn_.expect_no_more();
+      turn_.insist();
+    }
+    const bool awaits = is_any_waiting || turn_.awaits_lazy_news();
     mesh_->arm(awaits ? Sleeper::kAwaits : Sleeper::kIdle);
   }
 
@@ -282,7 +304,7 @@ class Engine::Impl {
 
   // Returns whether the operation is done. Gives up when nothing has moved for the spin time: then the background
   // thread, woken by whatever comes next, goes on.
-  bool drive_until_done(const Operation& operation) {
+  bool drive_until_done(const Operation& operation, Waiting& waiting) {
     Patience patience(spin_, is_crowded_);
     const auto is_patient = [&patience](bool moved) {
       if (!moved) return patience.look_again();
@@ -295,6 +317,7 @@ class Engine::Impl {
       const bool had_token = with_token([&] {
         turn_.expect_no_more();
         while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = is_patient(turn_.run());
+        if (operation.is_done()) waiting.end();
       });
       if (!had_token) goes_on = is_patient(false);
       if (is_shut_down_.load()) break;

@@ -75,10 +75,14 @@ void Lane::submit(Submission submission, TimePoint now) {
   }
   if (!participant_.has_pending()) asked_since_ = now;
   const Request& request = in_flight_.at(ticket).request;
-  if (!request.is_deferrable || is_duplicate) control_.hurry();
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
-  if (auto* ready = std::get_if<ReadyMessage>(&message)) {
+  auto* ready = std::get_if<ReadyMessage>(&message);
+  // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
+  // when this rank has lost patience (Turn::insist).
+  const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
+  if (!may_be_lazy || is_duplicate) control_.hurry();
+  if (ready != nullptr) {
     ready_.items.push_back(ready->items.front());
     return;
   }

@@ -72,8 +72,11 @@ class Lane {
 
   // Somebody here waits and nothing may be held back. Returns whether that was news.
   bool expect_no_more();
-  // Whether any rank is known to wait. Only the coordinator knows of others.
-  bool has_waiting_rank() const { return coordinator_ && coordinator_->has_waiting_rank(); }
+  // Whether lazy news may be what this lane waits for: data for what it executes; or, as only the coordinator knows of
+  // others, an announcement, where a rank waits or one's own request is not to be held back.
+  bool awaits_lazy_news() const {
+    return !data_.is_idle() || (coordinator_ && (coordinator_->has_waiting_rank() || in_flight_.has_undeferrable()));
+  }
 
   // A member has left: what it took part in is still carried out, nothing else can be.
   void heed(const Departure& departure);

@@ -120,8 +120,11 @@ bool Turn::run() {
   }
   const Urgency urgency = control_.take_urgency();
   moved |= agreed.value();
-  if (moved || executed.value()) mesh_.notify(executed.value() ? Urgency::kUrgent : urgency);
-  return moved || executed.value();
+  moved |= executed.value();
+  // Data is for ranks that execute the same: each of them knows that it does.
+  if (moved) mesh_.notify(urgency);
+  if (moved) has_lazy_news_ = urgency == Urgency::kLazy;
+  return moved;
 }
 
 Result<bool> Turn::agree(TimePoint now) {
@@ -243,8 +246,13 @@ bool Turn::is_bye_known() const {
   return true;
 }
 
+void Turn::insist() {
+  if (std::exchange(has_lazy_news_, false)) mesh_.notify(Urgency::kUrgent);
+}
+
 bool Turn::awaits_lazy_news() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->has_waiting_rank(); });
+  return mux_.has_unsent() || control_.has_unsent() ||
+         std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->awaits_lazy_news(); });
 }
 
 bool Turn::has_work() const {

@@ -31,7 +31,10 @@ class Turn final : private LaneMessages, private LaneChanges {
   void say_bye();
   bool is_bye_known() const;
 
-  // Whether lazy news should wake this rank when it sleeps: a rank elsewhere waits for what is agreed here.
+  // A thread waits and will look no longer: wakes the others for what they were told lazily. Cheap to call again.
+  void insist();
+
+  // Whether lazy news should wake this rank when it sleeps: somebody, here or elsewhere, waits for what comes of it.
   bool awaits_lazy_news() const;
 
   bool has_work() const;
@@ -76,6 +79,7 @@ class Turn final : private LaneMessages, private LaneChanges {
   std::vector<Early> early_;
   std::optional<Status> failure_;  // the circle is broken, or ended: every request fails with this
   std::size_t n_departures_heeded_ = 0;
+  bool has_lazy_news_ = false;  // the last that the others were told may wait until they wake
 };
 
 }  // namespace ciranda

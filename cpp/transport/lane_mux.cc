@@ -75,6 +75,11 @@ bool LaneMux::is_flushed(int peer) const {
   return !link || link->unsent_begin == link->unsent_end;
 }
 
+bool LaneMux::has_unsent() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link && link->unsent_begin != link->unsent_end; });
+}
+
 // --- incoming
 
 std::size_t LaneMux::read_some(std::uint32_t lane, int peer, std::span<std::byte> bytes) {

@@ -31,6 +31,7 @@ class LaneMux {
   // Hands the channels what they had no room for when it was written. Returns whether anything moved.
   bool flush();
   bool is_flushed(int peer) const;
+  bool has_unsent() const;
 
  private:
   struct Header {

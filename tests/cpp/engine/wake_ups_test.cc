@@ -1,0 +1,161 @@
+// Who is woken for what. One thread turns two ranks by hand, so that nothing depends on time.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/turn.hpp"
+#include "engine/world.hpp"
+#include "transport/loopback_fabric.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::request;
+
+// A mesh that counts how often it was asked to wake those who do not wait.
+class CountingMesh final : public Mesh {
+ public:
+  explicit CountingMesh(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
+
+  int n_urgent() const { return n_urgent_; }
+
+  int rank() const override { return mesh_->rank(); }
+  int size() const override { return mesh_->size(); }
+  const PeerInfo& peer(int rank) const override { return mesh_->peer(rank); }
+  Channel& control(int peer) override { return mesh_->control(peer); }
+  Channel& data(int peer) override { return mesh_->data(peer); }
+  SharedArena* arena() override { return mesh_->arena(); }
+  void poll_events() override { mesh_->poll_events(); }
+  void notify(Urgency urgency) override {
+    n_urgent_ += urgency == Urgency::kUrgent ? 1 : 0;
+    mesh_->notify(urgency);
+  }
+  void arm(Sleeper sleeper) override { mesh_->arm(sleeper); }
+  void disarm() override { mesh_->disarm(); }
+  void sleep(std::optional<std::chrono::nanoseconds> at_most) override { mesh_->sleep(at_most); }
+  void kick() override { mesh_->kick(); }
+  const std::vector<int>& closed_peers() const override { return mesh_->closed_peers(); }
+
+ private:
+  std::unique_ptr<Mesh> mesh_;
+  int n_urgent_ = 0;
+};
+
+// What an engine is without its threads.
+class Rank {
+ public:
+  Rank(LoopbackFabric& fabric, int rank) : mesh_(fabric.take_mesh(rank)) {}
+
+  CountingMesh& mesh() { return mesh_; }
+  Turn& turn() { return turn_; }
+
+  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited) {
+    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {}, &value_);
+    r.is_awaited = is_awaited;
+    EXPECT_TRUE(names_.take(r));
+    auto operation = std::make_shared<Operation>();
+    submissions_.push({std::move(r), operation, false});
+    return operation;
+  }
+
+  // Turns until nothing moves. How often those were to be woken who do not wait.
+  int run() {
+    const int before = mesh_.n_urgent();
+    while (turn_.run()) {
+    }
+    return mesh_.n_urgent() - before;
+  }
+
+ private:
+  CountingMesh mesh_;
+  SubmissionQueue submissions_;
+  NamesInUse names_;
+  Unnamed unnamed_;
+  ProcessSets sets_{mesh_.size()};
+  Turn turn_{mesh_, Config{}, submissions_, {names_, unnamed_}, sets_};
+  std::int32_t value_ = 1;
+};
+
+class WakeUpsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  WakeUpsTest() : fabric_(2, options()), coordinator_(fabric_, 0), other_(fabric_, 1) {}
+
+  static LoopbackOptions options() {
+    LoopbackOptions options;
+    options.with_arena = GetParam();
+    return options;
+  }
+
+  void complete(const Operation& operation) {
+    for (int i = 0; i < 100 && !operation.is_done(); ++i) {
+      coordinator_.run();
+      other_.run();
+    }
+    ASSERT_TRUE(operation.is_done());
+  }
+  // Makes the name known.
+  void call_once(const std::string& name) {
+    const auto first = coordinator_.submit(name, true);
+    complete(*other_.submit(name, true));
+    complete(*first);
+  }
+
+  LoopbackFabric fabric_;
+  Rank coordinator_;
+  Rank other_;
+};
+
+TEST_P(WakeUpsTest, ANewNameIsUrgent) {
+  other_.submit("x", true);
+  EXPECT_GT(other_.run(), 0);
+}
+
+TEST_P(WakeUpsTest, AKnownNameIsUrgentWhereNobodyWaits) {
+  call_once("x");
+  other_.submit("x", false);
+  EXPECT_GT(other_.run(), 0);
+}
+
+TEST_P(WakeUpsTest, AKnownNameIsNotUrgentUntilItsRankHasWaitedLong) {
+  call_once("x");
+  const auto operation = other_.submit("x", true);
+  EXPECT_EQ(other_.run(), 0);
+  EXPECT_FALSE(coordinator_.turn().awaits_lazy_news());
+  const int before = other_.mesh().n_urgent();
+  other_.turn().insist();
+  EXPECT_EQ(other_.mesh().n_urgent(), before + 1);
+  other_.turn().insist();
+  EXPECT_EQ(other_.mesh().n_urgent(), before + 1) << "there was no news since";
+  const auto missing = coordinator_.submit("x", true);
+  complete(*missing);
+  complete(*operation);
+}
+
+TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
+  call_once("x");
+  const auto operation = coordinator_.submit("x", true);
+  coordinator_.run();
+  EXPECT_TRUE(coordinator_.turn().awaits_lazy_news()) << "the other's announcement is all that lacks";
+  const auto awaited = other_.submit("x", true);
+  other_.run();
+  EXPECT_FALSE(other_.turn().awaits_lazy_news());
+  EXPECT_GT(coordinator_.run(), 0) << "the log is urgent";
+  EXPECT_TRUE(coordinator_.turn().awaits_lazy_news()) << "it executes";
+  EXPECT_EQ(other_.run(), 0);
+  complete(*operation);
+  complete(*awaited);
+  EXPECT_FALSE(coordinator_.turn().awaits_lazy_news());
+  EXPECT_FALSE(other_.turn().awaits_lazy_news());
+}
+
+INSTANTIATE_TEST_SUITE_P(Arena, WakeUpsTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Arena" : "Channels"; });
+
+}  // namespace
+}  // namespace ciranda
