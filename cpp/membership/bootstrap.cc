@@ -42,6 +42,7 @@ class Joining {
   Status listen(const StoreClient& store);
   Result<SocketAddress> choose_address(const StoreClient& store) const;
   Endpoint describe_myself() const;
+  Status compare_settings(int rank) const;
   Status read_endpoints(const std::vector<Blob>& blobs);
   Status connect_control();
   Status share_memory();
@@ -174,11 +175,28 @@ Endpoint Joining::describe_myself() const {
   endpoint.bell_fd = static_cast<std::uint32_t>(bell_->fd());
   endpoint.tries_shared_memory = options_.use_shared_memory;
   endpoint.slot_bytes = options_.slot_bytes;
+  endpoint.n_lanes = options_.n_lanes;
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
   endpoint.machine = identity_.machine;
   endpoint.address = address_.to_string();
   return endpoint;
+}
+
+// What must be the same on all ranks.
+Status Joining::compare_settings(int rank) const {
+  const auto differ = [&](const std::string& what, std::uint64_t here, std::uint64_t there) {
+    return Status::mismatch(what + " is " + std::to_string(here) + " here but " + std::to_string(there) + " on " +
+                            name(rank) + ": set it to the same value on all ranks");
+  };
+  const Endpoint& other = endpoint(rank);
+  if (other.slot_bytes != options_.slot_bytes) {
+    return differ("CIRANDA_SLOT_BYTES", options_.slot_bytes, other.slot_bytes);
+  }
+  if (other.n_lanes != options_.n_lanes) {
+    return differ("CIRANDA_NUM_LANES, or num_lanes of init(),", options_.n_lanes, other.n_lanes);
+  }
+  return Status::ok_status();
 }
 
 Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
@@ -199,11 +217,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
       return Status::internal("rank " + std::to_string(rank) + " " + address.status().message());
     }
     endpoints_.push_back(std::move(decoded).value());
-    if (endpoint(rank).slot_bytes != options_.slot_bytes) {
-      return Status::mismatch("CIRANDA_SLOT_BYTES is " + std::to_string(options_.slot_bytes) + " here but " +
-                              std::to_string(endpoint(rank).slot_bytes) + " on " + name(rank) +
-                              ": set it to the same value on all ranks");
-    }
+    if (Status status = compare_settings(rank); !status.ok()) return status;
     // Within one process (ranks as threads) there is no peer process to watch.
     const bool watchable =
         endpoint(rank).machine == identity_.machine && endpoint(rank).pid != static_cast<std::uint32_t>(getpid());

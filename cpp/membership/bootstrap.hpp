@@ -38,6 +38,7 @@ struct BootstrapOptions {
   std::string interface;
   bool use_shared_memory = true;
   std::size_t slot_bytes = 256 * 1024;  // a multiple of 4096, equal on all ranks
+  std::uint32_t n_lanes = 1;            // equal on all ranks
   std::chrono::milliseconds start_timeout{30000};
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr

@@ -38,7 +38,11 @@ def engine() -> _core.Engine:
     return circle.engine
 
 
-def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+def init(
+    comm: Sequence[int] | None = None,
+    process_sets: Sequence[ProcessSet] | str | None = None,
+    num_lanes: int | None = None,
+) -> None:
     """Join the circle that the environment describes; without one, be a circle of one.
 
     Returns when every rank has come. Does nothing if this process is in a circle already. May be called again after
@@ -48,9 +52,13 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
         comm: None, or the list of all ranks. Anything else is refused.
         process_sets: process sets to add at once, the same on all ranks. "dynamic", which Horovod needs before sets can
             be added later, is accepted and changes nothing: they always can.
+        num_lanes: how many lanes each process set has (see `ProcessSet.lane()`), the same on all ranks. By default what
+            CIRANDA_NUM_LANES says, or 1.
 
     Raises:
-        InvalidArgumentError: an environment variable does not parse, or an argument is refused.
+        InvalidArgumentError: an environment variable does not parse, or an argument is refused; or this process is in a
+            circle already, with another number of lanes than `num_lanes`.
+        MismatchError: the ranks give different numbers of lanes.
         TimeoutError: a rank did not come within CIRANDA_START_TIMEOUT_SECONDS; the message names it.
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
@@ -58,8 +66,13 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     if comm is not None and not isinstance(comm, Sequence):
         raise NotSupportedError("init(comm=...): MPI communicators are not supported; give None")
     if circle.engine is not None:
+        if num_lanes not in (None, circle.engine.num_lanes):
+            raise InvalidArgumentError(
+                f"init(num_lanes={num_lanes}): this process is in a circle already, which has "
+                f"{circle.engine.num_lanes}; call shutdown() first"
+            )
         return
-    connected = _core.connect(circle.epoch)
+    connected = _core.connect(circle.epoch, num_lanes)
     circle.epoch += 1
     if comm and sorted(comm) != list(range(connected.size)):
         size = connected.size

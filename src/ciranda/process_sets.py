@@ -72,7 +72,7 @@ class ProcessSet:
         The same calls must use the same lane on every rank of the set.
 
         Args:
-            number: 0, which is where requests go by default, to CIRANDA_NUM_LANES - 1.
+            number: 0, which is where requests go by default, to `num_lanes` of init() - 1.
 
         Raises:
             InvalidArgumentError: the set has not been added, or `number` is negative. A lane that does not exist is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from typing import Any
@@ -254,7 +255,7 @@ def _check_lanes() -> None:
         assert size == process_set.size()
         for lane, count in shapes:
             np.testing.assert_array_equal(hvd.synchronize(handles[lane]), np.full(count, size * (lane + 1)))
-        with pytest.raises(ValueError, match=r"lane 2 does not exist; there are 2\. Set CIRANDA_NUM_LANES"):
+        with pytest.raises(ValueError, match=r"lane 2 does not exist; there are 2\. Give init\(\) num_lanes"):
             hvd.allreduce(np.ones(1), process_set=process_set.lane(2))
     with pytest.raises(ValueError, match="lane -1 does not exist"):
         some.lane(-1)
@@ -266,3 +267,45 @@ def _check_lanes() -> None:
 def test_lanes_do_not_wait_for_each_other() -> None:
     with Ranks(3, {"CIRANDA_NUM_LANES": "2"}) as ranks:
         ranks.run(_check_lanes, timeout=20)
+
+
+def _init_with_lanes() -> None:
+    """The argument stands above the setting; sets that are given to init() have lanes too."""
+    pair = hvd.ProcessSet([0, 2])
+    hvd.init(process_sets=[pair], num_lanes=2)
+    assert pair.process_set_id is not None
+    if pair.included():
+        assert hvd.allreduce(np.ones(2), op=hvd.Sum, process_set=pair.lane(1)).tolist() == [2, 2]
+    hvd.init()
+    hvd.init(num_lanes=2)
+    with pytest.raises(ValueError, match=r"init\(num_lanes=3\): this process is in a circle already, which has 2"):
+        hvd.init(num_lanes=3)
+    hvd.remove_process_set(pair)
+    _check_lanes()
+    hvd.shutdown()
+    hvd.init()  # by the setting again
+    with pytest.raises(ValueError, match="lane 1 does not exist; there are 1"):
+        hvd.allreduce(np.ones(1), process_set=hvd.global_process_set.lane(1))
+
+
+def test_the_number_of_lanes_can_be_given_to_init() -> None:
+    with Ranks(3, {"CIRANDA_NUM_LANES": "1"}, initialize=False) as ranks:
+        ranks.run(_init_with_lanes, timeout=30)
+
+
+def _init_with_other_lanes() -> str:
+    for bad in (0, 65, -1):
+        with pytest.raises(ValueError, match=f"num_lanes must be between 1 and 64, not {bad}"):
+            hvd.init(num_lanes=bad)
+    rank = int(os.environ["CIRANDA_RANK"])
+    with pytest.raises(hvd.errors.MismatchError) as raised:
+        hvd.init(num_lanes=3 if rank == 1 else None)
+    assert not hvd.is_initialized()
+    return str(raised.value)
+
+
+def test_ranks_that_give_other_numbers_of_lanes_are_told() -> None:
+    with Ranks(2, {"CIRANDA_NUM_LANES": "2"}, initialize=False) as ranks:
+        texts = ranks.run(_init_with_other_lanes, timeout=30)
+    assert "CIRANDA_NUM_LANES, or num_lanes of init(), is 2 here but 3 on rank 1" in texts[0]
+    assert "is 3 here but 2 on rank 0" in texts[1]

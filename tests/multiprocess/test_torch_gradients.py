@@ -7,7 +7,7 @@ little, and the sum looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -48,8 +48,22 @@ FUNCTIONS: dict[str, tuple[Function, int]] = {
         1,
     ),
     "grouped reducescatter": (lambda x: hvd.grouped_reducescatter(x, op=hvd.Sum), 1),
+    "reduce average": (lambda x: _there(hvd.reduce(t, hvd.size() - 1) for t in x), 0),
+    "reduce sum": (
+        lambda x: _there(hvd.reduce(t, 0, hvd.Sum, prescale_factor=0.5, postscale_factor=3.0) for t in x),
+        0,
+    ),
+    "grouped reduce": (lambda x: _there(hvd.grouped_reduce(x, 0, hvd.Sum) or []), 0),
+    "gather": (lambda x: _there(hvd.gather(t, hvd.size() - 1) for t in x), 0),
+    "grouped gather": (lambda x: _there(hvd.grouped_gather(x, 0) or []), 0),
+    "scatter": (lambda x: [hvd.scatter(x[0], 0), hvd.scatter(x[1], hvd.size() - 1, [4] + [0] * (hvd.size() - 1))], 0),
+    "grouped scatter": (lambda x: hvd.grouped_scatter(x, hvd.size() - 1), 0),
     "broadcast": (lambda x: [hvd.broadcast(t, hvd.size() - 1) for t in x], -1),
 }
+
+
+def _there(results: Iterable[torch.Tensor | None]) -> list[torch.Tensor]:
+    return [result for result in results if result is not None]
 
 
 def _splits() -> list[int]:
@@ -68,14 +82,15 @@ def _pair_of_alltoalls(x: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.
 
 def _inputs(name: str, rank: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(rank)
-    first = 2 + rank if name.endswith(("allgather", "alltoall")) else 2  # which may be uneven
+    first = 2 + rank if name.endswith(("gather", "alltoall")) else 2  # which may be uneven
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((first, 3), (4,))]
 
 
 def _loss(results: list[torch.Tensor]) -> torch.Tensor:
     """A loss of each rank's own, not linear."""
     factors = [torch.arange(1.0, t.numel() + 1, dtype=torch.float64).reshape(t.shape) + hvd.rank() for t in results]
-    return torch.stack([((f * t).sin() + f * t).sum() for f, t in zip(factors, results, strict=True)]).sum()
+    parts = [((f * t).sin() + f * t).sum() for f, t in zip(factors, results, strict=True)]
+    return sum(parts, torch.zeros((), dtype=torch.float64))
 
 
 def _check(name: str) -> None:

@@ -207,7 +207,7 @@ SIGNATURES = {
 
 
 #: What Horovod has not; behind its own, and never needed.
-OURS = ("weight", "divisor", "gradient_as_bucket_view")
+OURS = ("weight", "divisor", "gradient_as_bucket_view", "num_lanes")
 
 
 @pytest.mark.parametrize("name", list(SIGNATURES))

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/checksum.hpp"
@@ -27,6 +28,14 @@ std::vector<DataType> output_dtypes_of(const Signature& signature) {
   return dtypes;
 }
 
+// This rank's share of what the ranks of a process set share. All, where it is in no such set: the engine refuses that.
+Share share_of(const Engine& engine, std::uint32_t process_set) {
+  const std::vector<int> ranks = engine.ranks_of(process_set);
+  const auto self = std::find(ranks.begin(), ranks.end(), engine.rank());
+  if (self == ranks.end()) return {};
+  return {static_cast<int>(ranks.size()), static_cast<int>(self - ranks.begin())};
+}
+
 }  // namespace
 
 OperationHandle EngineHandle::submit_request(Request request, Session::Tensors tensors) {
@@ -41,7 +50,9 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   Request request = make_request(options);
   Session::Tensors tensors;
   if (info(request.signature.collective).has_tensors) {
-    tensors = attach_tensors(request, inputs, outputs, session_->reader());
+    const bool is_shared = request.signature.collective == Collective::kReducescatter && !outputs.is_none();
+    const Share share = is_shared ? share_of(engine(), request.process_set) : Share{};
+    tensors = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
   return submit_request(std::move(request), std::move(tensors));
 }
@@ -60,9 +71,23 @@ OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, n
 
 namespace {
 
-EngineHandle connect_from_environment(std::uint64_t epoch) {
+// Throws InvalidArgumentError unless `n_lanes` is in the range of the setting that it stands for.
+void set_lanes(Config& config, std::int64_t n_lanes) {
+  const auto all = settings();
+  const auto row =
+      std::find_if(all.begin(), all.end(), [](const Setting& s) { return s.integer == &Config::num_lanes; });
+  if (static_cast<double>(n_lanes) < row->lowest || static_cast<double>(n_lanes) > row->highest) {
+    raise_invalid_argument("num_lanes must be between " + std::to_string(static_cast<std::int64_t>(row->lowest)) +
+                           " and " + std::to_string(static_cast<std::int64_t>(row->highest)) + ", not " +
+                           std::to_string(n_lanes));
+  }
+  config.num_lanes = n_lanes;
+}
+
+EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::int64_t> n_lanes) {
   Result<Config> config = read_config();
   raise_unless_ok(config.status());
+  if (n_lanes) set_lanes(config.value(), *n_lanes);
   auto connected = [&] {
     const nb::gil_scoped_release released;
     return connect(config.value(), epoch, &signal_handler_raised);
@@ -156,6 +181,7 @@ void bind_engine_handle(nb::module_& m) {
       .def_prop_ro("local_size", [](const EngineHandle& self) { return self.session().config().local_size; })
       .def_prop_ro("cross_rank", [](const EngineHandle& self) { return self.session().config().cross_rank; })
       .def_prop_ro("cross_size", [](const EngineHandle& self) { return self.session().config().cross_size; })
+      .def_prop_ro("num_lanes", [](const EngineHandle& self) { return self.session().config().num_lanes; })
       .def_prop_ro("is_open", [](const EngineHandle& self) { return self.session().is_open(); })
       .def_prop_ro("shares_memory_with_all",
                    [](const EngineHandle& self) { return self.engine().shares_memory_with_all(); })
@@ -189,7 +215,7 @@ void bind_engine_handle(nb::module_& m) {
           "Makes a process set on its own ranks only; `nth` is the same on all and new to the first.")
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"),
            nb::arg("weight") = nb::none());
-  m.def("connect", &connect_from_environment, nb::arg("epoch"),
+  m.def("connect", &connect_from_environment, nb::arg("epoch"), nb::arg("num_lanes") = nb::none(),
         "Joins the circle that the environment describes and starts the engine.");
 }
 

@@ -40,14 +40,23 @@ nb::tuple as_tuple(nb::handle sequence) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-void attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output, TensorReader& reader) {
+// The signature of what comes out for a tensor: other than the tensor's where ranks share its rows.
+TensorSignature result_of(TensorSignature tensor, Share share) {
+  if (share.n_ranks > 1 && !tensor.shape.empty()) {
+    tensor.shape.front() = even_splits(tensor.shape.front(), share.n_ranks)[static_cast<std::size_t>(share.index)];
+  }
+  return tensor;
+}
+
+void attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output, TensorReader& reader,
+                Share share) {
   TensorSignature& signature = request.signature.tensors[index];
   TensorMemory& memory = request.memory[index];
   if (output.is_none()) {
     memory.input = reader.read(input, Access::kRead, signature);
     return;
   }
-  if (output.is(input)) {
+  if (output.is(input) && share.n_ranks == 1) {
     memory.output = reader.read(input, Access::kWrite, signature);
     memory.input = memory.output;
     return;
@@ -55,10 +64,11 @@ void attach_one(Request& request, std::size_t index, nb::handle input, nb::handl
   TensorSignature output_signature;
   memory.output = reader.read(output, Access::kWrite, output_signature);
   memory.input = reader.read(input, Access::kRead, signature);
-  if (!(output_signature == signature)) {
+  const TensorSignature result = result_of(signature, share);
+  if (!(output_signature == result)) {
     raise_invalid_argument("the output is " + std::string(to_string(output_signature.dtype)) +
-                           to_string(output_signature.shape) + " but the input is " +
-                           std::string(to_string(signature.dtype)) + to_string(signature.shape));
+                           to_string(output_signature.shape) + " but the " + (share.n_ranks > 1 ? "result" : "input") +
+                           " is " + std::string(to_string(result.dtype)) + to_string(result.shape));
   }
 }
 
@@ -95,10 +105,11 @@ Request make_request(const CallOptions& options) {
   return request;
 }
 
-Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader) {
+Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
+                                Share share) {
   if (!is_group(inputs)) {
     resize(request, 1);
-    attach_one(request, 0, inputs, outputs, reader);
+    attach_one(request, 0, inputs, outputs, reader, share);
     return {nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)};
   }
   const nb::tuple input_tuple = as_tuple(inputs);
@@ -113,7 +124,7 @@ Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle 
   resize(request, n_tensors);
   for (std::size_t i = 0; i < n_tensors; ++i) {
     const nb::object output = output_tuple.is_none() ? nb::none() : nb::object(output_tuple[i]);
-    attach_one(request, i, nb::object(input_tuple[i]), output, reader);
+    attach_one(request, i, nb::object(input_tuple[i]), output, reader, share);
   }
   return {input_tuple, output_tuple};
 }

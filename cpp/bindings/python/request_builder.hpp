@@ -47,8 +47,16 @@ Splits read_splits(nb::handle splits);
 // A request without tensors, and without a name if the options have none.
 Request make_request(const CallOptions& options);
 
+// Which share of the rows of a tensor is this rank's: all, unless it is one of several that share them.
+struct Share {
+  int n_ranks = 1;
+  int index = 0;
+};
+
 // Adds the tensors. `inputs` is a tensor, or a list or tuple of them; `outputs` the same, `inputs` itself for in place,
 // or None where the engine allocates. Returns the objects to keep: lists are copied, as their owner may change them.
-Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader);
+// `share`: of the inputs' rows, what the outputs have.
+Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
+                                Share share = {});
 
 }  // namespace ciranda::python

@@ -43,6 +43,13 @@ def _splits_list(splits: npt.ArrayLike) -> list[int]:
     return numbers
 
 
+def _apart_from(arrays: Arrays, outputs: Arrays) -> Arrays:
+    for index, output in enumerate(outputs):
+        if any(np.may_share_memory(output, array) for array in (*arrays, *outputs[:index])):
+            raise InvalidArgumentError("an output of a reducescatter lies in the memory of a tensor or another output")
+    return outputs
+
+
 # --- reducescatter
 
 
@@ -54,13 +61,15 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    outputs: Sequence[Array] | None = None,
 ) -> Handle[Arrays]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
+    work = None if outputs is None else _apart_from(arrays, [writable(output) for output in outputs])
     operation = submit_reduction(
         REDUCESCATTER,
         [for_engine(array) for array in arrays],
-        None,
+        None if work is None else [for_engine(array) for array in work],
         name,
         choose_op(op, None),
         prescale_factor,
@@ -70,6 +79,8 @@ def grouped_reducescatter_async(
     )
 
     def finish(done: _core.Operation) -> Arrays:
+        if work is not None and outputs is not None:
+            return [bring_back(*pair) for pair in zip(work, outputs, strict=True)]
         return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
 
     return Handle(operation, finish)
@@ -83,10 +94,14 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    outputs: Sequence[Array] | None = None,
 ) -> Arrays:
-    """`reducescatter()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
+    """`reducescatter()` of several arrays as one operation: all of them or none. They may differ in shape and dtype.
+
+    `outputs`, if given, has an array for each, and is what is returned.
+    """
     return grouped_reducescatter_async(
-        tensors, op, name, process_set, prescale_factor, postscale_factor, divisor
+        tensors, op, name, process_set, prescale_factor, postscale_factor, divisor, outputs
     ).wait()
 
 
@@ -98,9 +113,16 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    output: Array | None = None,
 ) -> Handle[Array]:
-    """Start `reducescatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    group = grouped_reducescatter_async([tensor], op, name, process_set, prescale_factor, postscale_factor, divisor)
+    """Start `reducescatter()`. `synchronize(handle)` returns the result.
+
+    Before that do not write to `tensor`, and neither read nor write `output`.
+    """
+    outputs = None if output is None else [output]
+    group = grouped_reducescatter_async(
+        [tensor], op, name, process_set, prescale_factor, postscale_factor, divisor, outputs
+    )
     return group.then(lambda results: results[0])
 
 
@@ -112,6 +134,7 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    output: Array | None = None,
 ) -> Array:
     """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
@@ -126,8 +149,13 @@ def reducescatter(
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         divisor: of an average, as for `allreduce()`.
+        output: an array of the shape and dtype of the result, which it gets and which is returned; by default a new
+            one. It must have no memory in common with `tensor`. Some ranks may give one and others not.
+
+    Raises:
+        InvalidArgumentError: `output` has another shape or dtype, is read-only, or lies in `tensor`.
     """
-    return reducescatter_async(tensor, op, name, process_set, prescale_factor, postscale_factor, divisor).wait()
+    return reducescatter_async(tensor, op, name, process_set, prescale_factor, postscale_factor, divisor, output).wait()
 
 
 # --- alltoall
@@ -329,6 +357,50 @@ def reduce(
     return reduce_async(tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor).wait()
 
 
+def grouped_reduce_async_(
+    tensors: Sequence[Array],
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
+) -> Handle[Arrays]:
+    """Start `grouped_reduce_()`. `synchronize(handle)` returns the list of the same arrays."""
+    work = [writable(tensor) for tensor in tensors]
+    targets = [for_engine(array) for array in work]
+    operation = submit_reduction(
+        REDUCE,
+        targets,
+        targets if _basics.rank() == root_rank else None,
+        name,
+        choose_op(op, None),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        divisor,
+        root=root_rank,
+    )
+    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+
+
+def grouped_reduce_(
+    tensors: Sequence[Array],
+    root_rank: int,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
+) -> Arrays:
+    """`grouped_reduce()` in place: the root's arrays get the results. Returns the list of the same arrays."""
+    return grouped_reduce_async_(
+        tensors, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
+    ).wait()
+
+
 def reduce_async_(
     tensor: Array,
     root_rank: int,
@@ -340,21 +412,10 @@ def reduce_async_(
     divisor: Divisor = "contributors",
 ) -> Handle[Array]:
     """Start `reduce_()`. Do not write to `tensor` before `synchronize(handle)`, which returns it."""
-    work = writable(tensor)
-    target = for_engine(work)
-    operation = submit_reduction(
-        REDUCE,
-        target,
-        target if _basics.rank() == root_rank else None,
-        name,
-        choose_op(op, None),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        divisor,
-        root=root_rank,
+    group = grouped_reduce_async_(
+        [tensor], root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
     )
-    return Handle(operation, lambda _: bring_back(work, tensor))
+    return group.then(lambda results: results[0])
 
 
 def reduce_(

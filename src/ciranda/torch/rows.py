@@ -37,7 +37,8 @@ Splits = torch.Tensor | Sequence[int]
 Received = tuple[torch.Tensor, torch.Tensor]
 
 
-def _splits_list(splits: Splits) -> list[int]:
+def splits_list(splits: Splits) -> list[int]:
+    """Return the splits of a tensor as the engine takes them. Raises InvalidArgumentError unless they are numbers."""
     tensor = torch.as_tensor(splits)
     is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool)
     if tensor.ndim != 1 or tensor.numel() == 0 or not is_whole:
@@ -155,7 +156,7 @@ def grouped_alltoall_async(
     """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
-    numbers = lists_of_splits(len(work), splits, _splits_list)
+    numbers = lists_of_splits(len(work), splits, splits_list)
     operation = _basics.engine().submit(
         ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
     )

@@ -227,6 +227,14 @@ TEST(ShmProbe, DifferentSlotSizesAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, DifferentNumbersOfLanesAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.n_lanes = options.rank == 0 ? 2 : 5; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_NUM_LANES, or num_lanes of init(), is "));
+  }
+}
+
 TEST(HostIdentity, IsStableAndKnowsTheMachine) {
   const HostIdentity identity = identify_host("/dev/shm");
   EXPECT_FALSE(identity.machine.empty());
