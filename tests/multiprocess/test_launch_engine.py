@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import netns
 import pytest
@@ -68,6 +69,16 @@ def test_ranks_find_each_other_between_hosts(hosts: netns.Hosts) -> None:
     done = ciranda_run(arguments, hosts[0].enter)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == expected([(0, 0), (1, 0), (0, 1), (1, 1)])
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_rows_of_every_type_between_hosts(hosts: netns.Hosts) -> None:
+    script = str(Path(__file__).with_name("rows_between_hosts.py"))
+    arguments = ["run", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:2", sys.executable, script]
+    done = ciranda_run(arguments, hosts[0].enter)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{r}]<stdout>:rank {r} on host {r // 2}: right" for r in range(4)]
 
 
 @pytest.mark.netns

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rows_between_hosts
 from expected import DTYPES, OPS, Array, accepts, assert_reduced, values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -233,6 +234,65 @@ def test_groups(circle: Ranks) -> None:
     circle.run(_check_groups)
 
 
+def _check_in_place() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    inputs = [[values(r, 7 * 3, dtype, "sum").reshape(7, 3) for r in range(n)] for dtype in DTYPES[1:]]
+    totals = hvd.grouped_allreduce([of_ranks[rank] for of_ranks in inputs], op=hvd.Sum)
+    own = _my_rows(7)
+    mine = [of_ranks[rank].copy() for of_ranks in inputs]
+    for root in range(n):
+        for in_place in (hvd.grouped_reduce_, lambda *a, **k: hvd.synchronize(hvd.grouped_reduce_async_(*a, **k))):
+            work = [array.copy() for array in mine]
+            results = in_place(work, root, op=hvd.Sum, name="reduce")
+            for result, array, total, before in zip(results, work, totals, mine, strict=True):
+                assert result is array
+                assert result.tobytes() == (total if rank == root else before).tobytes()
+    outputs = [np.zeros_like(total[own]) for total in totals]
+    results = hvd.grouped_reducescatter(mine, op=hvd.Sum, name="shares", outputs=outputs)
+    for result, output, total, array in zip(results, outputs, totals, mine, strict=True):
+        assert result is output
+        assert result.tobytes() == total[own].tobytes()
+        # The engine writes to the memory given, also where only some ranks give any; or to a copy that is brought back.
+        strided = np.zeros((2 * len(result), 3), array.dtype)[::2]
+        for memory in (np.zeros_like(result), strided, None if rank == 0 else np.zeros_like(result)):
+            for share in (
+                hvd.reducescatter(array, op=hvd.Sum, name="one", output=memory),
+                hvd.synchronize(hvd.reducescatter_async(array, op=hvd.Sum, name="one", output=memory)),
+            ):
+                assert memory is None or share is memory
+                np.testing.assert_array_equal(share, total[own])
+    with pytest.raises(InvalidArgumentError, match=r"the output is float64\[8, 3\] but the "):
+        hvd.reducescatter(np.ones((7, 3)), output=np.ones((8, 3)))
+    with pytest.raises(InvalidArgumentError, match="the output is float32"):
+        hvd.reducescatter(np.ones((n, 3)), output=np.ones((1, 3), np.float32))
+    with pytest.raises(InvalidArgumentError, match="read-only"):
+        hvd.reducescatter(np.ones((n, 3)), output=np.broadcast_to(1.0, (1, 3)))
+    with pytest.raises(InvalidArgumentError, match="lies in the memory of a tensor"):
+        hvd.reducescatter(whole := np.ones((n, 3)), output=whole[:1])
+    with pytest.raises(InvalidArgumentError, match="2 tensors but 1 outputs"):
+        hvd.grouped_reducescatter([np.ones((n, 3))] * 2, outputs=[np.ones((1, 3))])
+
+
+def test_in_place(circle: Ranks) -> None:
+    circle.run(_check_in_place)
+
+
+def _check_in_place_in_a_set() -> None:
+    ends = hvd.add_process_set([1, 3])
+    if ends.included():
+        output = np.zeros(2 if hvd.rank() == 1 else 1, np.int64)
+        hvd.reducescatter(np.arange(3), op=hvd.Sum, process_set=ends.lane(0), output=output)
+        assert output.tolist() == ([0, 2] if hvd.rank() == 1 else [4])
+    else:
+        with pytest.raises(InvalidArgumentError, match="is not in process set"):
+            hvd.reducescatter(np.arange(3), process_set=ends, output=np.zeros(3, np.int64))
+    hvd.remove_process_set(ends)
+
+
+def test_in_place_in_a_process_set(circles: Any) -> None:
+    circles.of(4).run(_check_in_place_in_a_set, timeout=30)
+
+
 # --- process sets
 
 
@@ -370,6 +430,10 @@ def _core_knows_peers() -> int:
     """How many other ranks share memory with this one."""
     engine = _basics.engine()
     return sum(engine.peer(rank)["shares_memory"] for rank in range(hvd.size()) if rank != hvd.rank())
+
+
+def test_rows_of_every_type_over_two_hosts(two_hosts: Ranks) -> None:
+    two_hosts.run(rows_between_hosts.check)
 
 
 def test_rows_over_two_hosts(two_hosts: Ranks) -> None:
