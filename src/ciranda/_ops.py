@@ -36,7 +36,8 @@ TRANSFER: Final[int] = _core.COLLECTIVES["send/recv"]
 JOIN: Final[int] = _core.COLLECTIVES["join"]
 
 #: What an average divides by while ranks have joined: the number of those that take part, or of all.
-Divisor = Literal["contributors", "world"]
+#: The third is Horovod's rule, for calls that need not be averages: "world" for those that are, without weights.
+Divisor = Literal["contributors", "world", "world where averaged"]
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -56,11 +57,15 @@ def choose_op(op: int | None, average: bool | None) -> int:
     return op
 
 
-def divides_by_all(divisor: Divisor) -> bool:
+def divides_by_all(divisor: Divisor, op: int = Average, weight: float | None = None) -> bool:
     """Return whether an average divides by the number of all ranks, joined ones too."""
-    if divisor not in ("contributors", "world"):
-        raise InvalidArgumentError(f'divisor must be "contributors" or "world", not {divisor!r}')
-    return divisor == "world"
+    if divisor == "contributors":
+        return False
+    if divisor == "world":
+        return True
+    if divisor == "world where averaged":
+        return op == Average and weight is None
+    raise InvalidArgumentError(f'divisor must be "contributors" or "world", not {divisor!r}')
 
 
 class Handle(Generic[Result]):
@@ -120,7 +125,7 @@ def submit_reduction(
         True,
         process_set=id_of(process_set),
         weight=weight,
-        divides_by_all=divides_by_all(divisor),
+        divides_by_all=divides_by_all(divisor, op, weight),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 import ciranda.torch as hvd
+from ciranda.errors import MismatchError
 
 pytestmark = pytest.mark.multiprocess
 
@@ -134,3 +136,77 @@ def _mismatched() -> list[str]:
 def test_errors(circles: Any) -> None:
     for messages in circles.of(2).run(_mismatched):
         assert "wide" in messages[0]
+
+
+def _check_weighted(rows: int, dtype: torch.dtype) -> None:
+    """Rank 0 weighs nothing in every second call, and the others differ."""
+    n, rank, shape = hvd.size(), hvd.rank(), (60, 4, 2)
+    tensors = [_tensor(r, rows + r if rows else 0, shape, dtype) for r in range(n)]
+    for first in (0.0, 1e300) if n > 1 else (2.5,):
+        weights = [first, *(3.0 * r + 0.5 for r in range(1, n))]
+        result = hvd.sparse_allreduce_async(tensors[rank], "weighted", None, weight=weights[rank]).wait()
+        assert result.dtype == dtype
+        wide = torch.stack([tensor.to_dense().double() for tensor in tensors])
+        shares = torch.tensor(weights, dtype=torch.float64) / sum(weights)
+        wanted = (wide * shares[:, None, None, None]).sum(dim=0)
+        tolerance = {torch.float64: 1e-13, torch.float32: 1e-5}.get(dtype, 2e-2)
+        torch.testing.assert_close(result.to_dense().double(), wanted, rtol=tolerance, atol=9 * tolerance)
+
+
+@SIZES
+def test_weights(circles: Any, n_ranks: int) -> None:
+    """Gathered, and made dense."""
+    for rows in (0, 2, 200):
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            circles.of(n_ranks).run(_check_weighted, rows, dtype)
+
+
+def _check_weights_that_cannot_be() -> None:
+    rank, tensor = hvd.rank(), _tensor(0, 3, (20, 2), torch.float32)
+    for weight, text in ((-1.0, "the weight -1 of rank 1 is not"), (float("nan"), "the weight nan of rank 1 is not")):
+        with pytest.raises(ValueError, match=text):
+            hvd.sparse_allreduce_async(tensor, "bad", None, weight=weight if rank == 1 else 1.0).wait()
+    with pytest.raises(ValueError, match="'none': the ranks' weights add up to 0"):
+        hvd.sparse_allreduce_async(tensor, "none", None, weight=0.0).wait()
+    with pytest.raises(MismatchError, match="'some': weight given on rank 1 but none on rank 0"):
+        hvd.sparse_allreduce_async(tensor, "some", None, weight=2.0 if rank == 1 else None).wait()
+    for bad, op in ((tensor, hvd.Sum), (_tensor(0, 3, (20, 2), torch.int64), None)):
+        with pytest.raises(ValueError, match="a weight needs op=Average, of floating-point or complex numbers"):
+            hvd.sparse_allreduce_async(bad, "sum", op, weight=1.0)
+    assert torch.equal(hvd.sparse_allreduce_async(tensor, "bad", None).wait().to_dense(), tensor.to_dense())
+
+
+def test_weights_that_cannot_be(circles: Any) -> None:
+    circles.of(2).run(_check_weights_that_cannot_be, timeout=30)
+
+
+def _train_embedding() -> None:
+    """Ranks with uneven batches, one without any: what comes out is one process's step with the whole batch."""
+    n, rank = hvd.size(), hvd.rank()
+    words = torch.arange(12) * 7 % 50
+    cuts = [12 * r * r // n**2 for r in range(n + 1)]
+    cuts[1] = 0  # rank 0 has none
+    mine = words[cuts[rank] : cuts[rank + 1]]
+    models = []
+    for is_distributed in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Embedding(50, 3, sparse=True, dtype=torch.float64)
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.5)
+        batch = words
+        if is_distributed:
+            optimizer, batch = hvd.DistributedOptimizer(optimizer), mine
+            optimizer.set_weight(len(mine))
+        for _ in range(3):
+            optimizer.zero_grad()
+            if len(batch):
+                model(batch).square().mean().backward()
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "parameters got a gradient on other ranks")
+                optimizer.step()
+        models.append(model.weight.detach())
+    torch.testing.assert_close(models[0], models[1], rtol=1e-12, atol=1e-12)
+
+
+def test_weighted_training_with_sparse_gradients(circles: Any) -> None:
+    for n_ranks in (2, 3):
+        circles.of(n_ranks).run(_train_embedding, timeout=30)

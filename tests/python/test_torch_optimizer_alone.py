@@ -421,12 +421,12 @@ def test_weights_that_are_refused() -> None:
             _wrapped(model).set_weight(weight)
     with pytest.raises(ValueError, match="op=Average only"):
         _wrapped(model, op=hvd.Sum).set_weight(1.0)
-    embedding = torch.nn.Embedding(5, 2, sparse=True)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=0.1))
-    optimizer.set_weight(3)
-    with pytest.raises(ValueError, match="sparse_as_dense"):
-        embedding(torch.tensor([1])).sum().backward()
-    optimizer.load_state_dict(optimizer.state_dict())
+    adasum = _wrapped(model, op=hvd.Adasum)
+    adasum.set_weight(None)
+    with pytest.raises(ValueError, match=r"set_weight\(2\): weights are for op=Average only, .* op=Adasum"):
+        adasum.set_weight(2)
+    with pytest.raises(ValueError, match='divisor must be "contributors" or "world"'):
+        _wrapped(model, divisor="all")
 
 
 # --- copies ---

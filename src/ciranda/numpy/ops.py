@@ -99,18 +99,19 @@ def allreduce(
     """
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
+    chosen = choose_op(op, average)
     _basics.engine().run(
         ALLREDUCE,
         for_engine(array),
         for_engine(output),
         name,
-        choose_op(op, average),
+        chosen,
         -1,
         prescale_factor,
         postscale_factor,
         process_set=id_of(process_set),
         weight=weight,
-        divides_by_all=divides_by_all(divisor),
+        divides_by_all=divides_by_all(divisor, chosen, weight),
     )
     return output
 
@@ -158,18 +159,19 @@ def allreduce_(
     """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
     work = writable(tensor)
     target = for_engine(work)
+    chosen = choose_op(op, average)
     _basics.engine().run(
         ALLREDUCE,
         target,
         target,
         name,
-        choose_op(op, average),
+        chosen,
         -1,
         prescale_factor,
         postscale_factor,
         process_set=id_of(process_set),
         weight=weight,
-        divides_by_all=divides_by_all(divisor),
+        divides_by_all=divides_by_all(divisor, chosen, weight),
     )
     return bring_back(work, tensor)
 

@@ -55,6 +55,16 @@ class AdasumOptimizer(WrappedOptimizer):
             raise InvalidArgumentError(f"backward_passes_per_step must be at least 1, not {passes}")
         self._options.passes = passes
 
+    def set_weight(self, weight: float | None) -> None:
+        """Raise InvalidArgumentError unless `weight` is None: Adasum is no average that weights could be for.
+
+        It makes up for ranks whose steps differ in length and direction by itself.
+        """
+        if weight is not None:
+            raise InvalidArgumentError(
+                f"set_weight({weight}): weights are for op=Average only, and this optimizer's is op=Adasum"
+            )
+
     def synchronize(self) -> None:
         """Do nothing: gradients are not combined, and step() waits for the changes."""
 

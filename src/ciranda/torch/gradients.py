@@ -19,8 +19,7 @@ import torch
 
 from ciranda import _core
 from ciranda._basics import circle, engine
-from ciranda._ops import ALLREDUCE, Average, Max, Sum
-from ciranda.errors import NotSupportedError
+from ciranda._ops import ALLREDUCE, Average, Divisor, Max, Sum, divides_by_all
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch.buckets import Bucket
 from ciranda.torch.compression import Compression, Compressor
@@ -63,6 +62,8 @@ class Options:
     weight: float | None = None
     #: Whether the gradients of a group have their memory in common.
     has_buckets: bool = False
+    #: What an average divides by while ranks have joined.
+    divisor: Divisor = "contributors"
 
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not double.
@@ -77,8 +78,16 @@ class Options:
     def prepare(self, name: str) -> _core.PreparedRequest:
         """Return the request for an allreduce, in place, that is made again and again."""
         return _core.PreparedRequest(
-            f"{PREFIX}.{name}", self.op, *self.factors(self.op), process_set=id_of(self.process_set)
+            f"{PREFIX}.{name}",
+            self.op,
+            *self.factors(self.op),
+            process_set=id_of(self.process_set),
+            divides_by_all=self.divides_by_all(self.op),
         )
+
+    def divides_by_all(self, op: int) -> bool:
+        """Return whether the divisor of averages is the number of all ranks, joined ones too."""
+        return op == Average and divides_by_all(self.divisor)
 
     def factors(self, op: int) -> tuple[float, float]:
         """Return what inputs, and results, are multiplied with."""
@@ -199,12 +208,9 @@ class GradientGroup:
     def _start_sparse(self, member: int, gradient: Tensor | None, parameter: Tensor) -> None:
         name = f"{PREFIX}.{self.names[member]}.sparse"
         options = self._options
-        if options.weight is not None:
-            raise NotSupportedError(
-                f"the gradient of {PREFIX}.{self.names[member]} is sparse, and sparse gradients cannot be weighted: "
-                "give DistributedOptimizer(sparse_as_dense=True)"
-            )
-        self.sparse[member] = SparseReduction(gradient, parameter, name, options.op, options.process_set)
+        self.sparse[member] = SparseReduction(
+            gradient, parameter, name, options.op, options.process_set, options.weight
+        )
         self._count_in(member)
 
     def _prepare_to_send(self, gradient: Tensor) -> Tensor:
@@ -314,6 +320,7 @@ class Presence:
             *factors,
             True,
             process_set=id_of(self._options.process_set),
+            divides_by_all=self._options.divides_by_all(self._op),
         )
 
     def _look(self, members: Sequence[Sequence[Tensor]]) -> Tensor:

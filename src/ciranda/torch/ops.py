@@ -122,7 +122,7 @@ def allreduce(
             postscale_factor,
             process_set=id_of(process_set),
             weight=weight,
-            divides_by_all=divides_by_all(divisor),
+            divides_by_all=divides_by_all(divisor, chosen, weight),
         )
     return compression.decompress(reduced, context)
 
@@ -182,7 +182,7 @@ def allreduce_(
         postscale_factor,
         process_set=id_of(process_set),
         weight=weight,
-        divides_by_all=divides_by_all(divisor),
+        divides_by_all=divides_by_all(divisor, chosen, weight),
     )
     return bring_back(work, tensor)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ciranda import _core
-from ciranda._ops import Adasum, Average, choose_op
+from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
@@ -240,7 +240,14 @@ class GradientOptimizer(WrappedOptimizer):
         mine = torch.as_tensor(loss).detach()
         name = f"{PREFIX}.{joined(list(self._names.values()))}.loss"
         options = self._options
-        return ops.allreduce(mine, name=name, op=options.op, process_set=options.process_set, weight=options.weight)
+        return ops.allreduce(
+            mine,
+            name=name,
+            op=options.op,
+            process_set=options.process_set,
+            weight=options.weight,
+            divisor="contributors" if options.divisor == "contributors" else "world where averaged",
+        )
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """Clear the gradients. Raises AssertionError while they are being combined."""
@@ -277,6 +284,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
     gradient_as_bucket_view: bool = False,
+    divisor: Divisor = "contributors",
 ) -> Any:
     """Return an optimizer of `optimizer`'s own class whose `step()` uses the gradients of all ranks.
 
@@ -299,6 +307,9 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         process_set: the ranks whose gradients are combined; the others step with their own.
         gradient_as_bucket_view: the gradients that are combined together also lie together in memory, as one tensor
             for each dtype, which travels as one. Not with op=Adasum, which combines no gradients.
+        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+            or "world", that of all ranks of the process set, as Horovod does. Weighted averages divide by the sum of
+            the weights.
 
     Raises:
         InvalidArgumentError: (a ValueError) names are missing or not unique, or an argument is out of range.
@@ -314,6 +325,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     passes = _positive(backward_passes_per_step)
+    divides_by_all(divisor)  # which refuses what is none
     if gradient_as_bucket_view and chosen == Adasum:
         raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
     options = Options(
@@ -324,6 +336,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         sparse_as_dense,
         process_set,
         has_buckets=gradient_as_bucket_view,
+        divisor=divisor,
     )
     names = name_parameters(optimizer, named_parameters)
     members = make_groups([parameter for parameter in names if parameter.requires_grad], groups)

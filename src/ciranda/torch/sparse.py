@@ -1,22 +1,23 @@
 """Allreduce of sparse (COO) tensors: their rows are gathered, or the tensors made dense where that is cheaper.
 
-First the ranks tell each other how many rows they have; from these numbers all draw the same conclusion. Then the rows
-travel, or the dense tensors do. Nobody waits for the numbers when a reduction is started: the second half is started by
-whoever first waits for any reduction, for all that are under way, so that ranks may wait for theirs in any order.
+First the ranks tell each other how many rows they have, and their weights; from these numbers all draw the same
+conclusion. Then the rows travel, or the dense tensors do. Nobody waits for the numbers when a reduction is started: the
+second half is started by whoever first waits for any reduction, for all that are under way, so that ranks may wait for
+theirs in any order.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ciranda import _basics
 from ciranda._basics import circle
 from ciranda._ops import Average, Handle, Max, Sum
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import ops
 
@@ -61,9 +62,38 @@ class _Underway:
 _underway = _Underway()
 
 
-def _counts(tensor: Tensor | None) -> Tensor:
-    """Return what a rank tells the others: how many rows it has, and how many of the dimensions are sparse."""
-    return torch.tensor([[0, 0] if tensor is None else [tensor._nnz(), tensor.sparse_dim()]], dtype=torch.int64)
+class _Told(NamedTuple):
+    """What a rank tells the others; of all ranks, columns of a table of float64."""
+
+    rank: Any
+    n_rows: Any
+    n_sparse_dims: Any
+    is_weighted: Any
+    weight: Any
+
+
+def _tell(tensor: Tensor | None, weight: float | None) -> Tensor:
+    rows = (0, 0) if tensor is None else (tensor._nnz(), tensor.sparse_dim())
+    return torch.tensor([_Told(_basics.rank(), *rows, weight is not None, weight or 0.0)], dtype=torch.float64)
+
+
+def _shares_of(told: _Told, name: str) -> Tensor | None:
+    """Return every rank's weight over the sum of all; None without weights. Raises on all ranks alike."""
+    if not told.is_weighted.any():
+        return None
+    if not told.is_weighted.all():
+        given, none = int(told.rank[told.is_weighted > 0][0]), int(told.rank[told.is_weighted == 0][0])
+        raise MismatchError(f"sparse allreduce '{name}': weight given on rank {given} but none on rank {none}")
+    bad = ~told.weight.isfinite() | (told.weight < 0)
+    if bad.any():
+        weight, rank = float(told.weight[bad][0]), int(told.rank[bad][0])
+        raise InvalidArgumentError(
+            f"sparse allreduce '{name}': the weight {weight:g} of rank {rank} is not a finite number, 0 or more"
+        )
+    if told.weight.max() == 0:
+        raise InvalidArgumentError(f"sparse allreduce '{name}': the ranks' weights add up to 0")
+    ratios: Tensor = told.weight / told.weight.max()  # whose sum cannot overflow
+    return ratios / ratios.sum()
 
 
 class SparseReduction:
@@ -74,9 +104,20 @@ class SparseReduction:
         like: a tensor of the same shape and dtype.
         name: known to no other operation under way; None for one that is numbered.
         op: Average or Sum.
+        weight: this rank's, in a weighted average.
     """
 
-    def __init__(self, tensor: Tensor | None, like: Tensor, name: str | None, op: int, process_set: ProcessSet) -> None:
+    def __init__(
+        self,
+        tensor: Tensor | None,
+        like: Tensor,
+        name: str | None,
+        op: int,
+        process_set: ProcessSet,
+        weight: float | None = None,
+    ) -> None:
+        if weight is not None and (op != Average or not (like.is_floating_point() or like.is_complex())):
+            raise InvalidArgumentError("a weight needs op=Average, of floating-point or complex numbers")
         if op not in (Average, Sum):
             raise InvalidArgumentError(f"sparse tensors can be combined with Average and Sum only, not with op={op}")
         self._shape = like.shape
@@ -86,7 +127,10 @@ class SparseReduction:
         self._tensor = None if tensor is None else tensor.detach().coalesce()
         number = _underway.add(self)
         self._name = f"sparse_allreduce.noname.{number}" if name is None else name
-        self._told = ops.allgather_async(_counts(self._tensor), f"{self._name}.counts", process_set)
+        self._weight = weight
+        #: What each gathered row is multiplied by, in a weighted average.
+        self._row_shares: Tensor | None = None
+        self._told = ops.allgather_async(_tell(self._tensor, weight), f"{self._name}.counts", process_set)
         self._gathered: Handle[list[Tensor]] | None = None
         self._dense: tuple[Handle[Tensor], Handle[Tensor]] | None = None
         self._n_sparse_dims = 0
@@ -106,12 +150,14 @@ class SparseReduction:
         except Exception as failure:
             self._failure = failure
 
-    def _start_second_half(self, told: Tensor) -> None:
-        self._n_ranks = told.shape[0]  # those that take part
-        self._n_sparse_dims = int(told[:, 1].max())
+    def _start_second_half(self, table: Tensor) -> None:
+        told = _Told(*table.t())
+        self._n_ranks = table.shape[0]  # those that take part
+        self._n_sparse_dims = int(told.n_sparse_dims.max())
+        shares = _shares_of(told, self._name)
         if self._n_sparse_dims == 0:  # nobody has anything, which leaves nothing to send
             return
-        n_rows = int(told[:, 0].sum())
+        n_rows = int(told.n_rows.sum())
         row_bytes = math.prod(self._shape[self._n_sparse_dims :]) * self._dtype.itemsize
         is_dense_cheaper = n_rows * (row_bytes + self._n_sparse_dims * _INDEX_BYTES) >= (
             self._shape.numel() * self._dtype.itemsize
@@ -120,6 +166,8 @@ class SparseReduction:
         if is_dense_cheaper:
             self._start_dense(rows)
         else:
+            if shares is not None:
+                self._row_shares = shares.repeat_interleave(told.n_rows.long())
             self._gathered = ops.grouped_allgather_async(list(rows), f"{self._name}.rows", self._process_set)
 
     def _rows(self) -> _Rows:
@@ -137,7 +185,9 @@ class SparseReduction:
         present[where] = 1
         process_set = self._process_set
         self._dense = (
-            ops.allreduce_async_(dense, name=f"{self._name}.dense", op=self._op, process_set=process_set),
+            ops.allreduce_async_(
+                dense, name=f"{self._name}.dense", op=self._op, process_set=process_set, weight=self._weight
+            ),
             ops.allreduce_async_(present, name=f"{self._name}.present", op=Max, process_set=process_set),
         )
 
@@ -169,8 +219,11 @@ class SparseReduction:
     def _add_up(self, rows: _Rows) -> Tensor:
         is_narrow = self._dtype in (torch.float16, torch.bfloat16)
         values = rows.values.float() if is_narrow else rows.values
+        if self._row_shares is not None:
+            one_each = [-1] + [1] * (values.ndim - 1)
+            values = values * self._row_shares.to(values.abs().dtype).reshape(one_each)
         total = torch.sparse_coo_tensor(rows.indices.t(), values, self._shape, check_invariants=False).coalesce()
-        if self._op != Average:
+        if self._op != Average or self._row_shares is not None:
             return total.to(self._dtype)
         rounding = None if self._dtype.is_floating_point else "trunc"
         mean = torch.div(total.values(), self._n_ranks, rounding_mode=rounding).to(self._dtype)
@@ -185,7 +238,11 @@ class SparseReduction:
 
 
 def sparse_allreduce_async(
-    tensor: Tensor, name: str | None, op: int | None, process_set: ProcessSet = global_process_set
+    tensor: Tensor,
+    name: str | None,
+    op: int | None,
+    process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> SparseReduction:
     """Start an allreduce of a sparse (COO) tensor.
 
@@ -195,6 +252,8 @@ def sparse_allreduce_async(
         name: identifies the call across ranks.
         op: Average (also for None) or Sum.
         process_set: the ranks that take part.
+        weight: this rank's weight, 0 or more, in a weighted average, as for `allreduce()`: a row that a rank does not
+            have counts as zeros, with its weight.
 
     Returns:
         A handle: `synchronize(handle)`, `handle.wait()` or `handle()` returns the result, a coalesced sparse tensor.
@@ -203,9 +262,10 @@ def sparse_allreduce_async(
     tensors are combined instead, with the same result up to rounding.
 
     Raises:
-        InvalidArgumentError: the tensor is not sparse, or `op` is another one.
+        InvalidArgumentError: the tensor is not sparse, `op` is another one, or a weight cannot be.
+        MismatchError: some ranks give weights and others do not.
     """
     _basics.engine()
     if not tensor.is_sparse:
         raise InvalidArgumentError(f"sparse_allreduce_async takes sparse (COO) tensors, not {tensor.layout}")
-    return SparseReduction(tensor, tensor, name, Average if op is None else op, process_set)
+    return SparseReduction(tensor, tensor, name, Average if op is None else op, process_set, weight)

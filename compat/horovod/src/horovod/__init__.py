@@ -1,6 +1,7 @@
 """Horovod's module, served by Ciranda: `import horovod.torch as hvd`.
 
-Every name below this package is Ciranda's own, found when it is first used; `horovod._names` has the table.
+Every name below this package is Ciranda's own, found when it is first used; `horovod._names` has the table. Only what
+averages is another function, with Horovod's rule for ranks that have joined: `horovod.torch._averages`.
 """
 
 from __future__ import annotations

@@ -26,13 +26,15 @@ _BUILT = """
 _PROCESS_SETS = "ProcessSet add_process_set global_process_set remove_process_set"
 _OPERATIONS = """
     Adasum Average Max Min Product Sum
-    allgather allgather_async grouped_allgather grouped_allgather_async
-    allreduce allreduce_ allreduce_async allreduce_async_
-    grouped_allreduce grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_ sparse_allreduce_async
+    allgather allgather_async grouped_allgather grouped_allgather_async sparse_allreduce_async
     alltoall alltoall_async
     broadcast broadcast_ broadcast_async broadcast_async_
-    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async
     barrier join poll synchronize
+"""
+_AVERAGES = """
+    allreduce allreduce_ allreduce_async allreduce_async_
+    grouped_allreduce grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_
+    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async
 """
 _COMPRESSION = "Compression Compressor FP16Compressor NoneCompressor"
 _STATES = """
@@ -46,12 +48,16 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod": (("horovod.runner", "run"),),
     "horovod.torch": (
         ("ciranda.torch", _STATE + _BUILT + _PROCESS_SETS + _OPERATIONS + _FUNCTIONS),
-        ("ciranda.torch", "Compression DistributedOptimizer SyncBatchNorm HorovodInternalError"),
+        ("horovod.torch._averages", _AVERAGES + "DistributedOptimizer"),
+        ("ciranda.torch", "Compression SyncBatchNorm HorovodInternalError"),
         ("horovod.common.util", "check_extension"),
     ),
-    "horovod.torch.mpi_ops": (("ciranda.torch", _STATE + _BUILT + _PROCESS_SETS + _OPERATIONS),),
+    "horovod.torch.mpi_ops": (
+        ("ciranda.torch", _STATE + _BUILT + _PROCESS_SETS + _OPERATIONS),
+        ("horovod.torch._averages", _AVERAGES),
+    ),
     "horovod.torch.functions": (("ciranda.torch", _FUNCTIONS),),
-    "horovod.torch.optimizer": (("ciranda.torch", "DistributedOptimizer"),),
+    "horovod.torch.optimizer": (("horovod.torch._averages", "DistributedOptimizer"),),
     "horovod.torch.compression": (("ciranda.torch.compression", _COMPRESSION),),
     "horovod.torch.sync_batch_norm": (("ciranda.torch", "SyncBatchNorm"),),
     "horovod.torch.elastic": (("ciranda.torch.elastic", "ElasticSampler TorchState run"),),

@@ -10,6 +10,7 @@ from typing import Any
 
 import ciranda.torch as circle
 from horovod._names import attach
+from horovod.torch import _averages
 
 __getattr__, __dir__ = attach(__name__)
 
@@ -23,7 +24,7 @@ class HorovodAllreduce:
     ) -> Any:
         """Return the combined tensor."""
         factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-        return circle.allreduce(tensor, average, name, op=op, process_set=process_set, **factors)
+        return _averages.allreduce(tensor, average, name, op=op, process_set=process_set, **factors)
 
 
 class HorovodGroupedAllreduce:
@@ -35,7 +36,7 @@ class HorovodGroupedAllreduce:
     ) -> Any:
         """Return the combined tensors."""
         factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-        return tuple(circle.grouped_allreduce(tensors, average, name, op=op, process_set=process_set, **factors))
+        return tuple(_averages.grouped_allreduce(tensors, average, name, op=op, process_set=process_set, **factors))
 
 
 class HorovodAllgather:
@@ -81,7 +82,7 @@ class HorovodReducescatter:
     def apply(tensor: Any, name: Any, op: Any, process_set: Any, prescale_factor: Any, postscale_factor: Any) -> Any:
         """Return this rank's rows of the combined tensor."""
         factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-        return circle.reducescatter(tensor, name, op=op, process_set=process_set, **factors)
+        return _averages.reducescatter(tensor, name, op=op, process_set=process_set, **factors)
 
 
 class HorovodGroupedReducescatter:
@@ -91,4 +92,4 @@ class HorovodGroupedReducescatter:
     def apply(name: Any, op: Any, process_set: Any, prescale_factor: Any, postscale_factor: Any, *tensors: Any) -> Any:
         """Return this rank's rows of the combined tensors."""
         factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-        return tuple(circle.grouped_reducescatter(tensors, name, op=op, process_set=process_set, **factors))
+        return tuple(_averages.grouped_reducescatter(tensors, name, op=op, process_set=process_set, **factors))
