@@ -222,7 +222,8 @@ class Engine::Impl {
     }
     if (request.lane >= n_lanes_of(request.process_set, num_lanes_)) {
       return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) + " does not exist; there are " +
-                                      std::to_string(num_lanes_) + ". Give init() num_lanes, or set CIRANDA_NUM_LANES before.");
+                                      std::to_string(num_lanes_) +
+                                      ". Give init() num_lanes, or set CIRANDA_NUM_LANES before.");
     }
     Status status = validate(request, *ranks, mesh_->rank());
     if (status.ok()) settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
