@@ -41,7 +41,7 @@ def _equals(tensor: torch.Tensor, wanted: Any, like: torch.Tensor) -> None:
 def _check_reduce() -> None:
     n, rank = hvd.size(), hvd.rank()
     for dtype in DTYPES:
-        for shape in ((), (0, 2), (5,), (300, 41)):
+        for shape in ((), (0, 2), (70, 41)):
             inputs = [_input(r, shape, dtype) for r in range(n)]
             for op, of_numpy in OPS.items():
                 if dtype == torch.bool and op not in (hvd.Min, hvd.Max):

@@ -26,8 +26,9 @@ Result = TypeVar("Result")
 
 
 def _reset() -> None:
+    ended = _basics.circle.engine
     _basics.shutdown()
-    _basics.init()
+    _basics.init(num_lanes=None if ended is None else ended.num_lanes)
 
 
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
