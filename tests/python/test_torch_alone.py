@@ -233,3 +233,13 @@ def test_what_horovod_has_not_comes_last(name: str) -> None:
     for parameter in parameters[len(parameters) - n_ours :]:
         assert parameter.name in OURS
         assert parameter.default in (None, False) or isinstance(parameter.default, str)
+
+
+def test_the_number_of_lanes_outlives_an_elastic_reset() -> None:
+    hvd.shutdown()
+    hvd.init(num_lanes=3)
+    hvd.elastic._reset()
+    lane = hvd.global_process_set.lane(2)
+    assert torch.equal(hvd.allreduce(torch.ones(2), process_set=lane), torch.ones(2))
+    with pytest.raises(ValueError, match="lane 3 does not exist; there are 3"):
+        hvd.allreduce(torch.ones(2), process_set=hvd.global_process_set.lane(3))
