@@ -20,6 +20,7 @@ class ArenaSession {
 
   explicit ArenaSession(SharedArena& arena) : arena_(arena) {}
 
+  const SharedArena& arena() const { return arena_; }
   int n_members() const { return arena_.n_members(); }
   int member() const { return arena_.member(); }
   std::size_t slot_bytes() const { return arena_.slot_bytes(); }

@@ -3,7 +3,9 @@
 // One shot: everybody packs everything, everybody reduces everything. One round, so best for small messages.
 // Two shot: each rank reduces its own slice of every chunk from all slots, then all read it: 1/n of the arithmetic.
 // Chunk k + 1 is packed before anyone waits for chunk k. A rank's own slice never passes through its slot on the way
-// in. Both give the bits of kernels::reduce over the inputs in rank order.
+// in. What lies in memory that the others have mapped (SharedRegions) is read from there, and if that holds for all
+// ranks, the results are written there too and nothing passes through slots. All give the bits of kernels::reduce over
+// the inputs in rank order.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,9 @@
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "collective/members.hpp"
+#include "collective/region_pieces.hpp"
 #include "collective/shm_allreduce.hpp"
 #include "collective/slices.hpp"
 
@@ -16,13 +19,20 @@ class TwoShot final : public RunningCollective {
         contributors_(members_of(plan.contributors, session.n_members())),
         n_chunks_((plan.n_bytes + session.slot_bytes() - 1) / session.slot_bytes()),
         first_chunk_(session.take(n_chunks_)),
+        regions_(session, plan),
         inputs_(contributors_.size()) {}
 
   Progress step() override {
     if (n_unpacked_ == n_chunks_) return Progress::kDone;
+    if (!are_regions_known_ && n_packed_ > 0 && session_.have_all(Counter::kPacked, first_chunk_)) {
+      regions_.read();
+      are_regions_known_ = true;
+    }
+    if (regions_.are_all_shared()) return step_in_place();
     if (n_packed_ < n_chunks_ && session_.is_slot_free(first_chunk_ + n_packed_)) {
       pack(n_packed_++);
-    } else if (n_reduced_ < n_packed_ && session_.have_all(Counter::kPacked, first_chunk_ + n_reduced_)) {
+    } else if (n_reduced_ < n_packed_ && are_regions_known_ &&
+               session_.have_all(Counter::kPacked, first_chunk_ + n_reduced_)) {
       reduce(n_reduced_++);
     } else if (n_unpacked_ < n_reduced_ && is_readable(n_unpacked_)) {
       unpack(n_unpacked_++);
@@ -33,6 +43,7 @@ class TwoShot final : public RunningCollective {
   }
 
   std::vector<int> awaited() const override {
+    if (regions_.are_all_shared()) return session_.lacking(Counter::kReduced, last_chunk());
     if (n_unpacked_ < n_reduced_) return session_.lacking(Counter::kReduced, first_chunk_ + n_unpacked_);
     if (n_reduced_ < n_packed_) return session_.lacking(Counter::kPacked, first_chunk_ + n_reduced_);
     return session_.holding_slot(first_chunk_ + n_packed_);
@@ -40,6 +51,44 @@ class TwoShot final : public RunningCollective {
 
  private:
   using Counter = ArenaSession::Counter;
+
+  std::uint64_t last_chunk() const { return first_chunk_ + n_chunks_ - 1; }
+
+  // Each rank reduces its slice of everything, from where it is to where it is wanted: no slot, no chunks.
+  Progress step_in_place() {
+    const Slice own = slice_of(plan_.n_bytes, session_.n_members(), session_.member());
+    if (n_bytes_in_place_ < own.n_bytes) {
+      const std::size_t n_bytes = std::min(session_.slot_bytes(), own.n_bytes - n_bytes_in_place_);
+      reduce_in_place(own.offset + n_bytes_in_place_, n_bytes);
+      n_bytes_in_place_ += n_bytes;
+      if (n_bytes_in_place_ < own.n_bytes) return Progress::kMoved;
+    }
+    if (!session_.has(session_.member(), Counter::kReduced, last_chunk())) {
+      session_.publish(Counter::kPacked, last_chunk());
+      session_.publish(Counter::kReduced, last_chunk());
+      return Progress::kMoved;
+    }
+    if (!session_.have_all(Counter::kReduced, last_chunk())) return Progress::kStuck;
+    session_.publish(Counter::kConsumed, last_chunk());
+    regions_.finish();
+    n_unpacked_ = n_chunks_;
+    return Progress::kDone;
+  }
+
+  // In blocks that are still in the cache when they are handed to the others.
+  void reduce_in_place(std::size_t offset, std::size_t n_bytes) {
+    constexpr std::size_t kBlock = 32 << 10;
+    for (const std::size_t end = offset + n_bytes; offset < end;) {
+      const std::size_t n = regions_.in_one_piece(offset, std::min(kBlock, end - offset));
+      for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = regions_.at(contributors_[k], offset);
+      std::byte* result = regions_.at(session_.member(), offset);
+      kernels::reduce(reduction_, inputs_, result, n / size_of(reduction_.dtype));
+      for (int member = 0; member < session_.n_members(); ++member) {
+        if (member != session_.member()) std::memcpy(regions_.at(member, offset), result, n);
+      }
+      offset += n;
+    }
+  }
 
   Slice chunk_range(std::size_t i) const {
     const std::size_t offset = i * session_.slot_bytes();
@@ -56,7 +105,7 @@ class TwoShot final : public RunningCollective {
   }
 
   void pack(std::size_t i) {
-    if (plan_.input.n_bytes() > 0) pack_input(i);
+    if (plan_.input.n_bytes() > 0 && !regions_.is_own_shared()) pack_input(i);
     session_.publish(Counter::kPacked, first_chunk_ + i);
   }
 
@@ -75,9 +124,14 @@ class TwoShot final : public RunningCollective {
     const Slice own = slice(i, session_.member());
     std::byte* result = session_.own_slot(first_chunk_ + i) + own.offset;
     const std::size_t offset = chunk_range(i).offset + own.offset;
-    if (own.n_bytes > 0) {
-      for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = input_of(contributors_[k], i, own);
-      kernels::reduce(reduction_, inputs_, result, own.n_bytes / size_of(reduction_.dtype));
+    for (std::size_t done = 0; done < own.n_bytes;) {
+      const std::size_t n = regions_.in_one_piece(offset + done, own.n_bytes - done);
+      for (std::size_t k = 0; k < inputs_.size(); ++k) {
+        const std::byte* in_region = regions_.at(contributors_[k], offset + done);
+        inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
+      }
+      kernels::reduce(reduction_, inputs_, result + done, n / size_of(reduction_.dtype));
+      done += n;
     }
     session_.publish(Counter::kReduced, first_chunk_ + i);
     if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {result, own.n_bytes});
@@ -113,6 +167,9 @@ class TwoShot final : public RunningCollective {
   std::vector<int> contributors_;
   std::size_t n_chunks_;
   std::uint64_t first_chunk_;
+  RegionPieces regions_;
+  bool are_regions_known_ = false;
+  std::size_t n_bytes_in_place_ = 0;  // of this rank's slice
   std::vector<const std::byte*> inputs_;
   std::size_t n_packed_ = 0;
   std::size_t n_reduced_ = 0;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/patience.hpp"
+#include "engine/shared_memory.hpp"
 #include "engine/turn.hpp"
 #include "engine/unnamed.hpp"
 
@@ -439,6 +440,14 @@ Result<std::uint32_t> Engine::form_set(std::vector<int> ranks, std::uint32_t nth
 std::uint32_t Engine::pair_with(int peer) const {
   const bool is_other = peer >= 0 && peer < size() && peer != rank() && size() <= kMaxPairRank;
   return is_other ? pair_of(rank(), peer) : 0;
+}
+Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Interrupted& interrupted) {
+  SharedArena* arena = impl_->mesh().arena();
+  return ciranda::allocate_shared(*this, arena != nullptr ? arena->shared_regions() : nullptr, n_bytes, interrupted);
+}
+std::uint64_t Engine::n_bytes_in_place() const {
+  const SharedArena* arena = impl_->mesh().arena();
+  return arena != nullptr ? arena->regions().n_bytes_in_place() : 0;
 }
 void Engine::shutdown() { impl_->shutdown(); }
 

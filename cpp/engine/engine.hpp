@@ -6,6 +6,8 @@
 // Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +20,11 @@
 #include "transport/mesh.hpp"
 
 namespace ciranda {
+
+struct SharedAllocation {
+  OutputBuffer buffer;     // of bytes, zeroed; page-aligned where it is shared
+  bool is_shared = false;  // the same on all ranks
+};
 
 class Engine {
  public:
@@ -59,6 +66,13 @@ class Engine {
 
   // The process set of this rank and another, which need not be added; 0 if there is no such other rank.
   std::uint32_t pair_with(int peer) const;
+
+  // A collective of all ranks, which blocks: memory for tensors that are combined where they lie, without a copy. Where
+  // that cannot be (several hosts, no room) it is this process's own, on all ranks alike. It outlives the engine, which
+  // itself keeps it until it ends.
+  Result<SharedAllocation> allocate_shared(std::size_t n_bytes, const Interrupted& interrupted = nullptr);
+  // How many bytes of this rank's tensors were combined where they lay.
+  std::uint64_t n_bytes_in_place() const;
 
   // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer
   // knows (or after two seconds). Idempotent.

@@ -1,14 +1,18 @@
 // SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
 //
-// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then m x 2 slots of slot_bytes. Every
-// counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only grow, so
-// there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's buffer does).
+// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then m tables of places and their
+// stages, then m x 2 slots of slot_bytes. Every counter has one writer and its own 128 bytes (two cache lines: the
+// prefetcher fetches pairs). Counters only grow, so there is nothing to reset between collectives. The arena does not
+// own its memory (a mapping or a test's buffer does).
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+
+#include "transport/shared_regions.hpp"
 
 namespace ciranda {
 
@@ -23,6 +27,8 @@ class SharedArena {
   static constexpr std::size_t kNumCounters = 3;
   static constexpr std::size_t kLineBytes = 128;
   static constexpr std::size_t kAlignment = 4096;
+  static constexpr std::size_t kMaxPlaces = 512;
+  static constexpr std::size_t kStageBytes = 16 << 10;
 
   // The bytes an arena for n_members needs.
   static constexpr std::size_t required_bytes(int n_members, std::size_t slot_bytes) {
@@ -33,6 +39,10 @@ class SharedArena {
   // long; slot_bytes is a multiple of kAlignment; member in [0, n_members).
   SharedArena(std::span<std::byte> memory, int n_members, int member, std::size_t slot_bytes)
       : memory_(memory), n_members_(n_members), member_(member), slot_bytes_(slot_bytes) {}
+
+  // Further memory that members show each other. Shared by the copies of this object.
+  SharedRegions& regions() const { return *regions_; }
+  std::shared_ptr<SharedRegions> shared_regions() const { return regions_; }
 
   int n_members() const { return n_members_; }
   int member() const { return member_; }
@@ -54,10 +64,34 @@ class SharedArena {
     return *reinterpret_cast<std::atomic<std::uint32_t>*>(line(static_cast<std::size_t>(member)));
   }
 
+  // Where the member's part of the collective at hand lies, if that is in its regions. The member writes both before it
+  // publishes kPacked; the number shares that counter's cache line, so looking at it costs nothing.
+  std::uint64_t& n_places(int member) const {
+    const auto packed = static_cast<std::size_t>(member) * kNumCounters + static_cast<std::size_t>(Counter::kPacked);
+    return *reinterpret_cast<std::uint64_t*>(line(static_cast<std::size_t>(n_members_) + packed) +
+                                             sizeof(std::uint64_t));
+  }
+  std::span<RegionPlace, kMaxPlaces> places(int member) const {
+    return std::span<RegionPlace, kMaxPlaces>(reinterpret_cast<RegionPlace*>(table(member)), kMaxPlaces);
+  }
+  // Room for small parts that are not in a region but belong to the same collective.
+  std::span<std::byte, kStageBytes> stage(int member) const {
+    return std::span<std::byte, kStageBytes>(table(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
+  }
+
  private:
+  static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
+  static_assert(kTableBytes % kLineBytes == 0);
+
+  static constexpr std::size_t tables_at(int n_members) {
+    return static_cast<std::size_t>(n_members) * (1 + kNumCounters) * kLineBytes;
+  }
   static constexpr std::size_t header_bytes(int n_members) {
-    const std::size_t lines = static_cast<std::size_t>(n_members) * (1 + kNumCounters);
-    return (lines * kLineBytes + kAlignment - 1) / kAlignment * kAlignment;
+    const std::size_t n_bytes = tables_at(n_members) + static_cast<std::size_t>(n_members) * kTableBytes;
+    return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  std::byte* table(int member) const {
+    return memory_.data() + tables_at(n_members_) + static_cast<std::size_t>(member) * kTableBytes;
   }
   std::byte* line(std::size_t index) const { return memory_.data() + index * kLineBytes; }
 
@@ -65,6 +99,7 @@ class SharedArena {
   int n_members_;
   int member_;
   std::size_t slot_bytes_;
+  std::shared_ptr<SharedRegions> regions_ = std::make_shared<SharedRegions>();
 };
 
 }  // namespace ciranda

@@ -162,3 +162,36 @@ def test_a_mismatch_surfaces_in_step(circles: Any) -> None:
         assert "DistributedOptimizer.odd" in message
         assert "[1, 2]" in message
         assert "[2, 2]" in message
+
+
+def _train_in_buckets() -> tuple[list[float], list[int], int]:
+    """Parameters, bytes that were combined in place in each step, and the bytes of all gradients."""
+    from ciranda._basics import engine
+
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 64))
+    layers = [list(model[0].parameters()), list(model[2].parameters())]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        named_parameters=model.named_parameters(),
+        groups=layers,
+        gradient_as_bucket_view=True,
+    )
+    in_place = []
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+        inputs = torch.randn(BATCH, 64, generator=generator)[hvd.rank() :: hvd.size()]
+        before = engine().n_bytes_in_place
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        in_place.append(engine().n_bytes_in_place - before)
+    return _flat(model), in_place, sum(4 * parameter.numel() for parameter in model.parameters())
+
+
+@SIZES
+def test_gradients_in_shared_memory_are_not_copied(circles: Any, n_ranks: int) -> None:
+    (alone, _, _), *_ = circles.of(1).run(_train_in_buckets)
+    for parameters, in_place, n_bytes in circles.of(n_ranks).run(_train_in_buckets):
+        assert parameters == pytest.approx(alone, rel=1e-6, abs=1e-7)
+        assert in_place == [0] + [n_bytes] * (STEPS - 1), "the first step allocates"

@@ -9,6 +9,7 @@
 
 #include "base/checksum.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/outputs.hpp"
 #include "engine/connect.hpp"
 
 namespace ciranda::python {
@@ -137,6 +138,22 @@ std::uint64_t checksum_of(EngineHandle& self, nb::handle tensor) {
   return checksum({bytes, signature.n_bytes()});
 }
 
+// Of bytes, as the library that `like` belongs to has them.
+nb::tuple allocate_shared(EngineHandle& self, std::size_t n_bytes, nb::handle like) {
+  TensorSignature ignored;
+  static_cast<void>(self.session().reader().read(like, Access::kRead, ignored));
+  const dlpack::ExchangeTable* table = self.session().reader().last_table();
+  const std::shared_ptr<Engine> engine = self.session().engine();
+  auto allocated = [&] {
+    const nb::gil_scoped_release released;
+    return engine->allocate_shared(n_bytes, &signal_handler_raised);
+  }();
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  raise_unless_ok(allocated.status());
+  const SharedAllocation& allocation = allocated.value();
+  return nb::make_tuple(wrap_output(allocation.buffer, DataType::kUInt8, table), allocation.is_shared);
+}
+
 nb::dict peer(const EngineHandle& self, int rank) {
   const Engine& engine = self.engine();
   if (rank < 0 || rank >= engine.size()) {
@@ -187,6 +204,9 @@ void bind_engine_handle(nb::module_& m) {
                    [](const EngineHandle& self) { return self.engine().shares_memory_with_all(); })
       .def("peer", &peer, nb::arg("rank"))
       .def("checksum", &checksum_of, nb::arg("tensor"), "A checksum of the tensor's bytes.")
+      .def("allocate_shared", &allocate_shared, nb::arg("n_bytes"), nb::arg("like"),
+           "A collective of all ranks: zeroed bytes that are combined where they lie, and whether they are shared.")
+      .def_prop_ro("n_bytes_in_place", [](const EngineHandle& self) { return self.engine().n_bytes_in_place(); })
       .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),

@@ -6,25 +6,55 @@ from collections.abc import Sequence
 
 import torch
 
+from ciranda._basics import circle, engine
+from ciranda.torch.tensors import allocate_shared
+
 Tensor = torch.Tensor
+
+_LINE = 64  # bytes: where each flat tensor begins
 
 
 class Bucket:
     """One flat tensor for each dtype of a group's parameters, and in them a place for each parameter's gradient.
 
     A gradient that autograd has put elsewhere is moved to its place, once a step; autograd then adds to it there.
+    `share` moves the bucket into memory that the engine combines where it lies.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self._shapes = [parameter.shape for parameter in parameters]
         self._places: list[Tensor] = [torch.empty(0)] * len(parameters)
         self.flats: list[Tensor] = []
+        #: The members of each flat tensor, in their order.
+        self._members: list[list[int]] = []
         for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):
             members = [index for index, parameter in enumerate(parameters) if parameter.dtype == dtype]
-            sizes = [parameters[member].numel() for member in members]
-            flat = torch.zeros(sum(sizes), dtype=dtype)
-            self.flats.append(flat)
+            self._members.append(members)
+            self.flats.append(torch.zeros(sum(parameters[member].numel() for member in members), dtype=dtype))
+        self._divide()
+        #: The circle that was asked for shared memory, whether or not it had any; none yet.
+        self.asked: int | None = None
+
+    def _divide(self) -> None:
+        for flat, members in zip(self.flats, self._members, strict=True):
+            sizes = [self._shapes[member].numel() for member in members]
             for member, part in zip(members, torch.split(flat, sizes), strict=True):
-                self._places[member] = part.view(parameters[member].shape)
+                self._places[member] = part.view(self._shapes[member])
+
+    @property
+    def n_bytes(self) -> int:
+        """How much memory the bucket needs."""
+        return sum(_whole_lines(flat) for flat in self.flats)
+
+    def move(self, memory: Tensor) -> None:
+        """Go to other memory: `n_bytes` bytes. Gradients follow when they come the next time."""
+        start = 0
+        for index, flat in enumerate(self.flats):
+            size = flat.numel() * flat.element_size()
+            # Through .data: autograd counts the changes of each flat tensor apart from those of its neighbours.
+            self.flats[index] = memory[start : start + size].data.view(flat.dtype).copy_(flat)
+            start += _whole_lines(flat)
+        self._divide()
 
     def take(self, member: int, gradient: Tensor) -> Tensor:
         """Return the gradient in its place; as it is, where that does not fit it (the model was converted since)."""
@@ -45,3 +75,21 @@ class Bucket:
 
 def _is_same(gradient: Tensor, place: Tensor) -> bool:
     return gradient.data_ptr() == place.data_ptr() and gradient.dtype == place.dtype
+
+
+def _whole_lines(flat: Tensor) -> int:
+    return -(-flat.numel() * flat.element_size() // _LINE) * _LINE
+
+
+def share(buckets: Sequence[Bucket]) -> None:
+    """Move those that are not in this circle's shared memory yet into it, if it has any. All ranks must call it."""
+    due = [bucket for bucket in buckets if bucket.asked != circle.epoch]
+    if not due or engine().size == 1:
+        return
+    memory, is_shared = allocate_shared(sum(bucket.n_bytes for bucket in due))
+    start = 0
+    for bucket in due:
+        bucket.asked = circle.epoch
+        if is_shared:
+            bucket.move(memory[start : start + bucket.n_bytes])
+            start += bucket.n_bytes

@@ -89,6 +89,12 @@ class Options:
         """Return whether the divisor of averages is the number of all ranks, joined ones too."""
         return op == Average and divides_by_all(self.divisor)
 
+    @property
+    def shares_buckets(self) -> bool:
+        """Whether the buckets, and all that is in them, travel between all ranks."""
+        is_global = id_of(self.process_set) == id_of(global_process_set)
+        return self.has_buckets and is_global and self.compression is Compression.none
+
     def factors(self, op: int) -> tuple[float, float]:
         """Return what inputs, and results, are multiplied with."""
         return (1.0 / self.predivide, self.predivide) if op == Average else (1.0, 1.0)
@@ -102,7 +108,6 @@ class GradientGroup:
     """
 
     __slots__ = (
-        "_bucket",
         "_finishers",
         "_options",
         "_prepared",
@@ -110,6 +115,7 @@ class GradientGroup:
         "_to_send",
         "_waiting_for",
         "_watched",
+        "bucket",
         "is_here",
         "names",
         "operation",
@@ -118,7 +124,7 @@ class GradientGroup:
 
     def __init__(self, names: list[str], options: Options, bucket: Bucket | None = None) -> None:
         self.names = names
-        self._bucket = bucket
+        self.bucket = bucket
         self._options = options
         self._prepared = options.prepare(joined(names))
         #: Backward passes that each member still has to make.
@@ -193,8 +199,8 @@ class GradientGroup:
             else:
                 self._start_sparse(member, gradient, parameter)
                 return
-        if self._bucket is not None:
-            gradient = parameter.grad = self._bucket.take(member, gradient)
+        if self.bucket is not None:
+            gradient = parameter.grad = self.bucket.take(member, gradient)
         self._to_send[member] = self._prepare_to_send(gradient)
         self._watched = gradient, gradient._version
         self._count_in(member)
@@ -228,8 +234,8 @@ class GradientGroup:
     def _submit(self) -> None:
         connected = circle.engine or engine()  # the second raises
         to_send = self._to_send
-        if self._bucket is not None and self._bucket.has_all(to_send):
-            to_send = list(self._bucket.flats)
+        if self.bucket is not None and self.bucket.has_all(to_send):
+            to_send = list(self.bucket.flats)
         tensors = [for_engine(tensor) for tensor in to_send if tensor is not None]
         if tensors:
             target = tensors[0] if len(tensors) == 1 else tensors

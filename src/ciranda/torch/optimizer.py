@@ -20,7 +20,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.adasum import AdasumOptimizer
-from ciranda.torch.buckets import Bucket
+from ciranda.torch.buckets import Bucket, share
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.gradients import PREFIX, GradientGroup, Options, Presence
 from ciranda.torch.naming import Groups, joined, make_groups, name_parameters
@@ -157,6 +157,8 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _combine(self) -> list[str]:
         """Return the names of the gradients that other ranks have and this one does not."""
+        if self._options.shares_buckets:
+            share([group.bucket for group in self._groups if group.bucket is not None])
         presence = self._presence.tell(self._groups, self._members)
         missing: list[str] = []
         if not all(group.is_under_way for group in self._groups):
@@ -306,7 +308,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         sparse_as_dense: make sparse gradients dense. By default the rows of all ranks are gathered.
         process_set: the ranks whose gradients are combined; the others step with their own.
         gradient_as_bucket_view: the gradients that are combined together also lie together in memory, as one tensor
-            for each dtype, which travels as one. Not with op=Adasum, which combines no gradients.
+            for each dtype, which travels as one. On one host they lie, from the second step on, in memory that the ranks
+            share, and are combined where they are. Not with op=Adasum, which combines no gradients.
         divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does. Weighted averages divide by the sum of
             the weights.

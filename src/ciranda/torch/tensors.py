@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ciranda import _core
+from ciranda._basics import engine
 from ciranda.errors import InvalidArgumentError
 
 #: Whether this torch hands over tensors by DLPack's C exchange table (2.10 and newer do). Otherwise by address.
@@ -69,6 +70,13 @@ def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     elif _increment_version is not None and not tensor.is_inference():
         _increment_version(tensor)
     return tensor
+
+
+def allocate_shared(n_bytes: int) -> tuple[torch.Tensor, bool]:
+    """Return zeroed bytes that the engine combines where they lie, and whether it does. All ranks must call it."""
+    like = torch.empty(0, dtype=torch.uint8)
+    memory, is_shared = engine().allocate_shared(n_bytes, for_engine(like))
+    return like_input(memory, like), is_shared
 
 
 def like_input(output: Any, tensor: torch.Tensor) -> torch.Tensor:

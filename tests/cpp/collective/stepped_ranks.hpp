@@ -39,6 +39,8 @@ class SteppedRanks {
 
   int n_ranks() const { return static_cast<int>(ranks_.size()); }
 
+  SharedArena& arena(int rank) { return *ranks_[static_cast<std::size_t>(rank)].mesh->arena(); }
+
   // REQUIRES: the same algorithms, in the same order, for all ranks. The plan outlives the run.
   void add(int rank, const Algorithm& algorithm, const Plan& plan);
 

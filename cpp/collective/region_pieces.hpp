@@ -1,0 +1,155 @@
+// RegionPieces: for one allreduce, the memory of every member that the others can reach (SharedRegions), so that it
+// need not be packed.
+//
+// Before a member publishes kPacked for the first chunk it tells where its memory lies, or that it is its own alone;
+// when all have, everybody reads what the others told. Small pieces that travel along with those in regions are staged:
+// copied to where all reach them, and the result back. Table and stage are written anew only when the member's next
+// allreduce of this kind begins, and by then nobody reads them any more: the member waits until all have reduced their
+// slices.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collective/arena_session.hpp"
+#include "fuse/plan.hpp"
+
+namespace ciranda {
+
+class RegionPieces {
+ public:
+  RegionPieces(const ArenaSession& session, const Plan& plan)
+      : session_(session),
+        plan_(plan),
+        is_applicable_(applies_to(plan, session.n_members())),
+        by_member_(static_cast<std::size_t>(session.n_members())) {
+    if (is_applicable_) is_own_shared_ = write_own();
+  }
+
+  // This rank's input is where the others reach it, and need not be packed.
+  bool is_own_shared() const { return is_own_shared_; }
+
+  // REQUIRES: all have published kPacked for the first chunk.
+  void read() {
+    if (!is_applicable_) return;
+    for (int member = 0; member < session_.n_members(); ++member) {
+      if (member == session_.member()) {
+        if (is_own_shared_) read_own();
+      } else {
+        read(member);
+      }
+    }
+    n_shared_ = static_cast<int>(
+        std::count_if(by_member_.begin(), by_member_.end(), [](const auto& pieces) { return pieces.n_bytes() > 0; }));
+  }
+
+  bool are_all_shared() const { return n_shared_ == session_.n_members(); }
+
+  // At `offset`: null where the member's memory is its own.
+  std::byte* at(int member, std::size_t offset) const {
+    const OutputPieces& pieces = by_member_[index(member)];
+    return pieces.n_bytes() > 0 ? pieces.at(offset).data() : nullptr;
+  }
+
+  // How much of n_bytes from `offset` lies in one piece at every member that at() knows.
+  std::size_t in_one_piece(std::size_t offset, std::size_t n_bytes) const {
+    if (n_shared_ == 0) return n_bytes;
+    for (const OutputPieces& pieces : by_member_) {
+      if (pieces.n_bytes() > 0) n_bytes = std::min(n_bytes, pieces.at(offset).size());
+    }
+    return n_bytes;
+  }
+
+  // All have reduced their slices in place: brings the results of staged pieces to where they are wanted.
+  void finish() const {
+    const auto outputs = plan_.output.pieces();
+    const auto places = session_.arena().places(session_.member()).first(outputs.size());
+    std::size_t n_staged = 0;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (places[i].region != RegionPlace::kStaged) continue;
+      std::memcpy(outputs[i].data(), own_stage(places[i]).data(), outputs[i].size());
+      n_staged += outputs[i].size();
+    }
+    session_.arena().regions().count_in_place(plan_.n_bytes - n_staged);
+  }
+
+ private:
+  // The same on all ranks.
+  static bool applies_to(const Plan& plan, int n_members) {
+    const auto is_everybody = [n_members](const std::vector<int>& ranks) {
+      return ranks.empty() || ranks.size() == static_cast<std::size_t>(n_members);
+    };
+    return plan.collective == Collective::kAllreduce && is_everybody(plan.contributors) && is_everybody(plan.receivers);
+  }
+
+  bool write_own() const {
+    const SharedArena& arena = session_.arena();
+    std::uint64_t& n_places = arena.n_places(session_.member());
+    n_places = 0;
+    const auto inputs = plan_.input.pieces();
+    const auto outputs = plan_.output.pieces();
+    if (inputs.empty() || inputs.size() > SharedArena::kMaxPlaces || inputs.size() != outputs.size()) return false;
+    std::size_t n_staged = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_in_place = inputs[i].data() == outputs[i].data() && inputs[i].size() == outputs[i].size();
+      auto place = is_in_place ? arena.regions().find(inputs[i].data(), inputs[i].size()) : std::nullopt;
+      if (!place) {
+        place = RegionPlace{RegionPlace::kStaged, n_staged, inputs[i].size()};
+        n_staged += inputs[i].size();
+        if (n_staged > SharedArena::kStageBytes || inputs[i].size() != outputs[i].size()) return false;
+      }
+      arena.places(session_.member())[i] = *place;
+    }
+    if (n_staged == plan_.n_bytes) return false;
+    stage_own(inputs);
+    n_places = inputs.size();
+    return true;
+  }
+
+  void stage_own(std::span<const std::span<const std::byte>> inputs) const {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const RegionPlace& place = session_.arena().places(session_.member())[i];
+      if (place.region != RegionPlace::kStaged) continue;
+      std::memcpy(own_stage(place).data(), inputs[i].data(), inputs[i].size());
+    }
+  }
+
+  std::span<std::byte> own_stage(const RegionPlace& place) const {
+    return session_.arena().stage(session_.member()).subspan(place.offset, place.n_bytes);
+  }
+
+  void read_own() {
+    const auto outputs = plan_.output.pieces();
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const RegionPlace& place = session_.arena().places(session_.member())[i];
+      const auto memory = place.region == RegionPlace::kStaged ? own_stage(place) : outputs[i];
+      by_member_[index(session_.member())].add(memory.data(), memory.size());
+    }
+  }
+
+  void read(int member) {
+    const SharedArena& arena = session_.arena();
+    const std::uint64_t n_places = arena.n_places(member);
+    for (const RegionPlace& place : arena.places(member).first(n_places)) {
+      const std::span<std::byte> memory = place.region == RegionPlace::kStaged
+                                              ? arena.stage(member).subspan(place.offset, place.n_bytes)
+                                              : arena.regions().memory(member, place);
+      by_member_[index(member)].add(memory.data(), memory.size());
+    }
+  }
+
+  static std::size_t index(int member) { return static_cast<std::size_t>(member); }
+
+  const ArenaSession& session_;
+  const Plan& plan_;
+  bool is_applicable_;
+  bool is_own_shared_ = false;
+  std::vector<OutputPieces> by_member_;
+  int n_shared_ = 0;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,119 @@
+// Memory that the engine allocates for tensors, to be combined where they lie.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::Layout;
+using testing::options_for;
+using testing::request;
+using testing::World;
+
+constexpr std::size_t kCount = 20000;  // too much for one shot
+constexpr std::size_t kBytes = kCount * sizeof(float);
+
+// The bits of a sum, the tensors being where `allocate` puts them.
+template <typename Allocate>
+std::vector<float> sum(Engine& engine, const std::string& name, Allocate allocate) {
+  float* values = allocate();
+  for (std::size_t i = 0; i < kCount; ++i) {
+    values[i] = 1.0F / static_cast<float>(i + 3 * static_cast<std::size_t>(engine.rank()) + 1);
+  }
+  const auto operation = engine.submit(request(Collective::kAllreduce, name, DataType::kFloat32, {kCount}, values));
+  EXPECT_TRUE(engine.wait(operation).ok());
+  return {values, values + kCount};
+}
+
+class SharedMemoryTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(SharedMemoryTest, IsReducedInPlaceWithTheSameBits) {
+  World world(GetParam(), options_for(Layout::kArena, GetParam()));
+  world.run([](Engine& engine) {
+    std::vector<float> own(kCount);
+    const auto expected = sum(engine, "private", [&] { return own.data(); });
+    for (int i = 0; i < 3; ++i) {
+      Result<SharedAllocation> allocated = engine.allocate_shared(kBytes);
+      ASSERT_TRUE(allocated.ok()) << allocated.status().message();
+      ASSERT_TRUE(allocated.value().is_shared);
+      const std::byte* bytes = allocated.value().buffer.data.get();
+      EXPECT_TRUE(std::all_of(bytes, bytes + kBytes, [](std::byte byte) { return byte == std::byte{0}; }));
+      const std::uint64_t before = engine.n_bytes_in_place();
+      const auto result =
+          sum(engine, "shared", [&] { return reinterpret_cast<float*>(allocated.value().buffer.data.get()); });
+      EXPECT_EQ(result, expected);
+      EXPECT_EQ(engine.n_bytes_in_place() - before, kBytes);
+    }
+  });
+}
+
+TEST_P(SharedMemoryTest, IsReadWhereItLiesIfSomeRanksHaveNone) {
+  World world(GetParam(), options_for(Layout::kArena, GetParam()));
+  world.run([](Engine& engine) {
+    std::vector<float> own(kCount);
+    const auto expected = sum(engine, "private", [&] { return own.data(); });
+    Result<SharedAllocation> allocated = engine.allocate_shared(kBytes);
+    ASSERT_TRUE(allocated.ok());
+    const auto result = sum(engine, "mixed", [&] {
+      return engine.rank() == 0 ? own.data() : reinterpret_cast<float*>(allocated.value().buffer.data.get());
+    });
+    EXPECT_EQ(result, expected);
+    EXPECT_EQ(engine.n_bytes_in_place(), 0U);
+  });
+}
+
+TEST_P(SharedMemoryTest, ServesAgain) {
+  World world(GetParam(), options_for(Layout::kArena, GetParam()));
+  world.run([](Engine& engine) {
+    std::set<const std::byte*> places;
+    for (int i = 0; i < 5; ++i) {
+      const SharedAllocation one = engine.allocate_shared(kBytes).value();
+      const SharedAllocation other = engine.allocate_shared(i % 2 == engine.rank() % 2 ? kBytes : 2 * kBytes).value();
+      ASSERT_TRUE(one.is_shared && other.is_shared);
+      for (const SharedAllocation* each : {&one, &other}) {
+        places.insert(each->buffer.data.get());
+        EXPECT_EQ(*each->buffer.data, std::byte{0});
+      }
+      std::memset(one.buffer.data.get(), 1, kBytes);
+      const auto result = sum(engine, "sum", [&] { return reinterpret_cast<float*>(other.buffer.data.get()); });
+      std::vector<float> own(kCount);
+      EXPECT_EQ(result, sum(engine, "private", [&] { return own.data(); }));
+    }
+    EXPECT_EQ(places.size(), 3U);
+    EXPECT_EQ(engine.n_bytes_in_place(), 5 * kBytes);
+  });
+}
+
+TEST_P(SharedMemoryTest, OutlivesTheEngine) {
+  std::vector<SharedAllocation> kept(static_cast<std::size_t>(GetParam()));
+  {
+    World world(GetParam(), options_for(Layout::kArena, GetParam()));
+    world.run([&](Engine& engine) {
+      kept[static_cast<std::size_t>(engine.rank())] = engine.allocate_shared(kBytes).value();
+    });
+  }
+  for (const SharedAllocation& each : kept) std::memset(each.buffer.data.get(), 1, kBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedMemoryTest, ::testing::Values(2, 3, 4));
+
+TEST(SharedMemory, IsOnesOwnWhereRanksShareNone) {
+  for (const Layout layout : {Layout::kChannels, Layout::kTwoHosts}) {
+    World world(3, options_for(layout, 3));
+    world.run([](Engine& engine) {
+      const SharedAllocation allocated = engine.allocate_shared(kBytes).value();
+      EXPECT_FALSE(allocated.is_shared);
+      EXPECT_EQ(allocated.buffer.n_bytes, kBytes);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
