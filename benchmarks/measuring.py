@@ -31,15 +31,25 @@ def gather_ms(starts_ns: list[int], ends_ns: list[int], name: str, per: int = 1)
 
 
 def interleave(
-    calls: dict[str, Callable[[], object]], name: str, blocks: int, steps: int, warm_up: int
+    calls: dict[str, Callable[[], object]],
+    name: str,
+    blocks: int,
+    steps: int,
+    warm_up: int,
+    before: dict[str, Callable[[], object]] | None = None,
 ) -> dict[str, Timing]:
-    """Time the calls in turns: `blocks` times `steps` in a row, all ranks starting together. Times are per call."""
+    """Time the calls in turns: `blocks` times `steps` in a row, all ranks starting together. Times are per call.
+
+    What is to happen `before` a call is not timed.
+    """
     starts: dict[str, list[int]] = {key: [] for key in calls}
     ends: dict[str, list[int]] = {key: [] for key in calls}
     for block in range(warm_up + blocks):
         for key in list(calls) if block % 2 == 0 else reversed(list(calls)):
             call = calls[key]
             call()
+            if before is not None and key in before:
+                before[key]()
             ciranda.barrier()
             start = time.perf_counter_ns()
             for _ in range(steps):

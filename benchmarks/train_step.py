@@ -1,9 +1,10 @@
-"""One training step alone, with Ciranda, and with torch DDP over gloo: in one run, in turns.
+"""One training step alone, with Ciranda in four ways, and with torch DDP over gloo: in one run, in turns.
 
     ciranda run --no-prefix -np 2 python benchmarks/train_step.py [--json FILE]
 
-*overhead* is a step's time beyond the local one, *efficiency* the local step's time over it, *ratio* DDP's overhead
-over Ciranda's. The local steps too are made by all ranks at once, so that they share memory and caches alike.
+*overhead* is a step's time beyond the local one, *efficiency* the local step's time over it. The local steps too are
+made by all ranks at once, so that they share memory and caches alike. The last two rows are gradients alone, without a
+model: an optimizer whose step is to combine them, as many and as large as those of ResNet-50, and 160 small ones.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from measuring import Timing, gloo, interleave
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import ciranda.torch as circle
+import ciranda.torch.distributed  # noqa: F401 - makes the backend known
+from ciranda.torch.tensors import allocate_shared
 
 Step = Callable[[], None]
 
@@ -47,17 +49,46 @@ def large_cnn() -> nn.Module:
     )  # fmt: skip
 
 
+class Transformer(nn.Module):
+    """Reads the rows of an image as eight tokens."""
+
+    def __init__(self, width: int = 384, layers: int = 6) -> None:
+        super().__init__()
+        self.embed = nn.Linear(8, width)
+        layer = nn.TransformerEncoderLayer(width, 6, 4 * width, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.layers(self.embed(images.squeeze(1))).mean(dim=1))
+        return logits
+
+
 @dataclass(frozen=True)
 class Workload:
-    """A model, the images in each rank's batch, and how many steps make one turn."""
+    """A model, the images in each rank's batch, how many steps make one turn, and the share of turns that it gets."""
 
     name: str
     make: Callable[[], nn.Module]
     batch: int
     steps: int
+    share: float = 1.0
 
 
-WORKLOADS = (Workload("MLP", mlp, 32, 40), Workload("CNN", cnn, 32, 20), Workload("CNN, large", large_cnn, 64, 4))
+WORKLOADS = (
+    Workload("MLP", mlp, 32, 40),
+    Workload("CNN", cnn, 32, 20),
+    Workload("CNN, large", large_cnn, 64, 4),
+    Workload("transformer", Transformer, 64, 1, 0.4),
+)
+
+#: What combines the gradients, by the name of its column.
+SYSTEMS = {
+    "ciranda": "DistributedOptimizer",
+    "buckets": "DistributedOptimizer(gradient_as_bucket_view=True)",
+    "ddp/ciranda": 'DDP, backend "ciranda"',
+    "ddp/gloo": 'DDP, backend "gloo"',
+}
 
 
 def make_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int) -> Step:
@@ -71,23 +102,31 @@ def make_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int) ->
     return step
 
 
+def sgd(of: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(of.parameters(), lr=0.001, momentum=0.9)
+
+
 def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
-    """The three ways to make a step, each on a model of its own; and the number of parameters."""
+    """Each way to make a step, on a model of its own; and the number of parameters."""
     torch.manual_seed(1)
     model = workload.make()
-
-    def sgd(of: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(of.parameters(), lr=0.001, momentum=0.9)
-
-    ours, theirs = copy.deepcopy(model), DistributedDataParallel(copy.deepcopy(model))
-    circle.broadcast_parameters(ours.state_dict(), root_rank=0)
-    optimizer = circle.DistributedOptimizer(sgd(ours), named_parameters=ours.named_parameters(prefix=workload.name))
-    steps = {
-        "local": make_step(model, sgd(model), workload.batch),
-        "ciranda": make_step(ours, optimizer, workload.batch),
-        "ddp": make_step(theirs, sgd(theirs), workload.batch),
-    }
+    steps = {"local": make_step(model, sgd(model), workload.batch)}
+    for system in ("ciranda", "buckets"):
+        ours = copy.deepcopy(model)
+        optimizer = circle.DistributedOptimizer(
+            sgd(ours),
+            named_parameters=ours.named_parameters(prefix=f"{workload.name}.{system}"),
+            gradient_as_bucket_view=system == "buckets",
+        )
+        steps[system] = make_step(ours, optimizer, workload.batch)
+    for backend in ("ciranda", "gloo"):
+        theirs = DistributedDataParallel(copy.deepcopy(model), process_group=GROUPS[backend])
+        steps[f"ddp/{backend}"] = make_step(theirs, sgd(theirs), workload.batch)
     return steps, sum(p.numel() for p in model.parameters())
+
+
+#: torch's process groups, by backend.
+GROUPS: dict[str, distributed.ProcessGroup | None] = {"gloo": None}
 
 
 @dataclass(frozen=True)
@@ -104,25 +143,76 @@ class Row:
     def efficiency(self, system: str) -> float:
         return self.times["local"].median / self.times[system].median
 
-    @property
-    def ratio(self) -> float:
-        """Infinite where Ciranda's overhead is lost in the noise."""
-        return self.overhead("ddp") / self.overhead("ciranda") if self.overhead("ciranda") > 0 else math.inf
+    def lines(self) -> str:
+        local, gloo_overhead = self.times["local"], self.overhead("ddp/gloo")
+        lines = [f"{self.workload}: {self.parameters:,} parameters, local {local.median:.3f} (min {local.min:.3f})"]
+        for system, what in SYSTEMS.items():
+            timing, overhead = self.times[system], self.overhead(system)
+            # Infinite where the overhead is lost in the noise.
+            ratio = gloo_overhead / overhead if overhead > 0 else float("inf")
+            lines.append(
+                f"  {what:52} {timing.median:9.3f} {timing.min:9.3f} {overhead:9.3f} {self.efficiency(system):6.0%}"
+                f" {ratio:6.1f}x"
+            )
+        return "\n".join(lines)
 
-    def line(self) -> str:
-        ours, theirs = self.overhead("ciranda"), self.overhead("ddp")
-        times = " ".join(f"{t.median:9.3f} {t.min:9.3f}" for t in self.times.values())
-        shares = f"{self.efficiency('ciranda'):10.0%} {self.efficiency('ddp'):8.0%}"
-        return (
-            f"{self.workload:11} {self.parameters:>10,} {times} {ours:12.3f} {theirs:9.3f} {shares} {self.ratio:6.1f}x"
-        )
+
+HEADER = f"  {'':52} {'median':>9} {'min':>9} {'overhead':>9} {'effic.':>6} {'gloo/it':>7}"
 
 
-HEADER = (
-    f"{'':22} {'local':>19} {'ciranda':>19} {'torch DDP':>19} {'overhead':>22} {'efficiency':>19}\n"
-    f"{'model':11} {'parameters':>10} {'median':>9} {'min':>9} {'median':>9} {'min':>9} {'median':>9} {'min':>9} "
-    f"{'ciranda':>12} {'DDP':>9} {'ciranda':>10} {'DDP':>8} {'ratio':>7}"
-)
+# --- gradients alone
+
+
+def resnet50_shapes() -> list[tuple[int, ...]]:
+    """The 161 parameters of ResNet-50."""
+    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
+    inputs = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            for shape in ((width, inputs, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)):
+                shapes += [shape, shape[:1], shape[:1]]
+            if block == 0:
+                shapes += [(4 * width, inputs, 1, 1), (4 * width,), (4 * width,)]
+            inputs = 4 * width
+    return [*shapes, (1000, 2048), (1000,)]
+
+
+GRADIENTS = {"ResNet-50": resnet50_shapes(), "160 small": [(305,)] * 160}
+
+
+def combine(name: str, shapes: list[tuple[int, ...]], blocks: int) -> dict[str, Timing]:
+    """The time to combine gradients that are all there, written anew before each time."""
+    gradients = [torch.ones(shape) for shape in shapes]
+    memory, _ = allocate_shared(4 * sum(gradient.numel() for gradient in gradients))
+    parts = torch.split(memory.view(torch.float32), [gradient.numel() for gradient in gradients])
+    shared = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
+    flat = [torch.cat([gradient.flatten() for gradient in gradients])]
+
+    def rewrite(tensors: list[torch.Tensor]) -> Step:
+        def call() -> None:
+            for tensor in tensors:
+                tensor.fill_(1.0)
+
+        return call
+
+    def over(group: distributed.ProcessGroup | None) -> Step:
+        return lambda: [distributed.all_reduce(tensor, group=group) for tensor in flat] and None
+
+    return interleave(
+        {
+            "private": lambda: circle.grouped_allreduce_(gradients, op=circle.Sum, name=f"{name}.private") and None,
+            "shared": lambda: circle.grouped_allreduce_(shared, op=circle.Sum, name=f"{name}.shared") and None,
+            "ddp/ciranda": over(GROUPS["ciranda"]),
+            "ddp/gloo": over(None),
+            "floor": rewrite(gradients),
+        },
+        name,
+        blocks,
+        steps=1,
+        warm_up=3,
+        before={"private": rewrite(gradients), "shared": rewrite(shared), "ddp/ciranda": rewrite(flat),
+                "ddp/gloo": rewrite(flat)},
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -133,19 +223,29 @@ def main() -> None:
     torch.set_num_threads(1)
     circle.init()
     is_first = circle.rank() == 0
-    rows = []
+    rows, combined = [], {}
     if is_first:
         print(f"{circle.size()} ranks, one torch thread each; milliseconds a step\n{HEADER}", flush=True)
     with gloo():
+        GROUPS["ciranda"] = distributed.new_group(backend="ciranda")
         for workload in WORKLOADS:
             steps, n_parameters = steps_of(workload)
-            times = interleave(steps, workload.name, args.blocks, workload.steps, warm_up=3)
-            row = Row(workload.name, n_parameters, times)
-            rows.append(row)
+            blocks = max(2, round(args.blocks * workload.share))
+            rows.append(Row(workload.name, n_parameters, interleave(steps, workload.name, blocks, workload.steps, 3)))
             if is_first:
-                print(row.line(), flush=True)
+                print(rows[-1].lines(), flush=True)
+        for name, shapes in GRADIENTS.items():
+            combined[name] = combine(name, shapes, args.blocks)
+            if is_first:
+                times = ", ".join(f"{way} {timing.median:.3f}" for way, timing in combined[name].items())
+                print(f"gradients of {name}, median: {times}", flush=True)
     if is_first and args.json is not None:
-        data = [{**asdict(row), "ratio": row.ratio} for row in rows]
+        data = {
+            "steps": [asdict(row) for row in rows],
+            "gradients": {
+                name: {way: asdict(timing) for way, timing in times.items()} for name, times in combined.items()
+            },
+        }
         args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     circle.shutdown()
 
