@@ -6,6 +6,7 @@ only, magnify the rounding of a gradient near zero without bound: those are comp
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -119,6 +120,56 @@ def _weighted(model: Model, optimizer: Any, number: int, share: Share, is_distri
 @pytest.mark.parametrize("options", [{}, {"groups": 1, "gradient_predivide_factor": 2.0}], ids=str)
 def test_weights(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
     _compare(circles, n_ranks, Training(_sgd, _double, step=_weighted, options=options), FP64)
+
+
+def _change_passes(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
+    passes = 1 + number % 3
+    if is_distributed:
+        optimizer.set_backward_passes_per_step(passes)
+    optimizer.zero_grad()
+    for i in range(passes):
+        loss_of(model, 3 * number + i, share).backward()
+    optimizer.step()
+
+
+@SIZES
+def test_other_numbers_of_passes(circles: Any, n_ranks: int) -> None:
+    _compare(circles, n_ranks, Training(_sgd, step=_change_passes), FP32)
+
+
+def _add_a_layer(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
+    if number == 2:
+        optimizer.add_param_group({"params": list(model[2].parameters()), "lr": 0.05})
+    model.zero_grad()
+    loss_of(model, number, share).backward()
+    optimizer.step()
+
+
+@SIZES
+@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}], ids=str)
+def test_added_parameters(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    training = Training(lambda p: _sgd(list(p)[:2]), step=_add_a_layer, options=options)
+    _compare(circles, n_ranks, training, FP32)
+
+
+def _train_copies(share: Share, is_distributed: bool) -> torch.Tensor:
+    """Model and optimizer are pickled, and go on as copies, between two steps."""
+    model = mlp()
+    optimizer: Any = torch.optim.Adam(model.double().parameters(), lr=0.01)
+    if is_distributed:
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    for number in range(4):
+        optimizer.zero_grad()
+        loss_of(model, number, share).backward()
+        optimizer.step()
+        model, optimizer = pickle.loads(pickle.dumps((model, optimizer)))
+    return flat(model)
+
+
+@SIZES
+def test_pickled_optimizers(circles: Any, n_ranks: int) -> None:
+    results = circles.of(n_ranks).run(lambda: _train_copies(Share(hvd.rank(), hvd.size()), True))
+    assert_same(results, _train_copies(Share(), False), FP64)
 
 
 # --- every optimizer of torch ---
