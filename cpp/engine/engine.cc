@@ -156,16 +156,20 @@ class Engine::Impl {
     return operation;
   }
 
-  Status wait(const OperationPtr& operation, const Interrupted& interrupted) {
+  Status wait(const OperationPtr& operation, const Interrupted& interrupted, const Deadline& deadline) {
     if (operation->is_done()) return operation->status();
     Waiting waiting(*this);
     // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One
     // that comes just before the system call is noticed when that ends.
-    const auto at_most = interrupted ? std::optional<std::chrono::nanoseconds>(kSignalPatience) : std::nullopt;
-    while (!drive_until_done(*operation, waiting)) {
-      if ((interrupted && interrupted()) || operation->sleep_until_done(at_most)) break;
+    bool is_late = false;
+    while (!drive_until_done(*operation, deadline, waiting)) {
+      is_late = deadline && Clock::now() >= *deadline;
+      if (is_late || (interrupted && interrupted())) break;
+      if (operation->sleep_until_done(at_most(interrupted != nullptr, deadline))) break;
     }
-    return operation->is_done() ? operation->status() : Status::aborted("the wait was interrupted");
+    if (operation->is_done()) return operation->status();
+    return is_late ? Status::timeout("the operation was not done in time")
+                   : Status::aborted("the wait was interrupted");
   }
 
   bool poll(const OperationPtr& operation) {
@@ -304,11 +308,20 @@ class Engine::Impl {
     if (had_token) see_what_came_late();
   }
 
-  // Returns whether the operation is done. Gives up when nothing has moved for the spin time: then the background
-  // thread, woken by whatever comes next, goes on.
-  bool drive_until_done(const Operation& operation, Waiting& waiting) {
+  // How long a waiting thread may sleep.
+  static std::optional<std::chrono::nanoseconds> at_most(bool is_interruptible, const Deadline& deadline) {
+    std::optional<std::chrono::nanoseconds> longest = time_to(deadline);
+    if (is_interruptible)
+      longest = std::min<std::chrono::nanoseconds>(kSignalPatience, longest.value_or(kSignalPatience));
+    return longest;
+  }
+
+  // Returns whether the operation is done. Gives up at the deadline, and when nothing has moved for the spin time: then
+  // the background thread, woken by whatever comes next, goes on.
+  bool drive_until_done(const Operation& operation, const Deadline& deadline, Waiting& waiting) {
     Patience patience(spin_, is_crowded_);
-    const auto is_patient = [&patience](bool moved) {
+    const auto is_patient = [&patience, &deadline](bool moved) {
+      if (deadline && Clock::now() >= *deadline) return false;
       if (!moved) return patience.look_again();
       patience.renew();
       return true;
@@ -413,8 +426,8 @@ bool Engine::shares_memory_with_all() const { return impl_->mesh().arena() != nu
 Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback) {
   return impl_->submit(std::move(request), std::move(callback));
 }
-Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted) {
-  return impl_->wait(operation, interrupted);
+Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted, Deadline deadline) {
+  return impl_->wait(operation, interrupted, deadline);
 }
 bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation); }
 std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {

@@ -6,10 +6,12 @@
 // Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,9 +52,10 @@ class Engine {
   // until the operation is done.
   OperationPtr submit(Request request, Operation::Callback callback = nullptr);
 
-  // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned, and the operation
-  // is still pending). The caller's thread does the work while it waits.
-  Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr);
+  // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline
+  // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits.
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr, Deadline deadline = {});
 
   // One look, and one turn of the engine if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);

@@ -1,6 +1,7 @@
 #include "engine/make_plans.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,26 @@ Result<Work> many_plans(std::vector<Plan> plans) {
   return work;
 }
 
+// The caller's memory for an allgather's results, if it was given and fits: it has room for as many rows of each rank
+// as this one brings.
+bool take_given(const FirstDims& first_dims, const Request& request, Outputs& outputs) {
+  if (!request.has_room_for_all) return false;
+  for (std::size_t i = 0; i < first_dims.size(); ++i) {
+    const std::vector<std::int64_t>& rows = first_dims[i];
+    TensorSignature whole = request.signature.tensors[i];
+    std::byte* given = request.memory[i].output;
+    const bool is_given = given != nullptr || whole.n_bytes() == 0;
+    const auto n_own = whole.shape.front();
+    if (!is_given || std::any_of(rows.begin(), rows.end(), [n_own](std::int64_t n) { return n != n_own; }))
+      return false;
+    whole.shape.front() *= static_cast<std::int64_t>(rows.size());
+    outputs.memory.push_back(given);
+    outputs.buffers.push_back(
+        {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), whole.n_bytes(), whole.shape});
+  }
+  return true;
+}
+
 Result<Plan> gather(const Participant::Ready& ready, const InFlight::Entry& entry, const Mesh& mesh) {
   const Request& request = entry.request;
   if (!ready.first_dims || !fits(*ready.first_dims, request, mesh)) {
@@ -52,7 +73,9 @@ Result<Plan> gather(const Participant::Ready& ready, const InFlight::Entry& entr
   const bool has_root = info(request.signature.collective).has_root;
   const int root = root_member(request.signature, mesh);
   Outputs outputs;
-  if (!has_root || root == mesh.rank()) {
+  const bool is_given = !has_root && take_given(*ready.first_dims, request, outputs);
+  if (!is_given && (!has_root || root == mesh.rank())) {
+    outputs = {};
     std::vector<std::int64_t> n_rows;
     for (const auto& rows : *ready.first_dims) n_rows.push_back(*sum_of_rows(rows));
     if (Status status = outputs.allocate(request, n_rows, mesh.peer(mesh.rank()).rank); !status.ok()) return status;

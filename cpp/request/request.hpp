@@ -71,9 +71,12 @@ struct Request {
   // Alltoall, and scatter on the root: splits[tensor][rank] rows of this rank's tensor go to each rank. No entry for a
   // tensor, or an empty one: equal parts.
   std::vector<std::vector<std::int64_t>> splits;
-  Status refusal;            // why the splits cannot be: see settle_splits()
-  double weight = 1.0;       // of this rank, if the signature is weighted. It travels with the data and need not agree
-  bool is_cacheable = true;  // false for made-up names, which never come again
+  Status refusal;       // why the splits cannot be: see settle_splits()
+  double weight = 1.0;  // of this rank, if the signature is weighted. It travels with the data and need not agree
+  // Allgather: the outputs have room for as many rows of each rank as this rank brings. They are used if all ranks
+  // bring as many. Otherwise, and without this, the engine allocates.
+  bool has_room_for_all = false;
+  bool is_cacheable = true;    // false for made-up names, which never come again
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: it need not be taken in before
 };

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,46 @@ def test_send_and_receive(circles: Any, n_ranks: int) -> None:
 @pytest.mark.parametrize("training", [_ddp, _fsdp])
 def test_training_ends_where_one_process_ends(circles: Any, n_ranks: int, training: Callable[[], None]) -> None:
     circles.of(n_ranks).run(training, timeout=60)
+
+
+def _wait_in_vain() -> None:
+    def body(gloo: Any) -> None:
+        tensor = torch.ones(3)
+        if dist.get_rank() > 0:
+            dist.barrier(gloo)
+        work = dist.all_reduce(tensor, async_op=True)
+        if dist.get_rank() == 0:
+            for _ in range(2):
+                with pytest.raises(dist.DistBackendError, match=r"not done within 0.02 s"):
+                    work.wait(timedelta(milliseconds=20))
+            assert not work.is_completed()
+            dist.barrier(gloo)
+        assert work.wait(timedelta(seconds=60))
+        assert tensor.tolist() == [dist.get_world_size()] * 3
+
+    _with_groups(body)
+
+
+def _wait_as_long_as_the_group() -> None:
+    import ciranda.torch.distributed  # noqa: F401
+
+    dist.init_process_group("ciranda", timeout=timedelta(milliseconds=20))
+    try:
+        gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
+        if dist.get_rank() == 0:
+            with pytest.raises(dist.DistBackendError, match=r"not done within 0.02 s"):
+                dist.all_reduce(torch.ones(3))
+            dist.barrier(gloo)
+        else:
+            dist.barrier(gloo)
+            dist.all_reduce(torch.ones(3), async_op=True).wait(timedelta(seconds=60))
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("body", [_wait_in_vain, _wait_as_long_as_the_group])
+def test_a_wait_ends_in_time(circles: Any, body: Callable[[], None]) -> None:
+    circles.of(2).run(body, timeout=60)
 
 
 SCRIPT = """

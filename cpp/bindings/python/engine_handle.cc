@@ -51,8 +51,9 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   Request request = make_request(options);
   Session::Tensors tensors;
   if (info(request.signature.collective).has_tensors) {
-    const bool is_shared = request.signature.collective == Collective::kReducescatter && !outputs.is_none();
-    const Share share = is_shared ? share_of(engine(), request.process_set) : Share{};
+    const Collective collective = request.signature.collective;
+    const bool is_shared = collective == Collective::kReducescatter || collective == Collective::kAllgather;
+    const Share share = is_shared && !outputs.is_none() ? share_of(engine(), request.process_set) : Share{};
     tensors = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
   return submit_request(std::move(request), std::move(tensors));

@@ -1,5 +1,9 @@
 #include "bindings/python/operation_handle.hpp"
 
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "bindings/python/errors.hpp"
@@ -26,26 +30,35 @@ void OperationHandle::release_tensors() {
   tensors_.outputs.reset();
 }
 
-void OperationHandle::wait() {
+void OperationHandle::wait(std::optional<double> seconds) {
   OperationHandle* const self = this;
-  wait_all({&self, 1});
+  Engine::Deadline deadline;
+  if (seconds) {
+    constexpr double kLongest = 1e8;  // more than three years; the clock's ticks are few enough for them
+    const std::chrono::duration<double> left(std::clamp(*seconds, 0.0, kLongest));
+    deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
+  }
+  wait_all({&self, 1}, deadline);
 }
 
-void OperationHandle::wait_all(std::span<OperationHandle* const> handles) {
+void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline) {
   std::vector<std::pair<std::shared_ptr<Engine>, Engine::OperationPtr>> pending;
   for (const OperationHandle* handle : handles) {
     if (!handle->is_done()) pending.emplace_back(handle->session_->engine(), handle->operation_);
   }
+  Status given_up;
   if (!pending.empty()) {
     const nb::gil_scoped_release released;
     for (const auto& [engine, operation] : pending) {
-      // The status is the operation's own, and is looked at below.
-      static_cast<void>(engine->wait(operation, &signal_handler_raised));
-      if (!operation->is_done()) break;
+      Status status = engine->wait(operation, &signal_handler_raised, deadline);
+      if (operation->is_done()) continue;  // the status is the operation's own, and is looked at below
+      given_up = std::move(status);
+      break;
     }
     pending.clear();
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (given_up.kind() == ErrorKind::kTimeout) raise(given_up);
   const Status* failure = nullptr;
   for (OperationHandle* handle : handles) {
     if (!handle->is_done()) raise(Status::internal("the engine returned from a wait before the operation was done"));
@@ -85,7 +98,8 @@ void wait_for_list(const nb::list& list) {
 
 void bind_operation_handle(nb::module_& m) {
   nb::class_<OperationHandle>(m, "Operation", "A submitted operation.")
-      .def("wait", &OperationHandle::wait, "Returns when the operation is done; raises what it failed with.")
+      .def("wait", &OperationHandle::wait, nb::arg("seconds") = nb::none(),
+           "Returns when the operation is done; raises what it failed with, or TimeoutError when the time is over.")
       .def("poll", &OperationHandle::poll, "Whether the operation is done. Never blocks.")
       .def(
           "value", [](const OperationHandle& self) { return self.value(); },

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,10 +27,10 @@ class OperationHandle {
   void set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table);
 
   // Throws what the operation failed with; KeyboardInterrupt, or what else a signal handler raised, leaves the
-  // operation pending.
-  void wait();
+  // operation pending, as does TimeoutError once the seconds have passed.
+  void wait(std::optional<double> seconds = {});
   // Waits for all, then throws the first failure among them, if any. The GIL is given up once.
-  static void wait_all(std::span<OperationHandle* const> handles);
+  static void wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline = {});
 
   bool poll();
 

@@ -40,10 +40,15 @@ nb::tuple as_tuple(nb::handle sequence) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// The signature of what comes out for a tensor: other than the tensor's where ranks share its rows.
-TensorSignature result_of(TensorSignature tensor, Share share) {
-  if (share.n_ranks > 1 && !tensor.shape.empty()) {
-    tensor.shape.front() = even_splits(tensor.shape.front(), share.n_ranks)[static_cast<std::size_t>(share.index)];
+// The signature of what comes out for a tensor: other than the tensor's where ranks share its rows, or each has as
+// many.
+TensorSignature result_of(TensorSignature tensor, Collective collective, Share share) {
+  if (share.n_ranks == 1 || tensor.shape.empty()) return tensor;
+  std::int64_t& rows = tensor.shape.front();
+  if (collective == Collective::kAllgather) {
+    rows *= share.n_ranks;
+  } else {
+    rows = even_splits(rows, share.n_ranks)[static_cast<std::size_t>(share.index)];
   }
   return tensor;
 }
@@ -64,7 +69,7 @@ void attach_one(Request& request, std::size_t index, nb::handle input, nb::handl
   TensorSignature output_signature;
   memory.output = reader.read(output, Access::kWrite, output_signature);
   memory.input = reader.read(input, Access::kRead, signature);
-  const TensorSignature result = result_of(signature, share);
+  const TensorSignature result = result_of(signature, request.signature.collective, share);
   if (!(output_signature == result)) {
     raise_invalid_argument("the output is " + std::string(to_string(output_signature.dtype)) +
                            to_string(output_signature.shape) + " but the " + (share.n_ranks > 1 ? "result" : "input") +
@@ -110,6 +115,7 @@ Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle 
   if (!is_group(inputs)) {
     resize(request, 1);
     attach_one(request, 0, inputs, outputs, reader, share);
+    request.has_room_for_all = !outputs.is_none() && request.signature.collective == Collective::kAllgather;
     return {nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)};
   }
   const nb::tuple input_tuple = as_tuple(inputs);
@@ -122,6 +128,7 @@ Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle 
                            std::to_string(nb::len(output_tuple)) + " outputs");
   }
   resize(request, n_tensors);
+  request.has_room_for_all = !output_tuple.is_none() && request.signature.collective == Collective::kAllgather;
   for (std::size_t i = 0; i < n_tensors; ++i) {
     const nb::object output = output_tuple.is_none() ? nb::none() : nb::object(output_tuple[i]);
     attach_one(request, i, nb::object(input_tuple[i]), output, reader, share);

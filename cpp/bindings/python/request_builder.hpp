@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,7 +56,7 @@ struct Share {
 
 // Adds the tensors. `inputs` is a tensor, or a list or tuple of them; `outputs` the same, `inputs` itself for in place,
 // or None where the engine allocates. Returns the objects to keep: lists are copied, as their owner may change them.
-// `share`: of the inputs' rows, what the outputs have.
+// `share`: of the inputs' rows, what the outputs have; of an allgather's outputs, what the inputs have.
 Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
                                 Share share = {});
 

@@ -308,8 +308,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         sparse_as_dense: make sparse gradients dense. By default the rows of all ranks are gathered.
         process_set: the ranks whose gradients are combined; the others step with their own.
         gradient_as_bucket_view: the gradients that are combined together also lie together in memory, as one tensor
-            for each dtype, which travels as one. On one host they lie, from the second step on, in memory that the ranks
-            share, and are combined where they are. Not with op=Adasum, which combines no gradients.
+            for each dtype, which travels as one. On one host they lie, from the second step on, in memory that the
+            ranks share, and are combined where they are. Not with op=Adasum, which combines no gradients.
         divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does. Weighted averages divide by the sum of
             the weights.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -64,6 +65,22 @@ def _nothing(_operation: _core.Operation) -> None:
     pass
 
 
+def _is_plain(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether the engine can write values of `dtype` into the tensor."""
+    return tensor.dtype == dtype and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
+
+
+def _write_back(work: Sequence[Tensor], tensors: Sequence[Tensor]) -> Callable[[_core.Operation], None]:
+    """Return what brings the results in `work` to the tensors that it was made of, where it is not they."""
+
+    def finish(_operation: _core.Operation) -> None:
+        for each, tensor in zip(work, tensors, strict=True):
+            if each.data_ptr() != tensor.data_ptr():
+                tensor.detach().copy_(each)
+
+    return finish
+
+
 def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
     """Return what copies the results of an operation into `outputs`, one each."""
 
@@ -77,7 +94,7 @@ def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     """The process group of torch.distributed over a process set of the engine."""
 
-    def __init__(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
+    def __init__(self, rank: int, ranks: Sequence[int], process_set: int, timeout: timedelta | None = None) -> None:
         super().__init__(rank, len(ranks))
         self._ranks = list(ranks)  # in the world, by rank of the group
         self._set = process_set
@@ -86,6 +103,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         # The engine's results come in the order of the world's ranks.
         self._order = sorted(range(len(ranks)), key=lambda index: self._ranks[index])
         self._is_ordered = self._order == list(range(len(ranks)))
+        self._place = sorted(range(len(ranks)), key=lambda index: self._order[index])  # the way back
+        self._timeout = timeout
 
     # --- who it is
 
@@ -132,16 +151,30 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
             collective, inputs, outputs, None, op, root, 1.0, 1.0, False, splits=splits, process_set=self._set
         )
 
+    def _work(
+        self, operation: _core.Operation, result: list[Tensor], finish: Callable[[_core.Operation], None]
+    ) -> Work:
+        return Work(operation, result, finish, self._timeout)
+
     def _in_place(self, collective: int, tensors: list[Tensor], op: int = Sum, root: int = -1) -> Work:
         work = [contiguous(tensor.detach()) for tensor in tensors]
         targets = [for_engine(each) for each in work]
+        return self._work(self._submit(collective, targets, targets, op, root), tensors, _write_back(work, tensors))
 
-        def finish(_operation: _core.Operation) -> None:
-            for each, tensor in zip(work, tensors, strict=True):
-                if each.data_ptr() != tensor.data_ptr():
-                    tensor.detach().copy_(each)
+    def _submit_rows(
+        self, collective: int, inputs: list[Tensor], outputs: list[Tensor] | None = None, root: int = -1
+    ) -> _core.Operation:
+        """Submit each tensor as one row, so that the results are tables with a row a rank: in `outputs`, if given."""
+        rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
+        tables = None if outputs is None else [for_engine(output.detach().view(self.size(), -1)) for output in outputs]
+        return self._submit(collective, [for_engine(row) for row in rows], tables, root=root)
 
-        return Work(self._submit(collective, targets, targets, op, root), tensors, finish)
+    def _can_receive(self, outputs: list[Tensor], inputs: list[Tensor]) -> bool:
+        """Whether the engine can write its results into `outputs`."""
+        return self._is_ordered and all(
+            _is_plain(output, tensor.dtype) and output.numel() == tensor.numel() * self.size()
+            for output, tensor in zip(outputs, inputs, strict=True)
+        )
 
     # --- the collectives
 
@@ -162,12 +195,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         return self._in_place(REDUCE, list(tensors), _op_of(opts, tensors[0]), self._ranks[opts.rootRank])
 
     def barrier(self, opts: Any = None) -> Work:
-        return Work(self._submit(BARRIER, None, None), [], _nothing)
+        return self._work(self._submit(BARRIER, None, None), [], _nothing)
 
     def _gather_rows(self, collective: int, outputs: list[list[Tensor]], inputs: list[Tensor], root: int = -1) -> Work:
         """Gather each input as one row a rank, into the lists of `outputs`, which are empty where nothing comes."""
-        rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
-        operation = self._submit(collective, [for_engine(row) for row in rows], None, root=root)
+        operation = self._submit_rows(collective, inputs, root=root)
 
         def finish(done: _core.Operation) -> None:
             if outputs:
@@ -176,7 +208,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
                     for position, index in enumerate(self._order):
                         parts[index].detach().copy_(table[position].reshape(parts[index].shape))
 
-        return Work(operation, [part for parts in outputs for part in parts], finish)
+        return self._work(operation, [part for parts in outputs for part in parts], finish)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
         return self._gather_rows(ALLGATHER, outputs, inputs)
@@ -185,16 +217,17 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         return self.allgather(outputs, inputs, opts)
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
-        rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
-        operation = self._submit(ALLGATHER, [for_engine(row) for row in rows], None)
+        operation = self._submit_rows(ALLGATHER, inputs, outputs if self._can_receive(outputs, inputs) else None)
 
         def finish(done: _core.Operation) -> None:
             for whole, output in zip(done.outputs(), outputs, strict=True):
                 table = torch.as_tensor(whole)
-                ordered = table if self._is_ordered else table[[self._order.index(i) for i in range(self.size())]]
+                if table.data_ptr() == output.data_ptr():
+                    continue  # it came to where it is wanted
+                ordered = table if self._is_ordered else table[self._place]
                 output.detach().copy_(ordered.reshape(output.shape))
 
-        return Work(operation, outputs, finish)
+        return self._work(operation, outputs, finish)
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
         return self.all_gather_single_coalesced([output], [tensor], opts)
@@ -215,9 +248,14 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
     def _reduce_scatter(self, outputs: list[Tensor], tables: list[Tensor], opts: Any) -> Work:
         op = Sum if opts is None else _op_of(opts, tables[0])
-        work = [contiguous(table) for table in tables]
-        operation = self._submit(REDUCESCATTER, [for_engine(table) for table in work], None, op)
-        return Work(operation, outputs, _delivery(outputs))
+        work = [for_engine(contiguous(table)) for table in tables]
+        if all(
+            _is_plain(output, table.dtype) and output.numel() * self.size() == table.numel()
+            for output, table in zip(outputs, tables, strict=True)
+        ):
+            rows = [for_engine(output.detach().view(1, -1)) for output in outputs]
+            return self._work(self._submit(REDUCESCATTER, work, rows, op), outputs, _nothing)
+        return self._work(self._submit(REDUCESCATTER, work, None, op), outputs, _delivery(outputs))
 
     def all_to_all_single(
         self,
@@ -248,7 +286,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
             for index, part in zip(self._order, torch.split(whole, counts), strict=True):
                 outputs[index].detach().copy_(part.reshape(outputs[index].shape))
 
-        return Work(operation, outputs if result is None else result, finish)
+        return self._work(operation, outputs if result is None else result, finish)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:
         here = outputs if self.rank() == opts.rootRank else []
@@ -266,7 +304,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         operation = self._submit(
             SCATTER, [for_engine(table) for table in tables], None, root=self._ranks[opts.rootRank], splits=splits
         )
-        return Work(operation, outputs, _delivery(outputs))
+        return self._work(operation, outputs, _delivery(outputs))
 
     # --- between two ranks
 
@@ -274,12 +312,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         (tensor,) = tensors
         work = contiguous(tensor.detach())
         operation = submit_transfer(for_engine(work), self._ranks[peer], sender, None if tag == 0 else f"tag {tag}")
-
-        def finish(_operation: _core.Operation) -> None:
-            if work.data_ptr() != tensor.data_ptr():
-                tensor.detach().copy_(work)
-
-        return Work(operation, tensors, finish)
+        return self._work(operation, tensors, _write_back([work], tensors))
 
     def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Work:
         return self._transfer(tensors, destination, self._ranks[self.rank()], tag)

@@ -12,12 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch.distributed
 
-import ciranda
 from ciranda import _basics, _core
 from ciranda.torch.distributed.process_group import ProcessGroup
+from ciranda.torch.functions import broadcast_object
 
 # Its own annotations leave much of it out.
 dist: Any = torch.distributed
@@ -38,18 +37,18 @@ _formed = _Formed()
 
 def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
     """Make the process group that torch asks for, which it does on the group's members only."""
-    store, rank = options.store, options.group_rank
+    store, rank, timeout = options.store, options.group_rank, getattr(options, "timeout", None)
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not _basics.is_initialized():
         _join_circle(store, rank, options.group_size)
     if ranks == list(range(_basics.size())):
-        return ProcessGroup(rank, ranks, 0)
+        return ProcessGroup(rank, ranks, 0, timeout)
     # Its lowest member numbers the group, so that the same ranks may form several.
     if ranks[rank] == min(ranks):
         store.set("ciranda/number", str(_formed.n_numbered))
         _formed.n_numbered += 1
     number = int(store.get("ciranda/number"))
-    return ProcessGroup(rank, ranks, _basics.engine().form_set(sorted(ranks), number))
+    return ProcessGroup(rank, ranks, _basics.engine().form_set(sorted(ranks), number), timeout)
 
 
 def answer_for_the_environment() -> None:
@@ -73,14 +72,12 @@ def _store_of_circle(timeout: timedelta) -> Store:
     """Torch's store, which rank 0 of the circle hosts at the address by which its peers know it."""
     _basics.init()
     store = None
-    port = np.zeros(1, np.int64)
     if _basics.rank() == 0:
         store = dist.TCPStore("0.0.0.0", 0, None, is_master=True, timeout=timeout, wait_for_workers=False)
-        port[0] = store.port
-    port = ciranda.broadcast(port, root_rank=0)
+    port = broadcast_object(None if store is None else store.port, root_rank=0)
     if store is None:
         host = _basics.engine().peer(0)["address"].rpartition(":")[0].strip("[]")
-        store = dist.TCPStore(host or "127.0.0.1", int(port[0]), None, is_master=False, timeout=timeout)
+        store = dist.TCPStore(host or "127.0.0.1", port, None, is_master=False, timeout=timeout)
     return store
 
 

@@ -45,8 +45,15 @@ _completer = _Completer()
 class Work(dist._Work):  # type: ignore[misc, unused-ignore]
     """A collective under way. Whoever waits for it drives the engine."""
 
-    def __init__(self, operation: _core.Operation, result: list[Tensor], finish: Callable[[_core.Operation], None]):
+    def __init__(
+        self,
+        operation: _core.Operation,
+        result: list[Tensor],
+        finish: Callable[[_core.Operation], None],
+        timeout: timedelta | None = None,
+    ) -> None:
         super().__init__()
+        self._timeout = timeout
         self._operation = operation
         self._result = result
         self._finish: Callable[[_core.Operation], None] | None = finish
@@ -54,12 +61,31 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         self._future: torch.futures.Future[list[Tensor]] | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        self._operation.wait()
+        """Return when the operation is done; without a timeout, or with one of 0, that of the group holds.
+
+        Raises:
+            DistBackendError: (torch's, a RuntimeError) the time is over. The operation goes on; its tensors are in use.
+        """
+        self._wait_for_operation(timeout or self._timeout)
         with self._lock:
             finish, self._finish = self._finish, None
             if finish is not None:
                 finish(self._operation)
         return True
+
+    def _wait_for_operation(self, timeout: timedelta | None) -> None:
+        if timeout is None:
+            self._operation.wait()
+            return
+        try:
+            self._operation.wait(timeout.total_seconds())
+        except TimeoutError as error:
+            if self._operation.poll():
+                raise  # it is what the operation failed with
+            raise dist.DistBackendError(
+                f"a collective of the backend ciranda was not done within {timeout.total_seconds():g} s; some rank has "
+                "not called it, or is slow. It goes on, and uses its tensors: do not touch them"
+            ) from error
 
     def is_completed(self) -> bool:
         return self._operation.poll()
