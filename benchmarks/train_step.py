@@ -24,7 +24,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import ciranda.torch as circle
 import ciranda.torch.distributed  # noqa: F401 - makes the backend known
-from ciranda.torch.tensors import allocate_shared
 
 Step = Callable[[], None]
 
@@ -183,8 +182,8 @@ GRADIENTS = {"ResNet-50": resnet50_shapes(), "160 small": [(305,)] * 160}
 def combine(name: str, shapes: list[tuple[int, ...]], blocks: int) -> dict[str, Timing]:
     """The time to combine gradients that are all there, written anew before each time."""
     gradients = [torch.ones(shape) for shape in shapes]
-    memory, _ = allocate_shared(4 * sum(gradient.numel() for gradient in gradients))
-    parts = torch.split(memory.view(torch.float32), [gradient.numel() for gradient in gradients])
+    memory = circle.empty(sum(gradient.numel() for gradient in gradients))
+    parts = torch.split(memory, [gradient.numel() for gradient in gradients])
     shared = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
     flat = [torch.cat([gradient.flatten() for gradient in gradients])]
 

@@ -49,7 +49,7 @@ from ciranda._ops import (
 )
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
-from ciranda.numpy.functions import allgather_object, broadcast_object, check_consistency
+from ciranda.numpy.functions import allgather_object, broadcast_object, check_consistency, empty
 from ciranda.numpy.ops import (
     allgather,
     allgather_async,
@@ -150,6 +150,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "empty",
     "errors",
     "gather",
     "gather_async",

@@ -200,3 +200,23 @@ def test_more_than_two_to_the_31_elements() -> None:
         pytest.skip(f"needs {needed >> 30} GiB of free memory")
     with Ranks(2) as ranks:
         ranks.run(_check_large, timeout=60)
+
+
+def _check_shared_memory() -> None:
+    from ciranda._basics import engine
+
+    n, rank = hvd.size(), hvd.rank()
+    for dtype in ("float32", "float16", "int64", "complex128", "bool"):
+        for shape in ((0,), (3,), (70, 1001)):
+            array = hvd.empty(shape, dtype)
+            assert (array.dtype, array.shape, array.any()) == (np.dtype(dtype), shape, False)
+            array[...] = values(rank, array.size, dtype, "max").reshape(shape)
+            expected = hvd.allreduce(array.copy(), op=hvd.Sum if dtype != "bool" else hvd.LogicalOr)
+            before = engine().n_bytes_in_place
+            hvd.allreduce_(array, op=hvd.Sum if dtype != "bool" else hvd.LogicalOr)
+            assert array.tobytes() == expected.tobytes()
+            assert engine().n_bytes_in_place - before == (array.nbytes if n > 1 and array.nbytes > 16384 else 0)
+
+
+def test_shared_memory_is_reduced_where_it_lies(circle: Ranks) -> None:
+    circle.run(_check_shared_memory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -14,6 +14,22 @@ from ciranda import _basics, _consistency
 from ciranda.numpy.arrays import for_engine, readable
 from ciranda.numpy.ops import allgather, broadcast, broadcast_
 from ciranda.process_sets import ProcessSet, global_process_set
+
+
+def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """Return a new array in memory that the ranks of a host share, and combine without a copy. All ranks must call it.
+
+    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from 16 KiB on. On several hosts,
+    or where `/dev/shm` has no room, it is an array like any other, on all ranks alike. It holds zeros.
+
+    Args:
+        shape: its shape; ranks need not agree.
+        dtype: a type of NumPy's own.
+    """
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory, _ = _basics.engine().allocate_shared(n_bytes, np.empty(0, np.uint8))
+    result: npt.NDArray[Any] = memory.view(dtype).reshape(shape)
+    return result
 
 
 def _suffixed(name: str | None, suffix: str) -> str | None:

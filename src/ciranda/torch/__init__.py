@@ -72,6 +72,7 @@ from ciranda.torch.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
     check_consistency,
+    empty,
 )
 from ciranda.torch.ops import (
     allgather,
@@ -174,6 +175,7 @@ __all__ = [
     "cuda_built",
     "ddl_built",
     "elastic",
+    "empty",
     "errors",
     "gather",
     "gather_async",

@@ -13,7 +13,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.functions import allgather_object, broadcast_object
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch.ops import broadcast_async_
-from ciranda.torch.tensors import contiguous, for_engine
+from ciranda.torch.tensors import allocate_shared, contiguous, for_engine
 
 __all__ = [
     "allgather_object",
@@ -21,9 +21,25 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "check_consistency",
+    "empty",
 ]
 
 NamedTensors = Mapping[str, Any] | Iterable[tuple[str, torch.Tensor | None]]
+
+
+def empty(*size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Return a new tensor in memory that the ranks of a host share, and combine without a copy. All ranks must call it.
+
+    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from 16 KiB on. On several hosts,
+    or where `/dev/shm` has no room, it is a tensor like any other, on all ranks alike. It holds zeros.
+
+    Args:
+        size: its shape; ranks need not agree.
+        dtype: by default torch's default dtype.
+    """
+    wanted = torch.empty(size, dtype=dtype, device="meta")
+    memory, _ = allocate_shared(wanted.numel() * wanted.element_size())
+    return memory.view(wanted.dtype).view(wanted.shape)
 
 
 def _wait_all(handles: Iterable[Handle[Any]]) -> None:
