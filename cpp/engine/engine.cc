@@ -172,6 +172,15 @@ class Engine::Impl {
                    : Status::aborted("the wait was interrupted");
   }
 
+  bool sleep_until_done(const OperationPtr& operation, const Deadline& deadline) {
+    if (operation->is_done()) return true;
+    const Waiting waiting(*this);
+    turn_in_passing(true);
+    while (!operation->sleep_until_done(time_to(deadline)) && !(deadline && Clock::now() >= *deadline)) {
+    }
+    return operation->is_done();
+  }
+
   bool poll(const OperationPtr& operation) {
     if (!operation->is_done()) turn_in_passing(true);
     return operation->is_done();
@@ -428,6 +437,9 @@ Engine::OperationPtr Engine::submit(Request request, Operation::Callback callbac
 }
 Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted, Deadline deadline) {
   return impl_->wait(operation, interrupted, deadline);
+}
+bool Engine::sleep_until_done(const OperationPtr& operation, Deadline deadline) {
+  return impl_->sleep_until_done(operation, deadline);
 }
 bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation); }
 std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {

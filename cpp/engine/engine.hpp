@@ -57,6 +57,9 @@ class Engine {
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr, Deadline deadline = {});
 
+  // As wait(), but leaves the work to others: for a thread that has time. Returns is_done().
+  bool sleep_until_done(const OperationPtr& operation, Deadline deadline = {});
+
   // One look, and one turn of the engine if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);
 

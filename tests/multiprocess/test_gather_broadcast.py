@@ -60,7 +60,7 @@ def _check_given_outputs() -> None:
     if n > 1:
         with pytest.raises(InvalidArgumentError, match="but the result is"):
             engine().run(ALLGATHER, mine, mine, None, hvd.Sum, -1, 1.0, 1.0)
-    with pytest.raises(InvalidArgumentError, match="but the (input|result) is"):
+    with pytest.raises(InvalidArgumentError, match=r"but the (input|result) is"):
         engine().run(ALLGATHER, mine, mine.copy().repeat(n + 1), None, hvd.Sum, -1, 1.0, 1.0)
 
 

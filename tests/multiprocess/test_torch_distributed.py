@@ -178,8 +178,24 @@ def _ddp() -> None:
         hooked = torch.nn.parallel.DistributedDataParallel(_model())
         hooked.register_comm_hook(None, fp16_compress_hook)
         _same(_train(hooked, _my_part).module, alone, 2e-3)
+        nested = torch.nn.parallel.DistributedDataParallel(_model())
+        nested.register_comm_hook(None, _nested_hook)
+        _same(_train(nested, _my_part).module, alone, 1e-6)
 
     _with_groups(body)
+
+
+def _nested_hook(_state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations, which are text here
+    """What is to be done with a bucket that has come needs another collective, and waits for it."""
+
+    def average(done: Any) -> torch.Tensor:
+        ranks = torch.ones(1)
+        dist.all_reduce(ranks, async_op=True).get_future().wait()
+        (total,) = done.value()
+        result: torch.Tensor = total / ranks
+        return result
+
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(average)
 
 
 def _fsdp() -> None:

@@ -30,15 +30,27 @@ void OperationHandle::release_tensors() {
   tensors_.outputs.reset();
 }
 
+namespace {
+
+Engine::Deadline deadline_in(std::optional<double> seconds) {
+  if (!seconds) return {};
+  constexpr double kLongest = 1e8;  // more than three years; the clock's ticks are few enough for them
+  const std::chrono::duration<double> left(std::clamp(*seconds, 0.0, kLongest));
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
+}
+
+}  // namespace
+
 void OperationHandle::wait(std::optional<double> seconds) {
   OperationHandle* const self = this;
-  Engine::Deadline deadline;
-  if (seconds) {
-    constexpr double kLongest = 1e8;  // more than three years; the clock's ticks are few enough for them
-    const std::chrono::duration<double> left(std::clamp(*seconds, 0.0, kLongest));
-    deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
-  }
-  wait_all({&self, 1}, deadline);
+  wait_all({&self, 1}, deadline_in(seconds));
+}
+
+bool OperationHandle::sleep_until_done(std::optional<double> seconds) {
+  if (is_done()) return true;
+  const std::shared_ptr<Engine> engine = session_->engine();
+  const nb::gil_scoped_release released;
+  return engine->sleep_until_done(operation_, deadline_in(seconds));
 }
 
 void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline) {
@@ -100,6 +112,8 @@ void bind_operation_handle(nb::module_& m) {
   nb::class_<OperationHandle>(m, "Operation", "A submitted operation.")
       .def("wait", &OperationHandle::wait, nb::arg("seconds") = nb::none(),
            "Returns when the operation is done; raises what it failed with, or TimeoutError when the time is over.")
+      .def("sleep_until_done", &OperationHandle::sleep_until_done, nb::arg("seconds") = nb::none(),
+           "Sleeps, while others do the work, until the operation is done or the time is over. Whether it is done.")
       .def("poll", &OperationHandle::poll, "Whether the operation is done. Never blocks.")
       .def(
           "value", [](const OperationHandle& self) { return self.value(); },

@@ -32,6 +32,9 @@ class OperationHandle {
   // Waits for all, then throws the first failure among them, if any. The GIL is given up once.
   static void wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline = {});
 
+  // Until it is done, or the seconds have passed; others do the work. Returns whether it is done.
+  bool sleep_until_done(std::optional<double> seconds);
+
   bool poll();
 
   // A list of arrays; empty unless the collective allocates its output. REQUIRES: wait() has returned.

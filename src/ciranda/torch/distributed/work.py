@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,7 +22,7 @@ dist: Any = torch.distributed
 
 
 class _Completer:
-    """A thread that waits for operations whose futures somebody wants, in the order in which they were asked for."""
+    """A thread that sleeps until operations whose futures somebody wants are done, in the order of asking."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Work] = SimpleQueue()
@@ -28,6 +30,10 @@ class _Completer:
         self._thread: threading.Thread | None = None
 
     def add(self, work: Work) -> None:
+        if threading.current_thread() is self._thread:
+            # What a future calls when it is complete makes another one: it may wait for that.
+            threading.Thread(target=work.complete_future, name="ciranda-future", daemon=True).start()
+            return
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="ciranda-futures", daemon=True)
@@ -40,6 +46,9 @@ class _Completer:
 
 
 _completer = _Completer()
+#: The function of torch that makes a backward pass: what calls from C++ meanwhile seems to be called by it.
+_BACKWARD = "_engine_run_backward"
+_autograd_engine: Any = torch.autograd.Variable._execution_engine
 
 
 class Work(dist._Work):  # type: ignore[misc, unused-ignore]
@@ -59,6 +68,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         self._finish: Callable[[_core.Operation], None] | None = finish
         self._lock = threading.Lock()
         self._future: torch.futures.Future[list[Tensor]] | None = None
+        self._is_future_taken = False
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return when the operation is done; without a timeout, or with one of 0, that of the group holds.
@@ -113,14 +123,35 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
             if self._future is not None:
                 return self._future
             self._future = torch.futures.Future()
-        _completer.add(self)
+        if sys._getframe(1).f_code.co_name == _BACKWARD:
+            # It is DistributedDataParallel itself that asks, not a hook: it waits when the backward pass ends. Just
+            # before that the same thread drives the engine, which saves handing over to others.
+            _autograd_engine.queue_callback(self._drive_future)
+        else:
+            _completer.add(self)
         return self._future
 
     def complete_future(self) -> None:
+        """Sleep until the operation is done, then complete the future."""
+        timeout = self._timeout
+        with contextlib.suppress(Exception):  # shut down; wait() says so
+            self._operation.sleep_until_done(None if timeout is None else timeout.total_seconds())
+        self._drive_future()
+
+    def _drive_future(self) -> None:
         assert self._future is not None
+        if self._future.done():
+            return
+        error: Exception | None = None
         try:
             self.wait()
-        except Exception as error:
+        except Exception as raised:
+            error = raised
+        with self._lock:
+            if self._is_future_taken:
+                return
+            self._is_future_taken = True
+        if error is not None:
             self._future.set_exception(error)  # type: ignore[arg-type]
         else:
             self._future.set_result(self._result)
