@@ -1,14 +1,19 @@
 // What agreeing on a training step costs, by the number of ranks: messages, bytes, the network's time and the
-// coordinator's. The coordinator and the participants are the engine's; see crowd.hpp for what is simulated.
+// coordinator's. The coordinator, the relays and the participants are the engine's; see crowd.hpp for what is
+// simulated.
 //
-//   negotiation_bench [--ranks 64,256,1024,4096] [--tensors 100] [--tensors-per-turn 10]
+//   negotiation_bench [--ranks 64,256,1024,4096] [--tensors 100] [--turns 10] [--step-mib 0] [--fan-out 0]
+//                     [--repeats 3] [--paths first,cached,groups,relays]
 //
-// A line of JSON for each number of ranks and each path: "first", in which all signatures travel; "cached", in which
-// slots do; "planned", in which the groups are learned too. Measured times are the least of three crowds.
+// A line of JSON for each number of ranks and tensors, and each path: "first", in which all signatures travel;
+// "cached", in which slots do; "groups", in which learned groups are announced by number; "relays", in which relays
+// pass them on too. Every rank announces a step's tensors in so many turns; the tensors have so many MiB together (0:
+// 64 KiB each). Measured times are the least of so many crowds.
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -22,14 +27,16 @@ using ciranda::testing::CrowdOptions;
 using ciranda::testing::Nanoseconds;
 using ciranda::testing::StepCost;
 
-constexpr int kRepeats = 3;
-
 struct Path {
   const char* name;
   int step;  // of a crowd's first steps
+  bool announces_groups;
+  bool has_relays;
 };
-// The second step uses slots; once it has brought the same names as the first, groups are planned in the third.
-constexpr std::array kPaths{Path{"first", 0}, Path{"cached", 1}, Path{"planned", 4}};
+// The second step uses slots, and so does the third; as it brought the same, groups are planned in the fourth, used
+// from the fifth and gathered by relays from the sixth.
+constexpr std::array kPaths{Path{"first", 0, false, false}, Path{"cached", 1, false, false},
+                            Path{"groups", 6, true, false}, Path{"relays", 6, true, true}};
 
 std::vector<int> numbers(const std::string& list) {
   std::vector<int> numbers;
@@ -45,44 +52,50 @@ void keep_least(StepCost& least, const StepCost& cost) {
   least.writing = std::min(least.writing, cost.writing);
   least.sending = std::min(least.sending, cost.sending);
   least.tail = std::min(least.tail, cost.tail);
+  least.relaying = std::min(least.relaying, cost.relaying);
 }
 
-// Of each path. Empty if ranks disagree, which would be a bug.
-std::vector<StepCost> measure(const CrowdOptions& options) {
-  std::vector<StepCost> least;
-  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+// Nothing if ranks disagree, which would be a bug.
+std::optional<StepCost> measure(CrowdOptions options, const Path& path, int n_repeats) {
+  options.announces_groups = path.announces_groups;
+  options.has_relays = path.has_relays;
+  std::optional<StepCost> least;
+  for (int repeat = 0; repeat < n_repeats; ++repeat) {
     Crowd crowd(options);
-    std::vector<StepCost> steps;
-    for (int step = 0; step <= kPaths.back().step; ++step) steps.push_back(crowd.step());
+    StepCost cost;
+    for (int step = 0; step <= path.step; ++step) cost = crowd.step();
     if (!crowd.broken().empty()) {
       std::fprintf(stderr, "%d ranks: %s\n", options.n_ranks, crowd.broken().c_str());
-      return {};
+      return std::nullopt;
     }
-    for (std::size_t path = 0; path < kPaths.size(); ++path) {
-      const StepCost& cost = steps[static_cast<std::size_t>(kPaths[path].step)];
-      if (repeat == 0) least.push_back(cost);
-      keep_least(least[path], cost);
-    }
+    if (!least) least = cost;
+    keep_least(*least, cost);
   }
   return least;
 }
 
 void print(const CrowdOptions& options, const Path& path, const StepCost& cost) {
   std::printf(
-      "{\"ranks\": %d, \"tensors\": %d, \"path\": \"%s\", \"messages_in\": %zu, \"bytes_in\": %zu, \"messages_out\": "
-      "%zu, \"bytes_out\": %zu, \"entries\": %zu, \"wait_us\": %.1f, \"reading_us\": %.1f, \"writing_us\": %.1f, "
-      "\"sending_us\": %.1f, \"tail_us\": %.1f}\n",
-      options.n_ranks, options.n_tensors, path.name, cost.n_messages_in, cost.n_bytes_in, cost.n_messages_out,
-      cost.n_bytes_out, cost.n_entries, us(cost.wait), us(cost.reading), us(cost.writing), us(cost.sending),
-      us(cost.tail));
+      "{\"ranks\": %d, \"tensors\": %d, \"step_mib\": %zu, \"path\": \"%s\", \"messages_in\": %zu, \"bytes_in\": %zu, "
+      "\"messages_out\": "
+      "%zu, \"bytes_out\": %zu, \"entries\": %zu, \"most_from_a_host\": %zu, \"wait_us\": %.1f, \"reading_us\": %.1f, "
+      "\"writing_us\": %.1f, \"sending_us\": %.1f, \"tail_us\": %.1f, \"relaying_us\": %.1f}\n",
+      options.n_ranks, options.n_tensors, options.step_bytes >> 20, path.name, cost.n_messages_in, cost.n_bytes_in,
+      cost.n_messages_out, cost.n_bytes_out, cost.n_entries, cost.most_from_a_host, us(cost.wait), us(cost.reading),
+      us(cost.writing), us(cost.sending), us(cost.tail), us(cost.relaying));
   std::fflush(stdout);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> given{
-      {"--ranks", "64,128,256,512,1024,2048,4096"}, {"--tensors", "100"}, {"--tensors-per-turn", "10"}};
+  std::map<std::string, std::string> given{{"--ranks", "64,128,256,512,1024,2048,4096"},
+                                           {"--tensors", "100"},
+                                           {"--turns", "10"},
+                                           {"--step-mib", "0"},
+                                           {"--fan-out", "0"},
+                                           {"--repeats", "3"},
+                                           {"--paths", "first,cached,groups,relays"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
       std::fprintf(stderr, "there is no %s\n", argv[i]);
@@ -95,10 +108,15 @@ int main(int argc, char** argv) {
       CrowdOptions options;
       options.n_ranks = n_ranks;
       options.n_tensors = n_tensors;
-      options.tensors_per_turn = numbers(given["--tensors-per-turn"]).front();
-      const std::vector<StepCost> costs = measure(options);
-      if (costs.empty()) return 1;
-      for (std::size_t path = 0; path < kPaths.size(); ++path) print(options, kPaths[path], costs[path]);
+      options.tensors_per_turn = std::max(1, n_tensors / numbers(given["--turns"]).front());
+      options.step_bytes = static_cast<std::size_t>(numbers(given["--step-mib"]).front()) << 20;
+      options.fan_out = numbers(given["--fan-out"]).front();
+      for (const Path& path : kPaths) {
+        if (given["--paths"].find(path.name) == std::string::npos) continue;
+        const std::optional<StepCost> cost = measure(options, path, numbers(given["--repeats"]).front());
+        if (!cost) return 1;
+        print(options, path, *cost);
+      }
     }
   }
   return 0;

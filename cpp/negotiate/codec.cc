@@ -181,6 +181,15 @@ void read(Reader& r, ReadyMessage& m) {
   });
 }
 
+void write(Writer& w, const GroupsMessage& m) {
+  w.number(m.plan);
+  w.numbers(m.groups);
+}
+void read(Reader& r, GroupsMessage& m) {
+  m.plan = r.number<std::uint32_t>();
+  m.groups = r.numbers<std::uint32_t>();
+}
+
 void write(Writer& w, const DuplicateMessage& m) { w.text(m.name); }
 void read(Reader& r, DuplicateMessage& m) { m.name = r.text(kMaxNameBytes); }
 
@@ -220,6 +229,12 @@ void read(Reader& r, AbortMessage& m) {
 void write(Writer& w, const NoticeMessage& m) { w.text(m.text); }
 void read(Reader& r, NoticeMessage& m) { m.text = r.text(); }
 
+Check read_check(Reader& r) {
+  const auto check = r.number<std::uint8_t>();
+  if (check > static_cast<std::uint8_t>(Check::kCompare)) r.fail();
+  return r.ok() ? static_cast<Check>(check) : Check::kNone;
+}
+
 void write(Writer& w, const ExecuteEntry& entry) {
   w.number(static_cast<std::uint32_t>(entry.items.size()));
   for (const ExecuteItem& item : entry.items) {
@@ -244,9 +259,7 @@ void read(Reader& r, ExecuteEntry& entry) {
     item.absent = r.numbers<std::int32_t>();
     if (!item.absent.empty()) item.signature = read_signature(r);
   });
-  const auto check = r.number<std::uint8_t>();
-  if (check > static_cast<std::uint8_t>(Check::kCompare)) r.fail();
-  if (r.ok()) entry.check = static_cast<Check>(check);
+  entry.check = read_check(r);
 }
 
 void write(Writer& w, const FailEntry& entry) {
@@ -267,6 +280,27 @@ void read(Reader& r, JoinedEntry& entry) { entry.last = r.number<std::int32_t>()
 void write(Writer& /*w*/, const EndEntry& /*entry*/) {}
 void read(Reader& /*r*/, EndEntry& /*entry*/) {}
 
+void write(Writer& w, const PlanEntry& entry) {
+  w.number(entry.plan);
+  w.number(static_cast<std::uint32_t>(entry.groups.size()));
+  for (const auto& slots : entry.groups) w.numbers(slots);
+}
+void read(Reader& r, PlanEntry& entry) {
+  entry.plan = r.number<std::uint32_t>();
+  r.list(entry.groups, sizeof(std::uint32_t), [&r](auto& slots) { slots = r.numbers<std::uint32_t>(); });
+}
+
+void write(Writer& w, const ExecuteGroupsEntry& entry) {
+  w.number(entry.plan);
+  w.numbers(entry.groups);
+  w.number(static_cast<std::uint8_t>(entry.check));
+}
+void read(Reader& r, ExecuteGroupsEntry& entry) {
+  entry.plan = r.number<std::uint32_t>();
+  entry.groups = r.numbers<std::uint32_t>();
+  entry.check = read_check(r);
+}
+
 // A variant is its index and its value.
 template <typename... Alternatives>
 void write_variant(Writer& w, const std::variant<Alternatives...>& value) {
@@ -283,6 +317,22 @@ void read_variant(Reader& r, std::size_t index, Variant& value) {
   } else {
     read_variant<Variant, kIndex + 1>(r, index, value);
   }
+}
+
+void write(Writer& w, const RelayedMessage& m) {
+  w.number(static_cast<std::uint32_t>(m.items.size()));
+  for (const RelayedMessage::Item& item : m.items) {
+    w.numbers(item.ranks);
+    write_variant(w, item.announcement);
+  }
+  w.flag(m.is_waiting);
+}
+void read(Reader& r, RelayedMessage& m) {
+  r.list(m.items, sizeof(std::uint32_t) + 1, [&r](RelayedMessage::Item& item) {
+    item.ranks = r.numbers<std::int32_t>();
+    read_variant(r, r.number<std::uint8_t>(), item.announcement);
+  });
+  m.is_waiting = r.flag();
 }
 
 void write(Writer& w, const LogMessage& m) {
@@ -313,6 +363,11 @@ std::optional<std::pair<Message, Message>> cut_in_two(const Message& message) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message); ready != nullptr && ready->items.size() > 1) {
     auto [first, second] = halves_of(ready->items);
     return std::pair<Message, Message>{ReadyMessage{std::move(first)}, ReadyMessage{std::move(second)}};
+  }
+  if (const auto* relayed = std::get_if<RelayedMessage>(&message); relayed != nullptr && relayed->items.size() > 1) {
+    auto [first, second] = halves_of(relayed->items);
+    return std::pair<Message, Message>{RelayedMessage{std::move(first), false},
+                                       RelayedMessage{std::move(second), relayed->is_waiting}};
   }
   return std::nullopt;
 }

@@ -4,11 +4,22 @@
 #include <utility>
 
 namespace ciranda {
+namespace {
+
+// A planned group of this size keeps the wire busy for longer than one agreement takes, on every transport we know.
+constexpr std::size_t kPlannedGroupBytes = 1 << 20;
+
+LearnedOrderOptions learned_order_options(const CoordinatorOptions& options) {
+  return {kPlannedGroupBytes, options.fusion_threshold_bytes, options.most_groups};
+}
+
+}  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.size, options_.ranks, options_.hosts),
-      ready_(options_.learned_order, options_.fusion_threshold_bytes) {}
+      ready_(options_.learned_order, learned_order_options(options_)),
+      groups_(options_.size, options_.fusion_threshold_bytes) {}
 
 // --- announcements
 
@@ -34,6 +45,7 @@ Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint no
 
 Status Coordinator::on_duplicate(int rank, const DuplicateMessage& message, TimePoint now) {
   NamedRounds& name = name_for(message.name, true);
+  touch(name);
   if (answer_owed(name, rank)) return Status::ok_status();
   const bool was_pending = name.round.has_arrived(rank);
   arrive(name, rank, Arrival::kUnchanged, now);
@@ -47,6 +59,7 @@ Status Coordinator::on_duplicate(int rank, const DuplicateMessage& message, Time
 
 Status Coordinator::on_join(int rank) {
   if (members_.has_joined(rank)) return Status::internal(members_.rank_text(rank) + " joined twice");
+  disperse_all();
   members_.join(rank);
   forgive_joined(rank);
   std::vector<NamedRounds*> completed;
@@ -66,6 +79,7 @@ NamedRounds& Coordinator::name_for(const std::string& name, bool is_cacheable) {
 
 Status Coordinator::announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable,
                              TimePoint now) {
+  touch(name);
   if (answer_owed(name, rank)) return Status::ok_status();
   Round& round = name.round;
   if (round.has_arrived(rank)) {
@@ -97,7 +111,7 @@ void Coordinator::open_round(Round& round, TimePoint now) {
   round.n_failed_before = n_failed_rounds_;
   round.next_report = now + options_.stall_warning;
   ++n_open_rounds_;
-  if (!stall_check_due_) stall_check_due_ = first_due(round);
+  if (!stall_check_due_) stall_check_due_ = first_due(round.opened, round.next_report);
 }
 
 void Coordinator::arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now) {
@@ -118,7 +132,7 @@ void Coordinator::complete_round(NamedRounds& name) {
   }
   name.round.is_ready = true;
   ready_.push(name);
-  if (!owed_duplicates_.empty()) forgive_duplicates(name.round);
+  forgive_duplicates(name.round.n_failed_before, &name.round);
 }
 
 void Coordinator::close_round(NamedRounds& name) {
@@ -167,16 +181,16 @@ bool Coordinator::answer_owed(NamedRounds& name, int rank) {
 
 // Only one rank may have made the duplicate call. When later all ranks have taken part in a round that opened after it,
 // those that have not made it by then will not: their next call is a call of its own.
-void Coordinator::forgive_duplicates(const Round& round) {
+void Coordinator::forgive_duplicates(std::uint64_t n_failed_before, const Round* round) {
   for (NamedRounds* name : std::exchange(owed_duplicates_, {})) {
     std::erase_if(name->owed, [&](const NamedRounds::Owed& owed) {
-      return owed.is_duplicate && owed.n_failed_before < round.n_failed_before;
+      return owed.is_duplicate && owed.n_failed_before < n_failed_before;
     });
     const bool still_owed =
         std::any_of(name->owed.begin(), name->owed.end(), [](const auto& owed) { return owed.is_duplicate; });
     if (still_owed) {
       owed_duplicates_.push_back(name);
-    } else if (&name->round != &round) {
+    } else if (&name->round != round) {
       forget_if_unused(*name);
     }
   }
@@ -194,6 +208,7 @@ void Coordinator::forgive_joined(int rank) {
 }
 
 void Coordinator::fail_all(const Status& why) {
+  disperse_all();
   std::vector<NamedRounds*> open;
   for (auto& [key, name] : names_) {
     if (name->round.is_open) open.push_back(name.get());
@@ -207,22 +222,39 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
   std::vector<LogEntry> entries;
   entries.swap(failures_);
   const std::optional<int> last_joined = members_.last_joined();
-  for (const auto& batch : ready_.take(wire_is_idle, members_.has_waiting() || last_joined)) {
-    ExecuteEntry entry;
-    entry.check = next_check(*batch.front());
-    for (NamedRounds* name : batch) entry.items.push_back(execute_item(*name));
-    entries.emplace_back(std::move(entry));
+  for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined)) {
+    entries.push_back(execute(batch));
   }
   if (last_joined && ready_.is_empty()) {
     entries.emplace_back(JoinedEntry{*last_joined});
     members_.return_all();
   }
+  publish_plan(entries);
   return entries;
 }
 
-Check Coordinator::next_check(const NamedRounds& name) {
-  const bool compares = options_.check_interval > 0 && options_.size > 1;
-  if (!compares || !name.round.has_all() || !info(name.signature().collective).is_same_on_all) return Check::kNone;
+LogEntry Coordinator::execute(const ReadyQueue::Batch& batch) {
+  const Check check = next_check(batch);
+  if (!batch.groups.empty()) {
+    ExecuteGroupsEntry entry{groups_.plan(), {}, check};
+    for (PlannedGroup* group : batch.groups) {
+      entry.groups.push_back(group->number);
+      close(*group);
+    }
+    return entry;
+  }
+  ExecuteEntry entry;
+  entry.check = check;
+  for (NamedRounds* name : batch.names) entry.items.push_back(execute_item(*name));
+  return entry;
+}
+
+Check Coordinator::next_check(const ReadyQueue::Batch& batch) {
+  if (options_.check_interval == 0 || options_.size == 1) return Check::kNone;
+  if (batch.groups.empty()) {  // groups are of allreduces, with all ranks
+    const NamedRounds& name = *batch.names.front();
+    if (!name.round.has_all() || !info(name.signature().collective).is_same_on_all) return Check::kNone;
+  }
   if (++n_unchecked_ < options_.check_interval) return Check::kRemember;
   n_unchecked_ = 0;
   return Check::kCompare;
@@ -232,7 +264,10 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
   ExecuteItem item;
   const bool in_full = name.round.has_full();
   item.absent = name.round.absent();
-  if (in_full) name.update_agreed();
+  if (in_full) {
+    name.update_agreed();
+    name.kind = ready_.kind_of(name.agreed);
+  }
   if (in_full || name.slot == kNoSlot || !item.absent.empty()) {
     assign_slot(name);
     item.is_defined_here = true;
@@ -259,11 +294,11 @@ void Coordinator::assign_slot(NamedRounds& name) {
 
 // --- ranks that never come
 
-std::optional<TimePoint> Coordinator::first_due(const Round& round) const {
+std::optional<TimePoint> Coordinator::first_due(TimePoint opened, TimePoint next_report) const {
   std::optional<TimePoint> due;
-  if (options_.stall_warning.count() > 0) due = round.next_report;
+  if (options_.stall_warning.count() > 0) due = next_report;
   if (options_.stall_shutdown.count() > 0) {
-    const TimePoint end = round.opened + options_.stall_shutdown;
+    const TimePoint end = opened + options_.stall_shutdown;
     due = due ? std::min(*due, end) : end;
   }
   return due;
@@ -272,6 +307,7 @@ std::optional<TimePoint> Coordinator::first_due(const Round& round) const {
 std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   std::vector<StallReport> reports;
   if (!stall_check_due_ || now < *stall_check_due_) return reports;
+  disperse_stalled(now);
   std::optional<TimePoint> next;
   std::vector<NamedRounds*> to_fail;
   for (auto& [key, name] : names_) {
@@ -285,7 +321,12 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
       reports.push_back(name->stall_report(members_, now));
       round.next_report = now + options_.stall_warning;
     }
-    const auto due = first_due(round);
+    const auto due = first_due(round.opened, round.next_report);
+    if (due && (!next || *due < *next)) next = due;
+  }
+  for (const auto& group : groups_.groups()) {
+    if (!group->is_open() || group->is_ready) continue;
+    const auto due = first_due(group->opened, group->opened + options_.stall_warning);
     if (due && (!next || *due < *next)) next = due;
   }
   stall_check_due_ = next;

@@ -10,12 +10,16 @@
 //
 // A rank that has *joined* announces nothing more: rounds are complete without it, until all ranks have joined.
 //
+// A planned group of names (planned_groups.hpp) may be announced as one. It is then counted as one and carried out as
+// one; whatever else happens to a name of it turns the group's announcements into those of its names.
+//
 // "Rank" is a rank's place among the members of the lane that is coordinated; texts for people show world ranks.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +28,7 @@
 
 #include "negotiate/members.hpp"
 #include "negotiate/messages.hpp"
+#include "negotiate/planned_groups.hpp"
 #include "negotiate/ready_queue.hpp"
 #include "negotiate/round.hpp"
 
@@ -36,6 +41,8 @@ struct CoordinatorOptions {
   std::size_t fusion_threshold_bytes = 128 << 20;
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
+  bool announces_groups = false;  // ranks are told the learned groups, and may announce them
+  std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan, about
   std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
   std::chrono::nanoseconds stall_warning{0};   // 0: never
   std::chrono::nanoseconds stall_shutdown{0};  // 0: never
@@ -48,10 +55,13 @@ class Coordinator {
   // --- what ranks announce, in the order in which each rank sent it; an error means that the rank breaks the rules
   Status on_request(int rank, RequestMessage message, TimePoint now);
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
+  Status on_groups(int rank, const GroupsMessage& message, TimePoint now);
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
   Status on_join(int rank);
   void on_waiting(int rank) { members_.waits(rank); }
-  bool has_waiting_rank() const { return members_.has_waiting(); }
+  // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
+  Status on_relayed(RelayedMessage message, TimePoint now);
+  bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
 
   // Fails every open round with `why`: the lane ends.
   void fail_all(const Status& why);
@@ -75,6 +85,16 @@ class Coordinator {
   void open_round(Round& round, TimePoint now);
   void arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now);
   Status announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
+  Status announce(PlannedGroup& group, int rank, TimePoint now);
+  Status announce_by_all(const GroupsMessage& message, TimePoint now);
+  Status on_announcement(int rank, Announcement announcement, TimePoint now);
+  void open(PlannedGroup& group, TimePoint now);
+  void complete(PlannedGroup& group);
+  void touch(NamedRounds& name);
+  // The announcements of a group, or of all groups, become those of its names.
+  void disperse(PlannedGroup& group);
+  void disperse_all();
+  void close(PlannedGroup& group);
   void complete_round(NamedRounds& name);
   void close_round(NamedRounds& name);
   void forget_if_unused(NamedRounds& name);
@@ -82,19 +102,25 @@ class Coordinator {
   void fail_round(NamedRounds& name, ErrorKind kind, const std::string& text,
                   std::optional<Duplicate> duplicate = std::nullopt);
   bool answer_owed(NamedRounds& name, int rank);
-  void forgive_duplicates(const Round& round);
+  // All ranks have taken part in a round, which opened when n_failed_before had failed.
+  void forgive_duplicates(std::uint64_t n_failed_before, const Round* round);
   void forgive_joined(int rank);
-  Check next_check(const NamedRounds& name);
+  Check next_check(const ReadyQueue::Batch& batch);
+  LogEntry execute(const ReadyQueue::Batch& batch);
   ExecuteItem execute_item(NamedRounds& name);
+  void publish_plan(std::vector<LogEntry>& entries);
   void assign_slot(NamedRounds& name);
-  std::optional<TimePoint> first_due(const Round& round) const;
+  std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
+  void disperse_stalled(TimePoint now);
 
   CoordinatorOptions options_;
   Members members_;
   std::unordered_map<std::string, std::unique_ptr<NamedRounds>> names_;
   std::vector<NamedRounds*> slots_;
   ReadyQueue ready_;
-  std::size_t n_open_rounds_ = 0;
+  PlannedGroups groups_;
+  bool is_waited_for_ = false;                 // as the relays say
+  std::size_t n_open_rounds_ = 0;              // and groups
   std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
   std::vector<LogEntry> failures_;             // go into the log before what is carried out
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error

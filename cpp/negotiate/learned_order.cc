@@ -1,57 +1,131 @@
 #include "negotiate/learned_order.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace ciranda {
 
-void LearnedOrder::observe(std::uint32_t slot, std::size_t n_bytes) {
-  if (position_.contains(slot)) begin_step();
-  position_.emplace(slot, current_.size());
-  current_.push_back({slot, n_bytes});
-  if (!groups_.empty() && !groups_.contains(slot)) drop_plan();  // a stranger: the plan is not this step's
+void LearnedOrder::observe(std::uint32_t slot, std::size_t n_bytes, std::uint32_t kind) {
+  if (!has_plan() && position_.contains(slot)) end_learning_step();
+  if (has_plan() && note(slot)) return;
+  learn({slot, n_bytes, kind});
 }
 
-std::optional<std::uint32_t> LearnedOrder::group_of(std::uint32_t slot) const {
-  const auto found = groups_.find(slot);
-  if (found == groups_.end()) return std::nullopt;
-  return found->second;
+// --- without a plan
+
+void LearnedOrder::learn(const Seen& seen) {
+  position_.emplace(seen.slot, current_.size());
+  current_.push_back(seen);
 }
 
-void LearnedOrder::begin_step() {
+void LearnedOrder::end_learning_step() {
   const bool is_stable = brought_the_same(previous_);
-  previous_ = std::move(current_);
-  current_.clear();
-  if (!is_stable) {
-    drop_plan();
-  } else if (groups_.empty()) {
-    make_plan();  // kept while the set stays: the cut need not follow every change of order
-  }
+  previous_ = std::exchange(current_, {});
   position_.clear();
+  if (is_stable) make_plan();
 }
 
 bool LearnedOrder::brought_the_same(const std::vector<Seen>& step) const {
-  if (step.size() != current_.size()) return false;
-  for (const Seen& seen : step) {
-    if (!position_.contains(seen.slot)) return false;
+  return step.size() == current_.size() &&
+         std::all_of(step.begin(), step.end(), [this](const Seen& seen) { return position_.contains(seen.slot); });
+}
+
+// --- with one: it is kept while the set stays, the cut need not follow every change of order
+
+bool LearnedOrder::note(std::uint32_t slot) {
+  const auto found = planned_.find(slot);
+  if (found == planned_.end()) {  // a stranger: the plan is not this step's
+    drop_plan();
+    return false;
   }
+  Planned& planned = found->second;
+  Group* group = planned.group ? &groups_[*planned.group] : nullptr;
+  const bool was_seen = planned.step == step_ || (group != nullptr && group->step == step_);
+  if (was_seen && !end_planned_step()) return false;
+  planned.step = step_;
+  if (group != nullptr) group->partial_step = step_;
+  notes_.push_back({false, slot});
+  ++n_seen_;
   return true;
 }
 
-void LearnedOrder::make_plan() {
-  drop_plan();
-  std::size_t filled = group_bytes_;  // full: the first slot opens a group
-  for (const Seen& seen : previous_) {
-    if (filled >= group_bytes_) {
-      group_sizes_.push_back(0);
-      filled = 0;
+void LearnedOrder::observe_group(std::uint32_t number) {
+  const Group& group = groups_[number];
+  if (group.step == step_ || group.partial_step == step_) {
+    std::vector<Seen> seen;
+    for (const std::uint32_t slot : group.slots) seen.push_back(previous_[planned_.at(slot).position]);
+    if (!end_planned_step()) {
+      for (const Seen& one : seen) learn(one);
+      return;
     }
-    groups_[seen.slot] = static_cast<std::uint32_t>(group_sizes_.size() - 1);
-    ++group_sizes_.back();
-    filled += seen.n_bytes;
   }
+  groups_[number].step = step_;
+  notes_.push_back({true, number});
+  n_seen_ += groups_[number].slots.size();
 }
 
+bool LearnedOrder::end_planned_step() {
+  const bool is_whole = n_seen_ == planned_.size();
+  if (is_whole) {
+    notes_.clear();
+  } else {
+    drop_plan();
+    previous_ = std::exchange(current_, {});
+    position_.clear();
+  }
+  n_seen_ = 0;
+  ++step_;
+  return is_whole;
+}
+
+std::optional<std::uint32_t> LearnedOrder::group_of(std::uint32_t slot) const {
+  const auto found = planned_.find(slot);
+  if (found == planned_.end()) return std::nullopt;
+  return found->second.group;
+}
+
+void LearnedOrder::make_plan() {
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  const std::size_t enough = bytes_of_a_group();
+  std::unordered_map<std::uint32_t, std::size_t> filling;  // by kind, the group that is not full
+  for (std::size_t position = 0; position < previous_.size(); ++position) {
+    const Seen& seen = previous_[position];
+    Planned& planned = planned_[seen.slot];
+    planned.position = position;
+    if (seen.kind == kNoKind) continue;
+    std::size_t& number = filling.try_emplace(seen.kind, kNone).first->second;
+    const bool has_room = number != kNone && groups_[number].n_bytes < enough &&
+                          seen.n_bytes <= options_.most_bytes - std::min(options_.most_bytes, groups_[number].n_bytes);
+    if (!has_room) {
+      number = groups_.size();
+      groups_.emplace_back();
+    }
+    groups_[number].slots.push_back(seen.slot);
+    groups_[number].n_bytes += seen.n_bytes;
+    planned.group = static_cast<std::uint32_t>(number);
+  }
+  ++plan_;
+}
+
+// A group is at most one tensor larger than this.
+std::size_t LearnedOrder::bytes_of_a_group() const {
+  std::size_t n_bytes = 0;
+  for (const Seen& seen : previous_) n_bytes += seen.kind == kNoKind ? 0 : seen.n_bytes;
+  return std::max(options_.group_bytes, n_bytes / options_.most_groups);
+}
+
+// What was noted of this step is learned from as if there had been no plan.
 void LearnedOrder::drop_plan() {
+  for (const Note& noted : std::exchange(notes_, {})) {
+    if (!noted.is_group) learn(previous_[planned_.at(noted.number).position]);
+    for (std::size_t i = 0; noted.is_group && i < groups_[noted.number].slots.size(); ++i) {
+      learn(previous_[planned_.at(groups_[noted.number].slots[i]).position]);
+    }
+  }
+  planned_.clear();
   groups_.clear();
-  group_sizes_.clear();
+  n_seen_ = 0;
+  ++step_;
   ++plan_;
 }
 

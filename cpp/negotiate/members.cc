@@ -39,6 +39,11 @@ void Members::heard(int member, const std::string& name, TimePoint now) {
   last_heard_[at] = now;
 }
 
+void Members::all_heard(const std::string& name, TimePoint now) {
+  last_name_of_all_ = name;
+  all_last_heard_ = now;
+}
+
 void Members::waits(int member) {
   const auto at = static_cast<std::size_t>(member);
   if (!is_waiting_[at]) ++n_waiting_;
@@ -72,9 +77,11 @@ std::string Members::text(int member) const {
 
 std::string Members::last_text(int member, TimePoint now) const {
   const auto at = static_cast<std::size_t>(member);
-  if (last_name_[at].empty()) return text(member) + ", which has submitted nothing yet";
-  return text(member) + ", which last submitted '" + last_name_[at] + "' " + seconds_text(now - last_heard_[at]) +
-         " ago";
+  const bool is_of_all = !last_name_of_all_.empty() && (last_name_[at].empty() || all_last_heard_ >= last_heard_[at]);
+  const std::string& name = is_of_all ? last_name_of_all_ : last_name_[at];
+  if (name.empty()) return text(member) + ", which has submitted nothing yet";
+  const TimePoint heard = is_of_all ? all_last_heard_ : last_heard_[at];
+  return text(member) + ", which last submitted '" + name + "' " + seconds_text(now - heard) + " ago";
 }
 
 }  // namespace ciranda

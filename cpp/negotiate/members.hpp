@@ -28,6 +28,8 @@ class Members {
 
   // A member that announces something waits no longer; if another of its threads does, it says so again.
   void heard(int member, const std::string& name, TimePoint now);
+  // All members have announced this; who waits is not changed.
+  void all_heard(const std::string& name, TimePoint now);
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }
 
@@ -53,6 +55,8 @@ class Members {
   int last_joined_ = -1;
   std::vector<std::string> last_name_;
   std::vector<TimePoint> last_heard_;
+  std::string last_name_of_all_;
+  TimePoint all_last_heard_;
 };
 
 }  // namespace ciranda

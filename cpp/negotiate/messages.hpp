@@ -36,6 +36,14 @@ struct ReadyMessage {
   std::vector<Item> items;
 };
 
+// All names of these planned groups (PlanEntry) are ready, deferrable and with the signature this rank had last time:
+// as if each of their slots were announced. Without groups: this rank knows the plan, and will name no groups of an
+// older one.
+struct GroupsMessage {
+  std::uint32_t plan = 0;
+  std::vector<std::uint32_t> groups;
+};
+
 // The name was submitted again before its first use was done.
 struct DuplicateMessage {
   std::string name;
@@ -46,6 +54,19 @@ struct WaitingMessage {};
 
 // This rank has no more work: until all ranks have joined, the others go on without it.
 struct JoinMessage {};
+
+// --- relay -> relay: what the ranks of a subtree announce (relay.hpp), in the order in which each did
+
+using Announcement = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage>;
+
+struct RelayedMessage {
+  struct Item {
+    std::vector<std::int32_t> ranks;  // that announce it; empty: all of the subtree
+    Announcement announcement;
+  };
+  std::vector<Item> items;
+  bool is_waiting = false;  // of the subtree's ranks, one waits and has announced nothing since
+};
 
 // --- any rank -> any rank
 
@@ -113,14 +134,29 @@ struct JoinedEntry {
 // The last entry of a lane that is taken down.
 struct EndEntry {};
 
-using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry>;
+// From now on ranks may announce these groups of slots, each by its place in the list.
+struct PlanEntry {
+  std::uint32_t plan = 0;
+  std::vector<std::vector<std::uint32_t>> groups;
+};
+
+// The names of these planned groups, in this order, travel together. All ranks are ready, none is absent, and what they
+// agreed on is unchanged.
+struct ExecuteGroupsEntry {
+  std::uint32_t plan = 0;
+  std::vector<std::uint32_t> groups;
+  Check check = Check::kNone;
+};
+
+using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry>;
 
 struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
 using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
-                             AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage>;
+                             AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage,
+                             GroupsMessage, RelayedMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

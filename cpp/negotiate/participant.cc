@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace ciranda {
+namespace {
+
+constexpr std::uint32_t kNoGroup = 0xffffffff;
+
+}  // namespace
 
 Message Participant::submit(const Request& request, Ticket ticket) {
   std::unique_ptr<Name>& entry = names_[request.name];
@@ -14,11 +19,78 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   name.pending.push_back({ticket, nullptr});
   if (is_duplicate) return DuplicateMessage{request.name};
   if (name.slot != kNoSlot && name.is_known && name.known == request.signature) {
+    const std::uint32_t group = name.slot < group_of_slot_.size() ? group_of_slot_[name.slot] : kNoGroup;
+    if (group != kNoGroup && request.is_deferrable) return hold(name, group);
     return ReadyMessage{{{name.slot, request.is_deferrable}}};
   }
   name.pending.back().in_full = std::make_unique<Signature>(request.signature);
   return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable};
 }
+
+// --- groups
+
+Message Participant::hold(Name& name, std::uint32_t number) {
+  Group& group = groups_[number];
+  name.is_held = true;
+  ++n_held_;
+  if (++group.n_held < group.slots.size()) return ReadyMessage{};
+  n_held_ -= std::exchange(group.n_held, 0);
+  for (const std::uint32_t slot : group.slots) slots_[slot]->is_held = false;
+  return GroupsMessage{plan_, {number}};
+}
+
+ReadyMessage Participant::release() {
+  ReadyMessage released;
+  for (std::size_t number = 0; n_held_ > 0 && number < groups_.size(); ++number) {
+    Group& group = groups_[number];
+    if (group.n_held == 0) continue;
+    n_held_ -= std::exchange(group.n_held, 0);
+    for (const std::uint32_t slot : group.slots) {
+      if (std::exchange(slots_[slot]->is_held, false)) released.items.push_back({slot, true});
+    }
+  }
+  return released;
+}
+
+Result<Participant::Action> Participant::plan(const PlanEntry& entry) {
+  Planned action{release(), {entry.plan, {}}};
+  plan_ = entry.plan;
+  groups_.clear();
+  group_of_slot_.assign(slots_.size(), kNoGroup);
+  for (const std::vector<std::uint32_t>& slots : entry.groups) {
+    for (const std::uint32_t slot : slots) {
+      if (slot >= slots_.size() || slots_[slot] == nullptr || group_of_slot_[slot] != kNoGroup) {
+        return Status::internal("the log plans a group with slot " + std::to_string(slot) + ", which rank " +
+                                std::to_string(rank_) + " does not know, or twice");
+      }
+      group_of_slot_[slot] = static_cast<std::uint32_t>(groups_.size());
+    }
+    groups_.push_back({slots, 0});
+  }
+  return Action(std::move(action));
+}
+
+Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry) {
+  Execute action;
+  action.check = entry.check;
+  for (const std::uint32_t number : entry.groups) {
+    if (entry.plan != plan_ || number >= groups_.size()) {
+      return Status::internal("the log executes group " + std::to_string(number) + " of plan " +
+                              std::to_string(entry.plan) + ", which rank " + std::to_string(rank_) + " does not know");
+    }
+    for (const std::uint32_t slot : groups_[number].slots) {
+      Name& name = *slots_[slot];
+      if (name.pending.empty() || name.is_held) {
+        return Status::internal("the log executes slot " + std::to_string(slot) + " with its group, which rank " +
+                                std::to_string(rank_) + " has not announced");
+      }
+      action.requests.push_back(take(name));
+    }
+  }
+  return Action(std::move(action));
+}
+
+// --- other announcements
 
 Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
   std::unique_ptr<Name>& entry = names_[name];
@@ -38,6 +110,8 @@ Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (const auto* to_execute = std::get_if<ExecuteEntry>(&entry)) return execute(*to_execute);
   if (const auto* joined = std::get_if<JoinedEntry>(&entry)) return end_join(*joined);
   if (std::holds_alternative<EndEntry>(entry)) return Action(End{});
+  if (const auto* planned = std::get_if<PlanEntry>(&entry)) return plan(*planned);
+  if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) return execute(*groups);
   return fail(std::get<FailEntry>(entry));
 }
 
@@ -67,17 +141,22 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item) {
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
   if (is_absent && is_slot_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
   Name* name = is_slot_possible ? find(item) : nullptr;
-  if (is_absent || name == nullptr || name->pending.empty()) {
+  if (is_absent || name == nullptr || name->pending.empty() || name->is_held) {
     return Status::internal("the log executes " +
                             (item.is_defined_here ? "'" + item.name + "'" : "slot " + std::to_string(item.slot)) +
                             ", which rank " + std::to_string(rank_) + " has not announced");
   }
   if (item.is_defined_here) learn(item, *name);
-  Ready ready{name->pending.front().ticket, name->first_dims, nullptr};
-  name->pending.erase(name->pending.begin());
-  --n_pending_;
+  Ready ready = take(*name);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   if (item.is_defined_here) forget_if_unused(item.name);
+  return ready;
+}
+
+Participant::Ready Participant::take(Name& name) {
+  Ready ready{name.pending.front().ticket, name.first_dims, nullptr};
+  name.pending.erase(name.pending.begin());
+  --n_pending_;
   return ready;
 }
 

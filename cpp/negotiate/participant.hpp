@@ -1,6 +1,9 @@
 // Participant: one rank's side of the agreement: what it announces for a request, and what the log's entries mean for
 // it.
 //
+// Where the log has planned groups of names, a request of such a group is *held*: it is announced when all of the group
+// can be, by one number. Whoever uses this class sees to it that what is held is released in time.
+//
 // Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
 // exactly once, to carry out or to fail.
 #pragma once
@@ -48,11 +51,17 @@ class Participant {
     int last;  // the rank that joined last
   };
   struct End {};  // the lane's last action
-  using Action = std::variant<Execute, Fail, Joined, End>;
+  // Groups are planned anew: what was held until now is to be announced at once, and then that the plan is known.
+  struct Planned {
+    ReadyMessage released;
+    GroupsMessage known;
+  };
+  using Action = std::variant<Execute, Fail, Joined, End, Planned>;
 
   explicit Participant(int rank) : rank_(rank) {}
 
-  // What to tell the coordinator. REQUIRES: a valid request.
+  // What to tell the coordinator; an empty ReadyMessage: nothing, the request is held. What is neither a ReadyMessage
+  // nor a GroupsMessage must not be told before what is held, here and below. REQUIRES: a valid request.
   Message submit(const Request& request, Ticket ticket);
 
   // The same for a request that was refused here because its name is in use: the others must hear of it.
@@ -60,6 +69,10 @@ class Participant {
 
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
+
+  // What is held, to be announced now.
+  ReadyMessage release();
+  bool holds_any() const { return n_held_ > 0; }
 
   // An Internal error means that the log does not fit what this rank announced: the circle is broken.
   Result<Action> apply(const LogEntry& entry);
@@ -70,6 +83,7 @@ class Participant {
   struct Name {
     std::uint32_t slot = kNoSlot;
     bool is_known = false;  // not after a round that this rank missed
+    bool is_held = false;   // the pending one is, and has not been announced
     Signature known;        // with which the slot was last agreed
     std::shared_ptr<const FirstDims> first_dims;
     struct Pending {
@@ -79,6 +93,15 @@ class Participant {
     std::vector<Pending> pending;  // announced and not yet answered, oldest first
   };
 
+  struct Group {
+    std::vector<std::uint32_t> slots;
+    std::size_t n_held = 0;
+  };
+
+  Message hold(Name& name, std::uint32_t group);
+  Result<Action> plan(const PlanEntry& entry);
+  Result<Action> execute(const ExecuteGroupsEntry& entry);
+  Ready take(Name& name);
   Result<Action> execute(const ExecuteEntry& entry);
   Result<Ready> execute(const ExecuteItem& item);
   Ready stand_in(const ExecuteItem& item);
@@ -92,6 +115,10 @@ class Participant {
   int rank_;
   std::unordered_map<std::string, std::unique_ptr<Name>> names_;
   std::vector<Name*> slots_;
+  std::uint32_t plan_ = 0;  // 0: none
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> group_of_slot_;  // or kNoGroup
+  std::size_t n_held_ = 0;
   std::size_t n_pending_ = 0;
   Ticket join_ = kNoTicket;
 };

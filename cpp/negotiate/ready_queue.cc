@@ -7,37 +7,64 @@ namespace ciranda {
 
 namespace {
 
-// A planned group of this size keeps the wire busy for longer than one agreement takes, on every transport we know.
-constexpr std::size_t kPlannedGroupBytes = 1 << 20;
 // While the wire is busy at least this much must have gathered before another entry is worth its overhead.
 constexpr std::size_t kBusyBatchBytes = 4 << 20;
+// Trainings have a few; a factor that is another in every step would make one in each.
+constexpr std::size_t kMostKinds = 64;
 
 }  // namespace
 
-ReadyQueue::ReadyQueue(bool learns_order, std::size_t max_batch_bytes)
-    : learns_order_(learns_order), max_batch_bytes_(max_batch_bytes), order_(kPlannedGroupBytes) {}
+ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options)
+    : learns_order_(learns_order), max_batch_bytes_(options.most_bytes), order_(options) {}
+
+std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
+  if (signature.collective != Collective::kAllreduce) return kNoKind;
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(),
+                                  [&](const Signature& kind) { return can_travel_with(kind, signature); });
+  if (found != kinds_.end()) return static_cast<std::uint32_t>(found - kinds_.begin());
+  if (kinds_.size() == kMostKinds) return kNoKind;
+  kinds_.push_back(signature);
+  return static_cast<std::uint32_t>(kinds_.size() - 1);
+}
 
 void ReadyQueue::push(NamedRounds& name) {
-  waiting_.push_back({&name, std::nullopt, 0});
+  waiting_.push_back({&name, nullptr, std::nullopt, 0});
   if (!learns_order_ || name.slot == kNoSlot) return;
-  order_.observe(name.slot, name.agreed.n_bytes());
-  if (plan_ != order_.plan()) {
-    plan_ = order_.plan();
-    n_in_group_.assign(order_.n_groups(), 0);
-  }
+  order_.observe(name.slot, name.agreed.n_bytes(), name.round.is_deferrable ? name.kind : kNoKind);
+  count_for_plan();
   waiting_.back().group = order_.group_of(name.slot);
   waiting_.back().plan = plan_;
   if (const auto group = waiting_.back().group) ++n_in_group_[*group];
 }
 
-void ReadyQueue::remove(NamedRounds& name) {
+void ReadyQueue::push(PlannedGroup& group) {
+  waiting_.push_back({nullptr, &group, std::nullopt, 0});
+  if (order_.has_plan() && order_.plan() == group.learned_plan) {
+    order_.observe_group(group.number);
+  } else {
+    for (const NamedRounds* name : group.names) order_.observe(name->slot, name->agreed.n_bytes(), name->kind);
+  }
+  count_for_plan();
+}
+
+void ReadyQueue::count_for_plan() {
+  if (plan_ == order_.plan()) return;
+  plan_ = order_.plan();
+  n_in_group_.assign(order_.n_groups(), 0);
+}
+
+void ReadyQueue::remove(const NamedRounds& name) {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.name == &name; });
   leave_group(*found);
   waiting_.erase(found);
 }
 
+void ReadyQueue::remove(const PlannedGroup& group) {
+  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.planned == &group; });
+}
+
 bool ReadyQueue::is_held(const Waiting& waiting) const {
-  if (!waiting.name->round.is_deferrable || !waiting.group || waiting.plan != plan_) return false;
+  if (!waiting.group || waiting.plan != plan_ || !waiting.name->round.is_deferrable) return false;
   return n_in_group_[*waiting.group] < order_.group_size(*waiting.group);
 }
 
@@ -54,42 +81,46 @@ std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgen
       held.push_back(waiting);
     } else {
       free.push_back(waiting);
-      n_free_bytes += waiting.name->signature().n_bytes();
+      n_free_bytes += waiting.n_bytes();
     }
   }
   if (free.empty() || (!wire_is_idle && n_free_bytes < kBusyBatchBytes)) return {};
   waiting_ = std::move(held);
-  Batch names;
-  for (const Waiting& waiting : free) {
-    leave_group(waiting);
-    names.push_back(waiting.name);
-  }
-  return batches_of(names);
+  for (const Waiting& waiting : free) leave_group(waiting);
+  return batches_of(free);
 }
 
-std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const Batch& names) const {
+std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const std::vector<Waiting>& free) const {
   std::vector<Batch> batches;
   std::size_t n_batch_bytes = 0;
-  for (NamedRounds* name : names) {
-    const std::size_t n_bytes = name->signature().n_bytes();
-    if (batches.empty() || n_batch_bytes + n_bytes > max_batch_bytes_ ||
-        !can_travel_with(*batches.back().front(), *name)) {
+  for (const Waiting& waiting : free) {
+    const std::size_t n_bytes = waiting.n_bytes();
+    if (batches.empty() || n_batch_bytes + n_bytes > max_batch_bytes_ || !can_join(batches.back(), waiting)) {
       batches.emplace_back();
       n_batch_bytes = 0;
     }
-    batches.back().push_back(name);
+    if (waiting.planned != nullptr) {
+      batches.back().groups.push_back(waiting.planned);
+    } else {
+      batches.back().names.push_back(waiting.name);
+    }
     n_batch_bytes += n_bytes;
   }
   return batches;
 }
 
-bool ReadyQueue::can_travel_with(const NamedRounds& head, const NamedRounds& other) {
-  const Signature& a = head.signature();
-  const Signature& b = other.signature();
+bool ReadyQueue::can_join(const Batch& batch, const Waiting& waiting) {
+  if (waiting.planned != nullptr) return !batch.groups.empty() && batch.groups.front()->kind == waiting.planned->kind;
+  if (batch.names.empty()) return false;
+  const NamedRounds& head = *batch.names.front();
+  return can_travel_with(head.signature(), waiting.name->signature()) &&
+         head.round.absent() == waiting.name->round.absent();
+}
+
+bool ReadyQueue::can_travel_with(const Signature& a, const Signature& b) {
   return a.collective == Collective::kAllreduce && b.collective == Collective::kAllreduce && a.op == b.op &&
          a.prescale == b.prescale && a.postscale == b.postscale && a.is_weighted == b.is_weighted &&
-         a.divides_by_all == b.divides_by_all && a.tensors.front().dtype == b.tensors.front().dtype &&
-         head.round.absent() == other.round.absent();
+         a.divides_by_all == b.divides_by_all && a.tensors.front().dtype == b.tensors.front().dtype;
 }
 
 }  // namespace ciranda

@@ -1,5 +1,6 @@
-// ReadyQueue: names that are ready on all members, until they are carried out: which of them go now, which are kept
-// back for the rest of their planned group (learned_order.hpp), and which travel together. Pure; one thread.
+// ReadyQueue: names and groups of names that are ready on all members, until they are carried out: which of them go
+// now, which are kept back for the rest of their planned group (learned_order.hpp), and which travel together. Pure;
+// one thread.
 #pragma once
 
 #include <cstddef>
@@ -8,41 +9,58 @@
 #include <vector>
 
 #include "negotiate/learned_order.hpp"
+#include "negotiate/planned_groups.hpp"
 #include "negotiate/round.hpp"
 
 namespace ciranda {
 
 class ReadyQueue {
  public:
-  using Batch = std::vector<NamedRounds*>;
+  // What travels together: names, or groups of them.
+  struct Batch {
+    std::vector<NamedRounds*> names;
+    std::vector<PlannedGroup*> groups;
+  };
 
-  // A batch has at most max_batch_bytes, or one name.
-  ReadyQueue(bool learns_order, std::size_t max_batch_bytes);
+  // A batch has at most options.most_bytes, or one name.
+  ReadyQueue(bool learns_order, const LearnedOrderOptions& options);
 
-  // REQUIRES: the name's round is complete; it stays as it is until it is taken or removed.
+  // Equal for what can travel together, kNoKind for what cannot.
+  std::uint32_t kind_of(const Signature& signature);
+
+  // REQUIRES: the name's round is complete, or all of the group's are; it stays as it is until it is taken or removed.
   void push(NamedRounds& name);
-  void remove(NamedRounds& name);
+  void push(PlannedGroup& group);
+  void remove(const NamedRounds& name);
+  void remove(const PlannedGroup& group);
   bool is_empty() const { return waiting_.empty(); }
 
   // In the order in which they became ready. While the wire is busy, little is kept back to travel with what comes;
   // where it is urgent, groups are not waited for.
   std::vector<Batch> take(bool wire_is_idle, bool is_urgent);
 
+  const LearnedOrder& order() const { return order_; }
+
  private:
   struct Waiting {
-    NamedRounds* name;
+    NamedRounds* name = nullptr;      // or
+    PlannedGroup* planned = nullptr;  // announced as a group
     std::optional<std::uint32_t> group;
-    std::uint64_t plan;  // the group's
+    std::uint64_t plan = 0;  // the group's
+    std::size_t n_bytes() const { return planned != nullptr ? planned->n_bytes : name->signature().n_bytes(); }
   };
+  void count_for_plan();
   bool is_held(const Waiting& waiting) const;
   void leave_group(const Waiting& waiting);
-  std::vector<Batch> batches_of(const Batch& names) const;
-  static bool can_travel_with(const NamedRounds& head, const NamedRounds& other);
+  std::vector<Batch> batches_of(const std::vector<Waiting>& free) const;
+  static bool can_join(const Batch& batch, const Waiting& waiting);
+  static bool can_travel_with(const Signature& a, const Signature& b);
 
   bool learns_order_;
   std::size_t max_batch_bytes_;
   std::vector<Waiting> waiting_;  // in the order in which they became ready
   LearnedOrder order_;
+  std::vector<Signature> kinds_;         // one of each
   std::uint64_t plan_ = 0;               // that n_in_group_ counts for
   std::vector<std::size_t> n_in_group_;  // waiting names by planned group
 };

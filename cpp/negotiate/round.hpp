@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "negotiate/learned_order.hpp"
 #include "negotiate/members.hpp"
 #include "negotiate/messages.hpp"
 #include "request/request.hpp"
@@ -46,6 +47,8 @@ struct StallReport {
   std::vector<int> missing;  // the members not heard of for this name
 };
 
+struct PlannedGroup;
+
 struct NamedRounds {
   // An answer to a call that the member has not made yet.
   struct Owed {
@@ -62,7 +65,9 @@ struct NamedRounds {
   std::string name;
   bool is_cacheable;
   std::uint32_t slot = kNoSlot;
-  Signature agreed;  // what all ranks had last time; the first dimensions of one of them
+  std::uint32_t kind = kNoKind;   // of `agreed`; see learned_order.hpp
+  PlannedGroup* group = nullptr;  // in the plan that ranks announce by
+  Signature agreed;               // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
   std::vector<Owed> owed;
   Round round;

@@ -1,12 +1,13 @@
-"""Draws docs/figures/negotiation.png: what agreeing on a training step costs, by the number of ranks.
+"""Draws docs/figures/negotiation.png: what agreeing on a training step costs, by the number of ranks and of tensors.
 
-build/bench/benchmarks/cpp/negotiation_bench > FILE; python docs/figures/negotiation.py FILE
+python docs/figures/negotiation.py FILE, where FILE holds what negotiation_bench prints, of several runs.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,15 +17,20 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-INK, RED, BLUE = "#22333b", "#d1495b", "#00798c"
-COLORS = {"first": RED, "cached": BLUE}
-LABELS = {"first": "first step: signatures", "cached": "later steps: slots"}
+INK, RED, BLUE, GREEN, GOLD = "#22333b", "#d1495b", "#00798c", "#5f9e6e", "#c98b2b"
+COLORS = {"first": RED, "cached": BLUE, "groups": GOLD, "relays": GREEN}
+LABELS = {
+    "first": "first step: signatures",
+    "cached": "slots",
+    "groups": "groups by number",
+    "relays": "and through relays",
+}
 Row = dict[str, float | str]
 
 
-def per_rank(row: Row) -> float:
-    """Return the messages that a rank other than the coordinator's sends and receives."""
-    return (float(row["messages_in"]) + float(row["messages_out"])) / (float(row["ranks"]) - 1)
+def from_a_host(row: Row) -> float:
+    """Return the messages that the busiest host sends towards the coordinator."""
+    return float(row["most_from_a_host"])
 
 
 def computing(row: Row) -> float:
@@ -32,13 +38,19 @@ def computing(row: Row) -> float:
     return (float(row["reading_us"]) + float(row["writing_us"]) + float(row["sending_us"])) / 1e3
 
 
-def draw(axes: Axes, rows: list[Row], title: str, values: dict[str, list[float]], labels: dict[str, str]) -> None:
-    """Draw one panel: a line for each path, over the number of ranks."""
-    ranks = sorted({int(row["ranks"]) for row in rows})
-    for path, ys in values.items():
-        axes.plot(ranks, ys, color=COLORS[path], marker="o", markersize=4, label=labels[path])
-    axes.set(xscale="log", yscale="log", xlabel="ranks", title=title)
-    axes.xaxis.set_major_locator(FixedLocator(ranks))
+def until_all_know(row: Row) -> float:
+    """Return the time from the last announcement until all ranks know, in milliseconds."""
+    return (float(row["wait_us"]) + float(row["tail_us"])) / 1e3
+
+
+def draw(axes: Axes, rows: list[Row], over: str, title: str, value: Callable[[Row], float]) -> None:
+    """Draw one panel: a line for each path, over the number of ranks or tensors."""
+    for path, color in COLORS.items():
+        points = sorted((float(row[over]), value(row)) for row in rows if row["path"] == path)
+        if points:
+            axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=4, label=LABELS[path])
+    axes.set(xscale="log", yscale="log", xlabel=over, title=title)
+    axes.xaxis.set_major_locator(FixedLocator(sorted({float(row[over]) for row in rows})))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
@@ -50,44 +62,17 @@ def draw(axes: Axes, rows: list[Row], title: str, values: dict[str, list[float]]
 def main() -> None:
     """Read what was measured, draw, save."""
     lines = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    rows: list[Row] = [row for row in map(json.loads, lines) if row["tensors"] == 100]
+    rows: list[Row] = [json.loads(line) for line in lines]
+    by_ranks = [row for row in rows if row["tensors"] == 100 and row["step_mib"] == 0]
+    by_tensors = [row for row in rows if row["step_mib"] != 0]
     plt.rcParams.update({"font.size": 9, "text.color": INK, "axes.labelcolor": INK, "axes.titlesize": 10})
-    figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
-    by_path = {path: [row for row in rows if row["path"] == path] for path in COLORS}
-    draw(
-        panels[0],
-        rows,
-        "Messages to and from one rank, a step",
-        {path: [per_rank(row) for row in of_path] for path, of_path in by_path.items()},
-        LABELS,
-    )
-    panels[0].set_ylim(bottom=1, top=1000)
-    panels[0].legend(frameon=False)
-    draw(
-        panels[1],
-        rows,
-        "The coordinator's computing, ms a step",
-        {path: [computing(row) for row in of_path] for path, of_path in by_path.items()},
-        LABELS,
-    )
-    draw(
-        panels[2],
-        rows,
-        "From the last announcement until all know, ms",
-        {
-            path: [(float(row["wait_us"]) + float(row["tail_us"])) / 1e3 for row in of_path]
-            for path, of_path in by_path.items()
-        },
-        LABELS,
-    )
-    panels[2].plot(
-        sorted({int(row["ranks"]) for row in rows}),
-        [float(row["wait_us"]) / 1e3 for row in by_path["cached"]],
-        color=INK,
-        linestyle=":",
-        label="the network alone",
-    )
-    panels[2].legend(frameon=False)
+    figure, panels = plt.subplots(2, 2, figsize=(9, 7), layout="constrained")
+    draw(panels[0][0], by_ranks, "ranks", "Messages of the busiest host, a step", from_a_host)
+    draw(panels[0][1], by_ranks, "ranks", "The coordinator's computing, ms a step", computing)
+    draw(panels[1][0], by_ranks, "ranks", "From the last announcement until all know, ms", until_all_know)
+    most_ranks = int(max(float(row["ranks"]) for row in by_tensors))
+    draw(panels[1][1], by_tensors, "tensors", f"Computing by tensors, {most_ranks:,} ranks, ms", computing)
+    panels[0][1].legend(frameon=False)
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=110)
 
 

@@ -11,6 +11,8 @@
 #include "negotiate/codec.hpp"
 #include "negotiate/coordinator.hpp"
 #include "negotiate/participant.hpp"
+#include "negotiate/relay.hpp"
+#include "negotiate/relay_tree.hpp"
 
 namespace {
 
@@ -41,6 +43,7 @@ class Circle {
     ciranda::CoordinatorOptions options;
     options.size = 2;
     options.cache_capacity = 4;
+    options.announces_groups = true;
     coordinator_ = std::make_unique<ciranda::Coordinator>(options);
     ciranda::Request request;
     request.name = "a";
@@ -53,6 +56,7 @@ class Circle {
   void hear(const Message& message) {
     if (!is_broken_) announce(message);
     if (const auto* log = std::get_if<ciranda::LogMessage>(&message)) apply(*log);
+    relay(message);
   }
 
  private:
@@ -62,6 +66,10 @@ class Circle {
           !coordinator_->on_request(0, *request, kNow).ok() || !coordinator_->on_request(1, *request, kNow).ok();
     } else if (const auto* ready = std::get_if<ciranda::ReadyMessage>(&message)) {
       is_broken_ = !coordinator_->on_ready(1, *ready, kNow).ok();
+    } else if (const auto* groups = std::get_if<ciranda::GroupsMessage>(&message)) {
+      is_broken_ = !coordinator_->on_groups(0, *groups, kNow).ok() || !coordinator_->on_groups(1, *groups, kNow).ok();
+    } else if (const auto* relayed = std::get_if<ciranda::RelayedMessage>(&message)) {
+      is_broken_ = !coordinator_->on_relayed(*relayed, kNow).ok();
     } else if (const auto* duplicate = std::get_if<ciranda::DuplicateMessage>(&message)) {
       is_broken_ = !coordinator_->on_duplicate(1, *duplicate, kNow).ok();
     } else if (std::holds_alternative<ciranda::JoinMessage>(message)) {
@@ -78,8 +86,18 @@ class Circle {
     }
   }
 
+  // The peer is a rank of this host, and the relay of another.
+  void relay(const Message& message) {
+    if (const auto* log = std::get_if<ciranda::LogMessage>(&message)) relay_.pass_down(*log);
+    const int from = std::holds_alternative<ciranda::RelayedMessage>(message) ? 2 : 1;
+    if (!relay_.hear(from, message).ok()) return;
+    relay_.let_go();
+    relay_.take();
+  }
+
   std::unique_ptr<ciranda::Coordinator> coordinator_;
   ciranda::Participant participant_{1};
+  ciranda::Relay relay_{ciranda::RelayTree({"a", "a", "b"}), 0};
   bool is_broken_ = false;
 };
 

@@ -151,6 +151,14 @@ void seed_conversations(Corpus& corpus) {
   weighted.signature.op = ReduceOp::kAverage;
   weighted.signature.is_weighted = true;
   add({{0, weighted}, {0, LogMessage{{FailEntry{"a", ErrorKind::kMismatch, "shapes differ", {0, 1}}}}}});
+  // A plan, announced by rank and through relays, and carried out.
+  const LogEntry plan = PlanEntry{1, {{0}}};
+  add({{0, a},
+       {0, LogMessage{{execution_of(a), plan}}},
+       {0, GroupsMessage{1, {}}},
+       {0, GroupsMessage{1, {0}}},
+       {0, RelayedMessage{{{{}, GroupsMessage{1, {0}}}, {{1}, ReadyMessage{{{0, true}}}}}, true}},
+       {0, LogMessage{{ExecuteGroupsEntry{1, {0}, Check::kNone}}}}});
   add({{0, a},
        {0, DuplicateMessage{"a"}},
        {0, ByeMessage{{{0, 1}}}},

@@ -3,13 +3,16 @@
 //
 // In each step every rank uses every name once, in nearly the same order, as a backward pass does: a few in each turn,
 // then it waits. The network's time is virtual and seeded, so that messages, bytes and waiting come out the same in
-// every run; only what the coordinator computes is measured. Ranks are spread over hosts; rank 0 coordinates and speaks
-// to itself without messages. One thread.
+// every run; only what the coordinator and the relays compute is measured. Ranks are spread over hosts; rank 0
+// coordinates. Either every rank speaks to it, or through the relay of its host. One thread.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <queue>
 #include <random>
 #include <string>
 #include <utility>
@@ -17,6 +20,8 @@
 
 #include "negotiate/coordinator.hpp"
 #include "negotiate/participant.hpp"
+#include "negotiate/relay.hpp"
+#include "negotiate/relay_tree.hpp"
 
 namespace ciranda::testing {
 
@@ -26,31 +31,40 @@ struct CrowdOptions {
   int n_ranks = 64;
   int ranks_per_host = 8;
   int n_tensors = 100;
+  std::size_t step_bytes = 0;  // of all tensors together; 0: each has 64 KiB and a little
   int tensors_per_turn = 10;
   int shuffle_window = 4;  // how far a rank's order may stray from the others'
+  bool announces_groups = false;
+  std::size_t most_groups = 32;
+  bool has_relays = false;
+  int fan_out = 0;  // of the relays; 0: as RelayTree chooses
   std::uint64_t seed = 1;
   Nanoseconds host_delay{500};         // one way, on the average, as is the next; each message takes half to 3/2 of it
   Nanoseconds network_delay{25'000};   // to another host
   Nanoseconds turn_interval{100'000};  // between a rank's turns
   Nanoseconds skew{1'000'000};         // ranks begin a step at most so far apart
   Nanoseconds coordinator_turn{10'000};  // what arrives in this time is taken in together
+  Nanoseconds relay_turn{1'000};
 };
 
-// What one step cost.
+// What one step cost. The coordinator's part counts its relay's too.
 struct StepCost {
-  std::size_t n_messages_in = 0;  // to the coordinator
+  std::size_t n_messages_in = 0;  // to the coordinator, from other processes
   std::size_t n_bytes_in = 0;
-  std::size_t n_messages_out = 0;  // from it: each part of the log to each rank
+  std::size_t n_messages_out = 0;  // from it: each part of the log to each that it sends it to
   std::size_t n_bytes_out = 0;
-  std::size_t n_entries = 0;  // of the log
+  std::size_t n_entries = 0;         // of the log
+  std::size_t most_from_a_host = 0;  // messages to other hosts towards the coordinator, of the host that sends most
+  std::size_t n_let_go = 0;          // relays that gathered in vain
   // Virtual, on the network alone: from the last announcement of the last rank until every rank knows the whole log.
   Nanoseconds wait{0};
-  // Measured: what the coordinator computed: reading announcements, writing the log, making bytes of it for each rank;
-  // and how much of it came after the last announcement.
+  // Measured: what the coordinator computed: reading announcements, writing the log, making bytes of it for each that
+  // it sends it to; and how much of it came after the last announcement.
   Nanoseconds reading{0};
   Nanoseconds writing{0};
   Nanoseconds sending{0};
   Nanoseconds tail{0};
+  Nanoseconds relaying{0};  // measured: of the relay that computed most, the coordinator's not counted
 };
 
 class Crowd {
@@ -61,35 +75,69 @@ class Crowd {
 
   // What was wrong so far: ranks that executed other things than rank 0, or not everything; empty if nothing was.
   const std::string& broken() const { return broken_; }
+  int fan_out() const { return tree_.fan_out(); }
 
  private:
-  struct Announcement {
-    Nanoseconds arrival{0};
-    int rank = 0;
-    std::vector<std::byte> frame;
-  };
-  struct Rank {
-    explicit Rank(int rank) : participant(rank) {}
+  using Frame = std::vector<std::byte>;
+  struct Process {
+    explicit Process(int rank) : participant(rank) {}
     Participant participant;
+    std::optional<Relay> relay;
+    std::vector<int> below;               // whom its relay passes the log to
     std::vector<std::uint64_t> executed;  // in this step: the tensors' numbers
+    std::vector<std::vector<std::size_t>> turns;
+    bool is_about_to_decide = false;
+    Nanoseconds sent_up{0};      // arrival of the last message that it sent towards the coordinator
+    Nanoseconds got_down{0};     // of the last part of the log
+    Nanoseconds computed{0};     // as a relay
+    std::size_t n_sent_far = 0;  // towards the coordinator, to another host
+  };
+  struct Event {
+    enum class Kind : std::uint8_t { kTurn, kMessage, kDecide };
+    Nanoseconds at;
+    std::uint64_t order;
+    Kind kind;
+    int process;
+    int from = 0;          // of a message
+    std::size_t turn = 0;  // of a rank
+    std::shared_ptr<const Frame> frame;
+    bool operator>(const Event& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
   };
 
-  std::vector<Announcement> announce_all(StepCost& cost);
-  void announce(int rank, std::vector<Announcement>& announcements, StepCost& cost);
+  Process& process(int rank) { return processes_[static_cast<std::size_t>(rank)]; }
+  void schedule(Event event);
+  void begin_step();
+  void run();
+  void take_turn(int rank, std::size_t turn);
+  void announce(int rank, const Message& message);
+  void send_up(int from, int to, const Message& message);
+  void send_down(int from, int to, std::shared_ptr<const Frame> frame);
+  void receive(const Event& event);
+  void decide_soon(int rank);
+  void decide(int rank);
+  void write();
+  void pass_down(int relay, const LogMessage& log);
+  void read(int rank, Message message);
+  void let_go();
   std::vector<std::vector<std::size_t>> turns_of_a_rank();
-  Nanoseconds delay(int rank);
-  void read(const Announcement& announcement);
-  Nanoseconds write(StepCost& cost, Nanoseconds now);
-  void apply(Rank& rank, const LogMessage& log);
+  int host_of(int rank) const { return rank / options_.ranks_per_host; }
+  Nanoseconds delay(int from, int to);
+  void apply(Process& process, const LogMessage& log);
   void must(const Status& status);
   void check_step();
+  // Adds the time since `began` to what the process has computed.
+  void charge(int rank, Nanoseconds StepCost::*part, std::chrono::steady_clock::time_point began);
 
   CrowdOptions options_;
   std::mt19937_64 random_;
+  RelayTree tree_;
   Coordinator coordinator_;
-  std::vector<Rank> ranks_;
-  std::vector<Nanoseconds> log_arrival_;  // of the last part, by rank
+  std::vector<Process> processes_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t n_events_ = 0;
+  Nanoseconds now_{0};
   Nanoseconds last_announced_{0};
+  StepCost cost_;
   std::string broken_;
 };
 

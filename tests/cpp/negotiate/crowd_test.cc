@@ -51,6 +51,62 @@ TEST_P(CrowdOf, IsTheSameEveryTime) {
   }
 }
 
+// --- with groups and relays
+
+StepCost planned_step(const CrowdOptions& options) {
+  Crowd crowd(options);
+  StepCost cost;
+  for (int step = 0; step < 8; ++step) cost = crowd.step();
+  EXPECT_EQ(crowd.broken(), "");
+  return cost;
+}
+
+CrowdOptions with_relays(int n_ranks, int n_tensors) {
+  CrowdOptions options;
+  options.n_ranks = n_ranks;
+  options.n_tensors = n_tensors;
+  options.step_bytes = 8 << 20;
+  options.tensors_per_turn = n_tensors / 10;
+  options.announces_groups = true;
+  options.has_relays = true;
+  return options;
+}
+
+TEST(CrowdWithGroups, AnnouncesByNumber) {
+  CrowdOptions options = with_relays(64, 200);
+  options.has_relays = false;
+  const StepCost by_group = planned_step(options);
+  options.announces_groups = false;
+  const StepCost by_slot = planned_step(options);
+  EXPECT_LT(by_group.n_bytes_in * 3, by_slot.n_bytes_in);
+  EXPECT_LT(by_group.n_bytes_out * 3, by_slot.n_bytes_out);
+}
+
+TEST(CrowdWithRelays, AHostSendsFewMessagesHoweverManyTensorsThereAre) {
+  const StepCost few = planned_step(with_relays(512, 40));
+  const StepCost many = planned_step(with_relays(512, 400));
+  for (const StepCost& cost : {few, many}) {
+    EXPECT_EQ(cost.n_let_go, 0U);
+    EXPECT_LE(cost.most_from_a_host, 10U);  // one a group, and that its ranks wait
+  }
+  EXPECT_LE(many.n_bytes_in, few.n_bytes_in * 3 / 2);
+  EXPECT_LE(many.n_messages_in, few.n_messages_in * 3 / 2);
+  EXPECT_LE(many.n_bytes_out, few.n_bytes_out * 3 / 2);
+}
+
+TEST(CrowdWithRelays, AHostSendsAsManyMessagesHoweverManyHostsThereAre) {
+  EXPECT_LE(planned_step(with_relays(1024, 40)).most_from_a_host,
+            planned_step(with_relays(128, 40)).most_from_a_host + 1);
+}
+
+// Two hops there, and two back.
+TEST(CrowdWithRelays, TakesTwoRoundTripsAtMost) {
+  const CrowdOptions options = with_relays(1024, 100);
+  const Nanoseconds slowest_round_trip = 2 * (options.network_delay * 3 / 2);
+  const StepCost cost = planned_step(options);
+  EXPECT_LE(cost.wait, 2 * slowest_round_trip + options.coordinator_turn + 10 * options.host_delay);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, CrowdOf, ::testing::Values(2, 64, 256));
 
 }  // namespace

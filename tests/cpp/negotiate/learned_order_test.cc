@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace ciranda {
@@ -111,6 +112,93 @@ TEST(LearnedOrder, MakesNoPlanOfStepsThatAlternate) {
     observe(order, {{0, 10}, {2, 10}});
     EXPECT_FALSE(order.group_of(0));
   }
+}
+
+// --- kinds, limits and whole groups
+
+void observe_kinds(LearnedOrder& order, const std::vector<std::pair<Item, std::uint32_t>>& step) {
+  for (const auto& [item, kind] : step) order.observe(item.slot, item.n_bytes, kind);
+}
+
+TEST(LearnedOrder, GroupsByKindAcrossOthers) {
+  LearnedOrder order(100);
+  const std::vector<std::pair<Item, std::uint32_t>> step{{{0, 40}, 0}, {{1, 40}, 1}, {{2, 40}, 0}, {{3, 40}, kNoKind},
+                                                         {{4, 40}, 1}, {{5, 40}, 0}, {{6, 40}, 0}};
+  observe_kinds(order, step);
+  observe_kinds(order, step);
+  order.observe(0, 40, 0);
+  ASSERT_EQ(order.n_groups(), 3U);
+  EXPECT_EQ(order.slots_of(0), (std::vector<std::uint32_t>{0, 2, 5}));
+  EXPECT_EQ(order.slots_of(1), (std::vector<std::uint32_t>{1, 4}));
+  EXPECT_EQ(order.slots_of(2), (std::vector<std::uint32_t>{6}));
+  EXPECT_FALSE(order.group_of(3));
+}
+
+TEST(LearnedOrder, MakesGroupsLargerRatherThanMany) {
+  LearnedOrder order({.group_bytes = 10, .most_groups = 4});
+  for (int step = 0; step < 3; ++step) {
+    for (std::uint32_t slot = 0; slot < 100; ++slot) order.observe(slot, 10);
+  }
+  EXPECT_EQ(order.n_groups(), 4U);
+}
+
+TEST(LearnedOrder, KeepsGroupsBelowTheMost) {
+  LearnedOrder order({.group_bytes = 100, .most_bytes = 90});
+  for (int step = 0; step < 3; ++step) {
+    for (std::uint32_t slot = 0; slot < 9; ++slot) order.observe(slot, slot == 4 ? 200 : 30);
+  }
+  ASSERT_TRUE(order.has_plan());
+  EXPECT_EQ(order.slots_of(0), (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(order.slots_of(1), (std::vector<std::uint32_t>{3}));
+  EXPECT_EQ(order.slots_of(2), (std::vector<std::uint32_t>{4}));
+}
+
+LearnedOrder planned() {
+  LearnedOrder order(100);
+  observe(order, kStep);
+  observe(order, kStep);
+  order.observe(7, 60);  // groups: 7 and 3; 5 and 1
+  order.observe(3, 60);
+  order.observe_group(1);
+  return order;
+}
+
+TEST(LearnedOrder, CountsWholeGroups) {
+  LearnedOrder order = planned();
+  const auto plan = order.plan();
+  for (int step = 0; step < 3; ++step) {
+    order.observe_group(1);
+    order.observe_group(0);
+  }
+  observe(order, {{1, 10}, {7, 60}, {3, 60}, {5, 60}});
+  order.observe_group(0);
+  order.observe_group(1);
+  observe(order, kStep);
+  EXPECT_EQ(order.plan(), plan);
+  EXPECT_TRUE(order.group_of(7));
+}
+
+TEST(LearnedOrder, DropsThePlanWhenAGroupIsMissing) {
+  LearnedOrder order = planned();
+  order.observe_group(0);
+  EXPECT_TRUE(order.has_plan());
+  order.observe_group(0);  // that 1 did not come is known now
+  EXPECT_FALSE(order.has_plan());
+  observe(order, {{7, 60}, {3, 60}});
+  observe(order, {{7, 60}, {3, 60}});
+  EXPECT_TRUE(order.has_plan());  // of what came since
+}
+
+TEST(LearnedOrder, LearnsFromTheGroupsOfAStepThatBringsMore) {
+  LearnedOrder order = planned();
+  order.observe_group(0);
+  order.observe_group(1);
+  order.observe(99, 10);  // a stranger
+  EXPECT_FALSE(order.has_plan());
+  observe(order, {{7, 60}, {3, 60}, {5, 60}, {1, 10}, {99, 10}});
+  order.observe(7, 60);
+  EXPECT_TRUE(order.has_plan());
+  EXPECT_TRUE(order.group_of(99));
 }
 
 }  // namespace

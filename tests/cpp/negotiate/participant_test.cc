@@ -185,5 +185,84 @@ TEST(Participant, AnnouncesACallThatWasRefusedHere) {
   EXPECT_FALSE(participant.has_pending());
 }
 
+// --- groups
+
+// A participant that knows "a", "b" and "c" by slots 0 to 2, and that the first two are a group.
+Participant with_a_group() {
+  Participant participant(0);
+  Participant::Ticket ticket = 100;
+  for (const char* name : {"a", "b", "c"}) participant.submit(request(name, allreduce({4})), ticket++);
+  execute(participant, {definition(0, "a"), definition(1, "b"), definition(2, "c")});
+  EXPECT_TRUE(participant.apply(PlanEntry{1, {{0, 1}}}).ok());
+  return participant;
+}
+
+Request deferrable(std::string name) {
+  Request out = request(std::move(name), allreduce({4}));
+  out.is_deferrable = true;
+  return out;
+}
+
+TEST(Participant, AnnouncesAGroupWhenAllOfItIsThere) {
+  Participant participant = with_a_group();
+  EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("b"), 1)).items.empty());
+  EXPECT_TRUE(participant.holds_any());
+  EXPECT_EQ(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.size(), 1U);  // in no group
+  const Message message = participant.submit(deferrable("a"), 3);
+  ASSERT_TRUE(std::holds_alternative<GroupsMessage>(message));
+  EXPECT_EQ(std::get<GroupsMessage>(message).plan, 1U);
+  EXPECT_EQ(std::get<GroupsMessage>(message).groups, std::vector<std::uint32_t>{0});
+  EXPECT_FALSE(participant.holds_any());
+  const auto action = participant.apply(ExecuteGroupsEntry{1, {0}, Check::kCompare});
+  ASSERT_TRUE(action.ok());
+  const auto& done = std::get<Participant::Execute>(action.value());
+  ASSERT_EQ(done.requests.size(), 2U);
+  EXPECT_EQ(done.requests[0].ticket, 3U);
+  EXPECT_EQ(done.requests[1].ticket, 1U);
+  EXPECT_EQ(done.check, Check::kCompare);
+}
+
+TEST(Participant, ReleasesWhatItHolds) {
+  Participant participant = with_a_group();
+  participant.submit(deferrable("b"), 1);
+  const ReadyMessage released = participant.release();
+  ASSERT_EQ(released.items.size(), 1U);
+  EXPECT_EQ(released.items[0].slot, 1U);
+  EXPECT_TRUE(released.items[0].is_deferrable);
+  EXPECT_FALSE(participant.holds_any());
+  EXPECT_TRUE(participant.release().items.empty());
+  EXPECT_EQ(execute(participant, {use(1)}), std::vector<Participant::Ticket>{1});
+}
+
+TEST(Participant, DoesNotHoldWhatIsUrgent) {
+  Participant participant = with_a_group();
+  const Message message = participant.submit(request("a", allreduce({4})), 1);
+  EXPECT_EQ(std::get<ReadyMessage>(message).items.size(), 1U);
+}
+
+TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
+  Participant participant = with_a_group();
+  participant.submit(deferrable("b"), 1);
+  const auto action = participant.apply(PlanEntry{2, {{1, 2}}});
+  ASSERT_TRUE(action.ok());
+  const auto& planned = std::get<Participant::Planned>(action.value());
+  ASSERT_EQ(planned.released.items.size(), 1U);
+  EXPECT_EQ(planned.released.items[0].slot, 1U);
+  EXPECT_EQ(planned.known.plan, 2U);
+  EXPECT_TRUE(planned.known.groups.empty());
+  EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.empty());
+}
+
+TEST(Participant, RefusesGroupsThatDoNotFit) {
+  Participant participant = with_a_group();
+  participant.submit(deferrable("b"), 1);
+  EXPECT_NE(refusal(participant, ExecuteEntry{{use(1)}}), "");  // held
+  EXPECT_NE(refusal(participant, ExecuteGroupsEntry{1, {0}, Check::kNone}), "");
+  EXPECT_NE(refusal(participant, ExecuteGroupsEntry{2, {0}, Check::kNone}), "");
+  EXPECT_NE(refusal(participant, ExecuteGroupsEntry{1, {1}, Check::kNone}), "");
+  EXPECT_NE(refusal(participant, PlanEntry{2, {{3}}}), "");
+  EXPECT_NE(refusal(participant, PlanEntry{2, {{0}, {0}}}), "");
+}
+
 }  // namespace
 }  // namespace ciranda::testing

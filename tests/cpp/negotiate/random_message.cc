@@ -51,6 +51,7 @@ class Maker {
     m.items.resize(up_to(5));
     for (auto& item : m.items) item = {number<std::uint32_t>(), flag()};
   }
+  void fill(GroupsMessage& m) { m = {number<std::uint32_t>(), numbers()}; }
   void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& /*m*/) {}
@@ -63,17 +64,48 @@ class Maker {
   void fill(PingMessage& /*m*/) {}
   void fill(PongMessage& /*m*/) {}
   void fill(NoticeMessage& m) { m.text = text(200); }
+  void fill(RelayedMessage& m) {
+    m.items.resize(up_to(4));
+    for (RelayedMessage::Item& item : m.items) {
+      item.ranks.resize(up_to(3));
+      for (auto& rank : item.ranks) rank = number<std::int32_t>();
+      item.announcement = announcement();
+    }
+    m.is_waiting = flag();
+  }
   void fill(LogMessage& m) {
     m.entries.resize(up_to(4));
     for (LogEntry& entry : m.entries) entry = log_entry();
   }
 
  private:
+  std::vector<std::uint32_t> numbers() {
+    std::vector<std::uint32_t> numbers(up_to(4));
+    for (auto& value : numbers) value = number<std::uint32_t>();
+    return numbers;
+  }
+  template <typename T>
+  T filled() {
+    T message;
+    fill(message);
+    return message;
+  }
+  Announcement announcement() {
+    switch (up_to(4)) {
+      case 0: return filled<RequestMessage>();
+      case 1: return filled<ReadyMessage>();
+      case 2: return filled<GroupsMessage>();
+      case 3: return filled<DuplicateMessage>();
+      default: return JoinMessage{};
+    }
+  }
   LogEntry log_entry() {
-    switch (up_to(3)) {
+    switch (up_to(5)) {
       case 0: return execute_entry();
       case 1: return fail_entry();
       case 2: return JoinedEntry{number<std::int32_t>()};
+      case 3: return PlanEntry{number<std::uint32_t>(), {numbers(), numbers()}};
+      case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
       default: return EndEntry{};
     }
   }
@@ -157,6 +189,11 @@ bool same(const ReadyMessage& a, const ReadyMessage& b) {
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
 bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
 bool same(const JoinMessage& /*a*/, const JoinMessage& /*b*/) { return true; }
+bool same(const GroupsMessage& a, const GroupsMessage& b) { return a.plan == b.plan && a.groups == b.groups; }
+bool same(const PlanEntry& a, const PlanEntry& b) { return a.plan == b.plan && a.groups == b.groups; }
+bool same(const ExecuteGroupsEntry& a, const ExecuteGroupsEntry& b) {
+  return a.plan == b.plan && a.groups == b.groups && a.check == b.check;
+}
 bool same(const JoinedEntry& a, const JoinedEntry& b) { return a.last == b.last; }
 bool same(const EndEntry& /*a*/, const EndEntry& /*b*/) { return true; }
 bool same(const ByeMessage& a, const ByeMessage& b) {
@@ -168,11 +205,21 @@ bool same(const AbortMessage& a, const AbortMessage& b) { return a.kind == b.kin
 bool same(const PingMessage& /*a*/, const PingMessage& /*b*/) { return true; }
 bool same(const PongMessage& /*a*/, const PongMessage& /*b*/) { return true; }
 bool same(const NoticeMessage& a, const NoticeMessage& b) { return a.text == b.text; }
+bool same(const RelayedMessage& a, const RelayedMessage& b);
+bool same(const LogMessage& a, const LogMessage& b);
+
+template <typename Variant>
+bool same_alternatives(const Variant& a, const Variant& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit([&b](const auto& one) { return same(one, std::get<std::decay_t<decltype(one)>>(b)); }, a);
+}
+bool same(const RelayedMessage& a, const RelayedMessage& b) {
+  return a.is_waiting == b.is_waiting && same_lists(a.items, b.items, [](const auto& x, const auto& y) {
+           return x.ranks == y.ranks && same_alternatives(x.announcement, y.announcement);
+         });
+}
 bool same(const LogMessage& a, const LogMessage& b) {
-  return same_lists(a.entries, b.entries, [](const LogEntry& x, const LogEntry& y) {
-    if (x.index() != y.index()) return false;
-    return std::visit([&y](const auto& entry) { return same(entry, std::get<std::decay_t<decltype(entry)>>(y)); }, x);
-  });
+  return same_lists(a.entries, b.entries, [](const LogEntry& x, const LogEntry& y) { return same_alternatives(x, y); });
 }
 
 }  // namespace
@@ -182,10 +229,6 @@ Message random_message(std::size_t type, std::mt19937_64& random) {
   return make(type, maker);
 }
 
-bool are_equal(const Message& a, const Message& b) {
-  if (a.index() != b.index()) return false;
-  return std::visit([&b](const auto& message) { return same(message, std::get<std::decay_t<decltype(message)>>(b)); },
-                    a);
-}
+bool are_equal(const Message& a, const Message& b) { return same_alternatives(a, b); }
 
 }  // namespace ciranda::testing

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct Training {
   int n_epochs = 1;  // when more than one, each ends by all joining, ranks after different numbers of steps
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
+  bool announces_groups = false;
+  int ranks_per_host = 0;  // more than 0: through relays
+  int fan_out = 0;
 };
 
 struct Tensor {
@@ -39,6 +43,7 @@ struct Tensor {
 
 std::vector<Tensor> make_tensors(const Training& training, Random& random) {
   std::vector<Tensor> tensors;
+  const int percent = training.announces_groups ? 95 : 80;
   for (int i = 0; i < training.n_names; ++i) {
     const Shape shape{pick(random, 1, 9), pick(random, 1, 40'000)};
     const int kind = pick(random, 0, 9);
@@ -46,7 +51,7 @@ std::vector<Tensor> make_tensors(const Training& training, Random& random) {
                                 : kind < 8 ? allgather(shape)
                                 : kind < 9 ? broadcast(shape, pick(random, 0, training.n_ranks - 1))
                                            : barrier();
-    tensors.push_back({"t" + std::to_string(i), signature, chance(random, 80), chance(random, 80)});
+    tensors.push_back({"t" + std::to_string(i), signature, chance(random, percent), chance(random, percent)});
   }
   return tensors;
 }
@@ -68,15 +73,18 @@ Call call_of(const Tensor& tensor, bool is_wrong, Random& random) {
 // only ranks that make the same calls in the same order are promised that a duplicate's error pairs with a call.
 void add_step(const Training& training, const std::vector<Tensor>& tensors, Random& random,
               const std::vector<bool>& has_joined, std::vector<Script>& scripts) {
+  const bool is_missed = !training.announces_groups || chance(random, 10);  // some are
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!chance(random, 10)) order.push_back(i);
+    if (!is_missed || !chance(random, 10)) order.push_back(i);
   }
   const bool repeats = training.has_errors && !order.empty() && chance(random, 20);
   if (repeats) order.push_back(order[random() % order.size()]);
+  const int error_percent = training.announces_groups ? 1 : 8;
   std::vector<int> wrong_rank(tensors.size(), -1);
   for (int& rank : wrong_rank) {
-    if (training.has_errors && training.n_ranks > 1 && chance(random, 8)) rank = pick(random, 0, training.n_ranks - 1);
+    if (training.has_errors && training.n_ranks > 1 && chance(random, error_percent))
+      rank = pick(random, 0, training.n_ranks - 1);
   }
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
     if (has_joined[rank]) continue;
@@ -100,11 +108,13 @@ void join_some(int percent, Random& random, std::vector<bool>& has_joined, std::
 std::vector<Script> make_scripts(const Training& training, Random& random) {
   std::vector<Tensor> tensors = make_tensors(training, random);
   std::vector<Script> scripts(static_cast<std::size_t>(training.n_ranks));
+  const int change_percent = training.announces_groups ? 1 : 4;
   for (int epoch = 0; epoch < training.n_epochs; ++epoch) {
     std::vector<bool> has_joined(scripts.size());
     for (int step = 0; step < training.n_steps; ++step) {
       for (Tensor& tensor : tensors) {
-        if (chance(random, 4) && !tensor.signature.tensors.empty()) ++tensor.signature.tensors.front().shape.back();
+        if (chance(random, change_percent) && !tensor.signature.tensors.empty())
+          ++tensor.signature.tensors.front().shape.back();
       }
       if (training.n_epochs > 1) join_some(step == training.n_steps - 1 ? 100 : 20, random, has_joined, scripts);
       add_step(training, tensors, random, has_joined, scripts);
@@ -113,7 +123,12 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
   return scripts;
 }
 
-std::string run(const Training& training, std::uint64_t seed) {
+struct Groups {
+  std::size_t n_entries = 0;
+  std::size_t n_of_all = 0;  // that the first relay announced as one
+};
+
+std::string run(const Training& training, std::uint64_t seed, Groups* groups = nullptr) {
   Random random(seed);
   const std::vector<Script> scripts = make_scripts(training, random);
   CircleOptions options;
@@ -122,13 +137,26 @@ std::string run(const Training& training, std::uint64_t seed) {
   options.coordinator.cache_capacity = training.cache_capacity;
   options.coordinator.learned_order = training.learned_order;
   options.coordinator.fusion_threshold_bytes = std::size_t{1} << pick(random, 10, 24);
+  options.coordinator.announces_groups = training.announces_groups;
+  options.coordinator.most_groups = training.announces_groups ? 4 : 1 << 20;
+  options.fan_out = training.fan_out;
+  for (int rank = 0; rank < training.n_ranks && training.ranks_per_host > 0; ++rank) {
+    options.hosts.push_back("host" + std::to_string(rank / training.ranks_per_host));
+  }
   SimulatedCircle circle(scripts, options);
   for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
     Event event = events[random() % events.size()];
+    if (const int rank = pick(random, 0, training.n_ranks - 1); chance(random, 1) && circle.holds_any(rank)) {
+      event = {Event::Kind::kRelease, rank};
+    } else if (chance(random, 1) && circle.relay_holds_any(rank)) {
+      event = {Event::Kind::kLetGo, rank};
+    }
     if (event.kind == Event::Kind::kTake && chance(random, 50)) event.kind = Event::Kind::kTakeBusy;
     circle.perform(event);
   }
   if (circle.n_executed() == 0) return "nothing was executed";
+  if (groups != nullptr) groups->n_entries += circle.n_group_entries();
+  if (groups != nullptr) groups->n_of_all += circle.n_groups_of_all();
   return circle.violation();
 }
 
@@ -148,6 +176,44 @@ TEST(RandomSchedules, WithoutErrors) {
 
 TEST(RandomSchedules, WithoutLearnedOrder) {
   for (const int n_ranks : {2, 4}) expect_kept({.n_ranks = n_ranks, .learned_order = false}, 100);
+}
+
+// As the others, but steps are more alike, so that groups are learned, announced and disturbed.
+Groups expect_groups(Training training, std::uint64_t n_seeds) {
+  training.announces_groups = true;
+  Groups groups;
+  for (std::uint64_t seed = 1; seed <= n_seeds; ++seed) {
+    for (const bool has_errors : {false, true}) {
+      training.n_steps = 14;
+      training.n_epochs = 1;
+      training.has_errors = has_errors;
+      EXPECT_EQ(run(training, seed, &groups), "") << training.n_ranks << " ranks, seed " << seed;
+    }
+    training.n_steps = 7;
+    training.n_epochs = 2;
+    training.has_errors = false;
+    EXPECT_EQ(run(training, seed, &groups), "") << training.n_ranks << " ranks join, seed " << seed;
+    if (::testing::Test::HasFailure()) break;
+  }
+  return groups;
+}
+
+TEST(RandomSchedules, WithGroups) {
+  for (const int n_ranks : {2, 3, 7}) EXPECT_GT(expect_groups({.n_ranks = n_ranks}, 100).n_entries, 300U);
+}
+
+TEST(RandomSchedules, WithRelays) {
+  for (const auto& [n_ranks, ranks_per_host, fan_out] :
+       std::vector<std::array<int, 3>>{{2, 1, 0}, {3, 2, 0}, {4, 2, 0}, {7, 2, 1}, {9, 3, 2}}) {
+    const Groups groups = expect_groups({.n_ranks = n_ranks, .ranks_per_host = ranks_per_host, .fan_out = fan_out}, 60);
+    EXPECT_GT(groups.n_entries, 200U);
+    EXPECT_GT(groups.n_of_all, 100U);
+  }
+}
+
+TEST(RandomSchedules, ManyRanksWithRelays) {
+  EXPECT_GT(expect_groups({.n_ranks = 64, .ranks_per_host = 8, .fan_out = 2}, 2).n_of_all, 4U);
+  expect_groups({.n_ranks = 128, .n_names = 8, .ranks_per_host = 8, .fan_out = 6}, 1);
 }
 
 TEST(RandomSchedules, SmallCache) {

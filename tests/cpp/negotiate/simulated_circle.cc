@@ -10,6 +10,9 @@ namespace ciranda::testing {
 namespace {
 
 constexpr std::uint64_t kAllNames = ~std::uint64_t{0};
+constexpr std::uint64_t kCoordinator = 1;
+// Relays that share a bit only look less apart than they are.
+std::uint64_t relay_bit(int rank) { return std::uint64_t{2} << rank % 62; }
 std::uint64_t bit_of(const std::string& name) { return std::uint64_t{1} << std::hash<std::string>()(name) % 64; }
 
 constexpr TimePoint kNow{};  // stalls have tests of their own
@@ -43,12 +46,16 @@ std::string to_string(const Event& event) {
     case Event::Kind::kTake: return "the log is written";
     case Event::Kind::kTakeBusy: return "the log is written while the wire is busy";
     case Event::Kind::kApply: return "rank " + rank + " applies";
+    case Event::Kind::kRelease: return "rank " + rank + " holds nothing any longer";
+    case Event::Kind::kPassOn: return "relay " + rank + " passes on";
+    case Event::Kind::kPassLog: return "relay " + rank + " passes the log down";
+    case Event::Kind::kLetGo: return "relay " + rank + " lets go";
   }
   return "?";
 }
 
 bool Footprint::is_apart_from(const Footprint& other) const {
-  if (is_coordinator && other.is_coordinator) return false;
+  if ((deciders & other.deciders) != 0) return false;
   if (rank < 0 || rank != other.rank) return true;
   return (names & other.names) == 0;
 }
@@ -56,6 +63,27 @@ bool Footprint::is_apart_from(const Footprint& other) const {
 SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options)
     : scripts_(&scripts), options_(options), coordinator_(sized(options.coordinator, scripts.size())) {
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank));
+  if (options_.hosts.empty()) return;
+  tree_.emplace(options_.hosts, options_.fan_out);
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
+    if (tree_->is_relay(static_cast<int>(rank))) ranks_[rank].relay.emplace(*tree_, static_cast<int>(rank));
+  }
+}
+
+// How many entries of the log have come to a rank, or to the relays below the one above.
+std::size_t SimulatedCircle::n_known_to(const Rank& rank) const {
+  if (!tree_) return log_.size();
+  return ranks_[static_cast<std::size_t>(tree_->relay_of(static_cast<int>(rank.at)))].n_passed_down;
+}
+
+std::size_t SimulatedCircle::n_known_above(const Rank& relay) const {
+  const int parent = tree_->parent(static_cast<int>(relay.at));
+  return parent < 0 ? log_.size() : ranks_[static_cast<std::size_t>(parent)].n_passed_down;
+}
+
+std::uint64_t SimulatedCircle::decider_above(int relay) const {
+  const int parent = tree_->parent(relay);
+  return parent < 0 ? kCoordinator : relay_bit(parent);
 }
 
 bool SimulatedCircle::has_step(const Rank& rank) const {
@@ -69,21 +97,56 @@ std::vector<Event> SimulatedCircle::possible_events() const {
     const Rank& rank = ranks_[at];
     if (has_step(rank)) events.push_back({Event::Kind::kStep, static_cast<int>(at)});
     if (!rank.announced.empty()) events.push_back({Event::Kind::kDeliver, static_cast<int>(at)});
-    if (rank.n_applied < log_.size()) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
+    if (!rank.relay && rank.n_applied < n_known_to(rank)) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
+    if (!rank.relay) continue;
+    if (rank.relay->has_news()) events.push_back({Event::Kind::kPassOn, static_cast<int>(at)});
+    if (rank.n_passed_down < n_known_above(rank)) events.push_back({Event::Kind::kPassLog, static_cast<int>(at)});
   }
   if (has_news_) events.push_back({Event::Kind::kTake});
+  for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
+    if (ranks_[at].participant.holds_any()) events.push_back({Event::Kind::kRelease, static_cast<int>(at)});
+  }
+  for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
+    if (relay_holds_any(static_cast<int>(at))) events.push_back({Event::Kind::kLetGo, static_cast<int>(at)});
+  }
   return events;
 }
 
+void SimulatedCircle::begin_with(std::size_t n_steps) {
+  for (bool moved = true; moved && broken_.empty();) {
+    moved = false;
+    for (const Event& event : possible_events()) {
+      const bool is_step = event.kind == Event::Kind::kStep;
+      if (is_step && ranks_[static_cast<std::size_t>(event.rank)].next_step >= n_steps) continue;
+      perform(event);
+      moved = true;
+      break;
+    }
+  }
+}
+
 Footprint SimulatedCircle::footprint(const Event& event) const {
-  if (event.kind != Event::Kind::kStep && event.kind != Event::Kind::kApply) return {true, -1, 0};
+  const std::uint64_t own = event.rank >= 0 && ranks_[static_cast<std::size_t>(event.rank)].relay
+                                ? relay_bit(event.rank)
+                                : 0;  // which hears at once
+  if (event.kind == Event::Kind::kRelease) return {own, event.rank, kAllNames};
+  switch (event.kind) {
+    case Event::Kind::kDeliver: return {tree_ ? relay_bit(tree_->relay_of(event.rank)) : kCoordinator, -1, 0};
+    case Event::Kind::kPassOn: return {relay_bit(event.rank) | decider_above(event.rank), -1, 0};
+    case Event::Kind::kPassLog: return {relay_bit(event.rank), event.rank, kAllNames};
+    case Event::Kind::kLetGo: return {relay_bit(event.rank), -1, 0};
+    case Event::Kind::kTake:
+    case Event::Kind::kTakeBusy: return {kCoordinator, -1, 0};
+    default: break;
+  }
   const auto at = static_cast<std::size_t>(event.rank);
   const Rank& rank = ranks_[at];
   if (event.kind == Event::Kind::kStep) {
     const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
-    return {false, event.rank, call == nullptr ? kAllNames : bit_of(call->name)};
+    const bool is_alone = call != nullptr && !rank.participant.holds_any();
+    return {own, event.rank, is_alone ? bit_of(call->name) : kAllNames};
   }
-  return {false, event.rank, rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
+  return {0, event.rank, rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
 }
 
 void SimulatedCircle::perform(const Event& event) {
@@ -93,6 +156,10 @@ void SimulatedCircle::perform(const Event& event) {
     case Event::Kind::kTake: return take(true);
     case Event::Kind::kTakeBusy: return take(false);
     case Event::Kind::kApply: return apply(ranks_[static_cast<std::size_t>(event.rank)]);
+    case Event::Kind::kRelease: return release(ranks_[static_cast<std::size_t>(event.rank)]);
+    case Event::Kind::kPassOn: return pass_on(event.rank);
+    case Event::Kind::kPassLog: return pass_log(ranks_[static_cast<std::size_t>(event.rank)]);
+    case Event::Kind::kLetGo: return ranks_[static_cast<std::size_t>(event.rank)].relay->let_go();
   }
 }
 
@@ -100,13 +167,13 @@ void SimulatedCircle::step(Rank& rank) {
   const Step& next = (*scripts_)[rank.at][rank.next_step++];
   if (std::holds_alternative<Wait>(next)) {
     rank.is_waiting = rank.participant.has_pending();
-    if (rank.is_waiting) rank.announced.emplace_back(WaitingMessage{});
+    if (rank.is_waiting) announce(rank, WaitingMessage{});
     return;
   }
   if (std::holds_alternative<Join>(next)) {
     rank.is_waiting = true;
     ++rank.n_joins;
-    rank.announced.push_back(rank.participant.join(kJoinTicket));
+    announce(rank, rank.participant.join(kJoinTicket));
     return;
   }
   const Call& call = std::get<Call>(next);
@@ -115,20 +182,43 @@ void SimulatedCircle::step(Rank& rank) {
   request.signature = call.signature;
   request.is_cacheable = call.is_cacheable;
   request.is_deferrable = call.is_deferrable;
-  rank.announced.push_back(rank.participant.submit(request, rank.uses.size()));
-  const bool is_duplicate = std::holds_alternative<DuplicateMessage>(rank.announced.back());
+  Message message = rank.participant.submit(request, rank.uses.size());
+  const bool is_duplicate = std::holds_alternative<DuplicateMessage>(message);
+  announce(rank, std::move(message));
   rank.uses.push_back(
       {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, is_duplicate, std::nullopt});
+}
+
+void SimulatedCircle::announce(Rank& rank, Message message) {
+  if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
+    if (ready->items.empty()) return;  // held
+  } else if (!std::holds_alternative<GroupsMessage>(message)) {
+    release(rank);
+  }
+  send(rank, std::move(message));
+}
+
+// A relay hears its own rank at once.
+void SimulatedCircle::send(Rank& rank, Message message) {
+  if (rank.relay) return must(rank.relay->hear(static_cast<int>(rank.at), carry(message)));
+  rank.announced.push_back(std::move(message));
+}
+
+void SimulatedCircle::release(Rank& rank) {
+  if (rank.participant.holds_any()) send(rank, rank.participant.release());
 }
 
 void SimulatedCircle::deliver(int at) {
   Rank& rank = ranks_[static_cast<std::size_t>(at)];
   Message message = carry(rank.announced.front());
   rank.announced.pop_front();
+  if (tree_) return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->hear(at, std::move(message)));
   if (auto* request = std::get_if<RequestMessage>(&message)) {
     must(coordinator_.on_request(at, std::move(*request), kNow));
   } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     must(coordinator_.on_ready(at, *ready, kNow));
+  } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
+    must(coordinator_.on_groups(at, *groups, kNow));
   } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
     must(coordinator_.on_duplicate(at, *duplicate, kNow));
   } else if (std::holds_alternative<JoinMessage>(message)) {
@@ -138,6 +228,21 @@ void SimulatedCircle::deliver(int at) {
   }
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
+}
+
+void SimulatedCircle::pass_on(int at) {
+  RelayedMessage message = std::get<RelayedMessage>(carry(ranks_[static_cast<std::size_t>(at)].relay->take()));
+  const int parent = tree_->parent(at);
+  if (parent >= 0) return must(ranks_[static_cast<std::size_t>(parent)].relay->hear(at, std::move(message)));
+  for (const RelayedMessage::Item& item : message.items) n_groups_of_all_ += item.ranks.empty() ? 1 : 0;
+  must(coordinator_.on_relayed(std::move(message), kNow));
+  has_news_ = true;
+  if (options_.takes_eagerly) take(true);
+}
+
+void SimulatedCircle::pass_log(Rank& relay) {
+  relay.relay->pass_down({{log_[relay.n_passed_down++]}});
+  apply(relay);
 }
 
 void SimulatedCircle::take(bool wire_is_idle) {
@@ -157,6 +262,17 @@ void SimulatedCircle::append(LogEntry entry) {
       if (item.slot != kNoSlot) name_of_slot_[item.slot] = name;
       names |= name;
     }
+  }
+  if (const auto* plan = std::get_if<PlanEntry>(&entry)) {
+    names = kAllNames;  // every rank may have to let go of what it holds
+    names_in_group_.assign(plan->groups.size(), 0);
+    for (std::size_t group = 0; group < plan->groups.size(); ++group) {
+      for (const std::uint32_t slot : plan->groups[group]) names_in_group_[group] |= name_of_slot_[slot];
+    }
+  }
+  if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) {
+    ++n_group_entries_;
+    for (const std::uint32_t group : groups->groups) names |= names_in_group_[group];
   }
   names_in_entry_.push_back(names);
   log_.push_back(std::move(entry));
@@ -180,6 +296,9 @@ void SimulatedCircle::apply(Rank& rank) {
     rank.joined_last.push_back(joined->last);
     rank.n_uses.clear();
     rank.is_waiting = false;
+  } else if (auto* planned = std::get_if<Participant::Planned>(&action.value())) {
+    if (!planned->released.items.empty()) send(rank, std::move(planned->released));
+    send(rank, std::move(planned->known));
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());
     for (const auto ticket : failure.tickets) settle(rank, ticket, {false, entry, failure.status, {}});

@@ -17,6 +17,8 @@
 
 #include "negotiate/coordinator.hpp"
 #include "negotiate/participant.hpp"
+#include "negotiate/relay.hpp"
+#include "negotiate/relay_tree.hpp"
 
 namespace ciranda::testing {
 
@@ -35,10 +37,12 @@ struct CircleOptions {
   CoordinatorOptions coordinator;  // its size is set from the scripts
   bool takes_eagerly = false;      // the coordinator writes its log after every announcement (else when told)
   bool uses_codec = false;         // messages travel as bytes
+  std::vector<std::string> hosts;  // by rank: announcements and the log go through relays; empty: there are none
+  int fan_out = 0;                 // of the relays
 };
 
 struct Event {
-  enum class Kind : std::uint8_t { kStep, kDeliver, kTake, kTakeBusy, kApply };
+  enum class Kind : std::uint8_t { kStep, kDeliver, kTake, kTakeBusy, kApply, kRelease, kPassOn, kPassLog, kLetGo };
   Kind kind;
   int rank = -1;
   bool operator==(const Event&) const = default;
@@ -47,7 +51,7 @@ std::string to_string(const Event& event);
 
 // What an event reads or changes; two events whose footprints are apart may change places.
 struct Footprint {
-  bool is_coordinator = false;
+  std::uint64_t deciders = 0;  // a bit each: the coordinator, and the relays of the first ranks
   int rank = -1;
   std::uint64_t names = 0;  // of the rank, a bit each (names may share one)
   bool is_apart_from(const Footprint& other) const;
@@ -57,7 +61,11 @@ class SimulatedCircle {
  public:
   SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options);
 
-  // Empty when nothing can happen any more.
+  // Rank by rank takes its first n steps, and all that follows from them happens, in one fixed order.
+  void begin_with(std::size_t n_steps);
+
+  // Empty when nothing can happen any more. A rank that holds requests lets go of them by itself at the latest when
+  // nothing else can happen; holds_any() tells whether it may before.
   std::vector<Event> possible_events() const;
   Footprint footprint(const Event& event) const;
   void perform(const Event& event);
@@ -67,6 +75,13 @@ class SimulatedCircle {
   // REQUIRES: nothing can happen any more. What is wrong with what became of the calls; empty if nothing is.
   std::string violation() const;
 
+  bool holds_any(int rank) const { return ranks_[static_cast<std::size_t>(rank)].participant.holds_any(); }
+  bool relay_holds_any(int rank) const {
+    const auto& relay = ranks_[static_cast<std::size_t>(rank)].relay;
+    return relay && relay->holds_any();
+  }
+  std::size_t n_groups_of_all() const { return n_groups_of_all_; }  // passed on by the first relay
+  std::size_t n_group_entries() const { return n_group_entries_; }
   std::size_t n_log_entries() const { return log_.size(); }
   const std::vector<LogEntry>& log() const { return log_; }
   std::size_t n_executed() const { return ranks_.front().executed.size(); }
@@ -94,6 +109,8 @@ class SimulatedCircle {
     bool is_waiting = false;
     std::deque<Message> announced;  // on the way to the coordinator
     std::size_t n_applied = 0;      // entries of the log
+    std::optional<Relay> relay;     // if it is one
+    std::size_t n_passed_down = 0;  // entries of the log, to its host and the relays below
     std::vector<Use> uses;          // by ticket
     std::map<std::string, std::size_t> n_uses;
     std::size_t n_joins = 0;            // begun
@@ -103,7 +120,15 @@ class SimulatedCircle {
 
   bool has_step(const Rank& rank) const;
   void step(Rank& rank);
+  void announce(Rank& rank, Message message);
+  void send(Rank& rank, Message message);
+  void release(Rank& rank);
   void deliver(int rank);
+  void pass_on(int relay);
+  void pass_log(Rank& relay);
+  std::size_t n_known_to(const Rank& rank) const;
+  std::size_t n_known_above(const Rank& relay) const;
+  std::uint64_t decider_above(int relay) const;
   void take(bool wire_is_idle);
   void append(LogEntry entry);
   void apply(Rank& rank);
@@ -123,10 +148,14 @@ class SimulatedCircle {
   const std::vector<Script>* scripts_;
   CircleOptions options_;
   Coordinator coordinator_;
+  std::optional<RelayTree> tree_;
   std::deque<Rank> ranks_;
   std::vector<LogEntry> log_;
   std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint
   std::map<std::uint32_t, std::uint64_t> name_of_slot_;
+  std::vector<std::uint64_t> names_in_group_;  // of the plan
+  std::size_t n_group_entries_ = 0;
+  std::size_t n_groups_of_all_ = 0;
   bool has_news_ = false;  // announcements since the log was last written
   std::string broken_;
 };
