@@ -94,6 +94,8 @@ constexpr std::array kSettings{
             "How many names have a slot, so that they are announced by a number; 0 announces all in full."),
     boolean("LEARNED_ORDER", "", &Config::learned_order,
             "Learn in which order tensors come and send them in planned groups."),
+    boolean("RELAYS", "", &Config::relays,
+            "Gather what the ranks of a host announce before it leaves the host; the same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
             "Lanes of each process set: requests on different lanes do not wait for each other."),
     word("SIMD", "", &Config::simd, kSimdLevels,

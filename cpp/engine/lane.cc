@@ -7,11 +7,16 @@
 namespace ciranda {
 namespace {
 
+// A request waits for the rest of its planned group while others come, and then for no longer than this.
+constexpr std::chrono::milliseconds kPatience{20};
+// Of a planned step, where groups are announced by number: as few as keep agreement and data going side by side.
+constexpr std::size_t kMostGroups = 32;
+
 std::chrono::nanoseconds seconds(double value) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
 }
 
-CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& config) {
+CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& config, bool has_relays) {
   CoordinatorOptions options;
   options.size = mesh.size();
   options.ranks = mesh.ranks();
@@ -19,6 +24,8 @@ CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& confi
   options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
   options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.learned_order = config.learned_order;
+  options.announces_groups = has_relays;
+  if (has_relays) options.most_groups = kMostGroups;
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);
@@ -48,10 +55,13 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       in_flight_(around.names.in_use),
       participant_(mesh_.rank()),
       data_(mesh_, in_flight_, native_options(around.config)),
+      holding_(kPatience),
       log_end_(std::numeric_limits<std::uint64_t>::max()),
       stall_warning_(seconds(around.config.stall_warning_seconds)),
       stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {
-  if (mesh_.rank() == 0) coordinator_ = std::make_unique<Coordinator>(coordinator_options(mesh_, around.config));
+  if (id_ == 0 && around.config.relays) relaying_ = Relaying::make(mesh_);
+  if (mesh_.rank() != 0) return;
+  coordinator_ = std::make_unique<Coordinator>(coordinator_options(mesh_, around.config, relaying_ != nullptr));
 }
 
 int Lane::member(int world_rank) const {
@@ -77,16 +87,36 @@ void Lane::submit(Submission submission, TimePoint now) {
   const Request& request = in_flight_.at(ticket).request;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
-  auto* ready = std::get_if<ReadyMessage>(&message);
+  const auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
   // when this rank has lost patience (Turn::insist).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr) {
-    ready_.items.push_back(ready->items.front());
-    return;
+    if (ready->items.empty()) holding_.update(true, true, now);
+    add_ready(*ready);
+  } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
+    groups_.plan = groups->plan;
+    groups_.groups.push_back(groups->groups.front());
+    holding_.update(participant_.holds_any(), true, now);
+  } else {
+    release_held(now);
+    announce(message, now);
   }
-  announce(message, now);
+}
+
+void Lane::post(int member, const Message& message) {
+  control_.post(mesh_.ranks()[static_cast<std::size_t>(member)], id_, message);
+}
+
+void Lane::add_ready(const ReadyMessage& ready) {
+  ready_.items.insert(ready_.items.end(), ready.items.begin(), ready.items.end());
+}
+
+void Lane::release_held(TimePoint now) {
+  if (!participant_.holds_any()) return;
+  add_ready(participant_.release());
+  holding_.update(false, true, now);
 }
 
 void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> request, TimePoint now) {
@@ -99,6 +129,7 @@ void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> req
   }
   if (!participant_.has_pending()) asked_since_ = now;
   control_.hurry();
+  release_held(now);
   announce(participant_.join(ticket), now);
 }
 
@@ -106,37 +137,42 @@ bool Lane::expect_no_more() {
   if (has_said_waiting_ || !in_flight_.has_deferrable()) return false;
   has_said_waiting_ = true;
   control_.hurry();
-  announce(WaitingMessage{}, std::chrono::steady_clock::now());
+  const TimePoint now = std::chrono::steady_clock::now();
+  release_held(now);
+  announce(WaitingMessage{}, now);
   return true;
 }
 
 // The coordinator must see announcements in order.
 void Lane::announce(const Message& message, TimePoint now) {
   flush_ready(now);
-  if (!coordinator_) {
-    control_.post(coordinator_rank(), id_, message);
-    return;
-  }
+  const int to = relaying_ ? relaying_->announces_to() : 0;
+  if (to != mesh_.rank()) return post(to, message);
   // No frame is made. What the coordinator refuses would be our own bug, and shows as a lost answer.
-  const Status status = to_coordinator(mesh_.rank(), message, now);
+  const Status status = relaying_ ? relaying_->hear(to, message) : to_coordinator(to, message, now);
   if (!status.ok()) logger_.error(status.message());
 }
 
 void Lane::flush_ready(TimePoint now) {
   if (!ready_.items.empty()) announce(std::exchange(ready_, {}), now);
+  if (!groups_.groups.empty()) announce(std::exchange(groups_, {}), now);
 }
 
 // --- agreeing
 
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
   const int from = member(world_rank);
-  const bool is_log = std::holds_alternative<LogMessage>(message);
-  if (from < 0 || (is_log ? from != 0 : !coordinator_)) {
+  const auto* log = std::get_if<LogMessage>(&message);
+  const bool decides = relaying_ ? relaying_->is_relay() : coordinator_ != nullptr;
+  if (from < 0 || (log != nullptr ? from != (relaying_ ? relaying_->gets_log_from() : 0) : !decides)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
                             std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) +
                             " has no use for in lane " + std::to_string(id_));
   }
-  return is_log ? apply(std::get<LogMessage>(message)) : to_coordinator(from, std::move(message), now);
+  if (log == nullptr && relaying_) return relaying_->hear(from, std::move(message));
+  if (log == nullptr) return to_coordinator(from, std::move(message), now);
+  if (decides) post_log(*log);
+  return apply(*log, now);
 }
 
 Status Lane::to_coordinator(int member, Message message, TimePoint now) {
@@ -145,6 +181,7 @@ Status Lane::to_coordinator(int member, Message message, TimePoint now) {
     return coordinator_->on_request(member, std::move(*request), now);
   }
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) return coordinator_->on_ready(member, *ready, now);
+  if (const auto* groups = std::get_if<GroupsMessage>(&message)) return coordinator_->on_groups(member, *groups, now);
   if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
     return coordinator_->on_duplicate(member, *duplicate, now);
   }
@@ -154,10 +191,38 @@ Status Lane::to_coordinator(int member, Message message, TimePoint now) {
 }
 
 Result<bool> Lane::agree(TimePoint now) {
+  if (holding_.is_over(now)) release_held(now);
   flush_ready(now);
+  Result<bool> passed_on = relaying_ && relaying_->is_relay() ? pass_on(now) : Result<bool>(false);
+  if (!passed_on.ok()) return passed_on;
   if (coordinator_) return coordinate(now);
   if (Status status = watch_coordinator(now); !status.ok()) return status;
-  return false;
+  return passed_on;
+}
+
+// What the ranks below have announced.
+Result<bool> Lane::pass_on(TimePoint now) {
+  std::optional<RelayedMessage> news = relaying_->take(now);
+  if (!news) return false;
+  control_.hurry();
+  if (!coordinator_) {
+    post(relaying_->gets_log_from(), std::move(*news));
+    return true;
+  }
+  if (Status status = coordinator_->on_relayed(std::move(*news), now); !status.ok()) return status;
+  return true;
+}
+
+void Lane::post_log(const LogMessage& log) {
+  control_.hurry();
+  if (relaying_) {
+    relaying_->pass_down(log);
+    for (const int below : relaying_->below()) post(below, log);
+    return;
+  }
+  for (int member = 0; member < mesh_.size(); ++member) {
+    if (member != mesh_.rank()) post(member, log);
+  }
 }
 
 Result<bool> Lane::coordinate(TimePoint now) {
@@ -169,26 +234,23 @@ Result<bool> Lane::coordinate(TimePoint now) {
   LogMessage log{coordinator_->take_entries(data_.is_idle())};
   if (last_word_) log.entries.emplace_back(EndEntry{});
   if (log.entries.empty()) return false;
-  control_.hurry();
-  for (int member = 0; member < mesh_.size(); ++member) {
-    if (member != mesh_.rank()) control_.post(mesh_.ranks()[static_cast<std::size_t>(member)], id_, log);
-  }
-  if (Status status = apply(log); !status.ok()) return status;
+  post_log(log);
+  if (Status status = apply(log, now); !status.ok()) return status;
   return true;
 }
 
-Status Lane::apply(const LogMessage& log) {
+Status Lane::apply(const LogMessage& log, TimePoint now) {
   for (const LogEntry& entry : log.entries) {
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
     ++n_logged_;
     if (data_.n_enqueued() >= log_end_) continue;
-    if (Status status = apply(std::move(action).value()); !status.ok()) return status;
+    if (Status status = apply(std::move(action).value(), now); !status.ok()) return status;
   }
   return Status::ok_status();
 }
 
-Status Lane::apply(Participant::Action action) {
+Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
     stand_in(*to_execute);
     if (change_sets(*to_execute)) to_execute->requests.clear();
@@ -202,6 +264,10 @@ Status Lane::apply(Participant::Action action) {
     unnamed_.restart(set_of(id_), lane_of(id_));  // the ranks have made different numbers of calls
     in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
     in_flight_.complete(joined->ticket, Status::ok_status());
+  } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
+    holding_.update(false, true, now);
+    add_ready(planned->released);
+    announce(planned->known, now);
   } else {
     has_ended_ = true;
     end(Status::aborted("the process set was removed before this was done."));
@@ -304,6 +370,9 @@ std::optional<TimePoint> Lane::next_deadline() const {
     next = coordinator_->next_stall_check();
   } else if (participant_.has_pending() && stall_warning_.count() > 0) {
     next = std::max({asked_since_, control_.heard_from(coordinator_rank()), asked_}) + stall_warning_;
+  }
+  for (const auto& due : {holding_.due(), relaying_ ? relaying_->due() : std::nullopt}) {
+    if (due && (!next || *due < *next)) next = due;
   }
   if (stuck_since_ && stall_warning_.count() > 0 && (!next || next_stuck_report_ < *next)) next = next_stuck_report_;
   return next;

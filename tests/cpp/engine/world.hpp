@@ -30,7 +30,7 @@ struct WorldOptions {
 enum class Layout : std::uint8_t {
   kArena,     // memory that all share
   kChannels,  // none
-  kTwoHosts,  // each half its own: some pairs share memory, some do not
+  kTwoHosts,  // each half its own: some pairs share memory, some do not; with relays where ranks are odd
 };
 inline constexpr std::array kLayouts{Layout::kArena, Layout::kChannels, Layout::kTwoHosts};
 
@@ -45,6 +45,7 @@ inline WorldOptions options_for(Layout layout, int size) {
   if (layout == Layout::kTwoHosts) {
     for (int rank = 0; rank < size; ++rank) options.fabric.hosts.push_back(rank < (size + 1) / 2 ? "north" : "south");
     options.config.spin_microseconds = 0;  // the hosts share the cores of this one
+    options.config.relays = size % 2 == 1;
   }
   return options;
 }
