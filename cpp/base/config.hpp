@@ -49,7 +49,9 @@ struct Config {
   double stall_warning_seconds = 10;
   double stall_shutdown_seconds = 600;
   std::string log_level = "warning";
+  // Not the engine's.
   std::string timeline;
+  std::string bind_to = "core";
 };
 
 enum class SettingType : std::uint8_t {

@@ -29,6 +29,7 @@ def spec(**changes: object) -> Message:
         "grace": 1.0,
         "blobs": [],
         "results": False,
+        "bind_to": "core",
     }
     message.update(changes)
     return message
@@ -117,6 +118,7 @@ def test_garbage_is_refused_and_nothing_else_happens(line: bytes) -> None:
         {"grace": "1"},
         {"grace": True},
         {"blobs": None},
+        {"bind_to": "socket"},
     ],
 )
 def test_a_spec_with_a_wrong_field_is_refused(changes: dict[str, object]) -> None:

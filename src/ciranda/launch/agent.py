@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ciranda.launch import protocol
+from ciranda.launch import cores, protocol
 from ciranda.launch.errors import ProtocolError
 from ciranda.launch.outbox import Outbox
 from ciranda.launch.processes import (
@@ -151,9 +151,9 @@ class Agent:
         for shared in (self._secret, *self._blobs.values()):
             shared.seal()
         self._share_cores(common, len(spec.rank_env))
-        for rank, own in spec.rank_env:
+        for (rank, own), cpus in zip(spec.rank_env, self._cpus_of_ranks(spec), strict=True):
             try:
-                process = RankProcess(rank, spec.argv, {**common, **own}, spec.want_results)
+                process = RankProcess(rank, spec.argv, {**common, **own}, spec.want_results, cpus)
             except OSError as error:
                 self._outbox.send({"t": "fatal", "text": f"cannot start rank {rank}: {error.strerror}"})
                 self._end("no process")
@@ -184,6 +184,17 @@ class Agent:
                 f"OMP_NUM_THREADS={n_threads} for each rank ({n_cores} cores, {local_size} ranks); set it to override"
             )
             self._outbox.send({"t": "note", "text": text, "warning": False})
+
+    def _cpus_of_ranks(self, spec: protocol.Spec) -> list[set[int]]:
+        """Where each rank may run; empty for anywhere."""
+        n_ranks = len(spec.rank_env)
+        if spec.bind_to == "none" or n_ranks == 1:
+            return [set() for _ in spec.rank_env]
+        shares = cores.shares(cores.usable_cores(), n_ranks)
+        bound = "; ".join(f"{rank} to {sorted(cpus)}" for (rank, _), cpus in zip(spec.rank_env, shares, strict=True))
+        text = f"ranks are bound to cores: {bound}" if all(shares) else "ranks are not bound to cores: too few"
+        self._outbox.send({"t": "note", "text": text, "warning": False})
+        return shares
 
     def _on_output(self, fd: int) -> int:
         """Pass on one piece; close the pipe at its end. How many bytes there were."""

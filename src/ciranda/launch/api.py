@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from ciranda.launch import call
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.hosts import Host, assign, checked_size, parse_hostfile, parse_hosts
-from ciranda.launch.job import Job, Show
+from ciranda.launch.job import Job, Show, default_binding
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
@@ -31,6 +31,7 @@ class RunOptions:
         start_timeout: seconds for all hosts to answer, and for the ranks to find each other.
         network_interface: the interface to use on every host.
         port_range: "low-high", the only ports to listen on.
+        bind_to: "core" gives each rank its share of its host's cores, "none" lets it run on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.
         ssh: how to call ssh.
         prefix: put ``[rank]<stream>:`` in front of each line of output.
@@ -43,6 +44,7 @@ class RunOptions:
     start_timeout: float = 30.0
     network_interface: str | None = None
     port_range: str | None = None
+    bind_to: Literal["core", "none"] | None = None
     python: str = field(default_factory=lambda: sys.executable)
     ssh: SshOptions = field(default_factory=SshOptions)
     prefix: bool = True
@@ -110,6 +112,7 @@ def run(
         start_timeout_seconds=options.start_timeout,
         network_interface=options.network_interface,
         port_range=options.port_range,
+        bind_to=options.bind_to or default_binding(),
         blobs={call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))},
         want_results=True,
         python=options.python,

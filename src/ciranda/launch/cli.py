@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 from ciranda.launch.api import chosen_hosts
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign
-from ciranda.launch.job import Job, Show
+from ciranda.launch.job import Job, Show, default_binding
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
@@ -28,6 +29,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class Binding(str, Enum):
+    """What ``--bind-to`` may be."""
+
+    CORE = "core"
+    NONE = "none"
+
 
 _HOSTS = "Hosts"
 _OUTPUT = "Output"
@@ -124,6 +133,11 @@ def _run(
         list[str] | None, typer.Option("--exclude-env", metavar="PATTERN",
                                        help="Do not pass on variables of this name; repeatable.", rich_help_panel=_JOB),
     ] = None,
+    bind_to: Annotated[
+        Binding | None, typer.Option("--bind-to", show_default="core",
+                                     help="Give each rank its share of its host's cores, or let all run anywhere.",
+                                     rich_help_panel=_JOB),
+    ] = None,
     start_timeout: Annotated[
         float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS",
                             help="For all hosts to answer and all ranks to find each other.", rich_help_panel=_JOB),
@@ -164,6 +178,7 @@ def _run(
         start_timeout_seconds=start_timeout,
         network_interface=network_interface,
         port_range=port_range,
+        bind_to=bind_to.value if bind_to else default_binding(),
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
     files = OutputDir(output_dir, len(slots)) if output_dir is not None else None

@@ -12,6 +12,7 @@ from ciranda.launch.failure import RankFailure
 from ciranda.launch.hosts import Slot
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
+from ciranda.launch.protocol import BINDINGS
 
 
 def working_directory() -> str:
@@ -20,6 +21,14 @@ def working_directory() -> str:
         return os.getcwd()
     except OSError as error:
         raise LaunchError(f"the working directory cannot be used: {error.strerror}; change to another") from None
+
+
+def default_binding() -> str:
+    """What CIRANDA_BIND_TO says; LaunchError if that is no binding."""
+    text = os.environ.get("CIRANDA_BIND_TO") or BINDINGS[0]
+    if text.lower() not in BINDINGS:
+        raise LaunchError(f"CIRANDA_BIND_TO={text!r}: must be {' or '.join(BINDINGS)}", exit_code=2)
+    return text.lower()
 
 
 @dataclass
@@ -35,6 +44,8 @@ class Job:
         start_timeout_seconds: for all agents to answer.
         network_interface, port_range: what the store listens on; the ranks are told by ``env``.
         blobs: variables, each to hold the path of a file with this content.
+        bind_to: "core" gives each rank its share of its host's cores; "none" leaves it to the system. By default what
+            CIRANDA_BIND_TO says, or "core".
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
 
@@ -48,6 +59,7 @@ class Job:
     network_interface: str | None = None
     port_range: str | None = None
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    bind_to: str = field(default_factory=default_binding)
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
 

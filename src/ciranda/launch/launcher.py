@@ -128,6 +128,7 @@ class _Run:
             "grace": job.grace_seconds,
             "blobs": list(job.blobs),
             "results": job.want_results,
+            "bind_to": job.bind_to,
         }
         for name, content in job.blobs.items():
             for start in range(0, len(content), 1 << 20):

@@ -19,6 +19,7 @@ from ciranda.launch.errors import ProtocolError
 VERSION = 1
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 64 << 10
+BINDINGS = ("core", "none")
 Message = dict[str, object]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -147,6 +148,7 @@ class Spec:
         grace_seconds: from SIGTERM to SIGKILL.
         blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
         want_results: give each rank a pipe for its result.
+        bind_to: "core" or "none": whether each rank is to have cores of its own.
     """
 
     def __init__(self, message: Message) -> None:
@@ -163,6 +165,9 @@ class Spec:
         self.grace_seconds = seconds_of(message, "grace")
         self.blobs = _texts(message, "blobs")
         self.want_results = message.get("results") is True
+        self.bind_to = text_of(message, "bind_to")
+        if self.bind_to not in BINDINGS:
+            raise ProtocolError(f"spec: bind_to must be one of {', '.join(BINDINGS)}, not {self.bind_to[:80]!r}")
         if not self.argv:
             raise ProtocolError("spec: argv is empty")
         if len(self.secret) != 64 or not set(self.secret) <= set("0123456789abcdef"):

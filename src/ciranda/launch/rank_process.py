@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from ciranda.launch.processes import END_SIGNALS, die_with_parent
 
@@ -20,8 +21,18 @@ class RankProcess:
         pipes: read ends of its streams, by name; non-blocking, owned here.
     """
 
-    def __init__(self, rank: int, argv: Sequence[bytes], env: Mapping[bytes, bytes], want_result: bool) -> None:
-        """Fork and exec. A command that cannot run shows as the rank's stderr and exit code 127 or 126."""
+    def __init__(
+        self,
+        rank: int,
+        argv: Sequence[bytes],
+        env: Mapping[bytes, bytes],
+        want_result: bool,
+        cpus: Collection[int] = (),
+    ) -> None:
+        """Fork and exec, on the given CPUs if there are any.
+
+        A command that cannot run shows as the rank's stderr and exit code 127 or 126.
+        """
         self.rank = rank
         self.pipes: dict[str, int] = {}
         writers: dict[str, int] = {}
@@ -33,6 +44,9 @@ class RankProcess:
         self.pid = os.fork()
         if self.pid == 0:
             try:
+                if cpus:
+                    with suppress(OSError):  # the CPUs were taken from all of us meanwhile: then it runs on any
+                        os.sched_setaffinity(0, cpus)
                 _become(list(argv), dict(env), writers, parent)
             finally:
                 os._exit(NOT_EXECUTABLE)
