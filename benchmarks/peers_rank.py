@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import statistics
@@ -15,7 +14,7 @@ import numpy as np
 
 import ciranda
 from ciranda.bench.plan import BLOCKS, Array, Case, Plan
-from ciranda.bench.ranks import check, choose_iterations, gather_times, time_calls
+from ciranda.bench.ranks import time_in_turns
 from ciranda.bench.systems import Call, Ciranda, Gloo, System
 
 _DTYPE = "float32"
@@ -109,27 +108,16 @@ def cases(collective: str, sizes: list[int], n: int) -> list[Case]:
 
 def measure(plan: Plan, case: Case, systems: dict[str, System]) -> dict[str, Any]:
     """Check and time every system, in turns, and the floor between them."""
-    buffer = np.zeros(case.count, dtype=case.dtype)
-    calls = {name: system.bind(case, buffer) for name, system in systems.items()}
-    n_wrong = {name: check(case, call, buffer) for name, call in calls.items()}
-    iterations = {name: choose_iterations(plan, call, buffer) for name, call in calls.items()}
-    starts: dict[str, list[int]] = {name: [] for name in calls}
-    ends: dict[str, list[int]] = {name: [] for name in calls}
     floors: list[float] = []
     result = np.zeros(case.n_bytes // np.dtype(case.dtype).itemsize, dtype=case.dtype)
-    gc.disable()
-    for block in range(BLOCKS):
-        for name in list(calls) if block % 2 == 0 else list(calls)[::-1]:
-            n_calls = iterations[name] * (block + 1) // BLOCKS - iterations[name] * block // BLOCKS
-            if n_calls > 0:
-                calls[name]()  # the first call after another system's turn finds that one's traces
-            time_calls(calls[name], buffer, n_calls, starts[name], ends[name])
-        floors += rewrite_times_us(result, n_calls=max(3, min(20, iterations["ciranda"] // BLOCKS)))
-    gc.enable()
-    found = {}
-    for name in calls:
-        times = gather_times(case, name, starts[name], ends[name])
-        found[name] = {**spread(times), "n_wrong": n_wrong[name], "iterations": len(times)}
+
+    def time_floor(iterations: dict[str, int]) -> None:
+        floors.extend(rewrite_times_us(result, n_calls=max(3, min(20, iterations["ciranda"] // BLOCKS))))
+
+    found = {
+        name: {**spread(timed.times_us), "n_wrong": timed.n_wrong, "iterations": len(timed.times_us)}
+        for name, timed in time_in_turns(plan, case, systems, time_floor).items()
+    }
     return {
         "collective": case.collective,
         "n_bytes": case.n_bytes,

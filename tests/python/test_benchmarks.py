@@ -97,6 +97,15 @@ def test_the_table_shows_ratios_and_the_floor() -> None:
     assert last == ["allreduce", "1", "MiB", "100.0", "400.0", "4.00x", "10.0", "10.0x"]
 
 
+def test_all_peers_are_those_whose_mpi_is_installed(tmp_path: Path) -> None:
+    for name in ("openmpi", "mpich"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "bin" / "mpiexec").touch()
+    (tmp_path / "other").mkdir()
+    assert peers.environments_in(tmp_path) == {"mpich": str(tmp_path / "mpich"), "openmpi": str(tmp_path / "openmpi")}
+    assert peers.environments_in(tmp_path / "none") == {}
+
+
 def test_a_run_without_peers(tmp_path: Path) -> None:
     """Two processes measure themselves and the floor, and find nothing wrong."""
     out = tmp_path / "out.json"

@@ -11,6 +11,7 @@ import gc
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,6 +62,29 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
 
 def measure(plan: Plan, case: Case, systems: dict[str, System]) -> Row:
     """Check and time every system on one size."""
+    timed = time_in_turns(plan, case, systems)
+    measurements: dict[str, Measurement] = {
+        name: summarise(case, found.times_us, found.n_wrong) for name, found in timed.items()
+    }
+    return Row(case.n_bytes, case.count, case.dtype, case.op, measurements)
+
+
+@dataclass
+class Timed:
+    """A system's calls: microseconds of each, the same on all ranks, and how many elements were wrong in the check."""
+
+    times_us: list[float]
+    n_wrong: int
+
+
+def time_in_turns(
+    plan: Plan, case: Case, systems: dict[str, System], after_block: Callable[[dict[str, int]], None] | None = None
+) -> dict[str, Timed]:
+    """Check every system, and time them in turns on one buffer: what disturbs the machine then meets all of them.
+
+    Args:
+        after_block: called after each turn of all, with how many calls each system is to make altogether.
+    """
     buffer = np.zeros(case.count, dtype=case.dtype)
     calls = {name: system.bind(case, buffer) for name, system in systems.items()}
     n_wrong = {name: check(case, call, buffer) for name, call in calls.items()}
@@ -69,18 +93,15 @@ def measure(plan: Plan, case: Case, systems: dict[str, System]) -> Row:
     ends: dict[str, list[int]] = {name: [] for name in calls}
     gc.disable()
     for block in range(BLOCKS):
-        in_turn = list(calls) if block % 2 == 0 else list(calls)[::-1]
-        for name in in_turn:
+        for name in list(calls) if block % 2 == 0 else list(calls)[::-1]:
             n_calls = iterations[name] * (block + 1) // BLOCKS - iterations[name] * block // BLOCKS
             if n_calls > 0:
                 calls[name]()  # the first call after another system's turn finds that one's traces
             time_calls(calls[name], buffer, n_calls, starts[name], ends[name])
+        if after_block is not None:
+            after_block(iterations)
     gc.enable()
-    measurements: dict[str, Measurement] = {}
-    for name in calls:
-        times = gather_times(case, name, starts[name], ends[name])
-        measurements[name] = summarise(case, times, n_wrong[name])
-    return Row(case.n_bytes, case.count, case.dtype, case.op, measurements)
+    return {name: Timed(gather_times(case, name, starts[name], ends[name]), n_wrong[name]) for name in calls}
 
 
 def check(case: Case, call: Call, buffer: Array) -> int:
