@@ -77,4 +77,4 @@ def _check() -> None:
 
 
 def test_averages_while_a_rank_has_joined(circles: Any) -> None:
-    circles.of(3).run(_check, timeout=60)
+    circles.of(3).run(_check)

@@ -209,4 +209,4 @@ def _train_embedding() -> None:
 
 def test_weighted_training_with_sparse_gradients(circles: Any) -> None:
     for n_ranks in (2, 3):
-        circles.of(n_ranks).run(_train_embedding, timeout=30)
+        circles.of(n_ranks).run(_train_embedding)
