@@ -102,8 +102,11 @@ const PolicyRow& choose(Collective collective, const std::optional<ArenaSession>
 }  // namespace
 
 NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options) : mesh_(mesh), options_(options) {
-  if (mesh.arena() == nullptr) return;
-  session_.emplace(*mesh.arena());
+  if (mesh.arena() != nullptr) use(*mesh.arena());
+}
+
+void NativeBackend::use(SharedArena& arena) {
+  session_.emplace(arena);
   options_.one_shot_bytes = std::min(options_.one_shot_bytes, session_->slot_bytes());
 }
 

@@ -25,6 +25,9 @@ class NativeBackend {
   // The mesh outlives the backend.
   NativeBackend(Mesh& mesh, NativeOptions options);
 
+  // From the next plan on, which is the next on all ranks of the mesh. The arena outlives the backend.
+  void use(SharedArena& arena);
+
   // The plan outlives the collective. Null when there is nothing to move between ranks: the plan is then carried out.
   std::unique_ptr<RunningCollective> start(const Plan& plan);
 

@@ -5,8 +5,13 @@
 
 namespace ciranda {
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options)
-    : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options), consistency_(in_flight, mesh) {}
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options, std::size_t slot_bytes,
+                     const Logger& logger)
+    : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options), consistency_(in_flight, mesh) {
+  if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
+  arena_.emplace(mesh, slot_bytes, logger);
+  is_arena_settled_ = false;
+}
 
 void DataPlane::enqueue(Participant::Execute entry) {
   for (const Participant::Ready& ready : entry.requests) in_flight_.begin(ready.ticket);
@@ -34,7 +39,7 @@ void DataPlane::take(Work work) {
 Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (!has_begun_) {
-    Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
+    Result<Work> work = begin();
     if (!work.ok()) return work.status();
     take(std::move(work).value());
     has_begun_ = true;
@@ -46,6 +51,16 @@ Result<bool> DataPlane::step() {
     running_.reset();
   }
   return start_next();
+}
+
+Result<Work> DataPlane::begin() {
+  const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };
+  if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
+  is_arena_settled_ = true;
+  return arena_->settle([this, plans] {
+    if (arena_->arena() != nullptr) backend_.use(*arena_->arena());
+    return plans();
+  });
 }
 
 Result<bool> DataPlane::start_next() {

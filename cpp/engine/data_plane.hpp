@@ -13,14 +13,17 @@
 #include "backend/native.hpp"
 #include "engine/consistency.hpp"
 #include "engine/in_flight.hpp"
+#include "engine/lane_arena.hpp"
 #include "engine/make_plans.hpp"
 
 namespace ciranda {
 
 class DataPlane {
  public:
-  // Both outlive this.
-  DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options);
+  // All outlive this. If the mesh has no arena, but its ranks share memory, they make themselves one of `slot_bytes`
+  // when there is data to move; not if that is 0, which it is on all ranks of the mesh or none.
+  DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options, std::size_t slot_bytes,
+            const Logger& logger);
 
   // The next entry of the log; an empty one only takes its place in the order.
   void enqueue(Participant::Execute entry);
@@ -43,6 +46,7 @@ class DataPlane {
   std::vector<int> awaited() const;
 
  private:
+  Result<Work> begin();
   Result<bool> start_next();
   void take(Work work);
   bool begin_check();
@@ -51,8 +55,10 @@ class DataPlane {
 
   Mesh& mesh_;
   InFlight& in_flight_;
+  std::optional<LaneArena> arena_;
   NativeBackend backend_;
   Consistency consistency_;
+  bool is_arena_settled_ = true;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;

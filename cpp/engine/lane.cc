@@ -39,6 +39,12 @@ NativeOptions native_options(const Config& config) {
   return options;
 }
 
+// The world's first lane has an arena if it can have one; two ranks that send to each other would have one each for
+// little.
+std::size_t slot_bytes_of(LaneId id, const Config& config) {
+  return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
+}
+
 bool changes_sets(Collective collective) {
   return collective == Collective::kAddProcessSet || collective == Collective::kRemoveProcessSet;
 }
@@ -54,7 +60,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       unnamed_(around.names.unnamed),
       in_flight_(around.names.in_use),
       participant_(mesh_.rank()),
-      data_(mesh_, in_flight_, native_options(around.config)),
+      data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
       log_end_(std::numeric_limits<std::uint64_t>::max()),
       stall_warning_(seconds(around.config.stall_warning_seconds)),

@@ -35,6 +35,10 @@ std::string random_name() {
   return name;
 }
 
+std::string path_of_own(int fd) {
+  return ShmSegment::path_of(static_cast<std::uint64_t>(getpid()), static_cast<std::uint64_t>(fd));
+}
+
 // Allocates all pages. The error says what is missing.
 Status allocate(int fd, std::size_t n_bytes, const std::string& folder) {
   struct statvfs space {};
@@ -65,7 +69,7 @@ Result<ShmSegment> ShmSegment::create(std::size_t n_bytes, const std::string& fo
   ShmSegment segment;
   segment.file_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (segment.file_.valid()) {
-    segment.path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(segment.file_.get());
+    segment.path_ = path_of_own(segment.file_.get());
     return filled(std::move(segment), n_bytes, folder);
   }
   return create_named(n_bytes, folder);
@@ -81,6 +85,10 @@ Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, const std::stri
   segment.path_ = path;
   segment.has_name_ = true;
   return filled(std::move(segment), n_bytes, folder);
+}
+
+std::string ShmSegment::path_of(std::uint64_t process, std::uint64_t descriptor) {
+  return "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
 }
 
 Result<ShmSegment> ShmSegment::filled(ShmSegment segment, std::size_t n_bytes, const std::string& folder) {

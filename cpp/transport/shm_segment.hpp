@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -33,6 +34,10 @@ class ShmSegment {
   std::span<std::byte> memory() const { return memory_; }
   // What others give to open(); valid until release_path().
   const std::string& path() const { return path_; }
+  // -1 after release_path(), or where there is none.
+  int descriptor() const { return file_.get(); }
+  // What path() is for a file without a name: the number of the process that made it, and its descriptor() there.
+  static std::string path_of(std::uint64_t process, std::uint64_t descriptor);
   // Everyone has opened it: take back the name, close the descriptor. The memory stays.
   void release_path();
 

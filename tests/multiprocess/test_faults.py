@@ -152,10 +152,17 @@ def _segments() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
+def _use_a_set() -> None:
+    even = hvd.add_process_set(range(0, hvd.size(), 2))
+    for process_set in (hvd.global_process_set, even):
+        if process_set.included():
+            hvd.allreduce(1.0, process_set=process_set)
+
+
 def test_nothing_is_left_behind() -> None:
     before = _segments()
     ranks = Ranks(4)
-    ranks.run(lambda: float(hvd.allreduce(1.0)))
+    ranks.run(_use_a_set)
     assert _segments() <= before, "a segment keeps its name while it is used"
     ranks.signal(2, signal.SIGKILL)
     ranks.close(expect_clean=False)

@@ -25,6 +25,14 @@ SUM = (
     "print(ciranda.rank(), ciranda.local_rank(), ciranda.cross_rank(), total.tolist())\n"
     "ciranda.shutdown()\n"
 )
+SUM_OF_A_SET = (
+    "import numpy, ciranda\n"
+    "ciranda.init()\n"
+    "pair = ciranda.add_process_set([0, 1])\n"
+    "if pair.included():\n"
+    "    print(ciranda.allreduce(numpy.arange(5.0), op=ciranda.Sum, process_set=pair).tolist())\n"
+    "ciranda.shutdown()\n"
+)
 # One rank dies while the others wait for it.
 LOSS = (
     "import os, signal, numpy, ciranda\n"
@@ -53,6 +61,22 @@ def expected(places: Sequence[tuple[int, int]]) -> list[str]:
     size = len(places)
     total = [float(size * i + sum(range(size))) for i in range(5)]
     return [f"[{r}]<stdout>:{r} {local} {cross} {total}" for r, (local, cross) in enumerate(places)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: little shared memory needs root to mount it")
+def test_a_set_does_without_memory_of_its_own_where_there_is_too_little() -> None:
+    # Of 144 MiB, the world takes 96 for its slots; a set of two would need 64.
+    through = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
+    through += ['mount -t tmpfs -o size=144m tmpfs /dev/shm && exec "$@"', "sh"]
+    slots = ["--env", f"CIRANDA_SLOT_BYTES={16 << 20}"]
+    done = ciranda_run(["run", "-np", "3", "--no-prefix", *slots, sys.executable, "-c", SUM_OF_A_SET], through)
+    if "unshare:" in done.stderr:
+        pytest.skip(f"NOT TESTED: no mount namespaces here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[0.0, 2.0, 4.0, 6.0, 8.0]"] * 2
+    (warning,) = done.stderr.splitlines()
+    assert "a process set of 2 ranks on this host gets no memory to share" in warning
+    assert "/dev/shm is too small: 64.1 MiB are needed" in warning
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import random
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from ranks import Ranks
+from ranks import Ranks, wait_until
 
 import ciranda as hvd
 from ciranda.errors import AbortedError, MismatchError
+from conftest import Circles
 
 pytestmark = pytest.mark.multiprocess
 
@@ -55,6 +57,27 @@ def _check_every_collective() -> None:
         assert not hvd.remove_process_set(process_set)
         with pytest.raises(ValueError, match="has not been added"):
             hvd.allreduce(np.zeros(3), process_set=process_set)
+
+
+def _maps_of_sets() -> int:
+    maps = Path("/proc/self/maps").read_text(encoding="ascii", errors="replace")
+    return sum("/dev/shm/" in line for line in maps.splitlines())
+
+
+def _check_memory_of_sets() -> None:
+    before = _maps_of_sets()
+    pair = hvd.add_process_set([0, 1])
+    assert _maps_of_sets() == before, "a set that has done nothing has no memory"
+    for _ in range(2):
+        if pair.included():
+            assert hvd.allreduce(np.float32(1), op=hvd.Sum, process_set=pair) == 2
+            assert _maps_of_sets() == before + 1
+    hvd.remove_process_set(pair)
+    assert wait_until(lambda: _maps_of_sets() == before)  # the set's own last word may still be on its way
+
+
+def test_a_set_whose_ranks_share_memory_has_some_of_its_own_until_it_is_removed(circles: Circles) -> None:
+    circles.of(3).run(_check_memory_of_sets)
 
 
 def test_every_collective_on_any_set(circle: Ranks) -> None:

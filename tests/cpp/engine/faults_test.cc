@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <fstream>
 #include <latch>
 #include <limits>
+#include <numeric>
 #include <random>
+#include <thread>
 
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
@@ -154,6 +157,59 @@ TEST_P(FaultsTest, DeathAtAnyMomentIsNamedToEverySurvivor) {
       }
       EXPECT_NE(later.message().find(name), std::string::npos) << later.message();
     });
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+// Mappings of files in /dev/shm.
+int n_shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int n = 0;
+  for (std::string line; std::getline(maps, line);) n += line.find("/dev/shm/") != std::string::npos ? 1 : 0;
+  return n;
+}
+
+// The first collective of a set makes the memory that its ranks share.
+TEST_P(FaultsTest, DeathAsASetBeginsIsNamedToEverySurvivorAndLeavesNoMemory) {
+  const int n_before = n_shared_mappings();
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    const Watchdog watchdog("death as a set begins, seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto dying = static_cast<int>(random() % static_cast<unsigned>(size()));
+    const auto n_yields = random() % 400;
+    std::vector<int> everyone(static_cast<std::size_t>(size()));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    {
+      World world(size(), options());
+      std::latch all_ready(size());
+      std::thread killer([&] {
+        all_ready.wait();
+        for (auto i = n_yields; i > 0; --i) std::this_thread::yield();
+        world.fabric().kill(dying);
+      });
+      world.run([&](Engine& engine) {
+        const auto set = engine.form_set(everyone, 0);
+        EXPECT_TRUE(set.ok()) << set.status().message();
+        std::vector<std::int32_t> values(3000, engine.rank() + 1);
+        auto r = request(Collective::kAllreduce, "x", DataType::kInt32, {3000}, values.data());
+        r.process_set = set.ok() ? set.value() : 0;
+        all_ready.count_down();
+        const Status status = engine.wait(engine.submit(std::move(r)));
+        Status later = submit_one_more(engine);
+        while (later.ok()) later = submit_one_more(engine);
+        EXPECT_EQ(later.kind(), ErrorKind::kRanksLost) << later.message();
+        if (status.ok()) {
+          EXPECT_EQ(values.back(), size() * (size() + 1) / 2);
+        } else {
+          EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
+        }
+        if (engine.rank() == dying) return;
+        const std::string name = "rank " + std::to_string(dying) + " (host";
+        EXPECT_NE(later.message().find(name), std::string::npos) << later.message();
+      });
+      killer.join();
+    }
+    EXPECT_EQ(n_shared_mappings(), n_before);
     if (HasFailure()) FAIL() << "seed " << seed;
   }
 }

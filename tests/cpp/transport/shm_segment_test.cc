@@ -46,6 +46,24 @@ TEST(ShmSegment, IsZeroedAndSharedWithAnotherProcess) {
   EXPECT_EQ(memory[18], std::byte{43});
 }
 
+TEST(ShmSegment, IsFoundByProcessAndDescriptor) {
+  auto made = ShmSegment::create(8192);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const int descriptor = made.value().descriptor();
+  EXPECT_EQ(made.value().path(),
+            ShmSegment::path_of(static_cast<std::uint64_t>(getpid()), static_cast<std::uint64_t>(descriptor)));
+  made.value().memory()[17] = std::byte{42};
+  {
+    auto opened = ShmSegment::open(made.value().path(), 8192);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    EXPECT_EQ(opened.value().memory()[17], std::byte{42});
+    EXPECT_FALSE(ShmSegment::open(made.value().path(), 4096).ok()) << "another size";
+  }
+  made.value().release_path();
+  EXPECT_EQ(made.value().descriptor(), -1);
+  EXPECT_EQ(fcntl(descriptor, F_GETFD), -1);
+}
+
 TEST(ShmSegment, LeavesNoNameBehind) {
   const std::size_t before = names_left();
   {
