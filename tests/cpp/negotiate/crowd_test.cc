@@ -83,8 +83,8 @@ TEST(CrowdWithGroups, AnnouncesByNumber) {
 }
 
 TEST(CrowdWithRelays, AHostSendsFewMessagesHoweverManyTensorsThereAre) {
-  const StepCost few = planned_step(with_relays(512, 40));
-  const StepCost many = planned_step(with_relays(512, 400));
+  const StepCost few = planned_step(with_relays(256, 40));
+  const StepCost many = planned_step(with_relays(256, 400));
   for (const StepCost& cost : {few, many}) {
     EXPECT_EQ(cost.n_let_go, 0U);
     EXPECT_LE(cost.most_from_a_host, 10U);  // one a group, and that its ranks wait
@@ -95,13 +95,13 @@ TEST(CrowdWithRelays, AHostSendsFewMessagesHoweverManyTensorsThereAre) {
 }
 
 TEST(CrowdWithRelays, AHostSendsAsManyMessagesHoweverManyHostsThereAre) {
-  EXPECT_LE(planned_step(with_relays(1024, 40)).most_from_a_host,
+  EXPECT_LE(planned_step(with_relays(512, 40)).most_from_a_host,
             planned_step(with_relays(128, 40)).most_from_a_host + 1);
 }
 
 // Two hops there, and two back.
 TEST(CrowdWithRelays, TakesTwoRoundTripsAtMost) {
-  const CrowdOptions options = with_relays(1024, 100);
+  const CrowdOptions options = with_relays(512, 100);
   const Nanoseconds slowest_round_trip = 2 * (options.network_delay * 3 / 2);
   const StepCost cost = planned_step(options);
   EXPECT_LE(cost.wait, 2 * slowest_round_trip + options.coordinator_turn + 10 * options.host_delay);

@@ -199,15 +199,15 @@ Groups expect_groups(Training training, std::uint64_t n_seeds) {
 }
 
 TEST(RandomSchedules, WithGroups) {
-  for (const int n_ranks : {2, 3, 7}) EXPECT_GT(expect_groups({.n_ranks = n_ranks}, 100).n_entries, 300U);
+  for (const int n_ranks : {2, 3, 7}) EXPECT_GT(expect_groups({.n_ranks = n_ranks}, 30).n_entries, 20U);
 }
 
 TEST(RandomSchedules, WithRelays) {
   for (const auto& [n_ranks, ranks_per_host, fan_out] :
        std::vector<std::array<int, 3>>{{2, 1, 0}, {3, 2, 0}, {4, 2, 0}, {7, 2, 1}, {9, 3, 2}}) {
-    const Groups groups = expect_groups({.n_ranks = n_ranks, .ranks_per_host = ranks_per_host, .fan_out = fan_out}, 60);
-    EXPECT_GT(groups.n_entries, 200U);
-    EXPECT_GT(groups.n_of_all, 100U);
+    const Groups groups = expect_groups({.n_ranks = n_ranks, .ranks_per_host = ranks_per_host, .fan_out = fan_out}, 20);
+    EXPECT_GT(groups.n_entries, 10U);
+    EXPECT_GT(groups.n_of_all, 3U);
   }
 }
 
