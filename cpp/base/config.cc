@@ -60,7 +60,7 @@ constexpr Setting ports(std::string_view name, std::string_view horovod, std::st
 }
 
 constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
-constexpr std::array<std::string_view, 2> kBindings{"core", "none"};
+constexpr std::array<std::string_view, 2> kBindings{"none", "core"};
 
 constexpr std::array kSettings{
     integer("RANK", "HOROVOD_RANK", &Config::rank, 0, kMaxRanks, "This process among all; set by the launcher."),
@@ -114,7 +114,7 @@ constexpr std::array kSettings{
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
          "File in which Python's init() records rank 0's collectives; empty or DYNAMIC for none."),
     word("BIND_TO", "", &Config::bind_to, kBindings,
-         "core: the launcher gives each rank its share of its host's cores; none: ranks run on any."),
+         "none: ranks run on any core; core: the launcher gives each its share of its host's cores."),
 };
 
 template <typename T>

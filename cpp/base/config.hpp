@@ -51,7 +51,7 @@ struct Config {
   std::string log_level = "warning";
   // Not the engine's.
   std::string timeline;
-  std::string bind_to = "core";
+  std::string bind_to = "none";
 };
 
 enum class SettingType : std::uint8_t {

@@ -142,21 +142,23 @@ def test_each_rank_gets_its_share_of_the_cores_unless_told_otherwise() -> None:
     assert told[1].split() == [b"7", b"7"]
 
 
-def test_each_rank_has_cores_of_its_own_unless_told_otherwise() -> None:
+def test_each_rank_has_cores_of_its_own_if_told_so() -> None:
     code = "import os; print(sorted(os.sched_getaffinity(0)))"
     ranks = ["--no-prefix", *python_rank(code)]
+    bound = ["--bind-to", "core", *ranks]
     all_cores = os.sched_getaffinity(0)
-    if len(all_cores) > 1:
-        own = [json.loads(line) for line in run(["run", "-np", "2", *ranks])[1].splitlines()]
-        assert sorted(own[0] + own[1]) == sorted(all_cores)
     anywhere = f"{sorted(all_cores)}\n".encode()
-    assert run(["run", "-np", "2", "--bind-to", "none", *ranks])[1] == anywhere * 2
-    assert run(["run", "-np", "2", *ranks], env={"CIRANDA_BIND_TO": "none"})[1] == anywhere * 2
-    assert run(["run", "-np", "1", *ranks])[1] == anywhere
+    if len(all_cores) > 1:
+        own = [json.loads(line) for line in run(["run", "-np", "2", *bound])[1].splitlines()]
+        assert sorted(own[0] + own[1]) == sorted(all_cores)
+        assert run(["run", "-np", "2", *ranks], env={"CIRANDA_BIND_TO": "core"})[1] != anywhere * 2
+    assert run(["run", "-np", "2", *ranks])[1] == anywhere * 2
+    assert run(["run", "-np", "2", "--bind-to", "none", *ranks], env={"CIRANDA_BIND_TO": "core"})[1] == anywhere * 2
+    assert run(["run", "-np", "1", *bound])[1] == anywhere
     wrong = run(["run", "-np", "2", *ranks], env={"CIRANDA_BIND_TO": "socket"})
-    assert wrong == (2, b"", b"ciranda: CIRANDA_BIND_TO='socket': must be core or none\n")
+    assert wrong == (2, b"", b"ciranda: CIRANDA_BIND_TO='socket': must be none or core\n")
     too_many = len(all_cores) + 1
-    assert run(["run", "-np", str(too_many), *ranks])[1] == anywhere * too_many
+    assert run(["run", "-np", str(too_many), *bound])[1] == anywhere * too_many
 
 
 def test_a_module_named_like_a_standard_one_does_not_break_the_agent(tmp_path: Path) -> None:

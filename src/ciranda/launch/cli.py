@@ -34,8 +34,8 @@ app = typer.Typer(
 class Binding(str, Enum):
     """What ``--bind-to`` may be."""
 
-    CORE = "core"
     NONE = "none"
+    CORE = "core"
 
 
 _HOSTS = "Hosts"
@@ -134,7 +134,7 @@ def _run(
                                        help="Do not pass on variables of this name; repeatable.", rich_help_panel=_JOB),
     ] = None,
     bind_to: Annotated[
-        Binding | None, typer.Option("--bind-to", show_default="core",
+        Binding | None, typer.Option("--bind-to", show_default="none",
                                      help="Give each rank its share of its host's cores, or let all run anywhere.",
                                      rich_help_panel=_JOB),
     ] = None,

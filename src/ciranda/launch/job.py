@@ -45,7 +45,7 @@ class Job:
         network_interface, port_range: what the store listens on; the ranks are told by ``env``.
         blobs: variables, each to hold the path of a file with this content.
         bind_to: "core" gives each rank its share of its host's cores; "none" leaves it to the system. By default what
-            CIRANDA_BIND_TO says, or "core".
+            CIRANDA_BIND_TO says, or "none".
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
 

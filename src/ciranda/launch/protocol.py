@@ -19,7 +19,7 @@ from ciranda.launch.errors import ProtocolError
 VERSION = 1
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 64 << 10
-BINDINGS = ("core", "none")
+BINDINGS = ("none", "core")
 Message = dict[str, object]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
