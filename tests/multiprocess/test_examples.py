@@ -65,9 +65,16 @@ runpy.run_path({str(EXAMPLES / "gradient_clipping.py")!r}, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("np", [2, 3])
 @pytest.mark.parametrize(
-    "name", ["accumulation", "ddp", "gradient_clipping", "mixed_precision", "process_sets", "uneven_batches"]
+    ("name", "np"),
+    [
+        ("accumulation", 2),
+        ("ddp", 2),
+        ("gradient_clipping", 2),
+        ("mixed_precision", 2),
+        ("process_sets", 3),
+        ("uneven_batches", 3),
+    ],
 )
 def test_example_equals_one_process(name: str, np: int) -> None:
     done = run(np, str(EXAMPLES / f"{name}.py"))
