@@ -129,6 +129,21 @@ def submit_reduction(
     )
 
 
+def submit_move(
+    collective: int,
+    inputs: object,
+    outputs: object,
+    name: str | None,
+    process_set: ProcessSet,
+    root: int = -1,
+    splits: list[list[int]] | None = None,
+) -> _core.Operation:
+    """Start a collective that moves tensors and combines none. `inputs` and `outputs` are as the engine takes them."""
+    return _basics.engine().submit(
+        collective, inputs, outputs, name, Sum, root, 1.0, 1.0, True, splits, process_set=id_of(process_set)
+    )
+
+
 def submit_transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
     """Start to send `target` to rank `peer`, or to receive it from there, whichever of the two is the `sender`."""
     engine = _basics.engine()

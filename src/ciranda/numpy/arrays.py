@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,16 @@ def bring_back(work: Array, tensor: Array) -> Array:
     return tensor
 
 
+def bring_all_back(work: Sequence[Array], tensors: Sequence[Array]) -> list[Array]:
+    """`bring_back()` of several arrays."""
+    return [bring_back(*pair) for pair in zip(work, tensors, strict=True)]
+
+
 def like_input(output: Array, array: Array) -> Array:
     """Give an array that the engine allocated the dtype of its input."""
     return output.view(array.dtype)
+
+
+def like_inputs(outputs: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
+    """`like_input()` of several arrays."""
+    return [like_input(*pair) for pair in zip(outputs, arrays, strict=True)]

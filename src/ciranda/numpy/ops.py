@@ -31,10 +31,20 @@ from ciranda._ops import (
     Sum,
     choose_op,
     divides_by_all,
+    submit_move,
     submit_reduction,
     submit_transfer,
 )
-from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
+from ciranda.numpy.arrays import (
+    Array,
+    bring_all_back,
+    bring_back,
+    for_engine,
+    like_input,
+    like_inputs,
+    readable,
+    writable,
+)
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Arrays = list[Array]
@@ -248,7 +258,7 @@ def grouped_allreduce_async_(
         divisor,
         weight,
     )
-    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
 
 
 def grouped_allreduce_(
@@ -273,9 +283,7 @@ def allgather_async(
 ) -> Handle[Array]:
     """Start `allgather()`. `synchronize(handle)` returns the result."""
     array = readable(tensor)
-    operation = _basics.engine().submit(
-        ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    operation = submit_move(ALLGATHER, for_engine(array), None, name, process_set)
     return Handle(operation, lambda done: like_input(done.outputs()[0], array))
 
 
@@ -297,14 +305,8 @@ def grouped_allgather_async(
     """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
-    operation = _basics.engine().submit(
-        ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
-
-    def finish(done: _core.Operation) -> Arrays:
-        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
-
-    return Handle(operation, finish)
+    operation = submit_move(ALLGATHER, inputs, None, name, process_set)
+    return Handle(operation, lambda done: like_inputs(done.outputs(), arrays))
 
 
 def grouped_allgather(
@@ -320,18 +322,7 @@ def broadcast_async(
     """Start `broadcast()`. `synchronize(handle)` returns the result."""
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
-    operation = _basics.engine().submit(
-        BROADCAST,
-        for_engine(array),
-        for_engine(output),
-        name,
-        Sum,
-        root_rank,
-        1.0,
-        1.0,
-        True,
-        process_set=id_of(process_set),
-    )
+    operation = submit_move(BROADCAST, for_engine(array), for_engine(output), name, process_set, root_rank)
     return Handle(operation, lambda _: output)
 
 
@@ -348,9 +339,7 @@ def broadcast_async_(
     """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
     target = for_engine(work)
-    operation = _basics.engine().submit(
-        BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    operation = submit_move(BROADCAST, target, target, name, process_set, root_rank)
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 
@@ -393,7 +382,7 @@ def grouped_broadcast_async_(
     """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same arrays."""
     work = [writable(tensor) for tensor in tensors]
     operation = _submit_broadcasts(work, work, root_rank, name, process_set)
-    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
 
 
 def grouped_broadcast_(
@@ -411,9 +400,7 @@ def _submit_broadcasts(
 ) -> _core.Operation:
     sources = [for_engine(array) for array in inputs]
     targets = sources if outputs is inputs else [for_engine(array) for array in outputs]
-    return _basics.engine().submit(
-        BROADCAST, sources, targets, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    return submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
 
 
 def send_async(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> Handle[None]:

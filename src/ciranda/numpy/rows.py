@@ -21,14 +21,22 @@ from ciranda._ops import (
     Average,
     Divisor,
     Handle,
-    Sum,
     choose_op,
     lists_of_splits,
+    submit_move,
     submit_reduction,
 )
 from ciranda.errors import InvalidArgumentError
-from ciranda.numpy.arrays import Array, bring_back, for_engine, like_input, readable, writable
-from ciranda.process_sets import ProcessSet, global_process_set, id_of
+from ciranda.numpy.arrays import (
+    Array,
+    bring_all_back,
+    for_engine,
+    like_input,
+    like_inputs,
+    readable,
+    writable,
+)
+from ciranda.process_sets import ProcessSet, global_process_set
 
 Arrays = list[Array]
 
@@ -80,8 +88,8 @@ def grouped_reducescatter_async(
 
     def finish(done: _core.Operation) -> Arrays:
         if work is not None and outputs is not None:
-            return [bring_back(*pair) for pair in zip(work, outputs, strict=True)]
-        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
+            return bring_all_back(work, outputs)
+        return like_inputs(done.outputs(), arrays)
 
     return Handle(operation, finish)
 
@@ -171,9 +179,7 @@ def grouped_alltoall_async(
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
     numbers = lists_of_splits(len(tensors), splits, _splits_list)
-    operation = _basics.engine().submit(
-        ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
-    )
+    operation = submit_move(ALLTOALL, inputs, None, name, process_set, splits=numbers)
 
     def finish(done: _core.Operation) -> list[tuple[Array, Array]]:
         outputs = done.outputs()
@@ -382,7 +388,7 @@ def grouped_reduce_async_(
         divisor,
         root=root_rank,
     )
-    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
 
 
 def grouped_reduce_(
@@ -447,15 +453,9 @@ def grouped_gather_async(
     """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
-    operation = _basics.engine().submit(
-        GATHER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    operation = submit_move(GATHER, inputs, None, name, process_set, root_rank)
     is_root = _basics.rank() == root_rank
-
-    def finish(done: _core.Operation) -> Arrays | None:
-        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)] if is_root else None
-
-    return Handle(operation, finish)
+    return Handle(operation, lambda done: like_inputs(done.outputs(), arrays) if is_root else None)
 
 
 def grouped_gather(
@@ -503,14 +503,8 @@ def grouped_scatter_async(
     arrays = [readable(tensor) for tensor in tensors]
     inputs = [for_engine(array) for array in arrays]
     numbers = lists_of_splits(len(tensors), splits, _splits_list) if _basics.rank() == root_rank else None
-    operation = _basics.engine().submit(
-        SCATTER, inputs, None, name, Sum, root_rank, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
-    )
-
-    def finish(done: _core.Operation) -> Arrays:
-        return [like_input(*pair) for pair in zip(done.outputs(), arrays, strict=True)]
-
-    return Handle(operation, finish)
+    operation = submit_move(SCATTER, inputs, None, name, process_set, root_rank, numbers)
+    return Handle(operation, lambda done: like_inputs(done.outputs(), arrays))
 
 
 def grouped_scatter(

@@ -29,16 +29,25 @@ from ciranda._ops import (
     BROADCAST,
     Divisor,
     Handle,
-    Sum,
     choose_op,
     divides_by_all,
+    submit_move,
     submit_reduction,
     submit_transfer,
 )
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import autograd
 from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.tensors import bring_back, contiguous, empty_like, for_engine, like_input, needs_gradient
+from ciranda.torch.tensors import (
+    bring_all_back,
+    bring_back,
+    contiguous,
+    empty_like,
+    for_engine,
+    like_input,
+    like_inputs,
+    needs_gradient,
+)
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
@@ -268,7 +277,7 @@ def grouped_allreduce_async_(
         divisor,
         weight,
     )
-    return Handle(operation, lambda _: [bring_back(*pair) for pair in zip(work, tensors, strict=True)])
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
 
 
 def grouped_allreduce_(
@@ -293,9 +302,7 @@ def allgather_async(
 ) -> Handle[Tensor]:
     """Start `allgather()`. `synchronize(handle)` returns the result."""
     work = contiguous(tensor)
-    operation = _basics.engine().submit(
-        ALLGATHER, for_engine(work), None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    operation = submit_move(ALLGATHER, for_engine(work), None, name, process_set)
     return Handle(operation, lambda done: like_input(done.outputs()[0], work))
 
 
@@ -315,10 +322,8 @@ def grouped_allgather_async(
     """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
-    operation = _basics.engine().submit(
-        ALLGATHER, inputs, None, name, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
-    return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
+    operation = submit_move(ALLGATHER, inputs, None, name, process_set)
+    return Handle(operation, lambda done: like_inputs(done.outputs(), work))
 
 
 def grouped_allgather(
@@ -336,18 +341,7 @@ def broadcast_async(
     """Start `broadcast()`. `synchronize(handle)` returns the result."""
     work = contiguous(tensor)
     output = empty_like(work)
-    operation = _basics.engine().submit(
-        BROADCAST,
-        for_engine(work),
-        for_engine(output),
-        name,
-        Sum,
-        root_rank,
-        1.0,
-        1.0,
-        True,
-        process_set=id_of(process_set),
-    )
+    operation = submit_move(BROADCAST, for_engine(work), for_engine(output), name, process_set, root_rank)
     return Handle(operation, lambda _: output)
 
 
@@ -366,9 +360,7 @@ def broadcast_async_(
     """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = contiguous(tensor)
     target = for_engine(work)
-    operation = _basics.engine().submit(
-        BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    operation = submit_move(BROADCAST, target, target, name, process_set, root_rank)
     return Handle(operation, lambda _: bring_back(work, tensor))
 
 

@@ -15,18 +15,31 @@ from collections.abc import Sequence
 import torch
 
 from ciranda import _basics, _core
-from ciranda._ops import GATHER, REDUCE, SCATTER, Average, Divisor, Handle, Sum, lists_of_splits, submit_reduction
-from ciranda.process_sets import ProcessSet, global_process_set, id_of
+from ciranda._ops import (
+    GATHER,
+    REDUCE,
+    SCATTER,
+    Average,
+    Divisor,
+    Handle,
+    lists_of_splits,
+    submit_move,
+    submit_reduction,
+)
+from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import rooted_autograd
 from ciranda.torch.rows import Splits, splits_list
-from ciranda.torch.tensors import bring_back, contiguous, empty_like, for_engine, like_input, needs_gradient
+from ciranda.torch.tensors import (
+    bring_all_back,
+    contiguous,
+    empty_like,
+    for_engine,
+    like_inputs,
+    needs_gradient,
+)
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
-
-
-def _all_of(done: _core.Operation, inputs: Tensors) -> Tensors:
-    return [like_input(*pair) for pair in zip(done.outputs(), inputs, strict=True)]
 
 
 # --- reduce
@@ -147,7 +160,7 @@ def grouped_reduce_async_(
     )
 
     def finish(_operation: _core.Operation) -> Tensors:
-        return [bring_back(*pair) for pair in zip(work, tensors, strict=True)] if is_root else list(tensors)
+        return bring_all_back(work, tensors) if is_root else list(tensors)
 
     return Handle(operation, finish)
 
@@ -210,20 +223,9 @@ def grouped_gather_async(
 ) -> Handle[Tensors | None]:
     """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
     work = [contiguous(tensor) for tensor in tensors]
-    operation = _basics.engine().submit(
-        GATHER,
-        [for_engine(tensor) for tensor in work],
-        None,
-        name,
-        Sum,
-        root_rank,
-        1.0,
-        1.0,
-        True,
-        process_set=id_of(process_set),
-    )
+    operation = submit_move(GATHER, [for_engine(tensor) for tensor in work], None, name, process_set, root_rank)
     is_root = _basics.rank() == root_rank
-    return Handle(operation, lambda done: _all_of(done, work) if is_root else None)
+    return Handle(operation, lambda done: like_inputs(done.outputs(), work) if is_root else None)
 
 
 def grouped_gather(
@@ -277,20 +279,10 @@ def grouped_scatter_async(
     """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
     numbers = lists_of_splits(len(work), splits, splits_list) if _basics.rank() == root_rank else None
-    operation = _basics.engine().submit(
-        SCATTER,
-        [for_engine(tensor) for tensor in work],
-        None,
-        name,
-        Sum,
-        root_rank,
-        1.0,
-        1.0,
-        True,
-        numbers,
-        process_set=id_of(process_set),
+    operation = submit_move(
+        SCATTER, [for_engine(tensor) for tensor in work], None, name, process_set, root_rank, numbers
     )
-    return Handle(operation, lambda done: _all_of(done, work))
+    return Handle(operation, lambda done: like_inputs(done.outputs(), work))
 
 
 def grouped_scatter(

@@ -11,23 +11,23 @@ from typing import Any, overload
 
 import torch
 
-from ciranda import _basics, _core
+from ciranda import _core
 from ciranda._ops import (
     ALLTOALL,
     REDUCESCATTER,
     Average,
     Divisor,
     Handle,
-    Sum,
     choose_op,
     lists_of_splits,
+    submit_move,
     submit_reduction,
 )
 from ciranda.errors import InvalidArgumentError
-from ciranda.process_sets import ProcessSet, global_process_set, id_of
+from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import rows_autograd
 from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.tensors import contiguous, for_engine, like_input, needs_gradient
+from ciranda.torch.tensors import contiguous, for_engine, like_input, like_inputs, needs_gradient
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
@@ -75,7 +75,7 @@ def grouped_reducescatter_async(
         process_set,
         divisor,
     )
-    return Handle(operation, lambda done: [like_input(*pair) for pair in zip(done.outputs(), work, strict=True)])
+    return Handle(operation, lambda done: like_inputs(done.outputs(), work))
 
 
 def grouped_reducescatter(
@@ -157,9 +157,7 @@ def grouped_alltoall_async(
     work = [contiguous(tensor) for tensor in tensors]
     inputs = [for_engine(tensor) for tensor in work]
     numbers = lists_of_splits(len(work), splits, splits_list)
-    operation = _basics.engine().submit(
-        ALLTOALL, inputs, None, name, Sum, -1, 1.0, 1.0, True, numbers, process_set=id_of(process_set)
-    )
+    operation = submit_move(ALLTOALL, inputs, None, name, process_set, splits=numbers)
 
     def finish(done: _core.Operation) -> list[Received]:
         outputs: list[Any] = done.outputs()

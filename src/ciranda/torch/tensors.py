@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -72,6 +72,11 @@ def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def bring_all_back(work: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """`bring_back()` of several tensors."""
+    return [bring_back(*pair) for pair in zip(work, tensors, strict=True)]
+
+
 def allocate_shared(n_bytes: int) -> tuple[torch.Tensor, bool]:
     """Return zeroed bytes that the engine combines where they lie, and whether it does. All ranks must call it."""
     like = torch.empty(0, dtype=torch.uint8)
@@ -84,3 +89,8 @@ def like_input(output: Any, tensor: torch.Tensor) -> torch.Tensor:
     # NumPy has two types for integers of 64 bits, and torch knows one of them.
     result = output if isinstance(output, torch.Tensor) else torch.from_numpy(output.view(output.dtype.str))
     return result if result.dtype == tensor.dtype else result.view(tensor.dtype)
+
+
+def like_inputs(outputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """`like_input()` of several tensors."""
+    return [like_input(*pair) for pair in zip(outputs, tensors, strict=True)]
