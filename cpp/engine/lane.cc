@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/earliest.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -183,17 +185,7 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
 
 Status Lane::to_coordinator(int member, Message message, TimePoint now) {
   if (has_ended_ || last_word_) return Status::ok_status();  // it crossed the end on its way
-  if (auto* request = std::get_if<RequestMessage>(&message)) {
-    return coordinator_->on_request(member, std::move(*request), now);
-  }
-  if (const auto* ready = std::get_if<ReadyMessage>(&message)) return coordinator_->on_ready(member, *ready, now);
-  if (const auto* groups = std::get_if<GroupsMessage>(&message)) return coordinator_->on_groups(member, *groups, now);
-  if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
-    return coordinator_->on_duplicate(member, *duplicate, now);
-  }
-  if (std::holds_alternative<JoinMessage>(message)) return coordinator_->on_join(member);
-  if (std::holds_alternative<WaitingMessage>(message)) coordinator_->on_waiting(member);
-  return Status::ok_status();
+  return coordinator_->on_message(member, std::move(message), now);
 }
 
 Result<bool> Lane::agree(TimePoint now) {
@@ -215,7 +207,7 @@ Result<bool> Lane::pass_on(TimePoint now) {
     post(relaying_->gets_log_from(), std::move(*news));
     return true;
   }
-  if (Status status = coordinator_->on_relayed(std::move(*news), now); !status.ok()) return status;
+  if (Status status = coordinator_->on_relayed(*news, now); !status.ok()) return status;
   return true;
 }
 
@@ -377,10 +369,9 @@ std::optional<TimePoint> Lane::next_deadline() const {
   } else if (participant_.has_pending() && stall_warning_.count() > 0) {
     next = std::max({asked_since_, control_.heard_from(coordinator_rank()), asked_}) + stall_warning_;
   }
-  for (const auto& due : {holding_.due(), relaying_ ? relaying_->due() : std::nullopt}) {
-    if (due && (!next || *due < *next)) next = due;
-  }
-  if (stuck_since_ && stall_warning_.count() > 0 && (!next || next_stuck_report_ < *next)) next = next_stuck_report_;
+  next = earliest(next, holding_.due());
+  if (relaying_) next = earliest(next, relaying_->due());
+  if (stuck_since_ && stall_warning_.count() > 0) next = earliest(next, next_stuck_report_);
   return next;
 }
 

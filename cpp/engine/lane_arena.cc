@@ -1,23 +1,19 @@
 #include "engine/lane_arena.hpp"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "engine/tell_all.hpp"
+#include "membership/secret.hpp"
 
 namespace ciranda {
 namespace {
 
 // What the first member says of the memory that it has made; the others say only whether they share memory with all.
 enum Offer : std::uint8_t { kShares, kProcess, kDescriptor, kSecret, kOfferNumbers };
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  return getrandom(&number, sizeof number, 0) == sizeof number ? number : 0;
-}
 
 }  // namespace
 
@@ -67,8 +63,11 @@ bool LaneArena::offer(std::vector<std::uint64_t>& told) {
     warn(Status::internal("the file system of shared memory knows no files without a name"));
     return false;
   }
+  if (Status filled = fill_random(std::as_writable_bytes(std::span(&told[kSecret], 1))); !filled.ok()) {
+    warn(filled);
+    return false;
+  }
   segment_.emplace(std::move(made).value());
-  told[kSecret] = random_number();
   std::memcpy(segment_->memory().data() + n_bytes() - SharedArena::kAlignment, &told[kSecret], sizeof told[kSecret]);
   return true;
 }

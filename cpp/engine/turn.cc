@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/earliest.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -263,10 +265,7 @@ bool Turn::has_work() const {
 std::optional<TimePoint> Turn::next_deadline() const {
   if (failure_) return std::nullopt;
   std::optional<TimePoint> next;
-  for (const auto& lane : lanes_) {
-    const auto due = lane->next_deadline();
-    if (due && (!next || *due < *next)) next = due;
-  }
+  for (const auto& lane : lanes_) next = earliest(next, lane->next_deadline());
   return next;
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/earliest.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp_channel.hpp"
 
@@ -123,7 +124,7 @@ void Acceptor::expire(Clock::time_point now) {
 std::optional<Clock::time_point> Acceptor::next_deadline() const {
   std::optional<Clock::time_point> next;
   for (const auto& [fd, peer] : half_open_) {
-    next = next ? std::min(*next, peer.deadline) : peer.deadline;
+    next = earliest(next, peer.deadline);
   }
   return next;
 }

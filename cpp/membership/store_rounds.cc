@@ -1,7 +1,6 @@
 #include "membership/store_rounds.hpp"
 
-#include <algorithm>
-
+#include "base/earliest.hpp"
 #include "base/list_ranks.hpp"
 
 namespace ciranda {
@@ -94,7 +93,7 @@ std::vector<StoreReply> StoreRounds::expire(TimePoint now) {
 std::optional<StoreRounds::TimePoint> StoreRounds::next_deadline() const {
   std::optional<TimePoint> next;
   for (const auto& [key, round] : rounds_) {
-    next = next ? std::min(*next, round.deadline) : round.deadline;
+    next = earliest(next, round.deadline);
   }
   return next;
 }

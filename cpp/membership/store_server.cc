@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/earliest.hpp"
 #include "membership/acceptor.hpp"
 #include "membership/store_rounds.hpp"
 #include "membership/wire.hpp"
@@ -195,10 +196,7 @@ void StoreServer::Service::run() {
 }
 
 int StoreServer::Service::timeout_ms(Clock::time_point now) const {
-  auto next = acceptor_->next_deadline();
-  if (const auto other = rounds_.next_deadline(); other) {
-    next = next ? std::min(*next, *other) : other;
-  }
+  const auto next = earliest(acceptor_->next_deadline(), rounds_.next_deadline());
   if (!next) {
     return -1;
   }

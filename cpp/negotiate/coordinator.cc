@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/earliest.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -29,6 +31,16 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
   }
   NamedRounds& name = name_for(message.name, message.is_cacheable);
   return announce(name, rank, std::move(message.signature), message.is_deferrable, now);
+}
+
+Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
+  if (auto* request = std::get_if<RequestMessage>(&message)) return on_request(rank, std::move(*request), now);
+  if (const auto* ready = std::get_if<ReadyMessage>(&message)) return on_ready(rank, *ready, now);
+  if (const auto* groups = std::get_if<GroupsMessage>(&message)) return on_groups(rank, *groups, now);
+  if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) return on_duplicate(rank, *duplicate, now);
+  if (std::holds_alternative<JoinMessage>(message)) return on_join(rank);
+  if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
+  return Status::ok_status();
 }
 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
@@ -298,8 +310,7 @@ std::optional<TimePoint> Coordinator::first_due(TimePoint opened, TimePoint next
   std::optional<TimePoint> due;
   if (options_.stall_warning.count() > 0) due = next_report;
   if (options_.stall_shutdown.count() > 0) {
-    const TimePoint end = opened + options_.stall_shutdown;
-    due = due ? std::min(*due, end) : end;
+    due = earliest(due, opened + options_.stall_shutdown);
   }
   return due;
 }
@@ -321,13 +332,11 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
       reports.push_back(name->stall_report(members_, now));
       round.next_report = now + options_.stall_warning;
     }
-    const auto due = first_due(round.opened, round.next_report);
-    if (due && (!next || *due < *next)) next = due;
+    next = earliest(next, first_due(round.opened, round.next_report));
   }
   for (const auto& group : groups_.groups()) {
     if (!group->is_open() || group->is_ready) continue;
-    const auto due = first_due(group->opened, group->opened + options_.stall_warning);
-    if (due && (!next || *due < *next)) next = due;
+    next = earliest(next, first_due(group->opened, group->opened + options_.stall_warning));
   }
   stall_check_due_ = next;
   for (NamedRounds* name : to_fail) {

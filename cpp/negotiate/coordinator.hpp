@@ -59,8 +59,10 @@ class Coordinator {
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
   Status on_join(int rank);
   void on_waiting(int rank) { members_.waits(rank); }
+  // Whichever of these the message is; any other is nothing to the coordinator.
+  Status on_message(int rank, Message&& message, TimePoint now);
   // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
-  Status on_relayed(RelayedMessage message, TimePoint now);
+  Status on_relayed(const RelayedMessage& relayed, TimePoint now);
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
 
   // Fails every open round with `why`: the lane ends.
@@ -87,7 +89,6 @@ class Coordinator {
   Status announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
   Status announce(PlannedGroup& group, int rank, TimePoint now);
   Status announce_by_all(const GroupsMessage& message, TimePoint now);
-  Status on_announcement(int rank, Announcement announcement, TimePoint now);
   void open(PlannedGroup& group, TimePoint now);
   void complete(PlannedGroup& group);
   void touch(NamedRounds& name);

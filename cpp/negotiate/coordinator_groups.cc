@@ -63,27 +63,20 @@ void Coordinator::close(PlannedGroup& group) {
 
 // --- through relays
 
-Status Coordinator::on_relayed(RelayedMessage message, TimePoint now) {
-  for (RelayedMessage::Item& item : message.items) {
+Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
+  for (const RelayedMessage::Item& item : relayed.items) {
     const auto* groups = std::get_if<GroupsMessage>(&item.announcement);
     if (item.ranks.empty() && groups != nullptr) {
       if (Status status = announce_by_all(*groups, now); !status.ok()) return status;
     }
     for (const std::int32_t rank : item.ranks) {
       if (rank < 0 || rank >= options_.size) return Status::internal("a relay speaks for a rank that there is not");
-      if (Status status = on_announcement(rank, item.announcement, now); !status.ok()) return status;
+      Message message = std::visit([](const auto& said) { return Message(said); }, item.announcement);
+      if (Status status = on_message(rank, std::move(message), now); !status.ok()) return status;
     }
   }
-  is_waited_for_ = message.is_waiting;
+  is_waited_for_ = relayed.is_waiting;
   return Status::ok_status();
-}
-
-Status Coordinator::on_announcement(int rank, Announcement announcement, TimePoint now) {
-  if (auto* request = std::get_if<RequestMessage>(&announcement)) return on_request(rank, std::move(*request), now);
-  if (const auto* ready = std::get_if<ReadyMessage>(&announcement)) return on_ready(rank, *ready, now);
-  if (const auto* groups = std::get_if<GroupsMessage>(&announcement)) return on_groups(rank, *groups, now);
-  if (const auto* duplicate = std::get_if<DuplicateMessage>(&announcement)) return on_duplicate(rank, *duplicate, now);
-  return on_join(rank);
 }
 
 // What it costs does not depend on how many ranks there are, nor on how many names the groups have.

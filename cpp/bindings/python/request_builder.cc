@@ -112,10 +112,10 @@ Request make_request(const CallOptions& options) {
 
 Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
                                 Share share) {
+  request.has_room_for_all = !outputs.is_none() && request.signature.collective == Collective::kAllgather;
   if (!is_group(inputs)) {
     resize(request, 1);
     attach_one(request, 0, inputs, outputs, reader, share);
-    request.has_room_for_all = !outputs.is_none() && request.signature.collective == Collective::kAllgather;
     return {nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)};
   }
   const nb::tuple input_tuple = as_tuple(inputs);
@@ -128,7 +128,6 @@ Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle 
                            std::to_string(nb::len(output_tuple)) + " outputs");
   }
   resize(request, n_tensors);
-  request.has_room_for_all = !output_tuple.is_none() && request.signature.collective == Collective::kAllgather;
   for (std::size_t i = 0; i < n_tensors; ++i) {
     const nb::object output = output_tuple.is_none() ? nb::none() : nb::object(output_tuple[i]);
     attach_one(request, i, nb::object(input_tuple[i]), output, reader, share);

@@ -273,15 +273,7 @@ void Crowd::decide(int rank) {
 
 void Crowd::read(int rank, Message message) {
   constexpr TimePoint kNow{};  // nothing stalls here
-  if (auto* request = std::get_if<RequestMessage>(&message)) {
-    must(coordinator_.on_request(rank, std::move(*request), kNow));
-  } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
-    must(coordinator_.on_ready(rank, *ready, kNow));
-  } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
-    must(coordinator_.on_groups(rank, *groups, kNow));
-  } else {
-    coordinator_.on_waiting(rank);
-  }
+  must(coordinator_.on_message(rank, std::move(message), kNow));
 }
 
 void Crowd::write() {

@@ -213,19 +213,7 @@ void SimulatedCircle::deliver(int at) {
   Message message = carry(rank.announced.front());
   rank.announced.pop_front();
   if (tree_) return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->hear(at, std::move(message)));
-  if (auto* request = std::get_if<RequestMessage>(&message)) {
-    must(coordinator_.on_request(at, std::move(*request), kNow));
-  } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
-    must(coordinator_.on_ready(at, *ready, kNow));
-  } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
-    must(coordinator_.on_groups(at, *groups, kNow));
-  } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
-    must(coordinator_.on_duplicate(at, *duplicate, kNow));
-  } else if (std::holds_alternative<JoinMessage>(message)) {
-    must(coordinator_.on_join(at));
-  } else {
-    coordinator_.on_waiting(at);
-  }
+  must(coordinator_.on_message(at, std::move(message), kNow));
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
 }
