@@ -21,7 +21,8 @@ class Consistency {
   // Both outlive this.
   Consistency(InFlight& in_flight, const Mesh& mesh) : in_flight_(in_flight), mesh_(mesh) {}
 
-  // REQUIRES: the entry is carried out and not completed yet, all ranks took part, and all get the same result.
+  // REQUIRES: the entry is carried out and not completed yet, and all ranks have the same result, also those that stand
+  // in for themselves because they have joined.
   void remember(const Participant::Execute& entry);
 
   // What is to be done to compare all that was remembered. If it differs, the entry's requests fail on all ranks.

@@ -126,6 +126,8 @@ Result<Work> reduction(const Participant::Execute& entry, InFlight& in_flight, c
 Result<Work> broadcast(const Request& request, const Mesh& mesh) {
   Plan plan = plan_broadcast(request);
   plan.root = root_member(request.signature, mesh);
+  const bool only_sends = request.signature.collective == Collective::kTransfer && plan.root == mesh.rank();
+  if (only_sends) plan.output = {};
   return one_plan(std::move(plan));
 }
 

@@ -35,7 +35,7 @@ struct CollectiveInfo {
   bool first_dim_may_differ = false;  // between ranks; the log tells every rank those of the others
   bool takes_splits = false;          // how many rows go to whom may differ with every call: it travels with the data
   bool allocates_output = false;      // the engine does, where the caller gives no memory or cannot know how much
-  bool is_same_on_all = false;        // every rank gets the same result
+  bool is_same_on_all = false;        // every rank has the same at the end
 };
 
 inline constexpr std::array kCollectives{
@@ -72,7 +72,7 @@ inline constexpr std::array kCollectives{
                    .is_along_rows = true,
                    .takes_splits = true,
                    .allocates_output = true},
-    CollectiveInfo{.collective = Collective::kTransfer, .name = "send/recv", .has_root = true},
+    CollectiveInfo{.collective = Collective::kTransfer, .name = "send/recv", .has_root = true, .is_same_on_all = true},
     CollectiveInfo{.collective = Collective::kJoin, .name = "join", .has_tensors = false},
     CollectiveInfo{.collective = Collective::kAddProcessSet, .name = "add_process_set", .has_tensors = false},
     CollectiveInfo{.collective = Collective::kRemoveProcessSet, .name = "remove_process_set", .has_tensors = false},

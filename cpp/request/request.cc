@@ -240,7 +240,8 @@ Status check_memory(const Request& request, int rank) {
   const bool is_root = row.has_root && signature.root == rank;
   if (row.takes_splits && row.has_root && !is_root) return Status::ok_status();  // only the root of a scatter gives
   const bool has_result = !row.allocates_output && (!row.has_root || signature.collective == Collective::kBroadcast ||
-                                                    (signature.collective == Collective::kReduce && is_root));
+                                                    (signature.collective == Collective::kReduce && is_root) ||
+                                                    (signature.collective == Collective::kTransfer && !is_root));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorMemory& memory = request.memory[i];
     const bool lacks_all = memory.input == nullptr && memory.output == nullptr;

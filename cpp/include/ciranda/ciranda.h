@@ -187,10 +187,11 @@ CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) 
 
 /* One tensor of a request, contiguous in memory, first dimension outermost. */
 typedef struct ciranda_tensor {
-  /* What this rank brings. Read until the operation is done. Broadcast and scatter read it on the root only. */
+  /* What this rank brings. Read until the operation is done. Broadcast, scatter and transfer read it on the root
+   * only. */
   const void* input;
   /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Not looked at by a reduce on
-   * ranks other than its root, nor by CIRANDA_ALLGATHER, CIRANDA_ALLTOALL, CIRANDA_GATHER and CIRANDA_SCATTER, whose
+   * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER, CIRANDA_ALLTOALL, CIRANDA_GATHER and CIRANDA_SCATTER, whose
    * result's size is not known beforehand: see ciranda_operation_output(). That is also where the result of a
    * CIRANDA_REDUCESCATTER is if all outputs of its request are NULL; an output may be this rank's own rows of `input`,
    * and must not otherwise overlap it. */

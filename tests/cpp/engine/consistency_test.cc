@@ -1,6 +1,7 @@
 // Results that are not the same on all ranks, although they should be: found, and named on every rank.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,62 @@ TEST_P(ConsistencyTest, FindsNothingWhereThereIsNothing) {
       join.is_cacheable = false;
       EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
     }
+  });
+}
+
+// A rank that has joined goes through the others' results too, in memory that nobody sees.
+TEST_P(ConsistencyTest, GoesOnWhileARankHasJoined) {
+  World world(3, checking(GetParam(), 3, 4));
+  world.run([](Engine& engine) {
+    EXPECT_TRUE(sum(engine, "all").ok());
+    if (engine.rank() != 2) {
+      EXPECT_TRUE(sum_two(engine, "pair", 1).ok());  // not noticed yet
+      std::array<float, 10> values{1};
+      Request adasum = request(Collective::kAllreduce, "adasum", DataType::kFloat32, {10}, values.data());
+      adasum.signature.op = ReduceOp::kAdasum;  // of which a rank that has joined sees nothing: not compared
+      EXPECT_TRUE(engine.wait(engine.submit(std::move(adasum))).ok());
+      EXPECT_TRUE(sum(engine, "others").ok());
+      const Status status = sum(engine, "last");
+      EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+      EXPECT_NE(status.message().find("result of allreduce 'pair', tensor 0 of the group has other bits on rank 1 than "
+                                      "on ranks 0, 2"),
+                std::string::npos)
+          << status.message();
+    }
+    Request join;
+    join.signature.collective = Collective::kJoin;
+    join.is_cacheable = false;
+    EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(sum(engine, "all again" + std::to_string(i)).ok());
+  });
+}
+
+// What one rank has sent and what another has received.
+TEST_P(ConsistencyTest, ComparesMessagesBetweenTwoRanks) {
+  World world(3, checking(GetParam(), 3, 2));
+  world.run([](Engine& engine) {
+    const auto pass = [&](const std::string& name, bool is_careless) {
+      std::array<std::array<float, 10>, 2> values{{{1}, {2}}};
+      Request r = request(Collective::kTransfer, name, DataType::kFloat32, {10}, values[0].data());
+      r.signature.tensors.push_back(r.signature.tensors.front());
+      auto* second = reinterpret_cast<std::byte*>(values[1].data());
+      r.memory.push_back({second, second});
+      if (is_careless) r.memory[0].output = r.memory[1].output;
+      r.signature.root = 2;
+      r.process_set = engine.pair_with(2 - engine.rank());
+      if (engine.rank() == 2) r.memory[0].output = r.memory[1].output = nullptr;
+      return engine.wait(engine.submit(std::move(r)));
+    };
+    if (engine.rank() == 1) return;
+    EXPECT_TRUE(pass("fine", false).ok());
+    EXPECT_TRUE(pass("fine too", false).ok());
+    EXPECT_TRUE(pass("rows", engine.rank() == 0).ok());
+    const Status status = pass("last", false);
+    EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+    EXPECT_NE(status.message().find("result of send/recv 'from 2 rows', tensor 0 of the group has other bits on rank 2 "
+                                    "than on rank 0"),
+              std::string::npos)
+        << status.message();
   });
 }
 

@@ -207,6 +207,11 @@ TEST(Validate, RefusesNullPointersOnTheRanksThatNeedMemory) {
   EXPECT_EQ(refusal(rooted), "accepted");
   rooted.signature.root = kRank;
   EXPECT_EQ(refusal(rooted), "scatter 'x': no memory was given (a null pointer) for a tensor of shape [4].");
+  rooted = request(Collective::kTransfer, {{DataType::kInt8, {2}}});
+  rooted.memory[0].output = nullptr;
+  EXPECT_EQ(refusal(rooted), "send/recv 'x': no output memory was given (a null pointer) for a tensor of shape [2].");
+  rooted.signature.root = kRank;
+  EXPECT_EQ(refusal(rooted), "accepted");
 }
 
 TEST(Validate, RefusesNullPointersOnlyWhereTheEngineDoesNotAllocate) {
