@@ -119,13 +119,39 @@ def test_dense_where_it_is_cheaper(circles: Any) -> None:
     assert circles.of(2).run(_travels, 1000) == [-1, -1]
 
 
+# What rank 1 does otherwise, with enough rows that it would go on differently; and what all ranks are told.
+DISAGREEMENTS: dict[str, tuple[Any, str]] = {
+    "op": (
+        lambda odd: hvd.sparse_allreduce_async(_tensor(0, 3, (20, 2), torch.float32), "t", hvd.Sum - odd),
+        "reduce op sum on rank 0 but average on rank 1",
+    ),
+    "dtype": (
+        lambda odd: hvd.sparse_allreduce_async(
+            _tensor(0, 5, (20, 2), torch.float64 if odd else torch.float32), "t", None
+        ),
+        "dtype float32 on rank 0 but float64 on rank 1",
+    ),
+    "rows of the table": (
+        lambda odd: hvd.sparse_allreduce_async(_tensor(0, 8, (5000 if odd else 5, 2), torch.float32), "t", None),
+        "shape [5, 2] on rank 0 but [5000, 2] on rank 1",
+    ),
+    "dimensions": (
+        lambda odd: hvd.sparse_allreduce_async(_tensor(0, 8, (20, 2, *[1] * odd), torch.float32), "t", None),
+        "shape [20, 2] on rank 0 but [20, 2, 1] on rank 1",
+    ),
+    "sparse dimensions": (
+        lambda odd: hvd.sparse_allreduce_async(_tensor(0, 2, (20, 9), torch.float32, 1 + odd), "t", None),
+        "number of sparse dimensions 1 on rank 0 but 2 on rank 1",
+    ),
+}
+
+
 def _mismatched() -> list[str]:
     messages = []
-    tensor = _tensor(0, 3, (20, 2 + hvd.rank()), torch.float32)
-    handle = hvd.sparse_allreduce_async(tensor, "wide", hvd.Sum)
-    with pytest.raises(hvd.HorovodInternalError) as caught:
-        handle.wait()
-    messages.append(str(caught.value))
+    for start, _ in DISAGREEMENTS.values():
+        with pytest.raises(MismatchError) as caught:
+            start(hvd.rank()).wait()
+        messages.append(str(caught.value))
     with pytest.raises(ValueError, match=r"not torch\.strided"):
         hvd.sparse_allreduce_async(torch.ones(2), "dense", hvd.Sum)
     with pytest.raises(ValueError, match="Average and Sum"):
@@ -134,8 +160,8 @@ def _mismatched() -> list[str]:
 
 
 def test_errors(circles: Any) -> None:
-    for messages in circles.of(2).run(_mismatched):
-        assert "wide" in messages[0]
+    for messages in circles.of(2).run(_mismatched, timeout=30):
+        assert messages == [f"sparse allreduce 't': {text}" for _, text in DISAGREEMENTS.values()]
 
 
 def _check_weighted(rows: int, dtype: torch.dtype) -> None:
@@ -178,6 +204,25 @@ def _check_weights_that_cannot_be() -> None:
 
 def test_weights_that_cannot_be(circles: Any) -> None:
     circles.of(2).run(_check_weights_that_cannot_be, timeout=30)
+
+
+def _without_the_last() -> None:
+    """A rank that has joined adds nothing and does not count, gathered or made dense."""
+    last = hvd.size() - 1
+    if hvd.rank() != last:
+        for rows in (2, 200):
+            tensors = [_tensor(r, rows, (60, 4), torch.float64) for r in range(last)]
+            dense = torch.stack([tensor.to_dense() for tensor in tensors])
+            for op, wanted in ((hvd.Sum, dense.sum(dim=0)), (hvd.Average, dense.mean(dim=0))):
+                result = hvd.sparse_allreduce_async(tensors[hvd.rank()], f"joined{rows}{op}", op).wait()
+                torch.testing.assert_close(result.to_dense(), wanted)
+            weighted = hvd.sparse_allreduce_async(tensors[hvd.rank()], "w", None, weight=1.0 + 2 * hvd.rank()).wait()
+            torch.testing.assert_close(weighted.to_dense(), (dense[0] + 3 * dense[1]) / 4)
+    hvd.join()
+
+
+def test_ranks_that_have_joined_do_not_count(circles: Any) -> None:
+    circles.of(3).run(_without_the_last, timeout=30)
 
 
 def _train_embedding() -> None:

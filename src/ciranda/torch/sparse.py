@@ -1,9 +1,9 @@
 """Allreduce of sparse (COO) tensors: their rows are gathered, or the tensors made dense where that is cheaper.
 
-First the ranks tell each other how many rows they have, and their weights; from these numbers all draw the same
-conclusion. Then the rows travel, or the dense tensors do. Nobody waits for the numbers when a reduction is started: the
-second half is started by whoever first waits for any reduction, for all that are under way, so that ranks may wait for
-theirs in any order.
+First the ranks tell each other what they have, how many rows of it, and their weights; from these numbers all draw the
+same conclusion, also if it is that they disagree. Then the rows travel, or the dense tensors do. Nobody waits for the
+numbers when a reduction is started: the second half is started by whoever first waits for any reduction, for all that
+are under way, so that ranks may wait for theirs in any order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ciranda import _basics
+from ciranda import _basics, _core
 from ciranda._basics import circle
 from ciranda._ops import Average, Handle, Max, Sum
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import ops
+from ciranda.torch.tensors import number_of
 
 Tensor = torch.Tensor
 
@@ -63,18 +64,55 @@ _underway = _Underway()
 
 
 class _Told(NamedTuple):
-    """What a rank tells the others; of all ranks, columns of a table of float64."""
+    """What a rank tells the others, in front of the shape; of all ranks, columns of a table of float64."""
 
     rank: Any
     n_rows: Any
-    n_sparse_dims: Any
+    n_sparse_dims: Any  # 0: without a tensor, none is known
     is_weighted: Any
     weight: Any
+    op: Any
+    dtype: Any
 
 
-def _tell(tensor: Tensor | None, weight: float | None) -> Tensor:
+_N_TOLD = len(_Told._fields)
+_N_SHAPE = 8  # as many numbers are told of every shape; all, of one with more
+_NO_DIMENSION = -1
+
+
+def _tell(tensor: Tensor | None, like: Tensor, op: int, weight: float | None) -> Tensor:
     rows = (0, 0) if tensor is None else (tensor._nnz(), tensor.sparse_dim())
-    return torch.tensor([_Told(_basics.rank(), *rows, weight is not None, weight or 0.0)], dtype=torch.float64)
+    told = _Told(_basics.rank(), *rows, weight is not None, weight or 0.0, op, number_of(like.dtype))
+    padding = [_NO_DIMENSION] * (_N_SHAPE - like.ndim)
+    return torch.tensor([[*told, *like.shape, *padding]], dtype=torch.float64)
+
+
+def _said(row: list[float], what: str) -> str:
+    told = _Told(*row[:_N_TOLD])
+    if what == "shape":
+        return str([int(size) for size in row[_N_TOLD:] if size != _NO_DIMENSION])
+    table: dict[str, int] = _core.REDUCE_OPS if what == "op" else _core.DATA_TYPES
+    number = int(getattr(told, what))
+    return str(number) if what == "n_sparse_dims" else next(name for name, its in table.items() if its == number)
+
+
+def _check_alike(table: Tensor, name: str) -> None:
+    """Raise, on all ranks alike, if they did not make the same call."""
+    columns = _Told(*range(_N_TOLD))
+    for text, what, where in (
+        ("reduce op", "op", slice(columns.op, columns.op + 1)),
+        ("dtype", "dtype", slice(columns.dtype, columns.dtype + 1)),
+        ("shape", "shape", slice(_N_TOLD, None)),
+        ("number of sparse dimensions", "n_sparse_dims", slice(columns.n_sparse_dims, columns.n_sparse_dims + 1)),
+    ):
+        known = table if what != "n_sparse_dims" else table[table[:, columns.n_sparse_dims] > 0]
+        differing = (known[:, where] != known[:1, where]).any(dim=1)
+        if differing.any():
+            first, other = known[0].tolist(), known[differing][0].tolist()
+            raise MismatchError(
+                f"sparse allreduce '{name}': {text} {_said(first, what)} on rank {int(first[0])} "
+                f"but {_said(other, what)} on rank {int(other[0])}"
+            )
 
 
 def _shares_of(told: _Told, name: str) -> Tensor | None:
@@ -130,7 +168,8 @@ class SparseReduction:
         self._weight = weight
         #: What each gathered row is multiplied by, in a weighted average.
         self._row_shares: Tensor | None = None
-        self._told = ops.allgather_async(_tell(self._tensor, weight), f"{self._name}.counts", process_set)
+        told = _tell(self._tensor, like, op, weight)
+        self._told = ops.allgather_async(told, f"{self._name}.counts", process_set)
         self._gathered: Handle[list[Tensor]] | None = None
         self._dense: tuple[Handle[Tensor], Handle[Tensor]] | None = None
         self._n_sparse_dims = 0
@@ -151,7 +190,8 @@ class SparseReduction:
             self._failure = failure
 
     def _start_second_half(self, table: Tensor) -> None:
-        told = _Told(*table.t())
+        _check_alike(table, self._name)
+        told = _Told(*table.t()[:_N_TOLD])
         self._n_ranks = table.shape[0]  # those that take part
         self._n_sparse_dims = int(told.n_sparse_dims.max())
         shares = _shares_of(told, self._name)
@@ -263,7 +303,8 @@ def sparse_allreduce_async(
 
     Raises:
         InvalidArgumentError: the tensor is not sparse, `op` is another one, or a weight cannot be.
-        MismatchError: some ranks give weights and others do not.
+        MismatchError: ranks differ in dtype, shape, number of sparse dimensions or op, or some give weights and others
+            do not.
     """
     _basics.engine()
     if not tensor.is_sparse:

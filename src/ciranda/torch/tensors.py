@@ -20,12 +20,18 @@ _NUMBER_OF = {getattr(torch, name): number for name, number in _core.DATA_TYPES.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 
 
-def describe(tensor: torch.Tensor) -> _core.TensorDescription:
-    """Return the contiguous `tensor` by address, for versions of torch without the exchange table."""
-    number = _NUMBER_OF.get(tensor.dtype)
+def number_of(dtype: torch.dtype) -> int:
+    """Return the engine's number of a dtype."""
+    number = _NUMBER_OF.get(dtype)
     if number is None:
         known = ", ".join(_core.DATA_TYPES)
-        raise InvalidArgumentError(f"a tensor of dtype {tensor.dtype} cannot be communicated; supported: {known}")
+        raise InvalidArgumentError(f"a tensor of dtype {dtype} cannot be communicated; supported: {known}")
+    return number
+
+
+def describe(tensor: torch.Tensor) -> _core.TensorDescription:
+    """Return the contiguous `tensor` by address, for versions of torch without the exchange table."""
+    number = number_of(tensor.dtype)
     if tensor.device.type != "cpu":
         raise InvalidArgumentError(
             f"the tensor is on device {tensor.device}, but only tensors in CPU memory are supported"
@@ -40,7 +46,7 @@ def for_engine(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
 
 def needs_gradient(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether autograd has to hear of an operation on these tensors."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in tensors)
 
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
