@@ -93,26 +93,26 @@ def collectives() -> str:
     """The table of collectives."""
     of_torch = torch_names()
     rows = []
-    for row in _core.collective_table():
-        name = row["name"]
-        if not hasattr(ciranda, name):
-            continue
-        needs = [text for flag, text in ((row["has_root"], "a root"), (row["is_reduction"], "a reduce op")) if flag]
+    forms = []
+    each = [(row, name) for row in _core.collective_table() for name in row["name"].split("/")]
+    for row, name in each:
+        root = "the other rank" if row["name"] == "send/recv" else "a root"
+        needs = [text for flag, text in ((row["has_root"], root), (row["is_reduction"], "a reduce op")) if flag]
         summary = (inspect.getdoc(getattr(ciranda, name)) or "").split("\n", 1)[0]
         rows.append((f"`{name}`", summary, ", ".join(needs), mark(row["first_dim_may_differ"])))
-    text = table(("collective", "what it does", "needs", "ranks may differ in dimension 0"), rows)
-    forms = [
-        (
-            f"`{row['name']}`",
-            variants(row["name"], lambda name: hasattr(ciranda, name)),
-            variants(row["name"], of_torch.__contains__),
+        forms.append(
+            (
+                f"`{name}`",
+                variants(name, lambda form: hasattr(ciranda, form)),
+                variants(name, of_torch.__contains__),
+            )
         )
-        for row in _core.collective_table()
-        if hasattr(ciranda, row["name"])
-    ]
+    text = table(("collective", "what it does", "needs", "ranks may differ in dimension 0"), rows)
     return (
         f"## Collectives\n\n{text}A form that ends in `_` works in place; one with `async` returns a handle for "
-        "`synchronize()` and `poll()`; a\n`grouped` one carries a list of tensors, all of which are done or none.\n\n"
+        "`synchronize()` and `poll()`; a\n`grouped` one carries a list of tensors, all of which are done or none. "
+        "`recv` always works in place, and a\n`reducescatter` writes to its `output`, if that is given. "
+        "`ciranda.torch` has `sparse_allreduce_async` too.\n\n"
         + table(("collective", "`ciranda` (NumPy)", "`ciranda.torch`"), forms)
     )
 

@@ -50,6 +50,16 @@ from ciranda._ops import (
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
 from ciranda.numpy.functions import allgather_object, broadcast_object, check_consistency, empty
+from ciranda.numpy.messages import (
+    grouped_recv,
+    grouped_recv_async,
+    grouped_send,
+    grouped_send_async,
+    recv,
+    recv_async,
+    send,
+    send_async,
+)
 from ciranda.numpy.ops import (
     allgather,
     allgather_async,
@@ -71,10 +81,6 @@ from ciranda.numpy.ops import (
     grouped_broadcast_,
     grouped_broadcast_async,
     grouped_broadcast_async_,
-    recv,
-    recv_async,
-    send,
-    send_async,
 )
 from ciranda.numpy.rows import (
     alltoall,
@@ -172,6 +178,8 @@ __all__ = [
     "grouped_broadcast_async_",
     "grouped_gather",
     "grouped_gather_async",
+    "grouped_recv",
+    "grouped_recv_async",
     "grouped_reduce",
     "grouped_reduce_",
     "grouped_reduce_async",
@@ -180,6 +188,8 @@ __all__ = [
     "grouped_reducescatter_async",
     "grouped_scatter",
     "grouped_scatter_async",
+    "grouped_send",
+    "grouped_send_async",
     "init",
     "is_homogeneous",
     "is_initialized",

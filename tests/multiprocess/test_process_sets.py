@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from expected import DTYPES, values
 from ranks import Ranks, wait_until
 
 import ciranda as hvd
@@ -131,6 +134,28 @@ def test_overlapping_sets_in_any_order_and_from_threads() -> None:
         ranks.run(_check_any_order, 1)
 
 
+def _come_and_go_in_threads() -> None:
+    """Every set of some ranks is made, used and removed many times, by four threads that each go at their own pace."""
+    n, me = hvd.size(), hvd.rank()
+    sets = [list(ranks) for count in range(1, n) for ranks in itertools.combinations(range(n), count)]
+
+    def work(thread: int) -> None:
+        for _ in range(10):
+            for ranks in sets[thread::4]:
+                process_set = hvd.add_process_set(ranks)
+                if process_set.included():
+                    total = hvd.allreduce(np.full(1000, me + 1), op=hvd.Sum, name="x", process_set=process_set)
+                    assert total.tolist() == [sum(rank + 1 for rank in ranks)] * 1000
+                assert hvd.remove_process_set(process_set)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+
+def test_sets_come_and_go_in_several_threads(circles: Circles) -> None:
+    circles.of(4).run(_come_and_go_in_threads, timeout=30)
+
+
 def _check_pending_at_removal() -> str:
     process_set = hvd.add_process_set([0, 1])
     handle = hvd.allreduce_async(np.zeros(3), name="alone", process_set=process_set) if hvd.rank() == 0 else None
@@ -236,6 +261,14 @@ def _check_messages() -> None:
         received = hvd.recv(np.empty_like(array + me), source)
         np.testing.assert_array_equal(received, array + source)
         hvd.synchronize(sent)
+    mine = [values(me, count, dtype, "sum") for dtype in DTYPES for count in (0, 1, 1001)]
+    together = hvd.grouped_send_async(mine, to)
+    room = [np.empty_like(array) for array in mine]
+    received_all = hvd.grouped_recv(room, source)
+    assert all(a is b for a, b in zip(received_all, room, strict=True))
+    for array, (dtype, count) in zip(room, ((dtype, count) for dtype in DTYPES for count in (0, 1, 1001)), strict=True):
+        np.testing.assert_array_equal(array, values(source, count, dtype, "sum"))
+    hvd.synchronize(together)
     if me < 2:
         handles = [hvd.send_async(np.array([10.0 * me + i]), 1 - me, name=str(i)) for i in range(3)]
         for i in (2, 0, 1):

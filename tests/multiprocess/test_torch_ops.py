@@ -90,6 +90,9 @@ def _check_gradients() -> None:
     assert torch.equal(first, total * 2)
     torch.testing.assert_close(gradient(lambda x: hvd.broadcast(x, 1)), total / n * (rank == 1))
 
+    second = gradient(lambda x: hvd.grouped_broadcast([torch.ones(2, dtype=torch.int64), x], 1)[1])
+    torch.testing.assert_close(second, total / n * (rank == 1))
+
     rows = torch.ones(rank + 1, 3, requires_grad=True)
     gathered = hvd.allgather(rows)
     factors = torch.arange(float(gathered.numel())).reshape(gathered.shape)
@@ -102,6 +105,30 @@ def _check_gradients() -> None:
 @SIZES
 def test_gradients(circles: Any, n_ranks: int) -> None:
     circles.of(n_ranks).run(_check_gradients)
+
+
+def _check_groups() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    mine = [torch.full((3, 2), float(rank)).t(), torch.tensor(rank), torch.empty(0), torch.tensor([rank > 0])]
+    theirs = [torch.full((2, 3), n - 1.0), torch.tensor(n - 1), torch.empty(0), torch.tensor([True])]
+    results = hvd.grouped_broadcast(mine, n - 1, name="several")
+    assert all(map(torch.equal, results, theirs))
+    assert int(mine[1]) == rank
+    handle = hvd.grouped_broadcast_async_(mine, n - 1)
+    assert all(a is b for a, b in zip(hvd.synchronize(handle), mine, strict=True))
+    assert all(map(torch.equal, mine, theirs))
+
+    sent = hvd.grouped_send_async([torch.full((2, 3), float(rank)).t(), torch.tensor(rank)], (rank + 1) % n)
+    room = [torch.empty(2, 3).t(), torch.tensor(0)]
+    assert hvd.grouped_recv(room, (rank - 1) % n) == room
+    assert torch.equal(room[0], torch.full((3, 2), float((rank - 1) % n)))
+    assert int(room[1]) == (rank - 1) % n
+    sent.wait()
+
+
+@SIZES
+def test_groups_of_what_is_moved(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_groups)
 
 
 def _check_parameters() -> None:

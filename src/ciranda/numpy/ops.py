@@ -33,7 +33,6 @@ from ciranda._ops import (
     divides_by_all,
     submit_move,
     submit_reduction,
-    submit_transfer,
 )
 from ciranda.numpy.arrays import (
     Array,
@@ -401,37 +400,3 @@ def _submit_broadcasts(
     sources = [for_engine(array) for array in inputs]
     targets = sources if outputs is inputs else [for_engine(array) for array in outputs]
     return submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
-
-
-def send_async(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> Handle[None]:
-    """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
-    array = readable(tensor)
-    operation = submit_transfer(for_engine(array), dest, _basics.rank(), name)
-    return Handle(operation, lambda _: None)
-
-
-def send(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> None:
-    """Send an array to one other rank, which must call `recv()`.
-
-    Args:
-        tensor: any shape; `recv()` there must be given an array of the same shape and dtype.
-        dest: the rank it goes to.
-        name: tells several messages between the two apart. Without names they are paired in the order of the calls.
-
-    Raises:
-        InvalidArgumentError: `dest` is no other rank.
-        MismatchError: the other's array has another shape or dtype; also there.
-    """
-    send_async(tensor, dest, name).wait()
-
-
-def recv_async(tensor: Array, source: int, name: str | None = None) -> Handle[Array]:
-    """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    work = writable(tensor)
-    operation = submit_transfer(for_engine(work), source, source, name)
-    return Handle(operation, lambda _: bring_back(work, tensor))
-
-
-def recv(tensor: Array, source: int, name: str | None = None) -> Array:
-    """Receive into `tensor` what rank `source` sends with `send()`. Returns `tensor`. For the rest see `send()`."""
-    return recv_async(tensor, source, name).wait()

@@ -74,6 +74,16 @@ from ciranda.torch.functions import (
     check_consistency,
     empty,
 )
+from ciranda.torch.messages import (
+    grouped_recv,
+    grouped_recv_async,
+    grouped_send,
+    grouped_send_async,
+    recv,
+    recv_async,
+    send,
+    send_async,
+)
 from ciranda.torch.ops import (
     allgather,
     allgather_async,
@@ -91,10 +101,10 @@ from ciranda.torch.ops import (
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    recv,
-    recv_async,
-    send,
-    send_async,
+    grouped_broadcast,
+    grouped_broadcast_,
+    grouped_broadcast_async,
+    grouped_broadcast_async_,
 )
 from ciranda.torch.optimizer import DistributedOptimizer
 from ciranda.torch.rooted import (
@@ -191,8 +201,14 @@ __all__ = [
     "grouped_allreduce_async_",
     "grouped_alltoall",
     "grouped_alltoall_async",
+    "grouped_broadcast",
+    "grouped_broadcast_",
+    "grouped_broadcast_async",
+    "grouped_broadcast_async_",
     "grouped_gather",
     "grouped_gather_async",
+    "grouped_recv",
+    "grouped_recv_async",
     "grouped_reduce",
     "grouped_reduce_",
     "grouped_reduce_async",
@@ -201,6 +217,8 @@ __all__ = [
     "grouped_reducescatter_async",
     "grouped_scatter",
     "grouped_scatter_async",
+    "grouped_send",
+    "grouped_send_async",
     "init",
     "is_homogeneous",
     "is_initialized",

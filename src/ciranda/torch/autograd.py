@@ -123,14 +123,17 @@ class _Allgather(torch.autograd.Function):
 
 class _Broadcast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, name: str | None, root_rank: int, process_set: ProcessSet, tensor: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, name: str | None, root_rank: int, process_set: ProcessSet, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.root_rank, ctx.process_set = root_rank, process_set
-        return ops.broadcast(tensor, root_rank, name, process_set)
+        return tuple(ops.grouped_broadcast(tensors, root_rank, name, process_set))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        reduced = ops.allreduce(gradient, op=Average, process_set=ctx.process_set)
-        return None, None, None, reduced if _basics.rank() == ctx.root_rank else torch.zeros_like(reduced)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        reduced = ops.grouped_allreduce(gradients, op=Average, process_set=ctx.process_set)
+        is_root = _basics.rank() == ctx.root_rank
+        return None, None, None, *(each if is_root else torch.zeros_like(each) for each in reduced)
 
 
 def grouped_allreduce(tensors: Sequence[Tensor], name: str | None, call: Reduction) -> list[Tensor]:
@@ -150,5 +153,11 @@ def grouped_allgather(tensors: Sequence[Tensor], name: str | None, process_set: 
 
 def broadcast(tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
     """Differentiable `ops.broadcast`."""
-    result: Tensor = _Broadcast.apply(name, root_rank, process_set, tensor)  # type: ignore[no-untyped-call]
-    return result
+    return grouped_broadcast([tensor], root_rank, name, process_set)[0]
+
+
+def grouped_broadcast(
+    tensors: Sequence[Tensor], root_rank: int, name: str | None, process_set: ProcessSet
+) -> list[Tensor]:
+    """Differentiable `ops.grouped_broadcast`."""
+    return list(_Broadcast.apply(name, root_rank, process_set, *tensors))  # type: ignore[no-untyped-call]

@@ -33,7 +33,6 @@ from ciranda._ops import (
     divides_by_all,
     submit_move,
     submit_reduction,
-    submit_transfer,
 )
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import autograd
@@ -371,27 +370,38 @@ def broadcast_(
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
-def send_async(tensor: Tensor, dest: int, name: str | None = None) -> Handle[None]:
-    """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
-    operation = submit_transfer(for_engine(contiguous(tensor.detach())), dest, _basics.rank(), name)
-    return Handle(operation, lambda _: None)
+def grouped_broadcast_async(
+    tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Tensors]:
+    """Start `grouped_broadcast()`. `synchronize(handle)` returns the list of results."""
+    work = [contiguous(tensor) for tensor in tensors]
+    outputs = [empty_like(tensor) for tensor in work]
+    sources, targets = ([for_engine(tensor) for tensor in each] for each in (work, outputs))
+    operation = submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
+    return Handle(operation, lambda _: outputs)
 
 
-def send(tensor: Tensor, dest: int, name: str | None = None) -> None:
-    """Send a tensor to one other rank, which must call `recv()` with one of the same shape and dtype.
-
-    Without names, messages between two ranks are paired in the order of the calls. Raises InvalidArgumentError if
-    `dest` is no other rank, and MismatchError, on both ranks, if the two tensors differ in shape or dtype.
-    """
-    send_async(tensor, dest, name).wait()
-
-
-def recv_async(tensor: Tensor, source: int, name: str | None = None) -> Handle[Tensor]:
-    """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    work = contiguous(tensor)
-    return Handle(submit_transfer(for_engine(work), source, source, name), lambda _: bring_back(work, tensor))
+def grouped_broadcast(
+    tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensors:
+    """`broadcast()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
+    if needs_gradient(tensors):
+        return autograd.grouped_broadcast(tensors, root_rank, name, process_set)
+    return grouped_broadcast_async(tensors, root_rank, name, process_set).wait()
 
 
-def recv(tensor: Tensor, source: int, name: str | None = None) -> Tensor:
-    """Receive into `tensor` what rank `source` sends by `send()`. Returns `tensor`. For the rest see `send()`."""
-    return recv_async(tensor, source, name).wait()
+def grouped_broadcast_async_(
+    tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Tensors]:
+    """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same tensors."""
+    work = [contiguous(tensor) for tensor in tensors]
+    targets = [for_engine(tensor) for tensor in work]
+    operation = submit_move(BROADCAST, targets, targets, name, process_set, root_rank)
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
+
+
+def grouped_broadcast_(
+    tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensors:
+    """`grouped_broadcast()` in place."""
+    return grouped_broadcast_async_(tensors, root_rank, name, process_set).wait()
