@@ -98,6 +98,40 @@ static void reductions(void) {
   expect(rows[0] == size * (size - 1) && ones[1] == size, "grouped allreduce");
 }
 
+/* Ranks that bring batches of 1, 2, ... examples: the average over the examples, not over the ranks. */
+static void weighted_average(void) {
+  const int64_t one = 1;
+  const double batch = rank + 1;
+  const double expected = (2.0 * size + 1) / 3;
+  double loss = batch;
+  const ciranda_tensor tensor = {&loss, &loss, &one, 1, CIRANDA_FLOAT64, NULL, 0};
+  ciranda_request request = request_for(CIRANDA_ALLREDUCE, "loss", &tensor);
+  request.op = CIRANDA_AVERAGE;
+  request.weight = &batch;
+  run(&request);
+  expect(loss > expected - 1e-12 && loss < expected + 1e-12, "weighted allreduce");
+}
+
+/* Requests on two lanes have nothing to do with each other: ranks may make them in different orders, even without
+ * names. (Those of one lane then belong together in the order of the calls.) */
+static void lanes(void) {
+  const int64_t one = 1;
+  int32_t values[2] = {1, 10};
+  ciranda_operation* operations[2];
+  for (int32_t i = 0; i < 2; ++i) {
+    const int32_t lane = (i + rank) % 2;
+    const ciranda_tensor tensor = numbers(&values[lane], &values[lane], &one);
+    ciranda_request request = request_for(CIRANDA_ALLREDUCE, NULL, &tensor);
+    request.lane = (uint32_t)lane;
+    operations[i] = start(&request);
+  }
+  for (int32_t i = 0; i < 2; ++i) {
+    finish(operations[i], NULL);
+    ciranda_operation_release(operations[i]);
+  }
+  expect(values[0] == size && values[1] == 10 * size, "allreduce on two lanes");
+}
+
 static void movements(void) {
   const int64_t n = size;
   int32_t rows[MOST_RANKS];
@@ -190,19 +224,38 @@ static void process_set(void) {
   run(&request);
 }
 
-static void without_tensors(void) {
-  ciranda_request request = request_for(CIRANDA_BARRIER, "barrier", NULL);
-  run(&request);
-  request = request_for(CIRANDA_JOIN, NULL, NULL);
+/* Rank r has r + 1 batches. Who has no more joins, and counts for nothing; or as zero, where all are divided by. */
+static void uneven_batches(void) {
+  const int64_t one = 1;
+  for (int32_t batch = 0; batch <= rank; ++batch) {
+    double gradients[2] = {size, size};
+    for (int i = 0; i < 2; ++i) {
+      const ciranda_tensor tensor = {&gradients[i], &gradients[i], &one, 1, CIRANDA_FLOAT64, NULL, 0};
+      ciranda_request request = request_for(CIRANDA_ALLREDUCE, i == 0 ? "gradient" : "over all", &tensor);
+      request.op = CIRANDA_AVERAGE;
+      request.flags = i == 0 ? 0 : CIRANDA_REQUEST_DIVIDE_BY_ALL;
+      run(&request);
+    }
+    const double error = gradients[1] - (size - batch);
+    expect(gradients[0] == size, "average of those that have not joined");
+    expect(error < 1e-12 && error > -1e-12, "average over all");
+  }
+  ciranda_request request = request_for(CIRANDA_JOIN, NULL, NULL);
   ciranda_operation* operation = start(&request);
   finish(operation, NULL);
   expect(ciranda_operation_value(operation) >= 0 && ciranda_operation_value(operation) < size, "join");
   ciranda_operation_release(operation);
+  request = request_for(CIRANDA_BARRIER, "barrier", NULL);
+  run(&request);
 }
 
 int main(void) {
   char message[512];
-  if (ciranda_init(NULL, &circle, message, sizeof(message)) != CIRANDA_OK) {
+  const ciranda_setting two_lanes = {"CIRANDA_NUM_LANES", "2"};
+  ciranda_options options = CIRANDA_OPTIONS_INIT;
+  options.settings = &two_lanes;
+  options.settings_count = 1;
+  if (ciranda_init(&options, &circle, message, sizeof(message)) != CIRANDA_OK) {
     fprintf(stderr, "could not join: %s\n", message);
     return 1;
   }
@@ -210,10 +263,12 @@ int main(void) {
   size = ciranda_size(circle);
   expect(size <= MOST_RANKS, "too many ranks for this example");
   reductions();
+  weighted_average();
+  lanes();
   movements();
   transfer();
   process_set();
-  without_tensors();
+  uneven_batches();
   printf("rank %d of %d: every collective is right\n", (int)rank, (int)size);
   ciranda_shutdown(circle);
   return 0;

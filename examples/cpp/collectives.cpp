@@ -118,6 +118,21 @@ void groups(Context& circle) {
   expect(all.shape(1)[0] == n && all.shape(1)[1] == 5, "grouped allgather of rows");
 }
 
+// Calls on two lanes have nothing to do with each other: ranks may make them in different orders, even without names.
+void lanes(Context& circle) {
+  Numbers first{1};
+  Numbers second{10};
+  const auto start = [&](Numbers& numbers, std::uint32_t lane) {
+    return circle.allreduce_async(std::span(numbers), {.at = {.lane = lane}});
+  };
+  const bool is_even = circle.rank() % 2 == 0;
+  ciranda::Operation one = is_even ? start(first, 0) : start(second, 1);
+  ciranda::Operation other = is_even ? start(second, 1) : start(first, 0);
+  one.wait();
+  other.wait();
+  expect(first[0] == circle.size() && second[0] == 10 * circle.size(), "allreduce on two lanes");
+}
+
 // A part of the ranks by themselves. Every rank takes part in making and removing the set.
 void process_sets(Context& circle) {
   if (circle.size() < 2) return;
@@ -138,6 +153,11 @@ void uneven_batches(Context& circle) {
     std::vector<double> gradient{static_cast<double>(batch)};
     circle.allreduce(std::span(gradient), {.name = "gradient", .op = ciranda::ReduceOp::kAverage});
     expect(gradient[0] == batch, "average of those that have not joined");
+    std::vector<double> over_all{static_cast<double>(circle.size())};
+    circle.allreduce(std::span(over_all),
+                     {.name = "over all", .op = ciranda::ReduceOp::kAverage, .divide_by_all = true});
+    const double error = over_all[0] - (circle.size() - batch);
+    expect(error < 1e-12 && error > -1e-12, "average over all");
   }
   const int last = circle.join();
   expect(last >= 0 && last < circle.size(), "join");
@@ -147,10 +167,11 @@ void uneven_batches(Context& circle) {
 
 int main() {
   try {
-    Context circle;
+    Context circle(Context::Settings{{"CIRANDA_NUM_LANES", "2"}});
     reductions(circle);
     movements(circle);
     groups(circle);
+    lanes(circle);
     process_sets(circle);
     uneven_batches(circle);
     std::printf("rank %d of %d: every collective %s\n", circle.rank(), circle.size(), n_wrong == 0 ? "is right" : "?");
