@@ -40,12 +40,14 @@ int n_ranks_here(const Mesh& mesh) {
   return n;
 }
 
-// Signals are for the user's threads: Ctrl-C must reach the thread that waits.
+// Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread itself,
+// which nobody else could report.
 class BlockSignals {
  public:
   BlockSignals() {
     sigset_t all;
     sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
