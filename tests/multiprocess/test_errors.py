@@ -135,6 +135,26 @@ def test_impossible_calls_fail_at_once(circle: Ranks) -> None:
     circle.run(_impossible, timeout=10)
 
 
+def _join_twice() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    if rank == 0:
+        first = hvd.join_async()
+        if n > 1:
+            with pytest.raises(InvalidArgumentError, match=r"join\(\) is pending already on rank 0; join once"):
+                hvd.join()
+        for other in range(1, n):
+            hvd.send(_ones(), other)
+        hvd.synchronize(first)
+    else:
+        hvd.recv(_ones(), 0)
+        hvd.join()
+    _agree()
+
+
+def test_joining_twice_is_refused(circle: Ranks) -> None:
+    circle.run(_join_twice, timeout=10)
+
+
 def test_a_missing_rank_is_named_then_fails_the_call() -> None:
     def one_missing() -> str:
         if hvd.rank() == 1:

@@ -144,6 +144,8 @@ def _between_two() -> None:
         assert received[1].tolist() == [[10.0 + origin] * 3] * 2
         with pytest.raises(NotSupportedError, match="source"):
             dist.recv(torch.zeros(1))
+        with pytest.raises(NotSupportedError, match="is not supported by the backend ciranda"):
+            dist.all_reduce(torch.zeros(1), op=dist._make_nccl_premul_sum(2.0))
 
     _with_groups(body)
 

@@ -35,8 +35,12 @@ def test_a_circle_of_one() -> None:
         1,
     )
     hvd.init(comm=[0])
-    with pytest.raises(NotSupportedError):
+    with pytest.raises(NotSupportedError, match="MPI communicators are not supported; give None"):
         hvd.init(comm=object())  # type: ignore[arg-type]
+    hvd.shutdown()
+    with pytest.raises(NotSupportedError, match=r"init\(comm=\[0, 1\]\): a circle of 1 ranks cannot be joined by some"):
+        hvd.init(comm=[0, 1])
+    hvd.init()
 
 
 @pytest.mark.parametrize("tensor", [3, 2.5, True, [1, 2], [[1.0], [2.0]], np.float16(1.5), np.zeros((0, 3), np.int8)])
@@ -112,6 +116,12 @@ def test_what_is_not_there_yet_is_refused() -> None:
         hvd.allreduce(1.0, process_set=hvd.ProcessSet([0]))
     with pytest.raises(InvalidArgumentError, match="twice"):
         hvd.ProcessSet([1, 1])
+    for no_ranks in ("0, 1", object()):
+        with pytest.raises(NotSupportedError, match="a ProcessSet is made of a sequence of ranks; MPI communicators"):
+            hvd.ProcessSet(no_ranks)  # type: ignore[arg-type]
+    for several in (hvd.grouped_alltoall, lambda tensors, splits: hvd.grouped_scatter(tensors, 0, splits)):
+        with pytest.raises(InvalidArgumentError, match="there are 1 tensors but splits for 2"):
+            several([np.ones(2)], [[2], [2]])
 
 
 def test_a_result_can_be_asked_for_twice() -> None:

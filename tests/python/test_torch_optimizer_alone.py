@@ -427,6 +427,11 @@ def test_weights_that_are_refused() -> None:
         adasum.set_weight(2)
     with pytest.raises(ValueError, match='divisor must be "contributors" or "world"'):
         _wrapped(model, divisor="all")
+    under_way = _wrapped(model)
+    model(torch.ones(1, 4)).sum().backward()
+    with pytest.raises(AssertionError, match=r"set_weight\(\) was called between backward\(\) and step\(\)"):
+        under_way.set_weight(2.0)
+    under_way.step()
 
 
 # --- copies ---

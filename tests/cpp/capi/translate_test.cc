@@ -195,7 +195,11 @@ TEST(Translate, RefusesValuesOutOfTheirEnum) {
   }
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.flags = 8;
-  expect_invalid(request, "flags");
+  expect_invalid(request, "flags has a bit that this library does not know");
+  request.flags = 0;
+  request.collective = CIRANDA_ADD_PROCESS_SET;
+  request.arguments_count = 1;
+  expect_invalid(request, "arguments is NULL, or there are too many");
 }
 
 TEST(Translate, RefusesTensorsThatCannotBeRead) {
@@ -232,9 +236,12 @@ TEST(Translate, Options) {
   EXPECT_EQ(result.value().epoch, 3u);
   EXPECT_EQ(result.value().settings.at(0), (std::pair<std::string, std::string>("CIRANDA_HOST", "a b")));
   options.settings = nullptr;
-  EXPECT_FALSE(translate(&options).ok());
+  EXPECT_EQ(translate(&options).status().message(), "ciranda_options: settings is NULL");
+  const ciranda_setting nameless{nullptr, "1"};
+  options.settings = &nameless;
+  EXPECT_EQ(translate(&options).status().message(), "ciranda_options: a setting's name or value is NULL");
   options.struct_size = 4;
-  EXPECT_FALSE(translate(&options).ok());
+  EXPECT_NE(translate(&options).status().message().find("ciranda_options: "), std::string::npos);
 }
 
 }  // namespace

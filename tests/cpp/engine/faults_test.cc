@@ -154,6 +154,7 @@ TEST_P(FaultsTest, DeathAtAnyMomentIsNamedToEverySurvivor) {
       if (!status.ok()) {
         EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
         EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
+        EXPECT_NE(status.message().find("is gone: its connection closed without a goodbye"), std::string::npos);
       }
       EXPECT_NE(later.message().find(name), std::string::npos) << later.message();
     });

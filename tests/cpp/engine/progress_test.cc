@@ -216,7 +216,7 @@ TEST(InterruptTest, ASignalEndsAWaitAndTheOperationGoesOn) {
   }
   waiter.join();
   EXPECT_EQ(status.kind(), ErrorKind::kAborted);
-  EXPECT_TRUE(status.message().find("interrupted") != std::string::npos) << status.message();
+  EXPECT_TRUE(status.message().find("the wait was interrupted") != std::string::npos) << status.message();
   EXPECT_FALSE(operation->is_done());
   std::int32_t other = 2;
   EXPECT_TRUE(world.engine(1).wait(world.engine(1).submit(sum("x", other))).ok());
@@ -233,6 +233,9 @@ TEST(InterruptTest, ASignalThatCameBeforeTheThreadSleptIsNotLost) {
   auto operation = engine.submit(sum("x", value));
   EXPECT_EQ(engine.wait(operation, [] { return true; }).kind(), ErrorKind::kAborted);
   EXPECT_FALSE(operation->is_done());
+  const Status late = engine.wait(operation, {}, std::chrono::steady_clock::now());
+  EXPECT_EQ(late.kind(), ErrorKind::kTimeout);
+  EXPECT_EQ(late.message(), "the operation was not done in time");
 }
 
 TEST(InterruptTest, ASignalThatIsNoReasonToGiveUpDoesNotEndTheWait) {
