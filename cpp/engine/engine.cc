@@ -40,8 +40,8 @@ int n_ranks_here(const Mesh& mesh) {
   return n;
 }
 
-// Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread itself,
-// which nobody else could report.
+// Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread
+// itself, which nobody else could report.
 class BlockSignals {
  public:
   BlockSignals() {
@@ -241,6 +241,7 @@ class Engine::Impl {
                                       std::to_string(num_lanes_) +
                                       ". Give init() num_lanes, or set CIRANDA_NUM_LANES before.");
     }
+    if (Status status = check_place(request); !status.ok()) return status;
     Status status = validate(request, *ranks, mesh_->rank());
     if (status.ok()) settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
     return status;

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.hpp"
 #include "negotiate/messages.hpp"
+#include "request/request.hpp"
 
 namespace ciranda {
 
@@ -86,6 +88,10 @@ class ProcessSets {
   std::map<std::uint32_t, Ranks> sets_;  // but for the world and pairs
   std::uint32_t next_id_ = 1;
 };
+
+// Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
+// for their pair, and all ranks agree on sets in one order.
+Status check_place(const Request& request);
 
 // "[0, 2, 5]"
 std::string to_string(const std::vector<int>& ranks);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace ciranda {
 namespace {
@@ -305,6 +306,10 @@ Status check_root(const Signature& signature, const std::string& name, std::span
                 : " is not in the process set; its ranks, counted in the world, are " + list + "."));
 }
 
+bool is_set_number(const Shape& arguments) {
+  return arguments.size() == 1 && std::in_range<std::uint32_t>(arguments.front());
+}
+
 Status check_new_set(const Signature& signature, const std::string& name, std::span<const int> world) {
   const Shape& wanted = signature.arguments;
   const auto where = [&] { return place_text(signature, name); };
@@ -350,6 +355,10 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
   }
   if (signature.collective == Collective::kAddProcessSet) {
     if (Status status = check_new_set(signature, name, ranks); !status.ok()) return status;
+  }
+  if (signature.collective == Collective::kRemoveProcessSet && !is_set_number(signature.arguments)) {
+    return Status::invalid_argument(where() + "takes the number of one process set, not " +
+                                    to_string(signature.arguments) + ".");
   }
   std::uint64_t n_total_bytes = 0;
   for (const TensorSignature& tensor : signature.tensors) {

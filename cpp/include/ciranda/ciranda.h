@@ -100,7 +100,8 @@ enum {
   CIRANDA_REDUCE = 6,   /* the root's output = op over all ranks' inputs */
   CIRANDA_GATHER = 7,   /* like CIRANDA_ALLGATHER, but only the root gets the result */
   CIRANDA_SCATTER = 8,  /* the rows of the root's input are dealt out to all ranks: see ciranda_tensor.splits */
-  CIRANDA_TRANSFER = 9, /* from one rank, the root, to one other; both submit it, in their pair: ciranda_pair() */
+  CIRANDA_TRANSFER = 9, /* from one rank, the root, to one other; both submit it, in their pair: ciranda_pair(). Not in
+                           other process sets. */
   CIRANDA_JOIN = 10,    /* this rank has no more work; done when all ranks have joined, ciranda_operation_value(): the
                            last one */
   CIRANDA_ADD_PROCESS_SET = 11,   /* of the ranks in `arguments`; by all ranks; ciranda_operation_value(): its number */
@@ -191,10 +192,10 @@ typedef struct ciranda_tensor {
    * only. */
   const void* input;
   /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Not looked at by a reduce on
-   * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER, CIRANDA_ALLTOALL, CIRANDA_GATHER and CIRANDA_SCATTER, whose
-   * result's size is not known beforehand: see ciranda_operation_output(). That is also where the result of a
-   * CIRANDA_REDUCESCATTER is if all outputs of its request are NULL; an output may be this rank's own rows of `input`,
-   * and must not otherwise overlap it. */
+   * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER, CIRANDA_ALLTOALL, CIRANDA_GATHER
+   * and CIRANDA_SCATTER, whose result's size is not known beforehand: see ciranda_operation_output(). That is also
+   * where the result of a CIRANDA_REDUCESCATTER is if all outputs of its request are NULL; an output may be this rank's
+   * own rows of `input`, and must not otherwise overlap it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;

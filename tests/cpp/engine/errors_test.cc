@@ -302,6 +302,11 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
          r.signature.collective = Collective::kBroadcast;
          r.signature.root = size();
        }},
+      {"its process set must be the pair of two ranks, here it is set 0, lane 0.",
+       [](Request& r) {
+         r.signature.collective = Collective::kTransfer;
+         r.signature.root = 0;
+       }},
       {"scalar",
        [](Request& r) {
          r.signature.collective = Collective::kAllgather;

@@ -190,6 +190,12 @@ TEST_P(SetsTest, CannotBeUsedByOthersOrTwiceTheSameOrWhenTheyAreGone) {
       EXPECT_EQ(outside.message(), "allreduce 'x': rank 0 is not in process set 1, whose ranks are [1].");
     }
     EXPECT_EQ(engine.wait(engine.submit(sum_of(values, "x", 9))).kind(), ErrorKind::kInvalidArgument);
+    Request elsewhere = about(Collective::kAddProcessSet, {0});
+    elsewhere.process_set = set;
+    if (engine.rank() == 1) {
+      EXPECT_EQ(engine.wait(engine.submit(std::move(elsewhere))).message(),
+                "add_process_set 'unnamed': all ranks do it, in process set 0 on lane 0, here it is set 1, lane 0.");
+    }
     ASSERT_TRUE(remove_set(engine, set).ok());
     EXPECT_NE(engine.wait(engine.submit(sum_of(values, "x", set))).message().find("does not exist"), std::string::npos);
     EXPECT_NE(remove_set(engine, set).message().find("no process set 1"), std::string::npos);

@@ -167,6 +167,17 @@ TEST(Validate, RefusesRanksThatMakeNoProcessSet) {
   EXPECT_EQ(refusal(add), "accepted");
 }
 
+TEST(Validate, RefusesToRemoveAnythingButOneProcessSet) {
+  Request remove = request(Collective::kRemoveProcessSet, {});
+  EXPECT_EQ(refusal(remove), "remove_process_set 'x': takes the number of one process set, not [].");
+  remove.signature.arguments = {1, 2};
+  EXPECT_EQ(refusal(remove), "remove_process_set 'x': takes the number of one process set, not [1, 2].");
+  remove.signature.arguments = {std::int64_t{1} << 32};
+  EXPECT_EQ(refusal(remove), "remove_process_set 'x': takes the number of one process set, not [4294967296].");
+  remove.signature.arguments = {1};
+  EXPECT_EQ(refusal(remove), "accepted");
+}
+
 TEST(Validate, RefusesTensorsWhereNoneBelongAndNoneWhereSomeDo) {
   EXPECT_EQ(refusal(request(Collective::kAllreduce, {})), "allreduce 'x': no tensor was given.");
   EXPECT_EQ(refusal(request(Collective::kBroadcast, {})), "broadcast 'x': no tensor was given.");
