@@ -210,6 +210,7 @@ class Engine::Impl {
         signature.collective == Collective::kAddProcessSet || signature.collective == Collective::kRemoveProcessSet;
     if (is_about_sets || signature.collective == Collective::kJoin) {
       request.is_cacheable = false;
+      request.lane = 0;  // a rank joins all lanes of a set
       request.name = to_string(signature.collective);
       if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
       return;

@@ -367,7 +367,15 @@ TEST_P(SetsTest, JoinedRanksCountForNothing) {
         ASSERT_TRUE(engine.wait(engine.submit(std::move(share))).ok());
         ASSERT_EQ(weights.back(), (2 * kSize - 1 - epoch) % kSize);
       }
-      const auto join = engine.submit(about(Collective::kJoin));
+      Request of_all_lanes = about(Collective::kJoin);
+      of_all_lanes.lane = static_cast<std::uint32_t>(engine.rank() % 2);
+      const auto join = engine.submit(std::move(of_all_lanes));
+      if (n_batches < kSize + 1) {  // others have more: nobody is back yet
+        Request of_another_lane = about(Collective::kJoin);
+        of_another_lane.lane = static_cast<std::uint32_t>((engine.rank() + 1) % 2);
+        const Status twice = engine.wait(engine.submit(std::move(of_another_lane)));
+        ASSERT_NE(twice.message().find("join() is pending already"), std::string::npos) << twice.message();
+      }
       const Status joined = engine.wait(join);
       ASSERT_TRUE(joined.ok()) << joined.message();
       ASSERT_EQ(join->value(), (2 * kSize - 1 - epoch) % kSize);
