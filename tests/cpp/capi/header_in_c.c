@@ -14,6 +14,28 @@ _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, prescale) == 32, 
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, name) == 56, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, callback) == 80, "ciranda_request");
 
+/* A compiled program has the numbers in it. */
+_Static_assert(CIRANDA_PENDING == -1 && CIRANDA_OK == 0 && CIRANDA_INVALID_ARGUMENT == 1 && CIRANDA_MISMATCH == 2 &&
+                   CIRANDA_RANKS_LOST == 3 && CIRANDA_TIMEOUT == 4 && CIRANDA_ABORTED == 5 && CIRANDA_INTERNAL == 6,
+               "ciranda_status");
+_Static_assert(CIRANDA_BOOL == 0 && CIRANDA_UINT8 == 1 && CIRANDA_UINT16 == 2 && CIRANDA_UINT32 == 3 &&
+                   CIRANDA_UINT64 == 4 && CIRANDA_INT8 == 5 && CIRANDA_INT16 == 6 && CIRANDA_INT32 == 7 &&
+                   CIRANDA_INT64 == 8 && CIRANDA_FLOAT16 == 9 && CIRANDA_BFLOAT16 == 10 && CIRANDA_FLOAT32 == 11 &&
+                   CIRANDA_FLOAT64 == 12 && CIRANDA_COMPLEX64 == 13 && CIRANDA_COMPLEX128 == 14,
+               "ciranda_dtype");
+_Static_assert(CIRANDA_AVERAGE == 0 && CIRANDA_SUM == 1 && CIRANDA_ADASUM == 2 && CIRANDA_MIN == 3 &&
+                   CIRANDA_MAX == 4 && CIRANDA_PRODUCT == 5 && CIRANDA_BITWISE_AND == 6 && CIRANDA_BITWISE_OR == 7 &&
+                   CIRANDA_BITWISE_XOR == 8 && CIRANDA_LOGICAL_AND == 9 && CIRANDA_LOGICAL_OR == 10 &&
+                   CIRANDA_LOGICAL_XOR == 11,
+               "ciranda_reduce_op");
+_Static_assert(CIRANDA_ALLREDUCE == 0 && CIRANDA_ALLGATHER == 1 && CIRANDA_BROADCAST == 2 && CIRANDA_BARRIER == 3 &&
+                   CIRANDA_REDUCESCATTER == 4 && CIRANDA_ALLTOALL == 5 && CIRANDA_REDUCE == 6 && CIRANDA_GATHER == 7 &&
+                   CIRANDA_SCATTER == 8 && CIRANDA_TRANSFER == 9 && CIRANDA_JOIN == 10 &&
+                   CIRANDA_ADD_PROCESS_SET == 11 && CIRANDA_REMOVE_PROCESS_SET == 12,
+               "ciranda_collective");
+_Static_assert(CIRANDA_REQUEST_DEFERRABLE == 1 && CIRANDA_REQUEST_AWAITED == 2 && CIRANDA_REQUEST_DIVIDE_BY_ALL == 4,
+               "flags");
+
 ciranda_request request_initialised_in_c(void);
 ciranda_request request_initialised_in_c(void) {
   const ciranda_request request = CIRANDA_REQUEST_INIT;
