@@ -52,6 +52,19 @@ def _train(module: Any, **options: Any) -> float:
     return -float(weight) / 2
 
 
+def _train_embedding(module: Any, **options: Any) -> float:
+    """How far a step goes whose sparse gradient is 6 on every rank that makes it."""
+    model = torch.nn.Embedding(50, 1, sparse=True)
+    with torch.no_grad():
+        model.weight.zero_()
+    optimizer = module.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters(), **options
+    )
+    (6 * model(torch.tensor([3]))).sum().backward()
+    optimizer.step()
+    return -float(model.weight[3])
+
+
 @pytest.mark.filterwarnings("ignore:the argument `average`:DeprecationWarning")
 def _check() -> None:
     import warnings
@@ -69,7 +82,10 @@ def _check() -> None:
         assert hvd.allreduce(x, weight=2.0)[0] == 6.0
         assert hvd.allreduce(x, divisor="contributors")[0] == 6.0
         assert _train(hvd) == _train(ours, divisor="world") == _train(hvd, gradient_predivide_factor=2.0) == 4.0
-        assert _train(ours) == 6.0
+        assert _train(ours) == _train_embedding(ours) == 6.0
+        assert _train_embedding(hvd) == _train_embedding(ours, divisor="world") == 4.0
+        rows = torch.sparse_coo_tensor([[1]], torch.full((1, 1), 6.0), (40, 1), check_invariants=False)
+        assert float(hvd.sparse_allreduce_async(rows, "rows", hvd.Average)().to_dense()[1]) == 4.0
         assert _train(hvd, op=hvd.Sum) == 12.0
         assert _train(hvd, gradient_as_bucket_view=True, groups=1) == 4.0
     assert hvd.join() in range(n)

@@ -125,6 +125,12 @@ DISAGREEMENTS: dict[str, tuple[Any, str]] = {
         lambda odd: hvd.sparse_allreduce_async(_tensor(0, 3, (20, 2), torch.float32), "t", hvd.Sum - odd),
         "reduce op sum on rank 0 but average on rank 1",
     ),
+    "divisor": (
+        lambda odd: hvd.sparse_allreduce_async(
+            _tensor(0, 3, (20, 2), torch.float32), "t", None, divisor="world" if odd else "contributors"
+        ),
+        "divisor contributors on rank 0 but world on rank 1",
+    ),
     "dtype": (
         lambda odd: hvd.sparse_allreduce_async(
             _tensor(0, 5, (20, 2), torch.float64 if odd else torch.float32), "t", None
@@ -154,6 +160,8 @@ def _mismatched() -> list[str]:
         messages.append(str(caught.value))
     with pytest.raises(ValueError, match=r"not torch\.strided"):
         hvd.sparse_allreduce_async(torch.ones(2), "dense", hvd.Sum)
+    with pytest.raises(ValueError, match='divisor="world" is one of op=Average without weights'):
+        hvd.sparse_allreduce_async(_tensor(0, 3, (20, 2), torch.float32), "sum", hvd.Sum, divisor="world")
     with pytest.raises(ValueError, match="Average and Sum"):
         hvd.sparse_allreduce_async(_tensor(0, 3, (20, 2), torch.float32), "max", hvd.Max)
     return messages
@@ -213,8 +221,13 @@ def _without_the_last() -> None:
         for rows in (2, 200):
             tensors = [_tensor(r, rows, (60, 4), torch.float64) for r in range(last)]
             dense = torch.stack([tensor.to_dense() for tensor in tensors])
-            for op, wanted in ((hvd.Sum, dense.sum(dim=0)), (hvd.Average, dense.mean(dim=0))):
-                result = hvd.sparse_allreduce_async(tensors[hvd.rank()], f"joined{rows}{op}", op).wait()
+            total = dense.sum(dim=0)
+            for op, divisor, wanted in (
+                (hvd.Sum, "contributors", total),
+                (hvd.Average, "contributors", total / last),
+                (hvd.Average, "world", total / hvd.size()),
+            ):
+                result = hvd.sparse_allreduce_async(tensors[hvd.rank()], "joined", op, divisor=divisor).wait()
                 torch.testing.assert_close(result.to_dense(), wanted)
             weighted = hvd.sparse_allreduce_async(tensors[hvd.rank()], "w", None, weight=1.0 + 2 * hvd.rank()).wait()
             torch.testing.assert_close(weighted.to_dense(), (dense[0] + 3 * dense[1]) / 4)

@@ -215,7 +215,13 @@ class GradientGroup:
         name = f"{PREFIX}.{self.names[member]}.sparse"
         options = self._options
         self.sparse[member] = SparseReduction(
-            gradient, parameter, name, options.op, options.process_set, options.weight
+            gradient,
+            parameter,
+            name,
+            options.op,
+            options.process_set,
+            options.weight,
+            "contributors" if options.divisor == "contributors" else "world where averaged",
         )
         self._count_in(member)
 

@@ -16,7 +16,7 @@ import torch
 
 from ciranda import _basics, _core
 from ciranda._basics import circle
-from ciranda._ops import Average, Handle, Max, Sum
+from ciranda._ops import Average, Divisor, Handle, Max, Sum, divides_by_all
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import ops
@@ -72,6 +72,7 @@ class _Told(NamedTuple):
     is_weighted: Any
     weight: Any
     op: Any
+    divides_by_all: Any
     dtype: Any
 
 
@@ -80,9 +81,9 @@ _N_SHAPE = 8  # as many numbers are told of every shape; all, of one with more
 _NO_DIMENSION = -1
 
 
-def _tell(tensor: Tensor | None, like: Tensor, op: int, weight: float | None) -> Tensor:
+def _tell(tensor: Tensor | None, like: Tensor, op: int, weight: float | None, by_all: bool) -> Tensor:
     rows = (0, 0) if tensor is None else (tensor._nnz(), tensor.sparse_dim())
-    told = _Told(_basics.rank(), *rows, weight is not None, weight or 0.0, op, number_of(like.dtype))
+    told = _Told(_basics.rank(), *rows, weight is not None, weight or 0.0, op, by_all, number_of(like.dtype))
     padding = [_NO_DIMENSION] * (_N_SHAPE - like.ndim)
     return torch.tensor([[*told, *like.shape, *padding]], dtype=torch.float64)
 
@@ -91,20 +92,25 @@ def _said(row: list[float], what: str) -> str:
     told = _Told(*row[:_N_TOLD])
     if what == "shape":
         return str([int(size) for size in row[_N_TOLD:] if size != _NO_DIMENSION])
-    table: dict[str, int] = _core.REDUCE_OPS if what == "op" else _core.DATA_TYPES
     number = int(getattr(told, what))
+    if what == "divides_by_all":
+        return "world" if number else "contributors"
+    table: dict[str, int] = _core.REDUCE_OPS if what == "op" else _core.DATA_TYPES
     return str(number) if what == "n_sparse_dims" else next(name for name, its in table.items() if its == number)
 
 
 def _check_alike(table: Tensor, name: str) -> None:
     """Raise, on all ranks alike, if they did not make the same call."""
     columns = _Told(*range(_N_TOLD))
-    for text, what, where in (
-        ("reduce op", "op", slice(columns.op, columns.op + 1)),
-        ("dtype", "dtype", slice(columns.dtype, columns.dtype + 1)),
-        ("shape", "shape", slice(_N_TOLD, None)),
-        ("number of sparse dimensions", "n_sparse_dims", slice(columns.n_sparse_dims, columns.n_sparse_dims + 1)),
+    for text, what in (
+        ("reduce op", "op"),
+        ("divisor", "divides_by_all"),
+        ("dtype", "dtype"),
+        ("shape", "shape"),
+        ("number of sparse dimensions", "n_sparse_dims"),
     ):
+        first_column = _N_TOLD if what == "shape" else getattr(columns, what)
+        where = slice(first_column, None if what == "shape" else first_column + 1)
         known = table if what != "n_sparse_dims" else table[table[:, columns.n_sparse_dims] > 0]
         differing = (known[:, where] != known[:1, where]).any(dim=1)
         if differing.any():
@@ -143,6 +149,7 @@ class SparseReduction:
         name: known to no other operation under way; None for one that is numbered.
         op: Average or Sum.
         weight: this rank's, in a weighted average.
+        divisor: of an average, as for `allreduce()`.
     """
 
     def __init__(
@@ -153,7 +160,11 @@ class SparseReduction:
         op: int,
         process_set: ProcessSet,
         weight: float | None = None,
+        divisor: Divisor = "contributors",
     ) -> None:
+        self._divides_by_all = divides_by_all(divisor, op, weight)
+        if self._divides_by_all and (op != Average or weight is not None):
+            raise InvalidArgumentError('divisor="world" is one of op=Average without weights')
         if weight is not None and (op != Average or not (like.is_floating_point() or like.is_complex())):
             raise InvalidArgumentError("a weight needs op=Average, of floating-point or complex numbers")
         if op not in (Average, Sum):
@@ -168,7 +179,7 @@ class SparseReduction:
         self._weight = weight
         #: What each gathered row is multiplied by, in a weighted average.
         self._row_shares: Tensor | None = None
-        told = _tell(self._tensor, like, op, weight)
+        told = _tell(self._tensor, like, op, weight, self._divides_by_all)
         self._told = ops.allgather_async(told, f"{self._name}.counts", process_set)
         self._gathered: Handle[list[Tensor]] | None = None
         self._dense: tuple[Handle[Tensor], Handle[Tensor]] | None = None
@@ -192,7 +203,8 @@ class SparseReduction:
     def _start_second_half(self, table: Tensor) -> None:
         _check_alike(table, self._name)
         told = _Told(*table.t()[:_N_TOLD])
-        self._n_ranks = table.shape[0]  # those that take part
+        n_members = self._process_set.size() if self._divides_by_all else None
+        self._n_ranks = n_members or table.shape[0]  # those that take part
         self._n_sparse_dims = int(told.n_sparse_dims.max())
         shares = _shares_of(told, self._name)
         if self._n_sparse_dims == 0:  # nobody has anything, which leaves nothing to send
@@ -226,7 +238,12 @@ class SparseReduction:
         process_set = self._process_set
         self._dense = (
             ops.allreduce_async_(
-                dense, name=f"{self._name}.dense", op=self._op, process_set=process_set, weight=self._weight
+                dense,
+                name=f"{self._name}.dense",
+                op=self._op,
+                process_set=process_set,
+                weight=self._weight,
+                divisor="world" if self._divides_by_all else "contributors",
             ),
             ops.allreduce_async_(present, name=f"{self._name}.present", op=Max, process_set=process_set),
         )
@@ -283,6 +300,7 @@ def sparse_allreduce_async(
     op: int | None,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
+    divisor: Divisor = "contributors",
 ) -> SparseReduction:
     """Start an allreduce of a sparse (COO) tensor.
 
@@ -294,6 +312,7 @@ def sparse_allreduce_async(
         process_set: the ranks that take part.
         weight: this rank's weight, 0 or more, in a weighted average, as for `allreduce()`: a row that a rank does not
             have counts as zeros, with its weight.
+        divisor: of an average without weights, as for `allreduce()`.
 
     Returns:
         A handle: `synchronize(handle)`, `handle.wait()` or `handle()` returns the result, a coalesced sparse tensor.
@@ -302,11 +321,11 @@ def sparse_allreduce_async(
     tensors are combined instead, with the same result up to rounding.
 
     Raises:
-        InvalidArgumentError: the tensor is not sparse, `op` is another one, or a weight cannot be.
-        MismatchError: ranks differ in dtype, shape, number of sparse dimensions or op, or some give weights and others
-            do not.
+        InvalidArgumentError: the tensor is not sparse, `op` is another one, or a weight or the divisor cannot be.
+        MismatchError: ranks differ in dtype, shape, number of sparse dimensions, op or divisor, or some give weights
+            and others do not.
     """
     _basics.engine()
     if not tensor.is_sparse:
         raise InvalidArgumentError(f"sparse_allreduce_async takes sparse (COO) tensors, not {tensor.layout}")
-    return SparseReduction(tensor, tensor, name, Average if op is None else op, process_set, weight)
+    return SparseReduction(tensor, tensor, name, Average if op is None else op, process_set, weight, divisor)

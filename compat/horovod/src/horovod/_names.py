@@ -26,7 +26,7 @@ _BUILT = """
 _PROCESS_SETS = "ProcessSet add_process_set global_process_set remove_process_set"
 _OPERATIONS = """
     Adasum Average Max Min Product Sum
-    allgather allgather_async grouped_allgather grouped_allgather_async sparse_allreduce_async
+    allgather allgather_async grouped_allgather grouped_allgather_async
     alltoall alltoall_async
     broadcast broadcast_ broadcast_async broadcast_async_
     barrier join poll synchronize
@@ -34,7 +34,7 @@ _OPERATIONS = """
 _AVERAGES = """
     allreduce allreduce_ allreduce_async allreduce_async_
     grouped_allreduce grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_
-    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async
+    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async sparse_allreduce_async
 """
 _COMPRESSION = "Compression Compressor FP16Compressor NoneCompressor"
 _STATES = """
