@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ciranda import _basics
 from ciranda._ops import Handle, submit_transfer
-from ciranda.numpy.arrays import Array, bring_all_back, for_engine, readable, writable
+from ciranda.numpy.arrays import Array, bring_all_back, bring_back, for_engine, readable, writable
 
 Arrays = list[Array]
 
@@ -30,7 +30,8 @@ def grouped_send(tensors: Sequence[npt.ArrayLike], dest: int, name: str | None =
 
 def send_async(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> Handle[None]:
     """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
-    return grouped_send_async([tensor], dest, name)
+    work = for_engine(readable(tensor))
+    return Handle(submit_transfer(work, dest, _basics.rank(), name), lambda _: None)
 
 
 def send(tensor: npt.ArrayLike, dest: int, name: str | None = None) -> None:
@@ -62,7 +63,8 @@ def grouped_recv(tensors: Sequence[Array], source: int, name: str | None = None)
 
 def recv_async(tensor: Array, source: int, name: str | None = None) -> Handle[Array]:
     """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    return grouped_recv_async([tensor], source, name).then(lambda arrays: arrays[0])
+    work = writable(tensor)
+    return Handle(submit_transfer(for_engine(work), source, source, name), lambda _: bring_back(work, tensor))
 
 
 def recv(tensor: Array, source: int, name: str | None = None) -> Array:

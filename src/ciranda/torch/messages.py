@@ -12,7 +12,7 @@ import torch
 
 from ciranda import _basics
 from ciranda._ops import Handle, submit_transfer
-from ciranda.torch.tensors import bring_all_back, contiguous, for_engine
+from ciranda.torch.tensors import bring_all_back, bring_back, contiguous, for_engine
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
@@ -31,7 +31,8 @@ def grouped_send(tensors: Sequence[Tensor], dest: int, name: str | None = None) 
 
 def send_async(tensor: Tensor, dest: int, name: str | None = None) -> Handle[None]:
     """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
-    return grouped_send_async([tensor], dest, name)
+    work = for_engine(contiguous(tensor.detach()))
+    return Handle(submit_transfer(work, dest, _basics.rank(), name), lambda _: None)
 
 
 def send(tensor: Tensor, dest: int, name: str | None = None) -> None:
@@ -57,7 +58,8 @@ def grouped_recv(tensors: Sequence[Tensor], source: int, name: str | None = None
 
 def recv_async(tensor: Tensor, source: int, name: str | None = None) -> Handle[Tensor]:
     """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    return grouped_recv_async([tensor], source, name).then(lambda tensors: tensors[0])
+    work = contiguous(tensor)
+    return Handle(submit_transfer(for_engine(work), source, source, name), lambda _: bring_back(work, tensor))
 
 
 def recv(tensor: Tensor, source: int, name: str | None = None) -> Tensor:
