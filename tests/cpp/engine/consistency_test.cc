@@ -65,27 +65,34 @@ TEST_P(ConsistencyTest, NamesTheFirstTensorAndTheRankOnEveryRank) {
   });
 }
 
+// Everything that is compared, small and large, by whoever has not joined.
+void make_every_call(Engine& engine, const std::string& suffix) {
+  for (const std::size_t count : {0U, 10U, 200'000U}) EXPECT_TRUE(sum(engine, "sum" + suffix, count).ok());
+  EXPECT_TRUE(sum_two(engine, "two" + suffix, -1).ok());
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(engine.rank()), engine.rank());
+  Request gather = request(Collective::kAllgather, "rows" + suffix, DataType::kInt32, {engine.rank()}, rows.data());
+  EXPECT_TRUE(engine.wait(engine.submit(std::move(gather))).ok());
+  std::vector<double> values(30'000, engine.rank());
+  Request cast = request(Collective::kBroadcast, "cast" + suffix, DataType::kFloat64, {30'000}, values.data());
+  cast.signature.root = 2;
+  EXPECT_TRUE(engine.wait(engine.submit(std::move(cast))).ok());
+  Request mean = request(Collective::kAllreduce, "mean" + suffix, DataType::kFloat64, {30'000}, values.data());
+  mean.signature.op = ReduceOp::kAverage;
+  mean.signature.is_weighted = true;
+  mean.weight = engine.rank() + 1;
+  EXPECT_TRUE(engine.wait(engine.submit(std::move(mean))).ok());
+  Request scatter = request(Collective::kReducescatter, "scatter" + suffix, DataType::kFloat64, {9}, values.data());
+  scatter.memory.front().output = nullptr;  // every rank gets other rows: nothing to compare
+  EXPECT_TRUE(engine.wait(engine.submit(std::move(scatter))).ok());
+}
+
 TEST_P(ConsistencyTest, FindsNothingWhereThereIsNothing) {
   constexpr int kSize = 4;
   World world(kSize, checking(GetParam(), kSize, 1));
   world.run([](Engine& engine) {
     for (int round = 0; round < 3; ++round) {
-      EXPECT_TRUE(sum(engine, "large", 200'000).ok());
-      EXPECT_TRUE(sum(engine, "empty", 0).ok());
-      EXPECT_TRUE(sum_two(engine, "two", -1).ok());
-      std::vector<std::int32_t> rows(static_cast<std::size_t>(engine.rank()), engine.rank());
-      Request gather = request(Collective::kAllgather, "rows", DataType::kInt32, {engine.rank()}, rows.data());
-      EXPECT_TRUE(engine.wait(engine.submit(std::move(gather))).ok());
-      std::vector<double> values(9, engine.rank());
-      Request cast = request(Collective::kBroadcast, "cast", DataType::kFloat64, {9}, values.data());
-      cast.signature.root = 2;
-      EXPECT_TRUE(engine.wait(engine.submit(std::move(cast))).ok());
-      Request scatter = request(Collective::kReducescatter, "scatter", DataType::kFloat64, {9}, values.data());
-      scatter.memory.front().output = nullptr;  // every rank gets other rows: nothing to compare
-      EXPECT_TRUE(engine.wait(engine.submit(std::move(scatter))).ok());
-      if (engine.rank() != 1) {
-        EXPECT_TRUE(sum(engine, "without one").ok());
-      }
+      make_every_call(engine, " of all");
+      if (engine.rank() != 1) make_every_call(engine, " of the others");
       Request join;
       join.signature.collective = Collective::kJoin;
       join.is_cacheable = false;
