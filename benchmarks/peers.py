@@ -8,6 +8,9 @@ torch's gloo needs torch. An MPI is a virtual environment with mpi4py and that M
 
 ``--peers all`` takes gloo if there is torch, and every such environment in the folder ``peers`` (``--mpi-folder``).
 
+``--cpp BUILD`` measures calls from C++ instead, with what is built in that folder (see cpp/peers): there gloo is
+without torch around it, and oneCCL takes part, from an environment with ``oneccl oneccl-devel impi-rt`` in it.
+
 A process can hold one MPI only, so each has a run of its own, under its own mpiexec, in which Ciranda and gloo take
 part too: a ratio is always of one run. Beside them stands the *floor*: the time in which all ranks at once rewrite as
 many bytes as the result has, each in its own buffer, once. No collective that ends in private memory can beat it by
@@ -35,6 +38,8 @@ from ciranda.bench.plan import COLLECTIVES, Plan, format_size, parse_size
 
 _RANK = Path(__file__).with_name("peers_rank.py")
 _ALONE = "no MPI"
+_COLLECTIVES = f"of {', '.join(COLLECTIVES)}; with --cpp also reducescatter, alltoall"
+_INTEL = "impi"  # Intel MPI has the binary interface of MPICH
 
 
 def main() -> int:
@@ -44,13 +49,17 @@ def main() -> int:
     names = [name for name in args.peers.split(",") if name]
     if args.peers == "all":
         names = ["gloo"] if find_spec("torch") else []
-        mpis = {**environments_in(args.mpi_folder), **mpis}
+        mpis = {**environments_in(args.mpi_folder, need_mpi4py=args.cpp is None), **mpis}
     runs = []
     for mpi in mpis or {_ALONE: ""}:
         print(f"# {mpi} ...", file=sys.stderr, flush=True)
         runs.append(measure(args, names, mpi, mpis.get(mpi)))
+    language = "C++" if args.cpp else "Python"
     plan = Plan(collective=args.collectives.split(",")[0], np=args.np, peers=tuple(names), pin=args.pin)
-    results = {"meta": {**describe(plan), "systems": ["ciranda", *names, *mpis]}, "runs": runs}
+    results = {
+        "meta": {**describe(plan), "systems": ["ciranda", *names, *mpis], "language": language},
+        "runs": runs,
+    }
     print(table(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -64,22 +73,25 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Ciranda beside its peers.")
     parser.add_argument("--np", type=int, default=2)
-    parser.add_argument("--collectives", default="allreduce", help=f"of {', '.join(COLLECTIVES)}")
+    parser.add_argument("--collectives", default="allreduce", help=_COLLECTIVES)
     parser.add_argument("--sizes", default="4,1K,16K,256K,1M,4M,16M,64M", help="of the result")
     parser.add_argument("--peers", default="gloo", help="gloo, all, or nothing")
     parser.add_argument("--mpi-folder", type=Path, default=Path("peers"), help="where --peers all finds MPIs")
     parser.add_argument("--mpi", action="append", default=[], metavar="NAME=FOLDER", help="a virtual environment")
     parser.add_argument("--seconds", type=float, default=0.4, help="at most, for each size and system")
     parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--cpp", type=Path, metavar="BUILD", help="measure from C++, with what this folder holds")
     parser.add_argument("--pin", action="store_true", help="bind rank r to core r")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     return parser.parse_args(arguments)
 
 
-def environments_in(folder: Path) -> dict[str, str]:
+def environments_in(folder: Path, need_mpi4py: bool) -> dict[str, str]:
     """The virtual environments there that hold an MPI, by name."""
-    return {path.parent.parent.name: str(path.parent.parent) for path in sorted(folder.glob("*/bin/mpiexec"))}
+    roots = [path.parent.parent for path in sorted(folder.glob("*/bin/mpiexec"))]
+    usable = [root for root in roots if not need_mpi4py or any(root.glob("lib/python*/site-packages/mpi4py"))]
+    return {root.name: str(root) for root in usable}
 
 
 def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None) -> dict[str, Any]:
@@ -89,14 +101,6 @@ def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | 
         (Path(scratch) / "secret").touch(mode=0o600)
         (Path(scratch) / "secret").write_text(secret)
         job = secrets.token_hex(8)
-        what = {
-            "collectives": args.collectives.split(","),
-            "sizes": [parse_size(size) for size in args.sizes.split(",")],
-            "seconds": args.seconds,
-            "iterations": args.iterations,
-            "pin": args.pin,
-            "peers": [*peers, *([mpi] if folder else [])],
-        }
         store = _core.StoreServer(["127.0.0.1"], 0, secret, args.np, job)
         env = {
             **os.environ,
@@ -106,11 +110,11 @@ def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | 
             "CIRANDA_JOB": job,
             "CIRANDA_SIZE": str(args.np),
             "CIRANDA_HOST": "localhost",
-            "PEERS_FOLDER": scratch,
-            "PEERS_WHAT": json.dumps(what),
         }
+        names = [*peers, *([mpi] if folder else [])]
+        command = python_rank(args, names, scratch) if args.cpp is None else cpp_rank(args, names, scratch)
         before = psutil.cpu_times()
-        ranks = start(args.np, env, folder)
+        ranks = start(args.np, command, env, folder)
         codes = [process.wait() for process in ranks]
         store.close()
         if any(codes):
@@ -122,15 +126,40 @@ def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | 
     return {"mpi": mpi, **found}
 
 
+def python_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> list[str]:
+    """The command of a rank that calls from Python."""
+    what = {
+        "folder": scratch,
+        "collectives": args.collectives.split(","),
+        "sizes": sizes(args),
+        "seconds": args.seconds,
+        "iterations": args.iterations,
+        "pin": args.pin,
+        "peers": peers,
+    }
+    return [sys.executable, str(_RANK), json.dumps(what)]
+
+
+def cpp_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> list[str]:
+    """The command of a rank that calls from C++."""
+    built = args.cpp.absolute() / "benchmarks" / "cpp" / "peers"
+    modules = [f"{name}={built}/peer_{'mpich' if name.startswith(_INTEL) else name}.so" for name in peers]
+    counts = [",".join(map(str, sizes(args))), str(args.seconds), str(args.iterations), str(int(args.pin))]
+    return [str(built / "peers_rank"), scratch, args.collectives, *counts, *modules]
+
+
+def sizes(args: argparse.Namespace) -> list[int]:
+    return [parse_size(size) for size in args.sizes.split(",")]
+
+
 def size_of(path: Path) -> int:
     return path.stat().st_size
 
 
-def start(n: int, env: dict[str, str], folder: str | None) -> list[subprocess.Popen[bytes]]:
+def start(n: int, command: list[str], env: dict[str, str], folder: str | None) -> list[subprocess.Popen[bytes]]:
     """Start the ranks: by themselves, or under an MPI's mpiexec, unbound."""
-    program = [sys.executable, str(_RANK)]
     if folder is None:
-        return [subprocess.Popen(program, env={**env, "CIRANDA_RANK": str(rank)}) for rank in range(n)]
+        return [subprocess.Popen(command, env={**env, "CIRANDA_RANK": str(rank)}) for rank in range(n)]
     root = Path(folder).absolute()
     site = next(root.glob("lib/python*/site-packages"))
     env = {
@@ -144,7 +173,7 @@ def start(n: int, env: dict[str, str], folder: str | None) -> list[subprocess.Po
         "I_MPI_PIN": "0",
         "I_MPI_FABRICS": "shm",
     }
-    return [subprocess.Popen([str(root / "bin" / "mpiexec"), "-n", str(n), *program], env=env)]
+    return [subprocess.Popen([str(root / "bin" / "mpiexec"), "-n", str(n), *command], env=env)]
 
 
 # --- what came out
@@ -173,7 +202,8 @@ def table(results: dict[str, Any]) -> str:
                 f"{row['collective']:>12}{format_size(row['n_bytes']):>9}{cells}{floor:>11.1f}{ours / floor:>8.1f}x"
             )
         rate = ", ".join(f"{format_size(int(size))} {gb:.0f}" for size, gb in run["rewrite_gb_per_s"].items())
-        lines.append(f"# memory that all ranks at once read and write, GB/s by buffer: {rate}")
+        if rate:
+            lines.append(f"# memory that all ranks at once read and write, GB/s by buffer: {rate}")
     return "\n".join(lines)
 
 
@@ -203,7 +233,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
     meta = results["meta"]
-    figure.suptitle(f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; blocking calls from Python")
+    figure.suptitle(
+        f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; blocking calls from {meta['language']}"
+    )
     figure.savefig(path, dpi=130)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,14 +50,14 @@ class Mpi:
 
 
 def main() -> None:
-    what = json.loads(os.environ["PEERS_WHAT"])
+    what = json.loads(sys.argv[1])
     identify()
     ciranda.init()
     rank, size = ciranda.rank(), ciranda.size()
     if what["pin"]:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    folder = os.environ["PEERS_FOLDER"]
+    folder = what["folder"]
     systems: dict[str, System] = {"ciranda": Ciranda()}
     versions = {"ciranda": ciranda.__version__}
     for name in what["peers"]:

@@ -101,9 +101,12 @@ def test_all_peers_are_those_whose_mpi_is_installed(tmp_path: Path) -> None:
     for name in ("openmpi", "mpich"):
         (tmp_path / name / "bin").mkdir(parents=True)
         (tmp_path / name / "bin" / "mpiexec").touch()
+    (tmp_path / "openmpi" / "lib" / "python3" / "site-packages" / "mpi4py").mkdir(parents=True)
     (tmp_path / "other").mkdir()
-    assert peers.environments_in(tmp_path) == {"mpich": str(tmp_path / "mpich"), "openmpi": str(tmp_path / "openmpi")}
-    assert peers.environments_in(tmp_path / "none") == {}
+    openmpi, mpich = {"openmpi": str(tmp_path / "openmpi")}, {"mpich": str(tmp_path / "mpich")}
+    assert peers.environments_in(tmp_path, need_mpi4py=False) == {**mpich, **openmpi}
+    assert peers.environments_in(tmp_path, need_mpi4py=True) == openmpi
+    assert peers.environments_in(tmp_path / "none", need_mpi4py=False) == {}
 
 
 def test_a_run_without_peers(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+// Ciranda as a user of its C++ face calls it: blocking, named, negotiated.
+#pragma once
+
+#include <ciranda/ciranda.hpp>
+
+#include "system.hpp"
+
+namespace peers {
+
+class CirandaSystem final : public System {
+ public:
+  // REQUIRES: `circle` outlives this.
+  explicit CirandaSystem(ciranda::Context& circle) : circle_(circle) {}
+
+  std::string version() const override;
+  Call bind(const Case& what, std::span<float> buffer, std::span<float> result) override;
+
+ private:
+  ciranda::Context& circle_;
+};
+
+}  // namespace peers
