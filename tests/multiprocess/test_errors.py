@@ -155,6 +155,51 @@ def test_joining_twice_is_refused(circle: Ranks) -> None:
     circle.run(_join_twice, timeout=10)
 
 
+# What may go wrong in any call: the calls, given whether this rank is the one that errs.
+MISTAKES: tuple[Callable[[bool, str], hvd.Handle[Any]], ...] = (
+    lambda errs, name: hvd.allreduce_async(_ones((5 + errs, 2)), name=name),
+    lambda errs, name: hvd.allreduce_async(_ones(30_000, "int64" if errs else "int32"), name=name, op=hvd.Sum),
+    lambda errs, name: hvd.allreduce_async(_ones(), name=name, weight=-1.0 if errs else 1.0),
+    lambda errs, name: hvd.allreduce_async(_ones(), name=name, divisor="world" if errs else "contributors"),
+    lambda errs, name: hvd.broadcast_async(_ones(30_000), int(errs), name=name),
+    lambda errs, name: hvd.alltoall_async(_ones(9), [9 + errs] + [0] * (hvd.size() - 1), name=name),
+    lambda errs, name: hvd.reduce_async(_ones(), 0, name=name) if errs else hvd.gather_async(_ones(), 0, name=name),
+    lambda errs, name: hvd.grouped_allreduce_async([_ones()] * (2 + errs), name=name),
+    lambda errs, name: hvd.reducescatter_async(_ones(30_000), op=hvd.Max if errs else hvd.Min, name=name),
+)
+
+
+def _make_mistakes(n_steps: int) -> list[int]:
+    """Several calls at once, in any order, of which some fail, on all ranks; and in between ranks that join."""
+    together, alone = np.random.default_rng(1), np.random.default_rng([2, hvd.rank()])
+    n, rank = hvd.size(), hvd.rank()
+    for step in range(n_steps):
+        planned = [tuple(together.integers([len(MISTAKES), n, 5])) for _ in range(together.integers(1, 8))]
+        handles = {}
+        for index in alone.permutation(len(planned)):
+            what, who, is_wrong = planned[index]
+            handles[index] = MISTAKES[what](rank == who and is_wrong < 2, f"{index}.{what}")
+        for index, (what, _, is_wrong) in enumerate(planned):
+            try:
+                hvd.synchronize(handles[index])
+            except (MismatchError, InvalidArgumentError):
+                assert is_wrong < 2, (step, what)
+            else:
+                assert is_wrong >= 2, (step, what)
+        if step % 10 == 9:
+            if rank != together.integers(n):
+                assert hvd.allreduce(_ones(), op=hvd.Sum, name="some")[0] == n - 1
+            hvd.join()
+    return together.integers(1000, size=3).tolist()
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_any_mix_of_mistakes_leaves_the_engine_usable(circles: Any, n_ranks: int) -> None:
+    circle = circles.of(n_ranks)
+    assert len({tuple(each) for each in circle.run(_make_mistakes, 150, timeout=30)}) == 1
+    circle.run(_agree, timeout=10)
+
+
 def test_a_missing_rank_is_named_then_fails_the_call() -> None:
     def one_missing() -> str:
         if hvd.rank() == 1:
