@@ -132,7 +132,7 @@ def _are_alike(bits: list[bytes]) -> bool:
     return len({each for each in bits if each}) == 1
 
 
-@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+@pytest.mark.parametrize("n_ranks", [2, 4])  # and three, on two hosts
 def test_without_a_rank_that_has_joined(circles: Circles, n_ranks: int) -> None:
     assert _are_alike(circles.of(n_ranks).run(_without_the_last, timeout=60))
 
