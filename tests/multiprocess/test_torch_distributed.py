@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 import ciranda.torch as hvd
-from ciranda.errors import NotSupportedError
+from ciranda.errors import InvalidArgumentError, NotSupportedError
 
 pytestmark = pytest.mark.multiprocess
 
@@ -200,6 +200,39 @@ def _nested_hook(_state, bucket):  # type: ignore[no-untyped-def] # DDP compares
     return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(average)
 
 
+def _large_model() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(6, 1200), torch.nn.Tanh(), torch.nn.Linear(1200, 20))
+
+
+def _ddp_with_our_hook() -> None:
+    from ciranda import _basics
+    from ciranda.torch.distributed import ddp_comm_hook
+
+    def body(gloo: Any) -> None:
+        alone = _train(_large_model(), lambda batch: batch)
+        n_bytes = sum(4 * parameter.numel() for parameter in alone.parameters())
+        for options in ({}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}):
+            ddp = torch.nn.parallel.DistributedDataParallel(_large_model(), **options)
+            ddp.register_comm_hook(None, ddp_comm_hook)
+            before = _basics.engine().n_bytes_in_place
+            _same(_train(ddp, _my_part).module, alone, 1e-6)
+            # Four steps: the buckets are new in the second, if DDP may make them anew, and shared from the next one on.
+            n_shared_steps = 3 if "find_unused_parameters" in options else 2
+            assert _basics.engine().n_bytes_in_place - before == n_shared_steps * n_bytes
+        small = torch.nn.parallel.DistributedDataParallel(_model())
+        small.register_comm_hook(dist.new_group(), ddp_comm_hook)
+        before = _basics.engine().n_bytes_in_place
+        _same(_train(small, _my_part).module, _train(_model(), lambda batch: batch), 1e-6)
+        assert _basics.engine().n_bytes_in_place == before
+        of_gloo = torch.nn.parallel.DistributedDataParallel(_model(), process_group=gloo)
+        of_gloo.register_comm_hook(gloo, ddp_comm_hook)
+        with pytest.raises(InvalidArgumentError, match="of the backend ciranda"):
+            of_gloo(torch.ones(1, 6)).sum().backward()
+
+    _with_groups(body)
+
+
 def _fsdp() -> None:
     from torch.distributed.fsdp import fully_shard
 
@@ -236,7 +269,7 @@ def test_send_and_receive(circles: Any, n_ranks: int) -> None:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
-@pytest.mark.parametrize("training", [_ddp, _fsdp])
+@pytest.mark.parametrize("training", [_ddp, _ddp_with_our_hook, _fsdp])
 def test_training_ends_where_one_process_ends(circles: Any, n_ranks: int, training: Callable[[], None]) -> None:
     circles.of(n_ranks).run(training, timeout=60)
 

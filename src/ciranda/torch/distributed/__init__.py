@@ -14,10 +14,11 @@ hosts Ciranda's rendezvous, and leaves its address and the job's secret in that 
 import torch.distributed as _dist
 
 from ciranda.torch.distributed import rendezvous as _rendezvous
+from ciranda.torch.distributed.ddp import ddp_comm_hook
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.distributed.work import Work
 
-__all__ = ["ProcessGroup", "Work"]
+__all__ = ["ProcessGroup", "Work", "ddp_comm_hook"]
 
 if not hasattr(_dist.Backend, "CIRANDA"):
     _dist.Backend.register_backend("ciranda", _rendezvous.form_group, extended_api=True, devices=["cpu"])

@@ -183,6 +183,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         op = Sum if opts is None else _op_of(opts, listed[0])
         return self._in_place(ALLREDUCE, listed, op)
 
+    @property
+    def is_whole_circle(self) -> bool:
+        """Whether it is of all ranks, in the circle's own process set."""
+        return self._set == 0
+
+    def average(self, tensor: Tensor) -> Work:
+        """Average a tensor over the ranks, in place, as all_reduce() with ReduceOp.AVG does."""
+        return self._in_place(ALLREDUCE, [tensor], Average)
+
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work:
         return self.allreduce(tensors, opts)
 

@@ -1,0 +1,102 @@
+"""A communication hook for DistributedDataParallel, with which gradients are averaged where they lie."""
+
+# Without `from __future__ import annotations`: DDP compares the annotations of a hook with types.
+
+import importlib
+from typing import Any
+
+import torch
+import torch.distributed
+
+from ciranda._basics import circle
+from ciranda.errors import InvalidArgumentError
+from ciranda.torch.distributed.process_group import ProcessGroup
+from ciranda.torch.tensors import allocate_shared
+
+# Its own annotations leave much of it out.
+dist: Any = torch.distributed
+_autograd_engine: Any = torch.autograd.Variable._execution_engine
+_reference_to: Any = importlib.import_module("torch.multiprocessing.reductions").StorageWeakRef
+_CAN_MOVE = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
+
+#: Smaller buckets gain nothing.
+_MIN_BYTES = 64 * 1024
+
+
+class _Seen:
+    """The buckets that have come in this circle: how often, by the address of torch's record of their memory.
+
+    The weak reference to that record keeps its address from being used again.
+    """
+
+    def __init__(self) -> None:
+        self._by_address: dict[int, list[Any]] = {}
+        self._epoch = -1
+
+    def count(self, storage: torch.UntypedStorage) -> int:
+        """Return how often the bucket has come, with this time."""
+        if self._epoch != circle.epoch:
+            self._by_address.clear()
+            self._epoch = circle.epoch
+        found = self._by_address.get(storage._cdata)
+        if found is None:
+            self._by_address = {key: each for key, each in self._by_address.items() if not each[0].expired()}
+            found = self._by_address[storage._cdata] = [_reference_to(storage), 0]
+        found[1] += 1
+        return int(found[1])
+
+
+_seen = _Seen()
+
+
+def ddp_comm_hook(group: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average a bucket of gradients, from the second time that it comes in memory that the ranks share.
+
+        model = DistributedDataParallel(module, gradient_as_bucket_view=True)
+        model.register_comm_hook(None, ciranda.torch.distributed.ddp_comm_hook)
+
+    All ranks must register it. What it does to a gradient bit for bit is what DDP does without it, but for the order of
+    summing and dividing.
+
+    Args:
+        group: of the backend ciranda; None is the default one. Memory is shared if it is of all ranks, and they are on
+            one host with room in /dev/shm, and torch can move tensors' memory (2.13 can).
+        bucket: what DDP passes.
+
+    Raises:
+        InvalidArgumentError: the group is of another backend.
+    """
+    chosen = dist.group.WORLD if group is None else group
+    if not isinstance(chosen, ProcessGroup):
+        raise InvalidArgumentError(f"ddp_comm_hook needs a group of the backend ciranda, not {chosen!r}")
+    gradients = bucket.buffer()
+    if chosen.is_whole_circle and _CAN_MOVE:
+        _share_when_due(gradients)
+    work = chosen.average(gradients)
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+
+    def finish() -> None:
+        try:
+            work.wait()
+        except Exception as error:
+            future.set_exception(error)  # type: ignore[arg-type]
+        else:
+            future.set_result(gradients)
+
+    # At the end of the backward pass, right before DDP waits for its buckets: no other thread is needed.
+    _autograd_engine.queue_callback(finish)
+    return future
+
+
+def _share_when_due(gradients: torch.Tensor) -> None:
+    """Move the bucket, and with it all views of it, into memory that the ranks share when it comes the second time.
+
+    DDP makes other buckets after its first step. All of this is the same on all ranks.
+    """
+    storage = gradients.untyped_storage()
+    if storage.nbytes() < _MIN_BYTES or _seen.count(storage) != 2:
+        return
+    memory, is_shared = allocate_shared(storage.nbytes())
+    if is_shared:
+        memory.view(gradients.dtype).copy_(gradients)
+        storage._swap_data_ptr_(memory.untyped_storage())  # type: ignore[attr-defined]
