@@ -113,6 +113,8 @@ constexpr std::array kSettings{
          "trace, debug, info, warning, error or fatal."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
          "File in which Python's init() records rank 0's collectives; empty or DYNAMIC for none."),
+    boolean("TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles,
+            "Also record at which times the ranks agreed on what to execute."),
     word("BIND_TO", "", &Config::bind_to, kBindings,
          "none: ranks run on any core; core: the launcher gives each its share of its host's cores."),
 };

@@ -51,6 +51,7 @@ struct Config {
   std::string log_level = "warning";
   // Not the engine's.
   std::string timeline;
+  bool timeline_mark_cycles = false;
   std::string bind_to = "none";
 };
 

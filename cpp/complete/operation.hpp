@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -41,14 +42,24 @@ class Operation {
   const std::vector<OutputBuffer>& outputs() const { return outputs_; }
   // The number that some collectives give: the last rank to join, the id of a process set.
   std::int64_t value() const { return value_; }
+  // When this rank learned that all are to execute it; the clock's epoch if it never did.
+  std::chrono::steady_clock::time_point agreed() const { return agreed_; }
 
   // Sleeps until done, a signal interrupts the thread, or at_most has passed. Returns is_done().
   bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
 
+  // Whether the engine did not even take the request. REQUIRES: is_done().
+  bool is_refused() const { return is_refused_; }
+
   // The engine's side. REQUIRES: not done yet.
   void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
   void set_value(std::int64_t value) { value_ = value; }
+  void set_agreed(std::chrono::steady_clock::time_point now) { agreed_ = now; }
   void complete(Status status);
+  void refuse(Status status) {
+    is_refused_ = true;
+    complete(std::move(status));
+  }
 
  private:
   static constexpr std::uint32_t kPending = 0;
@@ -59,6 +70,8 @@ class Operation {
   Status status_;
   std::vector<OutputBuffer> outputs_;
   std::int64_t value_ = 0;
+  std::chrono::steady_clock::time_point agreed_;
+  bool is_refused_ = false;
   Callback callback_;
 };
 

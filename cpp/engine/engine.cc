@@ -128,7 +128,7 @@ class Engine::Impl {
     const bool is_unnamed = request.name.empty() && !request.is_cacheable;
     if (is_unnamed) request.name = "unnamed";
     if (Status status = prepare(request); !status.ok()) {
-      operation->complete(std::move(status));
+      operation->refuse(std::move(status));
       return operation;
     }
     complete_name(request, is_unnamed);  // a call that is refused above uses up no number: that would set ranks apart
@@ -137,13 +137,13 @@ class Engine::Impl {
     }
     const bool is_duplicate = !names_.take(request);
     if (is_duplicate && request.signature.collective == Collective::kJoin) {
-      operation->complete(Status::invalid_argument("join() is pending already on rank " +
-                                                   std::to_string(mesh_->rank()) + "; join once and wait for it."));
+      operation->refuse(Status::invalid_argument("join() is pending already on rank " + std::to_string(mesh_->rank()) +
+                                                 "; join once and wait for it."));
       return operation;
     }
     if (is_duplicate) {
       // This call fails at once; the others hear of it through the log, by an operation that nobody sees.
-      operation->complete(Status::invalid_argument(
+      operation->refuse(Status::invalid_argument(
           "Duplicate name '" + request.name + "' on rank " + std::to_string(mesh_->rank()) +
           ": its first use is still pending. Wait for the first one, or give each its own name."));
       request.memory.clear();

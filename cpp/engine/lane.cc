@@ -251,6 +251,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
     stand_in(*to_execute);
+    for (const Participant::Ready& ready : to_execute->requests) in_flight_.at(ready.ticket).operation->set_agreed(now);
     if (change_sets(*to_execute)) to_execute->requests.clear();
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();

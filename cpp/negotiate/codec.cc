@@ -127,6 +127,7 @@ void write(Writer& w, const Signature& s) {
   w.numbers(s.arguments);
   w.flag(s.is_weighted);
   w.flag(s.divides_by_all);
+  w.flag(s.needs_all);
 }
 
 Signature read_signature(Reader& r) {
@@ -145,6 +146,7 @@ Signature read_signature(Reader& r) {
   s.arguments = r.numbers<std::int64_t>();
   s.is_weighted = r.flag();
   s.divides_by_all = r.flag();
+  s.needs_all = r.flag();
   return s;
 }
 

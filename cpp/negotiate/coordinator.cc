@@ -133,6 +133,13 @@ void Coordinator::arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint
 }
 
 void Coordinator::complete_round(NamedRounds& name) {
+  if (!name.round.has_all() && name.signature().needs_all) {
+    fail_round(name, ErrorKind::kMismatch,
+               std::string(to_string(name.signature().collective)) + " '" + name.name +
+                   "' needs all ranks, and some have joined and take no part any more: " + members_.joined_text() +
+                   ".");
+    return;
+  }
   if (name.is_root_absent(members_)) {
     const Signature& signature = name.signature();
     fail_round(name, ErrorKind::kInvalidArgument,

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/list_ranks.hpp"
+
 namespace ciranda {
 
 std::string seconds_text(std::chrono::nanoseconds duration) {
@@ -73,6 +75,14 @@ std::string Members::text(int member) const {
   const auto at = static_cast<std::size_t>(member);
   if (at < hosts_.size() && !hosts_[at].empty()) text += " (host " + hosts_[at] + ")";
   return text;
+}
+
+std::string Members::joined_text() const {
+  std::vector<int> joined;
+  for (int member = 0; member < size(); ++member) {
+    if (has_joined(member)) joined.push_back(rank(member));
+  }
+  return list_ranks(joined);
 }
 
 std::string Members::last_text(int member, TimePoint now) const {

@@ -43,6 +43,7 @@ class Members {
 
   std::string text(int member) const;                      // "rank 3 (host node7)"
   std::string rank_text(int member) const;                 // "rank 3"
+  std::string joined_text() const;                         // "ranks 1, 3": those that have joined
   std::string last_text(int member, TimePoint now) const;  // the same as text(), and what it last did
 
  private:

@@ -425,6 +425,10 @@ std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b
     const auto divisor = [](const Signature& s) { return s.divides_by_all ? "world" : "contributors"; };
     return differ("divisor", divisor(a), rank_a, divisor(b), rank_b);
   }
+  if (a.needs_all != b.needs_all) {
+    const auto needs = [](const Signature& s) { return s.needs_all ? "needs all ranks" : "goes on without some"; };
+    return differ("what is to happen while ranks have joined", needs(a), rank_a, needs(b), rank_b);
+  }
   if (a.arguments != b.arguments) {
     return differ("ranks", to_string(a.arguments), rank_a, to_string(b.arguments), rank_b);
   }

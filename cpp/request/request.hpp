@@ -51,6 +51,7 @@ struct Signature {
   std::vector<std::int64_t> arguments;  // what else must agree: the ranks of a process set that is made
   bool is_weighted = false;             // an average in which every rank has a weight; see Request
   bool divides_by_all = false;          // an average over ranks that have joined too, which count as zeros
+  bool needs_all = false;               // fails while a rank has joined
   bool operator==(const Signature&) const = default;
   std::size_t n_bytes() const;
 };

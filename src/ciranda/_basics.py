@@ -89,11 +89,12 @@ def init(
 
 def _record_timeline() -> None:
     """Start the timeline that the settings ask for. DYNAMIC is how scripts for Horovod say that they start it later."""
-    path = str(_core.effective_settings()["CIRANDA_TIMELINE"])
+    settings = _core.effective_settings()
+    path = str(settings["CIRANDA_TIMELINE"])
     if path not in ("", "DYNAMIC"):
         from ciranda._timeline import start_timeline  # which needs this module
 
-        start_timeline(path)
+        start_timeline(path, bool(settings["CIRANDA_TIMELINE_MARK_CYCLES"]))
 
 
 def shutdown() -> None:

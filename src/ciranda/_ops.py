@@ -165,16 +165,22 @@ def lists_of_splits(
 
 
 def poll(handle: Handle[Any]) -> bool:
-    """Whether the operation of `handle` is done. Never blocks."""
-    return handle.poll()
+    """Whether the operation of `handle` is done. Never blocks. Raises InvalidArgumentError for what is no handle."""
+    return _handle(handle).poll()
 
 
 def synchronize(handle: Handle[Result]) -> Result:
     """Wait for the operation of `handle` and return its result: a tensor, a list for grouped ones.
 
-    Raises what the operation failed with (see `ciranda.errors`).
+    Raises what the operation failed with (see `ciranda.errors`), and InvalidArgumentError for what is no handle.
     """
-    return handle.wait()
+    return _handle(handle).wait()
+
+
+def _handle(handle: Handle[Result]) -> Handle[Result]:
+    if not hasattr(handle, "wait"):
+        raise InvalidArgumentError(f"{handle!r} is no handle: asynchronous operations return those")
+    return handle
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

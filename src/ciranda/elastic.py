@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from ciranda.errors import HorovodInternalError, MismatchError
+from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError
 
 __all__ = ["HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]
 
@@ -139,8 +139,8 @@ class ObjectState(State):
 def run_fn(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[..., Result]:
     """Return `func`, run again from the last commit when a collective has failed.
 
-    `reset` leaves the circle and forms a new one. What disagreement raises (MismatchError) is not caught: the script
-    would fail again in the same way.
+    `reset` leaves the circle and forms a new one. What disagreement and wrong calls raise (MismatchError,
+    InvalidArgumentError) is not caught: the script would fail again in the same way.
     """
 
     @wraps(func)
@@ -151,7 +151,7 @@ def run_fn(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[.
                 if needs_sync:
                     state.sync()
                 return func(state, *args, **kwargs)
-            except MismatchError:
+            except (MismatchError, InvalidArgumentError):
                 raise
             except HorovodInternalError:
                 state.restore()

@@ -17,6 +17,7 @@ __all__ = [
     "NotInitializedError",
     "NotSupportedError",
     "RanksLostError",
+    "ScalarError",
     "TimeoutError",
 ]
 
@@ -39,6 +40,13 @@ class NotInitializedError(InvalidArgumentError):
 
 class NotSupportedError(InvalidArgumentError, NotImplementedError):
     """The interface has this, Ciranda does not have it yet."""
+
+
+class ScalarError(InvalidArgumentError, HorovodInternalError):
+    """A scalar was given to what joins or cuts tensors along their first dimension.
+
+    It is both: this call is wrong, but scripts written for Horovod catch a failed collective here.
+    """
 
 
 class MismatchError(CirandaError, HorovodInternalError):

@@ -32,6 +32,7 @@ class ProcessSet:
 
     process_set_id: int | None
     _lane: int = 0
+    _needs_all: bool = False
 
     def __init__(self, ranks_or_comm: Sequence[int]) -> None:
         if isinstance(ranks_or_comm, str) or not isinstance(ranks_or_comm, Sequence):
@@ -81,8 +82,22 @@ class ProcessSet:
         id_of(self)
         if number < 0:
             raise InvalidArgumentError(f"lane {number} does not exist: lanes are counted from 0")
+        copy = self._copy()
+        copy._lane = number
+        return copy
+
+    def needing_all(self) -> ProcessSet:
+        """Return this set for requests that fail, with MismatchError, while a rank of the set has joined.
+
+        The same calls must ask for this on every rank of the set.
+        """
+        copy = self._copy()
+        copy._needs_all = True
+        return copy
+
+    def _copy(self) -> ProcessSet:
         copy = ProcessSet(self._ranks)
-        copy.process_set_id, copy._lane = self.process_set_id, number
+        copy.process_set_id, copy._lane, copy._needs_all = self.process_set_id, self._lane, self._needs_all
         return copy
 
     def __repr__(self) -> str:
@@ -102,7 +117,7 @@ _added: dict[int, ProcessSet] = {}
 
 
 def id_of(process_set: ProcessSet) -> int:
-    """Return the engine's number of `process_set` and its lane.
+    """Return the engine's number of `process_set`, its lane and whether all of its ranks are needed.
 
     Raises InvalidArgumentError (a ValueError) if it was not added.
     """
@@ -110,7 +125,7 @@ def id_of(process_set: ProcessSet) -> int:
         raise InvalidArgumentError(
             f"{process_set!r} has not been added, or was removed: all ranks must call add_process_set() with it first"
         )
-    return process_set.process_set_id | process_set._lane << 32
+    return process_set.process_set_id | process_set._lane << 32 | process_set._needs_all << 63
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:

@@ -288,11 +288,14 @@ def test_the_timeline_is_written(tmp_path: Path) -> None:
     """By the flag and by Horovod's variable; DYNAMIC leaves it to the script."""
     code = "import ciranda; ciranda.init(); ciranda.allreduce(1.0, name='grain'); ciranda.join(); ciranda.shutdown()"
     by_flag, by_variable = tmp_path / "flag.json", tmp_path / "variable.json"
-    for arguments, value in ([["--timeline-filename", str(by_flag)], ""], [[], str(by_variable)], [[], "DYNAMIC"]):
+    flags = ["--timeline-filename", str(by_flag), "--timeline-mark-cycles"]
+    for arguments, value in ([flags, ""], [[], str(by_variable)], [[], "DYNAMIC"]):
         done = horovodrun("-np", "2", *arguments, sys.executable, "-c", code, env={"HOROVOD_TIMELINE": value})
         assert (done.returncode, done.stderr) == (0, "")
     for path in (by_flag, by_variable):
-        assert "grain" in json.dumps(json.loads(path.read_text(encoding="utf-8")))
+        events = {event["name"] for event in json.loads(path.read_text(encoding="utf-8"))}
+        assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= events
+        assert ("CYCLE_START" in events) == (path == by_flag)
     assert sorted(tmp_path.iterdir()) == [by_flag, by_variable]
 
 

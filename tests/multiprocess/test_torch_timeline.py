@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.multiprocess
 
 def _record(path: str, by: str) -> None:
     hvd.allreduce(torch.ones(2), name="before")
-    hvd.start_timeline(path + "" if hvd.rank() == 0 else path + ".other")
+    hvd.start_timeline(path + "" if hvd.rank() == 0 else path + ".other", mark_cycles=True)
     if hvd.rank() == 0:
         with pytest.raises(ValueError, match="already"):
             hvd.start_timeline(path)
@@ -59,21 +61,28 @@ def test_timeline(circles: Any, tmp_path: Path, by: str) -> None:
     for event in events:
         if event["ph"] == "X":
             assert rows[event["tid"]] == event["args"]["tensor"]
-            assert event["dur"] > 0
+            assert event["dur"] >= 0
             spans.setdefault(rows[event["tid"]], []).append((event["name"], event["ts"], event["ts"] + event["dur"]))
     assert {name: [kind for kind, _, _ in found] for name, found in spans.items()} == {
-        "async 0": ["ALLREDUCE"],
-        "async 1": ["ALLREDUCE"],
-        "async 2": ["ALLREDUCE"],
-        "blocking": ["ALLREDUCE"],
-        "broadcast.noname.0": ["BROADCAST"],
-        "of numpy": ["ALLGATHER"],
-        "barrier.noname.1": ["BARRIER"],
-        "DistributedOptimizer.bias+weight": ["ALLREDUCE"] * 2,
-        "DistributedOptimizer.weight+bias.presence": ["ALLREDUCE"] * 2,
+        "allreduce.async 0": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
+        "allreduce.async 1": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
+        "allreduce.async 2": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
+        "allreduce.blocking": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
+        "broadcast.noname.0": ["NEGOTIATE_BROADCAST", "BROADCAST"],
+        "allgather.of numpy": ["NEGOTIATE_ALLGATHER", "ALLGATHER"],
+        "barrier.noname.1": ["NEGOTIATE_BARRIER", "BARRIER"],
+        "allreduce.DistributedOptimizer.bias+weight": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"] * 2,
+        "allreduce.DistributedOptimizer.weight+bias.presence": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"] * 2,
     }
     # They begin in the order of the calls, and the broadcast after the asynchronous ones are done.
-    begins = [spans[name][0][1] for name in ("async 0", "async 1", "async 2", "blocking", "broadcast.noname.0")]
+    in_order = [*(f"allreduce.{name}" for name in ("async 0", "async 1", "async 2", "blocking")), "broadcast.noname.0"]
+    begins = [spans[name][0][1] for name in in_order]
     assert begins == sorted(begins)
-    first, second = spans["DistributedOptimizer.bias+weight"]
-    assert first[2] <= second[1]
+    for found in spans.values():
+        assert all(earlier[2] <= later[1] + 1e-3 for earlier, later in pairwise(found)), "one after the other"
+    marks = [event["ts"] for event in events if event["name"] == "CYCLE_START"]
+    assert marks
+    assert set(marks) <= {begin for found in spans.values() for kind, begin, _ in found if kind.isalpha()}
+    (start,) = (event["args"] for event in events if event["name"] == "start_time_since_epoch_in_micros")
+    now = start["start_time_since_epoch_in_micros"] + max(marks)
+    assert abs(now / 1e6 - time.time()) < 600, "by which times of day can be told"

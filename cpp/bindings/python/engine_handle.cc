@@ -37,12 +37,26 @@ Share share_of(const Engine& engine, std::uint32_t process_set) {
   return {static_cast<int>(ranks.size()), static_cast<int>(self - ranks.begin())};
 }
 
+// Whether a tensor that is to be cut or joined along its first dimension has none.
+bool lacks_rows(const Signature& signature) {
+  const auto& tensors = signature.tensors;
+  return info(signature.collective).is_along_rows &&
+         std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorSignature& tensor) { return tensor.shape.empty(); });
+}
+
 }  // namespace
 
 OperationHandle EngineHandle::submit_request(Request request, Session::Tensors tensors) {
   std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
+  const bool is_scalar = lacks_rows(request.signature);
   session_->release_done();
-  OperationHandle handle(session_, session_->engine()->submit(std::move(request)), std::move(tensors));
+  Engine::OperationPtr operation = session_->engine()->submit(std::move(request));
+  if (operation->is_done() && operation->is_refused()) {
+    if (is_scalar) raise_as("ScalarError", operation->status());
+    raise(operation->status());
+  }
+  OperationHandle handle(session_, std::move(operation), std::move(tensors));
   handle.set_output_types(std::move(output_dtypes), session_->reader().last_table());
   return handle;
 }

@@ -9,8 +9,9 @@ namespace ciranda::python {
 namespace nb = nanobind;
 
 // The classes live in Python, where they can have several bases; the name of each is its kind's name and "Error".
-void raise(const Status& status) {
-  const std::string name = std::string(to_string(status.kind())) + "Error";
+void raise(const Status& status) { raise_as(std::string(to_string(status.kind())) + "Error", status); }
+
+void raise_as(const std::string& name, const Status& status) {
   const nb::object type = nb::module_::import_("ciranda.errors").attr(name.c_str());
   const nb::object message = nb::str(status.message().data(), status.message().size());
   PyErr_SetObject(type.ptr(), message.ptr());

@@ -9,6 +9,8 @@ namespace ciranda::python {
 
 // Throws the exception that stands for the status. REQUIRES: !status.ok().
 [[noreturn]] void raise(const Status& status);
+// As the class of that name in ciranda.errors.
+[[noreturn]] void raise_as(const std::string& name, const Status& status);
 
 inline void raise_unless_ok(const Status& status) {
   if (!status.ok()) raise(status);

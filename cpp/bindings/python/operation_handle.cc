@@ -118,6 +118,9 @@ void bind_operation_handle(nb::module_& m) {
       .def(
           "value", [](const OperationHandle& self) { return self.value(); },
           "The number that some collectives result in: the last rank to join, the id of a process set; else 0.")
+      .def_prop_ro(
+          "agreed_ns", [](const OperationHandle& self) { return self.agreed_ns(); },
+          "When all ranks were known to execute it, on the clock of time.monotonic_ns(); 0: not known, or not done.")
       .def("outputs", &OperationHandle::outputs, "The tensors that the engine allocated, once the operation is done.");
   m.def("wait_all", &wait_for_list, nb::arg("operations"),
         "Waits for every operation of the list, then raises the first failure among them, if any.");

@@ -40,6 +40,10 @@ class OperationHandle {
   // A list of arrays; empty unless the collective allocates its output. REQUIRES: wait() has returned.
   nb::list outputs() const;
   std::int64_t value() const { return is_done() ? operation_->value() : 0; }
+  std::int64_t agreed_ns() const {
+    const auto when = is_done() ? operation_->agreed().time_since_epoch() : std::chrono::steady_clock::duration{};
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(when).count();
+  }
 
  private:
   bool is_done() const { return operation_->is_done(); }

@@ -96,6 +96,7 @@ Request make_request(const CallOptions& options) {
   Signature& signature = request.signature;
   signature.collective = collective_of(options.collective);
   signature.arguments = options.arguments;
+  signature.needs_all = options.needs_all;
   if (info(signature.collective).is_reduction) {
     signature.op = reduce_op_of(options.op);
     signature.prescale = options.prescale;

@@ -33,12 +33,16 @@ struct CallOptions {
   std::vector<std::int64_t> arguments = {};
   std::optional<double> weight = {};
   bool divides_by_all = false;
+  bool needs_all = false;
 
   // As Python names a process set and a lane of it: by one number, the set's in its lower half, the lane's in the
-  // upper.
+  // upper. The highest bit says that all ranks of the set are needed.
   void set_place(std::uint64_t place) {
+    constexpr std::uint32_t kNeedsAll = 1U << 31U;
     process_set = static_cast<std::uint32_t>(place);
-    lane = static_cast<std::uint32_t>(place >> 32U);
+    const auto upper = static_cast<std::uint32_t>(place >> 32U);
+    lane = upper & ~kNeedsAll;
+    needs_all = (upper & kNeedsAll) != 0;
   }
 };
 

@@ -184,7 +184,7 @@ def grouped_alltoall(
 
 
 def _like_splits(counts: Tensor, splits: Splits) -> Tensor:
-    return counts.to(splits.dtype) if isinstance(splits, torch.Tensor) else counts
+    return counts.to(splits.dtype if isinstance(splits, torch.Tensor) else torch.int32)
 
 
 @overload
@@ -242,7 +242,7 @@ def alltoall(
 
     Returns:
         The received tensor; where `splits` is given, a pair of it and the number of rows received from each rank, of
-        the dtype of `splits`. The gradient goes back the way that the rows came.
+        the dtype of `splits`, and int32 where that is a list. The gradient goes back the way that the rows came.
     """
     output, counts = grouped_alltoall([tensor], [splits], name, process_set)[0]
     return output if splits is None else (output, _like_splits(counts, splits))

@@ -478,6 +478,32 @@ TEST_P(SetsTest, AnAverageMayDivideByTheJoinedToo) {
   });
 }
 
+TEST_P(SetsTest, WhatNeedsAllFailsWhileARankHasJoined) {
+  World world(3, options(3));
+  world.run([&](Engine& engine) {
+    const auto needing_all = [](Request r) {
+      r.signature.needs_all = true;
+      return r;
+    };
+    std::vector<double> values(3, 1.0);
+    // What a rank submitted before it joined has all.
+    const auto before = engine.submit(needing_all(sum_of(values, "before")));
+    if (engine.rank() != 1) {
+      ASSERT_TRUE(engine.wait(before).ok());
+      for (const std::string name : {"needed", "again"}) {
+        const Status status = engine.wait(engine.submit(needing_all(sum_of(values, name))));
+        EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+        EXPECT_NE(status.message().find("some have joined and take no part any more: rank 1."), std::string::npos)
+            << status.message();
+      }
+      ASSERT_TRUE(engine.wait(engine.submit(sum_of(values, "not needed"))).ok());
+    }
+    ASSERT_TRUE(engine.wait(engine.submit(about(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(before).ok());
+    ASSERT_TRUE(engine.wait(engine.submit(needing_all(sum_of(values, "needed")))).ok());
+  });
+}
+
 TEST_P(SetsTest, JoinsOfASetConcernThatSetOnly) {
   World world(3, options(3));
   world.run([&](Engine& engine) {

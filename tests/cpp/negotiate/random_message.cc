@@ -37,6 +37,7 @@ class Maker {
     for (auto& argument : s.arguments) argument = number<std::int64_t>();
     s.is_weighted = up_to(1) == 1;
     s.divides_by_all = up_to(1) == 1;
+    s.needs_all = up_to(1) == 1;
     s.tensors.resize(up_to(3));
     for (TensorSignature& tensor : s.tensors) {
       tensor.dtype = static_cast<DataType>(up_to(kNumDataTypes - 1));
@@ -154,7 +155,7 @@ bool same(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::b
 bool same(const Signature& a, const Signature& b) {
   return a.collective == b.collective && a.op == b.op && a.root == b.root && same(a.prescale, b.prescale) &&
          same(a.postscale, b.postscale) && a.arguments == b.arguments && a.is_weighted == b.is_weighted &&
-         a.divides_by_all == b.divides_by_all && a.tensors == b.tensors;
+         a.divides_by_all == b.divides_by_all && a.needs_all == b.needs_all && a.tensors == b.tensors;
 }
 
 template <typename T, typename Same>

@@ -59,6 +59,13 @@ TEST(Mismatch, OfTheDivisor) {
   EXPECT_EQ(difference(of(Collective::kAllreduce), other), "divisor contributors on rank 0 but world on rank 3");
 }
 
+TEST(Mismatch, OfWhetherAllAreNeeded) {
+  Signature other = of(Collective::kAllgather);
+  other.needs_all = true;
+  EXPECT_EQ(difference(of(Collective::kAllgather), other),
+            "what is to happen while ranks have joined goes on without some on rank 0 but needs all ranks on rank 3");
+}
+
 TEST(Mismatch, OfTheWeight) {
   Signature other = of(Collective::kAllreduce);
   other.is_weighted = true;

@@ -1,7 +1,8 @@
 """Horovod's module, served by Ciranda: `import horovod.torch as hvd`.
 
-Every name below this package is Ciranda's own, found when it is first used; `horovod._names` has the table. Only what
-averages is another function, with Horovod's rule for ranks that have joined: `horovod.torch._averages`.
+Every name below this package is Ciranda's own, found when it is first used; `horovod._names` has the table. Functions
+of their own, so that scripts see what they see with Horovod, have what averages (`horovod.torch._averages`), what fails
+while ranks have joined (`._needing_all`), and what leaves gradients behind (`._functions`).
 """
 
 from __future__ import annotations

@@ -26,22 +26,25 @@ _BUILT = """
 _PROCESS_SETS = "ProcessSet add_process_set global_process_set remove_process_set"
 _OPERATIONS = """
     Adasum Average Max Min Product Sum
-    allgather allgather_async grouped_allgather grouped_allgather_async
-    alltoall alltoall_async
-    broadcast broadcast_ broadcast_async broadcast_async_
     barrier join poll synchronize
 """
 _AVERAGES = """
     allreduce allreduce_ allreduce_async allreduce_async_
     grouped_allreduce grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_
-    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async sparse_allreduce_async
+    sparse_allreduce_async
+"""
+_NEEDING_ALL = """
+    allgather allgather_async grouped_allgather grouped_allgather_async
+    alltoall alltoall_async
+    broadcast broadcast_ broadcast_async broadcast_async_
+    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async
 """
 _COMPRESSION = "Compression Compressor FP16Compressor NoneCompressor"
 _STATES = """
     ModelStateHandler OptimizerStateHandler SamplerStateHandler StateHandler TorchState get_handler_registry
     set_handler_registry
 """
-_FUNCTIONS = "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters"
+_FUNCTIONS = "allgather_object broadcast_object broadcast_parameters"
 
 #: Module of this package -> pairs of a module of Ciranda and the names that come from it.
 NAMES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -49,14 +52,20 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod.torch": (
         ("ciranda.torch", _STATE + _BUILT + _PROCESS_SETS + _OPERATIONS + _FUNCTIONS),
         ("horovod.torch._averages", _AVERAGES + "DistributedOptimizer"),
+        ("horovod.torch._needing_all", _NEEDING_ALL),
+        ("horovod.torch._functions", "broadcast_optimizer_state"),
         ("ciranda.torch", "Compression SyncBatchNorm HorovodInternalError"),
         ("horovod.common.util", "check_extension"),
     ),
     "horovod.torch.mpi_ops": (
         ("ciranda.torch", _STATE + _BUILT + _PROCESS_SETS + _OPERATIONS),
         ("horovod.torch._averages", _AVERAGES),
+        ("horovod.torch._needing_all", _NEEDING_ALL),
     ),
-    "horovod.torch.functions": (("ciranda.torch", _FUNCTIONS),),
+    "horovod.torch.functions": (
+        ("ciranda.torch", _FUNCTIONS),
+        ("horovod.torch._functions", "broadcast_optimizer_state"),
+    ),
     "horovod.torch.optimizer": (("horovod.torch._averages", "DistributedOptimizer"),),
     "horovod.torch.compression": (("ciranda.torch.compression", _COMPRESSION),),
     "horovod.torch.sync_batch_norm": (("ciranda.torch", "SyncBatchNorm"),),
@@ -64,7 +73,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod.torch.elastic.state": (("ciranda.torch.elastic.state", _STATES),),
     "horovod.torch.elastic.sampler": (("ciranda.torch.elastic.sampler", "ElasticSampler"),),
     "horovod.common.elastic": (("ciranda.elastic", "ObjectState State run_fn"),),
-    "horovod.common.process_sets": (("ciranda.process_sets", _PROCESS_SETS),),
+    "horovod.common.process_sets": (("ciranda.process_sets", _PROCESS_SETS + " get_process_set_ids_and_ranks"),),
     "horovod.data": (("ciranda.data", "AsyncDataLoaderMixin BaseDataLoader"),),
     "horovod.data.data_loader_base": (("ciranda.data", "AsyncDataLoaderMixin BaseDataLoader"),),
 }

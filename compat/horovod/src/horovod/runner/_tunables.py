@@ -91,7 +91,7 @@ TUNABLES = (
             "gaussian_process_noise", "how noisy samples are, 0 to 1", _TUNER),
     Tunable("timeline-filename", "TIMELINE", str, "timeline", "filename", "file for the timeline"),
     Tunable("timeline-mark-cycles", "TIMELINE_MARK_CYCLES", bool, "timeline", "mark_cycles",
-            "show cycles in the timeline", "the engine has no cycle"),
+            "show in the timeline when ranks agreed"),
     Tunable("stall-check-warning-time-seconds", "STALL_CHECK_TIME_SECONDS", float, "stall_check",
             "warning_time_seconds", "name ranks that were waited for this long"),
     Tunable("stall-check-shutdown-time-seconds", "STALL_SHUTDOWN_TIME_SECONDS", float, "stall_check",

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import ciranda.torch as circle
 from horovod._names import attach
-from horovod.torch import _averages
+from horovod.common.basics import HorovodBasics
+from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.torch import _averages, _needing_all
 
 __getattr__, __dir__ = attach(__name__)
+
+_basics = HorovodBasics(__file__)
+handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
 
 
 class HorovodAllreduce:
@@ -45,7 +49,7 @@ class HorovodAllgather:
     @staticmethod
     def apply(tensor: Any, name: Any, process_set: Any) -> Any:
         """Return all ranks' rows."""
-        return circle.allgather(tensor, name, process_set)
+        return _needing_all.allgather(tensor, name, process_set)
 
 
 class HorovodGroupedAllgather:
@@ -54,7 +58,7 @@ class HorovodGroupedAllgather:
     @staticmethod
     def apply(name: Any, process_set: Any, *tensors: Any) -> Any:
         """Return all ranks' rows, for each tensor."""
-        return tuple(circle.grouped_allgather(tensors, name, process_set))
+        return tuple(_needing_all.grouped_allgather(tensors, name, process_set))
 
 
 class HorovodBroadcast:
@@ -63,7 +67,7 @@ class HorovodBroadcast:
     @staticmethod
     def apply(tensor: Any, root_rank: int, name: Any, process_set: Any) -> Any:
         """Return the root's tensor."""
-        return circle.broadcast(tensor, root_rank, name, process_set)
+        return _needing_all.broadcast(tensor, root_rank, name, process_set)
 
 
 class HorovodAlltoall:
@@ -72,7 +76,7 @@ class HorovodAlltoall:
     @staticmethod
     def apply(tensor: Any, splits: Any, name: Any, process_set: Any) -> Any:
         """Return the rows that came, and how many from each rank if `splits` are given."""
-        return circle.alltoall(tensor, splits, name, process_set)
+        return _needing_all.alltoall(tensor, splits, name, process_set)
 
 
 class HorovodReducescatter:
@@ -82,7 +86,7 @@ class HorovodReducescatter:
     def apply(tensor: Any, name: Any, op: Any, process_set: Any, prescale_factor: Any, postscale_factor: Any) -> Any:
         """Return this rank's rows of the combined tensor."""
         factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-        return _averages.reducescatter(tensor, name, op=op, process_set=process_set, **factors)
+        return _needing_all.reducescatter(tensor, name, op=op, process_set=process_set, **factors)
 
 
 class HorovodGroupedReducescatter:
@@ -92,4 +96,4 @@ class HorovodGroupedReducescatter:
     def apply(name: Any, op: Any, process_set: Any, prescale_factor: Any, postscale_factor: Any, *tensors: Any) -> Any:
         """Return this rank's rows of the combined tensors."""
         factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-        return tuple(_averages.grouped_reducescatter(tensors, name, op=op, process_set=process_set, **factors))
+        return tuple(_needing_all.grouped_reducescatter(tensors, name, op=op, process_set=process_set, **factors))
