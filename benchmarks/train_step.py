@@ -1,4 +1,4 @@
-"""One training step alone, with Ciranda in four ways, and with torch DDP over gloo: in one run, in turns.
+"""One training step alone, with Ciranda in five ways, and with torch DDP over gloo: in one run, in turns.
 
     ciranda run --no-prefix -np 2 python benchmarks/train_step.py [--json FILE]
 
@@ -23,7 +23,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import ciranda.torch as circle
-import ciranda.torch.distributed  # noqa: F401 - makes the backend known
+from ciranda.torch.distributed import ddp_comm_hook
 
 Step = Callable[[], None]
 
@@ -86,6 +86,7 @@ SYSTEMS = {
     "ciranda": "DistributedOptimizer",
     "buckets": "DistributedOptimizer(gradient_as_bucket_view=True)",
     "ddp/ciranda": 'DDP, backend "ciranda"',
+    "ddp/hook": 'DDP, backend "ciranda", views, ddp_comm_hook',
     "ddp/gloo": 'DDP, backend "gloo"',
 }
 
@@ -121,6 +122,11 @@ def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
     for backend in ("ciranda", "gloo"):
         theirs = DistributedDataParallel(copy.deepcopy(model), process_group=GROUPS[backend])
         steps[f"ddp/{backend}"] = make_step(theirs, sgd(theirs), workload.batch)
+    hooked = DistributedDataParallel(
+        copy.deepcopy(model), process_group=GROUPS["ciranda"], gradient_as_bucket_view=True
+    )
+    hooked.register_comm_hook(GROUPS["ciranda"], ddp_comm_hook)
+    steps["ddp/hook"] = make_step(hooked, sgd(hooked), workload.batch)
     return steps, sum(p.numel() for p in model.parameters())
 
 
