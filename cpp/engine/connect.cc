@@ -35,6 +35,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.use_shared_memory = config.shared_memory;
   options.slot_bytes = static_cast<std::size_t>(config.slot_bytes);
   options.n_lanes = static_cast<std::uint32_t>(config.num_lanes);
+  options.uses_relays = config.relays;
   options.start_timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.start_timeout_seconds * 1000)));
   const Logger logger(options.rank, log_level_from(config.log_level));

@@ -5,34 +5,13 @@
 #include <utility>
 
 #include "base/earliest.hpp"
+#include "engine/seconds.hpp"
 
 namespace ciranda {
 namespace {
 
 // A request waits for the rest of its planned group while others come, and then for no longer than this.
 constexpr std::chrono::milliseconds kPatience{20};
-// Of a planned step, where groups are announced by number: as few as keep agreement and data going side by side.
-constexpr std::size_t kMostGroups = 32;
-
-std::chrono::nanoseconds seconds(double value) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
-}
-
-CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& config, bool has_relays) {
-  CoordinatorOptions options;
-  options.size = mesh.size();
-  options.ranks = mesh.ranks();
-  for (int member = 0; member < mesh.size(); ++member) options.hosts.push_back(mesh.peer(member).host);
-  options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
-  options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
-  options.learned_order = config.learned_order;
-  options.announces_groups = has_relays;
-  if (has_relays) options.most_groups = kMostGroups;
-  options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
-  options.stall_warning = seconds(config.stall_warning_seconds);
-  options.stall_shutdown = seconds(config.stall_shutdown_seconds);
-  return options;
-}
 
 NativeOptions native_options(const Config& config) {
   NativeOptions options;
@@ -45,6 +24,12 @@ NativeOptions native_options(const Config& config) {
 // little.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
+}
+
+std::vector<int> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
+  std::vector<int> ranks;
+  for (const int member : log.above()) ranks.push_back(mesh.ranks()[static_cast<std::size_t>(member)]);
+  return ranks;
 }
 
 bool changes_sets(Collective collective) {
@@ -62,15 +47,15 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       unnamed_(around.names.unnamed),
       in_flight_(around.names.in_use),
       participant_(mesh_.rank()),
+      log_(id, mesh_, control_, around.config, logger_),
+      watch_(ranks_above(log_, mesh_),
+             {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)}, control_,
+             logger_),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
       log_end_(std::numeric_limits<std::uint64_t>::max()),
       stall_warning_(seconds(around.config.stall_warning_seconds)),
-      stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {
-  if (id_ == 0 && around.config.relays) relaying_ = Relaying::make(mesh_);
-  if (mesh_.rank() != 0) return;
-  coordinator_ = std::make_unique<Coordinator>(coordinator_options(mesh_, around.config, relaying_ != nullptr));
-}
+      stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {}
 
 int Lane::member(int world_rank) const {
   const std::vector<int>& ranks = mesh_.ranks();
@@ -91,7 +76,7 @@ void Lane::submit(Submission submission, TimePoint now) {
     in_flight_.complete(ticket, *parting_);
     return;
   }
-  if (!participant_.has_pending()) asked_since_ = now;
+  if (!participant_.has_pending()) watch_.begin(now);
   const Request& request = in_flight_.at(ticket).request;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
@@ -113,10 +98,6 @@ void Lane::submit(Submission submission, TimePoint now) {
   }
 }
 
-void Lane::post(int member, const Message& message) {
-  control_.post(mesh_.ranks()[static_cast<std::size_t>(member)], id_, message);
-}
-
 void Lane::add_ready(const ReadyMessage& ready) {
   ready_.items.insert(ready_.items.end(), ready.items.begin(), ready.items.end());
 }
@@ -135,7 +116,7 @@ void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> req
     in_flight_.complete(ticket, *parting_);
     return;
   }
-  if (!participant_.has_pending()) asked_since_ = now;
+  if (!participant_.has_pending()) watch_.begin(now);
   control_.hurry();
   release_held(now);
   announce(participant_.join(ticket), now);
@@ -151,14 +132,9 @@ bool Lane::expect_no_more() {
   return true;
 }
 
-// The coordinator must see announcements in order.
 void Lane::announce(const Message& message, TimePoint now) {
   flush_ready(now);
-  const int to = relaying_ ? relaying_->announces_to() : 0;
-  if (to != mesh_.rank()) return post(to, message);
-  // No frame is made. What the coordinator refuses would be our own bug, and shows as a lost answer.
-  const Status status = relaying_ ? relaying_->hear(to, message) : to_coordinator(to, message, now);
-  if (!status.ok()) logger_.error(status.message());
+  log_.announce(message, now);
 }
 
 void Lane::flush_ready(TimePoint now) {
@@ -170,71 +146,26 @@ void Lane::flush_ready(TimePoint now) {
 
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
   const int from = member(world_rank);
-  const auto* log = std::get_if<LogMessage>(&message);
-  const bool decides = relaying_ ? relaying_->is_relay() : coordinator_ != nullptr;
-  if (from < 0 || (log != nullptr ? from != (relaying_ ? relaying_->gets_log_from() : 0) : !decides)) {
+  if (from < 0 || !log_.expects(from, message)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
                             std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) +
                             " has no use for in lane " + std::to_string(id_));
   }
-  if (log == nullptr && relaying_) return relaying_->hear(from, std::move(message));
-  if (log == nullptr) return to_coordinator(from, std::move(message), now);
-  if (decides) post_log(*log);
-  return apply(*log, now);
-}
-
-Status Lane::to_coordinator(int member, Message message, TimePoint now) {
-  if (has_ended_ || last_word_) return Status::ok_status();  // it crossed the end on its way
-  return coordinator_->on_message(member, std::move(message), now);
+  const Result<LogMessage> log = log_.hear(from, std::move(message), now);
+  return log.ok() ? apply(log.value(), now) : log.status();
 }
 
 Result<bool> Lane::agree(TimePoint now) {
   if (holding_.is_over(now)) release_held(now);
   flush_ready(now);
-  Result<bool> passed_on = relaying_ && relaying_->is_relay() ? pass_on(now) : Result<bool>(false);
+  Result<bool> passed_on = log_.pass_on(now);
   if (!passed_on.ok()) return passed_on;
-  if (coordinator_) return coordinate(now);
-  if (Status status = watch_coordinator(now); !status.ok()) return status;
-  return passed_on;
-}
-
-// What the ranks below have announced.
-Result<bool> Lane::pass_on(TimePoint now) {
-  std::optional<RelayedMessage> news = relaying_->take(now);
-  if (!news) return false;
-  control_.hurry();
-  if (!coordinator_) {
-    post(relaying_->gets_log_from(), std::move(*news));
-    return true;
-  }
-  if (Status status = coordinator_->on_relayed(*news, now); !status.ok()) return status;
-  return true;
-}
-
-void Lane::post_log(const LogMessage& log) {
-  control_.hurry();
-  if (relaying_) {
-    relaying_->pass_down(log);
-    for (const int below : relaying_->below()) post(below, log);
-    return;
-  }
-  for (int member = 0; member < mesh_.size(); ++member) {
-    if (member != mesh_.rank()) post(member, log);
-  }
-}
-
-Result<bool> Lane::coordinate(TimePoint now) {
-  if (has_ended_) return false;
-  if (const auto due = coordinator_->next_stall_check(); due && now >= *due) {
-    for (const auto& report : coordinator_->check_stalls(now)) logger_.warning(report.text);
-  }
-  if (last_word_) coordinator_->fail_all(*last_word_);
-  LogMessage log{coordinator_->take_entries(data_.is_idle())};
-  if (last_word_) log.entries.emplace_back(EndEntry{});
-  if (log.entries.empty()) return false;
-  post_log(log);
+  const LogMessage log = log_.write(data_.is_idle(), now);
   if (Status status = apply(log, now); !status.ok()) return status;
-  return true;
+  if (participant_.has_pending()) {
+    if (Status status = watch_.look(now); !status.ok()) return status;
+  }
+  return passed_on.value() || !log.entries.empty();
 }
 
 Status Lane::apply(const LogMessage& log, TimePoint now) {
@@ -345,33 +276,9 @@ Status Lane::watch_wire(TimePoint now) {
   return Status::ok_status();
 }
 
-// A coordinator that is stopped cannot report itself: whoever has waited for it asks whether it lives.
-Status Lane::watch_coordinator(TimePoint now) {
-  if (!participant_.has_pending() || stall_warning_.count() == 0) return Status::ok_status();
-  const TimePoint heard = std::max(asked_since_, control_.heard_from(coordinator_rank()));
-  const auto silence = now - heard;
-  if (silence < stall_warning_ || now - asked_ < stall_warning_) return Status::ok_status();
-  if (asked_ > heard) {
-    const double waited = std::chrono::duration<double>(silence).count();
-    const std::string text = control_.peer_text(coordinator_rank()) + ", which coordinates, has not answered for " +
-                             std::to_string(static_cast<int>(waited)) + " s: it is stopped, or cut off.";
-    if (stall_shutdown_.count() > 0 && silence >= stall_shutdown_) return Status::timeout(text);
-    logger_.warning(text);
-  }
-  asked_ = now;
-  control_.ask(coordinator_rank());
-  return Status::ok_status();
-}
-
 std::optional<TimePoint> Lane::next_deadline() const {
-  std::optional<TimePoint> next;
-  if (coordinator_) {
-    next = coordinator_->next_stall_check();
-  } else if (participant_.has_pending() && stall_warning_.count() > 0) {
-    next = std::max({asked_since_, control_.heard_from(coordinator_rank()), asked_}) + stall_warning_;
-  }
-  next = earliest(next, holding_.due());
-  if (relaying_) next = earliest(next, relaying_->due());
+  std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
+  if (participant_.has_pending()) next = earliest(next, watch_.due());
   if (stuck_since_ && stall_warning_.count() > 0) next = earliest(next, next_stuck_report_);
   return next;
 }
@@ -402,7 +309,7 @@ void Lane::give_up(const Status& why) {
 
 void Lane::end(const Status& why) {
   if (!parting_) parting_ = why;
-  if (coordinator_ && !has_ended_ && !last_word_) last_word_ = why;
+  log_.end(why);
 }
 
 }  // namespace ciranda

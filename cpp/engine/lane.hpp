@@ -14,13 +14,14 @@
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/data_plane.hpp"
+#include "engine/holding.hpp"
 #include "engine/in_flight.hpp"
+#include "engine/lane_log.hpp"
+#include "engine/log_watch.hpp"
 #include "engine/names_in_use.hpp"
 #include "engine/process_sets.hpp"
-#include "engine/relaying.hpp"
 #include "engine/submission.hpp"
 #include "engine/unnamed.hpp"
-#include "negotiate/coordinator.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/lane_mesh.hpp"
 
@@ -73,13 +74,8 @@ class Lane {
 
   // Somebody here waits and nothing may be held back. Returns whether that was news.
   bool expect_no_more();
-  // Whether lazy news may be what this lane waits for: data for what it executes; or an announcement: as only the
-  // coordinator knows of others, where a rank waits or one's own request is not to be held back; at a relay always, as
-  // it does not know who waits for what it gathers.
-  bool awaits_lazy_news() const {
-    return !data_.is_idle() || (relaying_ && relaying_->is_relay()) ||
-           (coordinator_ && (coordinator_->has_waiting_rank() || in_flight_.has_undeferrable()));
-  }
+  // Whether lazy news may be what this lane waits for: data for what it executes, or an announcement.
+  bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_announcements(in_flight_.has_undeferrable()); }
 
   // A member has left: what it took part in is still carried out, nothing else can be.
   void heed(const Departure& departure);
@@ -94,21 +90,14 @@ class Lane {
 
  private:
   int member(int world_rank) const;
-  int coordinator_rank() const { return mesh_.ranks().front(); }
   void announce(const Message& message, TimePoint now);
   void add_ready(const ReadyMessage& ready);
   void release_held(TimePoint now);
-  void post(int member, const Message& message);
-  void post_log(const LogMessage& log);
-  Result<bool> pass_on(TimePoint now);
   void flush_ready(TimePoint now);
-  Status to_coordinator(int member, Message message, TimePoint now);
   Status apply(const LogMessage& log, TimePoint now);
   Status apply(Participant::Action action, TimePoint now);
-  Result<bool> coordinate(TimePoint now);
   void stand_in(Participant::Execute& entry);
   bool change_sets(Participant::Execute& entry);
-  Status watch_coordinator(TimePoint now);
   Status watch_wire(TimePoint now);
 
   LaneId id_;
@@ -119,22 +108,19 @@ class Lane {
   Unnamed& unnamed_;
   InFlight in_flight_;
   Participant participant_;
-  std::unique_ptr<Coordinator> coordinator_;  // on its rank only
-  std::unique_ptr<Relaying> relaying_;        // where there are relays
+  LaneLog log_;
+  LogWatch watch_;
   DataPlane data_;
   ReadyMessage ready_;    // announcements of this turn, to travel in one frame
   GroupsMessage groups_;  // and in another
   Holding holding_;       // requests may be held for the rest of their group
   std::uint64_t n_logged_ = 0;
-  std::uint64_t log_end_;            // entries from here on are not carried out
-  std::optional<Status> parting_;    // why nothing new can be agreed on
-  std::optional<Status> last_word_;  // the coordinator's: it takes the lane down
+  std::uint64_t log_end_;          // entries from here on are not carried out
+  std::optional<Status> parting_;  // why nothing new can be agreed on
   bool has_ended_ = false;
   bool has_said_waiting_ = false;
   std::chrono::nanoseconds stall_warning_;
   std::chrono::nanoseconds stall_shutdown_;
-  TimePoint asked_since_;  // silence of the coordinator counts from when there is a question
-  TimePoint asked_;
   std::optional<TimePoint> stuck_since_;  // the wire has not moved since
   TimePoint next_stuck_report_;
 };

@@ -176,6 +176,7 @@ Endpoint Joining::describe_myself() const {
   endpoint.tries_shared_memory = options_.use_shared_memory;
   endpoint.slot_bytes = options_.slot_bytes;
   endpoint.n_lanes = options_.n_lanes;
+  endpoint.uses_relays = options_.uses_relays;
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
   endpoint.machine = identity_.machine;
@@ -195,6 +196,9 @@ Status Joining::compare_settings(int rank) const {
   }
   if (other.n_lanes != options_.n_lanes) {
     return differ("CIRANDA_NUM_LANES, or num_lanes of init(),", options_.n_lanes, other.n_lanes);
+  }
+  if (other.uses_relays != options_.uses_relays) {
+    return differ("CIRANDA_RELAYS", options_.uses_relays ? 1 : 0, other.uses_relays ? 1 : 0);
   }
   return Status::ok_status();
 }

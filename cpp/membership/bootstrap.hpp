@@ -39,6 +39,7 @@ struct BootstrapOptions {
   bool use_shared_memory = true;
   std::size_t slot_bytes = 256 * 1024;  // a multiple of 4096, equal on all ranks
   std::uint32_t n_lanes = 1;            // equal on all ranks
+  bool uses_relays = true;              // equal on all ranks
   std::chrono::milliseconds start_timeout{30000};
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr

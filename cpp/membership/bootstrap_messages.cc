@@ -27,7 +27,7 @@ std::vector<std::byte> encode(const Endpoint& endpoint) {
   ByteWriter out = begin(Kind::kEndpoint);
   out.number(endpoint.pid).number(endpoint.bell_fd);
   out.number(static_cast<std::uint8_t>(endpoint.tries_shared_memory)).number(endpoint.slot_bytes);
-  out.number(endpoint.n_lanes);
+  out.number(endpoint.n_lanes).number(static_cast<std::uint8_t>(endpoint.uses_relays));
   out.text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
   out.text(shortened(endpoint.machine)).text(shortened(endpoint.address));
   return out.take();
@@ -42,6 +42,7 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   endpoint.tries_shared_memory = in.number<std::uint8_t>() != 0;
   endpoint.slot_bytes = in.number<std::uint64_t>();
   endpoint.n_lanes = in.number<std::uint32_t>();
+  endpoint.uses_relays = in.number<std::uint8_t>() != 0;
   endpoint.host = in.text(kMostTextBytes);
   endpoint.host_id = in.text(kMostTextBytes);
   endpoint.machine = in.text(kMostTextBytes);

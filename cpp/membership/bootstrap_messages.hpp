@@ -25,6 +25,7 @@ struct Endpoint {
   bool tries_shared_memory = false;
   std::uint64_t slot_bytes = 0;
   std::uint32_t n_lanes = 1;
+  bool uses_relays = true;
   std::string host;     // for messages
   std::string host_id;  // HostIdentity::shared_memory, or what the user says instead
   std::string machine;  // HostIdentity::machine

@@ -116,6 +116,46 @@ TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
   EXPECT_TRUE(contains(printed, "rank 0 (host localhost")) << printed;
 }
 
+// The coordinator has answered long since, and answers still: but not by a way that leads around the relay.
+TEST(StallOfARelay, IsNamedToThoseWhoHearThroughIt) {
+  const Watchdog watchdog("stopped relay");
+  std::latch has_stopped(1);
+  std::latch goes_on(1);
+  WorldOptions options = impatient(true);
+  options.fabric.hosts = {"x", "y", "y"};
+  options.config.relays = true;
+  World world(3, options);
+  ::testing::internal::CaptureStderr();
+  std::array<Status, 3> statuses;
+  world.run([&](Engine& engine) {
+    float value = 1;
+    auto first = request(Collective::kAllreduce, "first", DataType::kFloat32, {1}, &value);
+    if (engine.rank() == 1) {
+      EXPECT_TRUE(engine
+                      .wait(engine.submit(std::move(first),
+                                          [&](const Operation&) {
+                                            has_stopped.count_down();
+                                            goes_on.wait();
+                                          }))
+                      .ok());
+      return;
+    }
+    EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
+    has_stopped.wait();
+    auto& status = statuses[static_cast<std::size_t>(engine.rank())];
+    status = engine.wait(engine.submit(request(Collective::kAllreduce, "next", DataType::kFloat32, {1}, &value)));
+    if (engine.rank() == 2) goes_on.count_down();
+  });
+  const std::string printed = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(statuses[0].kind(), ErrorKind::kTimeout) << statuses[0].message();
+  EXPECT_EQ(statuses[2].kind(), ErrorKind::kTimeout) << statuses[2].message();
+  const std::string named = "through which the log comes, has not answered for";
+  EXPECT_TRUE(contains(statuses[2].message(), "rank 1 (host y")) << statuses[2].message();
+  EXPECT_TRUE(contains(statuses[2].message(), named)) << statuses[2].message();
+  EXPECT_TRUE(contains(printed, named)) << printed;
+  EXPECT_TRUE(contains(printed, "'next' has waited")) << printed;
+}
+
 // Both ranks have agreed on "small" and "large" at once. Rank 1 stops when it has carried out the first of them.
 TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
   const Watchdog watchdog("stopped in the middle");

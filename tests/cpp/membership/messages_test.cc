@@ -67,7 +67,7 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12, 5, true, 262144, 3, "node7", "id", "machine", "10.0.0.7:4000"};
+  Endpoint endpoint{12, 5, true, 262144, 3, false, "node7", "id", "machine", "10.0.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
   ASSERT_TRUE(decoded.ok());
@@ -76,6 +76,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_TRUE(decoded.value().tries_shared_memory);
   EXPECT_EQ(decoded.value().slot_bytes, 262144U);
   EXPECT_EQ(decoded.value().n_lanes, 3U);
+  EXPECT_FALSE(decoded.value().uses_relays);
   EXPECT_EQ(decoded.value().host + decoded.value().host_id + decoded.value().machine, "node7idmachine");
   EXPECT_EQ(decoded.value().address, "10.0.0.7:4000");
   expect_exact(blob, decode_endpoint);

@@ -235,6 +235,14 @@ TEST(ShmProbe, DifferentNumbersOfLanesAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, RelaysThatOnlySomeUseAreAMismatchForAll) {
+  TestJob job(3);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.uses_relays = options.rank != 1; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_RELAYS is ")) << each.status().message();
+  }
+}
+
 TEST(HostIdentity, IsStableAndKnowsTheMachine) {
   const HostIdentity identity = identify_host("/dev/shm");
   EXPECT_FALSE(identity.machine.empty());

@@ -1,0 +1,37 @@
+// Holding: for how long something is kept back to be announced together: until nothing has been added for a while, and
+// in no case for long. Pure; one thread.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace ciranda {
+
+class Holding {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  explicit Holding(std::chrono::nanoseconds patience) : patience_(patience) {}
+
+  // Whether anything is held now, and whether something was added.
+  void update(bool holds_any, bool has_progress, TimePoint now) {
+    if (!holds_any) {
+      due_.reset();
+      return;
+    }
+    if (!due_) began_ = now;
+    if (!due_ || has_progress) due_ = std::min(now + patience_, began_ + kMostPatience * patience_);
+  }
+  bool is_over(TimePoint now) const { return due_ && now >= *due_; }
+  std::optional<TimePoint> due() const { return due_; }
+
+ private:
+  static constexpr int kMostPatience = 20;
+
+  std::chrono::nanoseconds patience_;
+  TimePoint began_;
+  std::optional<TimePoint> due_;
+};
+
+}  // namespace ciranda

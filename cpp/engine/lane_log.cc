@@ -1,0 +1,160 @@
+#include "engine/lane_log.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/earliest.hpp"
+#include "engine/seconds.hpp"
+
+namespace ciranda {
+namespace {
+
+// Longer than what ranks of a host differ by while they do the same work.
+constexpr std::chrono::milliseconds kRelayPatience{50};
+// Of a planned step, where groups are announced by number: as few as keep agreement and data going side by side.
+constexpr std::size_t kMostGroups = 32;
+
+std::vector<std::string> hosts_of(const LaneMesh& mesh) {
+  std::vector<std::string> hosts;
+  hosts.reserve(static_cast<std::size_t>(mesh.size()));
+  for (int member = 0; member < mesh.size(); ++member) hosts.push_back(mesh.peer(member).host);
+  return hosts;
+}
+
+// Nothing where the lane does without relays.
+std::optional<RelayTree> relay_tree(LaneId id, const LaneMesh& mesh, const Config& config) {
+  if (id != 0 || !config.relays) return std::nullopt;
+  RelayTree tree(hosts_of(mesh));
+  if (tree.n_hosts() < 2 || tree.n_hosts() == mesh.size()) return std::nullopt;
+  return tree;
+}
+
+CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& config, bool has_relays) {
+  CoordinatorOptions options;
+  options.size = mesh.size();
+  options.ranks = mesh.ranks();
+  options.hosts = hosts_of(mesh);
+  options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
+  options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
+  options.learned_order = config.learned_order;
+  options.announces_groups = has_relays;
+  if (has_relays) options.most_groups = kMostGroups;
+  options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
+  options.stall_warning = seconds(config.stall_warning_seconds);
+  options.stall_shutdown = seconds(config.stall_shutdown_seconds);
+  return options;
+}
+
+}  // namespace
+
+LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger)
+    : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayPatience) {
+  const std::optional<RelayTree> tree = relay_tree(id, mesh, config);
+  if (tree) {
+    use_relays(*tree);
+  } else {
+    speak_directly();
+  }
+  if (mesh.rank() != 0) return;
+  coordinator_ = std::make_unique<Coordinator>(coordinator_options(mesh, config, tree.has_value()));
+}
+
+void LaneLog::speak_directly() {
+  if (mesh_.rank() != 0) {
+    above_ = {0};
+    return;
+  }
+  for (int member = 1; member < mesh_.size(); ++member) below_.push_back(member);
+}
+
+void LaneLog::use_relays(const RelayTree& tree) {
+  const int self = mesh_.rank();
+  announces_to_ = tree.relay_of(self);
+  for (int relay = announces_to_; relay >= 0; relay = tree.parent(relay)) {
+    if (relay != self) above_.push_back(relay);
+  }
+  if (!tree.is_relay(self)) return;
+  below_.assign(tree.ranks(self).begin() + 1, tree.ranks(self).end());
+  for (const int relay : tree.relays_below(self)) below_.push_back(relay);
+  relay_.emplace(tree, self);
+}
+
+// --- up
+
+void LaneLog::post(int member, const Message& message) {
+  control_.post(mesh_.ranks()[static_cast<std::size_t>(member)], id_, message);
+}
+
+void LaneLog::announce(const Message& message, TimePoint now) {
+  if (announces_to_ != mesh_.rank()) return post(announces_to_, message);
+  // No frame is made. What is refused would be our own bug, and shows as a lost answer.
+  if (Status status = take_in(announces_to_, message, now); !status.ok()) logger_.error(status.message());
+}
+
+bool LaneLog::expects(int from, const Message& message) const {
+  if (std::holds_alternative<LogMessage>(message)) return !above_.empty() && from == above_.front();
+  return relay_ || coordinator_;
+}
+
+Result<LogMessage> LaneLog::hear(int from, Message message, TimePoint now) {
+  if (auto* log = std::get_if<LogMessage>(&message)) {
+    pass_down(*log);
+    return std::move(*log);
+  }
+  if (Status status = take_in(from, std::move(message), now); !status.ok()) return status;
+  return LogMessage{};
+}
+
+Status LaneLog::take_in(int from, Message message, TimePoint now) {
+  if (relay_) return relay_->hear(from, std::move(message));
+  if (has_ended_ || last_word_) return Status::ok_status();  // it crossed the end on its way
+  return coordinator_->on_message(from, std::move(message), now);
+}
+
+Result<bool> LaneLog::pass_on(TimePoint now) {
+  if (!relay_) return false;
+  if (gathering_.is_over(now)) relay_->let_go();
+  const bool has_news = relay_->has_news();
+  gathering_.update(relay_->holds_any(), has_news, now);
+  if (!has_news) return false;
+  control_.hurry();
+  const RelayedMessage news = relay_->take();
+  if (!coordinator_) {
+    post(above_.front(), news);
+    return true;
+  }
+  if (Status status = coordinator_->on_relayed(news, now); !status.ok()) return status;
+  return true;
+}
+
+// --- down
+
+void LaneLog::pass_down(const LogMessage& log) {
+  if (relay_) relay_->pass_down(log);
+  if (below_.empty()) return;
+  control_.hurry();
+  for (const int member : below_) post(member, log);
+}
+
+LogMessage LaneLog::write(bool wire_is_idle, TimePoint now) {
+  if (!coordinator_ || has_ended_) return {};
+  if (const auto due = coordinator_->next_stall_check(); due && now >= *due) {
+    for (const auto& report : coordinator_->check_stalls(now)) logger_.warning(report.text);
+  }
+  if (last_word_) coordinator_->fail_all(*last_word_);
+  LogMessage log{coordinator_->take_entries(wire_is_idle)};
+  if (last_word_) log.entries.emplace_back(EndEntry{});
+  has_ended_ = last_word_.has_value();
+  if (!log.entries.empty()) pass_down(log);
+  return log;
+}
+
+void LaneLog::end(const Status& why) {
+  if (!last_word_) last_word_ = why;
+}
+
+std::optional<TimePoint> LaneLog::due() const {
+  return earliest(gathering_.due(), coordinator_ ? coordinator_->next_stall_check() : std::nullopt);
+}
+
+}  // namespace ciranda

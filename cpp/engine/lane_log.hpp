@@ -1,0 +1,74 @@
+// LaneLog: one rank's part in the log of a lane. What the rank announces goes to the coordinator, and the log comes
+// from it: directly, or through relays, which the world's lane has where its ranks are on several hosts and some host
+// has more than one. The coordinator and the relays are in here, on the ranks that are them.
+//
+// "Member" is a rank of the lane. One thread (the holder of the progress token).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "engine/control_plane.hpp"
+#include "engine/holding.hpp"
+#include "negotiate/coordinator.hpp"
+#include "negotiate/relay.hpp"
+#include "negotiate/relay_tree.hpp"
+#include "transport/lane_mesh.hpp"
+
+namespace ciranda {
+
+class LaneLog {
+ public:
+  // All but the configuration outlive this.
+  LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger);
+
+  // What this rank announces, in the order in which it is to be heard.
+  void announce(const Message& message, TimePoint now);
+  // Whether this rank has a use for what another member sent.
+  bool expects(int from, const Message& message) const;
+  // REQUIRES: it is expected. Returns what this rank is to carry out, if it was a part of the log. An error means that
+  // the member breaks the rules.
+  Result<LogMessage> hear(int from, Message message, TimePoint now);
+  // What members below have announced goes on. Returns whether there was any.
+  Result<bool> pass_on(TimePoint now);
+  // The coordinator's: what comes next, for this rank to carry out too. Nothing on other ranks.
+  LogMessage write(bool wire_is_idle, TimePoint now);
+  // The lane is taken down: if this is the coordinator, all that is open fails with `why`, and the log ends.
+  void end(const Status& why);
+
+  // The members through whom the log comes, the nearest first and the coordinator last; none where this is it.
+  const std::vector<int>& above() const { return above_; }
+  // Whether what others announce may be what this rank waits for: as only the coordinator knows of others, where a rank
+  // waits or one's own request is not to be held back; at a relay always, as it does not know who waits for what it
+  // gathers.
+  bool awaits_announcements(bool has_undeferrable) const {
+    return relay_ || (coordinator_ && (coordinator_->has_waiting_rank() || has_undeferrable));
+  }
+  // When pass_on() or write() must be called even if nothing comes.
+  std::optional<TimePoint> due() const;
+
+ private:
+  void speak_directly();
+  void use_relays(const RelayTree& tree);
+  void post(int member, const Message& message);
+  Status take_in(int from, Message message, TimePoint now);
+  void pass_down(const LogMessage& log);
+
+  LaneId id_;
+  const LaneMesh& mesh_;
+  ControlPlane& control_;
+  const Logger& logger_;
+  int announces_to_ = 0;
+  std::vector<int> above_;
+  std::vector<int> below_;  // whom the log is passed to
+  std::optional<Relay> relay_;
+  Holding gathering_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::optional<Status> last_word_;  // the coordinator's: it takes the lane down
+  bool has_ended_ = false;
+};
+
+}  // namespace ciranda
