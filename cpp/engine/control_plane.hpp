@@ -12,7 +12,7 @@
 
 #include "base/log.hpp"
 #include "base/status.hpp"
-#include "negotiate/codec.hpp"
+#include "negotiate/frames.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {

@@ -1,116 +1,23 @@
 #include "negotiate/codec.hpp"
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
-#include <type_traits>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "negotiate/fields.hpp"
 
 namespace ciranda {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "frames are written in the memory order of the host");
-
 // An entry of the log is at least its kind.
 constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t);
 
-class Writer {
- public:
-  explicit Writer(std::vector<std::byte>& out) : out_(out) {}
-
-  template <typename T>
-  void number(T value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    const std::size_t at = out_.size();
-    out_.resize(at + sizeof value);
-    std::memcpy(out_.data() + at, &value, sizeof value);
-  }
-  void flag(bool value) { number<std::uint8_t>(value ? 1 : 0); }
-  void text(const std::string& value) {
-    number(static_cast<std::uint32_t>(value.size()));
-    const auto* data = reinterpret_cast<const std::byte*>(value.data());
-    out_.insert(out_.end(), data, data + value.size());
-  }
-  template <typename T>
-  void numbers(const std::vector<T>& values) {
-    number(static_cast<std::uint32_t>(values.size()));
-    for (const T value : values) number(value);
-  }
-
- private:
-  std::vector<std::byte>& out_;
+// Of this namespace, so that those below are found for every alternative of a variant.
+struct Writer : FieldWriter {
+  using FieldWriter::FieldWriter;
 };
-
-// Reads until something does not fit; then it stays failed and gives zeros.
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
-
-  bool ok() const { return ok_; }
-  bool at_end() const { return rest_.empty(); }
-  void fail() { ok_ = false; }
-
-  template <typename T>
-  T number() {
-    T value{};
-    if (!take(sizeof value)) return value;
-    std::memcpy(&value, taken_.data(), sizeof value);
-    return value;
-  }
-  bool flag() {
-    const auto value = number<std::uint8_t>();
-    if (value > 1) fail();
-    return value == 1;
-  }
-  std::string text(std::size_t at_most = kMaxFrameBytes) {
-    const auto size = number<std::uint32_t>();
-    if (size > at_most || !take(size)) {
-      fail();
-      return {};
-    }
-    return {reinterpret_cast<const char*>(taken_.data()), size};
-  }
-  // A list's length, no larger than what the rest of the frame can hold.
-  std::uint32_t length(std::size_t item_bytes) {
-    const auto n = number<std::uint32_t>();
-    if (n > rest_.size() / item_bytes) {
-      fail();
-      return 0;
-    }
-    return n;
-  }
-  template <typename T>
-  std::vector<T> numbers() {
-    std::vector<T> values(length(sizeof(T)));
-    for (T& value : values) value = number<T>();
-    return values;
-  }
-  // A list of items that are larger in memory than on the wire: it grows as they are read, so that a frame of rubbish
-  // costs no memory.
-  template <typename T, typename ReadItem>
-  void list(std::vector<T>& items, std::size_t least_item_bytes, ReadItem read_item) {
-    const auto n = length(least_item_bytes);
-    for (std::uint32_t i = 0; i < n && ok_; ++i) read_item(items.emplace_back());
-  }
-  template <typename T>
-  T value_or_fail(std::optional<T> value, T otherwise) {
-    if (!value) fail();
-    return value.value_or(otherwise);
-  }
-
- private:
-  bool take(std::size_t n_bytes) {
-    if (!ok_ || n_bytes > rest_.size()) {
-      ok_ = false;
-      return false;
-    }
-    taken_ = rest_.first(n_bytes);
-    rest_ = rest_.subspan(n_bytes);
-    return true;
-  }
-
-  std::span<const std::byte> rest_;
-  std::span<const std::byte> taken_;
-  bool ok_ = true;
+struct Reader : FieldReader {
+  using FieldReader::FieldReader;
 };
 
 void write(Writer& w, const Signature& s) {
@@ -225,11 +132,11 @@ void write(Writer& w, const AbortMessage& m) {
 }
 void read(Reader& r, AbortMessage& m) {
   m.kind = read_error_kind(r);
-  m.text = r.text();
+  m.text = r.text(kMaxFrameBytes);
 }
 
 void write(Writer& w, const NoticeMessage& m) { w.text(m.text); }
-void read(Reader& r, NoticeMessage& m) { m.text = r.text(); }
+void read(Reader& r, NoticeMessage& m) { m.text = r.text(kMaxFrameBytes); }
 
 Check read_check(Reader& r) {
   const auto check = r.number<std::uint8_t>();
@@ -273,7 +180,7 @@ void write(Writer& w, const FailEntry& entry) {
 void read(Reader& r, FailEntry& entry) {
   entry.name = r.text(kMaxNameBytes);
   entry.kind = read_error_kind(r);
-  entry.text = r.text();
+  entry.text = r.text(kMaxFrameBytes);
   entry.targets = r.numbers<std::int32_t>();
 }
 
@@ -350,66 +257,15 @@ constexpr std::size_t kMostBytesOfSignature =
     kMaxTensorsPerRequest * (2 * sizeof(std::uint64_t) + kMaxDimensions * sizeof(std::int64_t));
 static_assert(kMaxNameBytes + kMostBytesOfSignature < kMaxFrameBytes);
 
-template <typename Item>
-std::pair<std::vector<Item>, std::vector<Item>> halves_of(const std::vector<Item>& items) {
-  const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
-  return {{items.begin(), middle}, {middle, items.end()}};
-}
-
-// Two messages that mean the same as this one; nothing if it cannot be cut.
-std::optional<std::pair<Message, Message>> cut_in_two(const Message& message) {
-  if (const auto* log = std::get_if<LogMessage>(&message); log != nullptr && log->entries.size() > 1) {
-    auto [first, second] = halves_of(log->entries);
-    return std::pair<Message, Message>{LogMessage{std::move(first)}, LogMessage{std::move(second)}};
-  }
-  if (const auto* ready = std::get_if<ReadyMessage>(&message); ready != nullptr && ready->items.size() > 1) {
-    auto [first, second] = halves_of(ready->items);
-    return std::pair<Message, Message>{ReadyMessage{std::move(first)}, ReadyMessage{std::move(second)}};
-  }
-  if (const auto* relayed = std::get_if<RelayedMessage>(&message); relayed != nullptr && relayed->items.size() > 1) {
-    auto [first, second] = halves_of(relayed->items);
-    return std::pair<Message, Message>{RelayedMessage{std::move(first), false},
-                                       RelayedMessage{std::move(second), relayed->is_waiting}};
-  }
-  return std::nullopt;
-}
-
-std::string name_in(const Message& message) {
-  const auto* log = std::get_if<LogMessage>(&message);
-  const auto* entry = log != nullptr && !log->entries.empty() ? std::get_if<ExecuteEntry>(&log->entries[0]) : nullptr;
-  return entry != nullptr && !entry->items.empty() ? " for '" + entry->items[0].name + "'" : "";
-}
-
-AbortMessage too_large(const Message& message, std::size_t n_bytes, std::size_t max_bytes) {
-  return {ErrorKind::kInvalidArgument, "a control message" + name_in(message) + " of " + std::to_string(n_bytes) +
-                                           " bytes is larger than the " + std::to_string(max_bytes) +
-                                           " that are possible: make groups of fewer tensors."};
-}
-
 }  // namespace
 
-void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out, std::size_t max_bytes) {
-  const std::size_t start = out.size();
+void append_body(LaneId lane, const Message& message, std::vector<std::byte>& out) {
   Writer w(out);
-  w.number(std::uint32_t{0});
   w.number(lane);
   write_variant(w, message);
-  const std::size_t n_bytes = out.size() - start - kFrameHeaderBytes;
-  if (n_bytes <= max_bytes || std::holds_alternative<AbortMessage>(message)) {
-    const auto length = static_cast<std::uint32_t>(n_bytes);
-    std::memcpy(out.data() + start, &length, sizeof length);
-    return;
-  }
-  out.resize(start);
-  if (const auto parts = cut_in_two(message)) {
-    append_frame(lane, parts->first, out, max_bytes);
-    append_frame(lane, parts->second, out, max_bytes);
-  } else {
-    append_frame(lane, too_large(message, n_bytes, max_bytes), out, max_bytes);
-  }
 }
 
-Result<Envelope> decode_frame(std::span<const std::byte> body) {
+Result<Envelope> decode_body(std::span<const std::byte> body) {
   Reader r(body);
   Envelope envelope;
   envelope.lane = r.number<LaneId>();
@@ -418,27 +274,6 @@ Result<Envelope> decode_frame(std::span<const std::byte> body) {
     return Status::internal("a control frame of " + std::to_string(body.size()) + " bytes is malformed");
   }
   return envelope;
-}
-
-void FrameReader::append(std::span<const std::byte> bytes) {
-  if (consumed_ >= buffer_.size() - consumed_) {  // what is moved is no more than what was read
-    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(consumed_));
-    consumed_ = 0;
-  }
-  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-}
-
-std::optional<Result<Envelope>> FrameReader::next() {
-  const auto rest = std::span<const std::byte>(buffer_).subspan(consumed_);
-  if (rest.size() < kFrameHeaderBytes) return std::nullopt;
-  std::uint32_t length = 0;
-  std::memcpy(&length, rest.data(), sizeof length);
-  if (length > kMaxFrameBytes) {
-    return Result<Envelope>(Status::internal("a control frame claims " + std::to_string(length) + " bytes"));
-  }
-  if (rest.size() - kFrameHeaderBytes < length) return std::nullopt;
-  consumed_ += kFrameHeaderBytes + length;
-  return decode_frame(rest.subspan(kFrameHeaderBytes, length));
 }
 
 }  // namespace ciranda

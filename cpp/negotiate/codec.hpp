@@ -1,12 +1,10 @@
-// Bytes <-> messages. A frame is a 32-bit length and that many bytes: a lane, a type and the message, little endian.
+// Messages as bytes, and back: a lane, a type and the message, little endian. frames.hpp puts them into a stream.
 //
-// Decoding trusts nothing: every length is checked against what is there before memory is asked for, and a frame that
-// is not exactly one well-formed message is refused with the reason.
+// Decoding trusts nothing: every length is checked against what is there before memory is asked for, and what is not
+// exactly one well-formed message is refused with the reason.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,30 +13,11 @@
 
 namespace ciranda {
 
-inline constexpr std::size_t kFrameHeaderBytes = 4;
+// A message is cut (frames.hpp) or refused rather than longer.
 inline constexpr std::size_t kMaxFrameBytes = 64 << 20;
 
-// Appends the whole frame, header included. What does not fit one travels in several, which mean the same: a log or a
-// list of announcements is cut between its items. One item that is too large by itself (no request is, only a response
-// for very many tensors of very many ranks) becomes an Abort that says so: its reader cannot be left without it.
-void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out,
-                  std::size_t max_bytes = kMaxFrameBytes);
-
-// `body` is a frame without its header.
-Result<Envelope> decode_frame(std::span<const std::byte> body);
-
-// Collects the bytes of a stream into frames.
-class FrameReader {
- public:
-  void append(std::span<const std::byte> bytes);
-
-  // The next whole frame's message; nothing when more bytes are needed; the error of a frame that cannot be read (the
-  // stream is then useless).
-  std::optional<Result<Envelope>> next();
-
- private:
-  std::vector<std::byte> buffer_;
-  std::size_t consumed_ = 0;
-};
+void append_body(LaneId lane, const Message& message, std::vector<std::byte>& out);
+// `body`: of a frame, without its header.
+Result<Envelope> decode_body(std::span<const std::byte> body);
 
 }  // namespace ciranda

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "negotiate/codec.hpp"
 #include "negotiate/coordinator.hpp"
+#include "negotiate/frames.hpp"
 #include "negotiate/participant.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
@@ -29,7 +29,7 @@ void expect_round_trip(const Envelope& envelope) {
   std::vector<std::byte> frame;
   append_frame(envelope.lane, envelope.message, frame);
   const auto body = std::span<const std::byte>(frame).subspan(ciranda::kFrameHeaderBytes);
-  const auto again = ciranda::decode_frame(body);
+  const auto again = ciranda::decode_body(body);
   require(again.ok());
   std::vector<std::byte> frame_again;
   append_frame(again.value().lane, again.value().message, frame_again);
@@ -119,7 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   // The same bytes as one frame without a header: fuzzing need not guess lengths.
-  if (const auto message = ciranda::decode_frame(stream); message.ok()) {
+  if (const auto message = ciranda::decode_body(stream); message.ok()) {
     expect_round_trip(message.value());
     circle.hear(message.value().message);
   }

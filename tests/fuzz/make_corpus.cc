@@ -14,7 +14,7 @@
 #include "membership/bootstrap_messages.hpp"
 #include "membership/handshake.hpp"
 #include "membership/store_messages.hpp"
-#include "negotiate/codec.hpp"
+#include "negotiate/frames.hpp"
 #include "negotiate/random_message.hpp"
 
 namespace ciranda {

@@ -1,6 +1,4 @@
 // Bytes <-> messages: what goes in comes out; what is not exactly one well-formed message is refused, cheaply.
-#include "negotiate/codec.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "negotiate/frames.hpp"
 #include "negotiate/heap_meter.hpp"
 #include "negotiate/random_message.hpp"
 
@@ -58,7 +57,7 @@ TEST_P(EveryMessage, ComesBack) {
   for (int i = 0; i < 200; ++i) {
     const Message message = next();
     const Bytes body = body_of(message);
-    const auto decoded = decode_frame(body);
+    const auto decoded = decode_body(body);
     ASSERT_TRUE(decoded.ok()) << decoded.status().message();
     EXPECT_TRUE(are_equal(decoded.value().message, message));
     EXPECT_EQ(decoded.value().lane, kLane);
@@ -81,7 +80,7 @@ TEST_P(EveryMessage, IsRefusedWhenCutShort) {
     const Bytes body = body_of(next());
     for (std::size_t length = 0; length < body.size(); ++length) {
       const Bytes cut(body.begin(), body.begin() + static_cast<std::ptrdiff_t>(length));  // its own end, for ASan
-      const auto decoded = decode_frame(cut);
+      const auto decoded = decode_body(cut);
       ASSERT_FALSE(decoded.ok()) << length << " of " << body.size() << " bytes";
       EXPECT_EQ(decoded.status().kind(), ErrorKind::kInternal);
       EXPECT_NE(decoded.status().message().find(std::to_string(length) + " bytes"), std::string::npos);
@@ -93,7 +92,7 @@ TEST_P(EveryMessage, IsRefusedWithMoreBehindIt) {
   for (int i = 0; i < 30; ++i) {
     Bytes body = body_of(next());
     body.push_back(std::byte{0});
-    EXPECT_FALSE(decode_frame(body).ok());
+    EXPECT_FALSE(decode_body(body).ok());
   }
 }
 
@@ -104,7 +103,7 @@ TEST_P(EveryMessage, SurvivesFlippedBytes) {
     for (std::size_t at = 0; at < body.size(); ++at) {
       const std::byte was = body[at];
       body[at] = static_cast<std::byte>(random_());
-      const auto decoded = decode_frame(body);
+      const auto decoded = decode_body(body);
       if (decoded.ok()) {
         EXPECT_EQ(body_of(decoded.value()), body);
       }
@@ -122,7 +121,7 @@ TEST(Codec, SurvivesNoise) {
     Bytes body(random() % 64);
     for (std::byte& byte : body) byte = static_cast<std::byte>(random());
     if (body.size() > kTypeAt) body[kTypeAt] = static_cast<std::byte>(random() % (kNumMessageTypes + 1));
-    const auto decoded = decode_frame(body);
+    const auto decoded = decode_body(body);
     if (decoded.ok()) {
       EXPECT_EQ(body_of(decoded.value()), body);
     }
@@ -131,43 +130,43 @@ TEST(Codec, SurvivesNoise) {
 
 TEST(Codec, RefusesAnUnknownType) {
   Bytes body = body_of(WaitingMessage{});
-  EXPECT_TRUE(decode_frame(body).ok());
+  EXPECT_TRUE(decode_body(body).ok());
   for (const std::uint8_t type : {static_cast<std::uint8_t>(kNumMessageTypes), std::uint8_t{0xff}}) {
     body[kTypeAt] = std::byte{type};
-    EXPECT_FALSE(decode_frame(body).ok());
+    EXPECT_FALSE(decode_body(body).ok());
   }
-  EXPECT_FALSE(decode_frame(Bytes(kTypeAt)).ok());
-  EXPECT_FALSE(decode_frame(Bytes{}).ok());
+  EXPECT_FALSE(decode_body(Bytes(kTypeAt)).ok());
+  EXPECT_FALSE(decode_body(Bytes{}).ok());
 }
 
 TEST(Codec, RefusesAFlagThatIsNeitherYesNorNo) {
   Bytes body = body_of(ReadyMessage{{{1, true}}});
   body.back() = std::byte{2};
-  EXPECT_FALSE(decode_frame(body).ok());
+  EXPECT_FALSE(decode_body(body).ok());
 }
 
 TEST(Codec, RefusesAnErrorThatIsNone) {
   Bytes body = body_of(AbortMessage{ErrorKind::kTimeout, "late"});
   body[kTypeAt + 1] = static_cast<std::byte>(ErrorKind::kOk);
-  EXPECT_FALSE(decode_frame(body).ok());
+  EXPECT_FALSE(decode_body(body).ok());
 }
 
 TEST(Codec, RefusesNamesThatAreTooLong) {
-  EXPECT_TRUE(decode_frame(body_of(DuplicateMessage{std::string(kMaxNameBytes, 'x')})).ok());
-  EXPECT_FALSE(decode_frame(body_of(DuplicateMessage{std::string(kMaxNameBytes + 1, 'x')})).ok());
-  EXPECT_FALSE(decode_frame(body_of(RequestMessage{std::string(kMaxNameBytes + 1, 'x'), {}, true, true})).ok());
+  EXPECT_TRUE(decode_body(body_of(DuplicateMessage{std::string(kMaxNameBytes, 'x')})).ok());
+  EXPECT_FALSE(decode_body(body_of(DuplicateMessage{std::string(kMaxNameBytes + 1, 'x')})).ok());
+  EXPECT_FALSE(decode_body(body_of(RequestMessage{std::string(kMaxNameBytes + 1, 'x'), {}, true, true})).ok());
 }
 
 TEST(Codec, RefusesTooManyTensorsOrDimensions) {
   RequestMessage request{"x", {}, true, true};
   request.signature.tensors.resize(kMaxTensorsPerRequest);
-  EXPECT_TRUE(decode_frame(body_of(request)).ok());
+  EXPECT_TRUE(decode_body(body_of(request)).ok());
   request.signature.tensors.resize(kMaxTensorsPerRequest + 1);
-  EXPECT_FALSE(decode_frame(body_of(request)).ok());
+  EXPECT_FALSE(decode_body(body_of(request)).ok());
   request.signature.tensors = {{DataType::kUInt8, Shape(kMaxDimensions)}};
-  EXPECT_TRUE(decode_frame(body_of(request)).ok());
+  EXPECT_TRUE(decode_body(body_of(request)).ok());
   request.signature.tensors = {{DataType::kUInt8, Shape(kMaxDimensions + 1)}};
-  EXPECT_FALSE(decode_frame(body_of(request)).ok());
+  EXPECT_FALSE(decode_body(body_of(request)).ok());
 }
 
 // A length is never believed before the bytes for it are there.
@@ -177,7 +176,7 @@ TEST(Codec, RefusesHugeClaimsWithoutAllocating) {
     for (const std::uint32_t claimed : {0xffffffffU, 0x80000000U, 0x7fffffffU, 1U << 26, 2000U}) {
       const Bytes body = claim(type, claimed, 100);
       const HeapMeter meter;
-      EXPECT_FALSE(decode_frame(body).ok());
+      EXPECT_FALSE(decode_body(body).ok());
       EXPECT_LT(meter.peak_bytes(), 8192U) << "type " << type.index() << ", " << claimed << " claimed";
     }
   }
@@ -191,7 +190,7 @@ TEST(Codec, RefusesMoreNumbersThanTheRestHolds) {
   put(body, n_rest);
   body.resize(body.size() + n_rest);
   const HeapMeter meter;
-  EXPECT_FALSE(decode_frame(body).ok());
+  EXPECT_FALSE(decode_body(body).ok());
   EXPECT_LT(meter.peak_bytes(), 2048U);
 }
 
@@ -202,7 +201,7 @@ TEST(Codec, RubbishCostsNoMemory) {
     Bytes body = claim(type, n_bytes / 8, n_bytes);
     for (std::size_t i = kTypeAt + 5; i < body.size(); ++i) body[i] = std::byte{0xee};
     const HeapMeter meter;
-    EXPECT_FALSE(decode_frame(body).ok());
+    EXPECT_FALSE(decode_body(body).ok());
     EXPECT_LT(meter.peak_bytes(), 1024U) << "type " << type.index();
   }
 }

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "negotiate/codec.hpp"
+#include "negotiate/frames.hpp"
 #include "negotiate/signatures.hpp"
 
 namespace ciranda::testing {
@@ -43,7 +43,7 @@ Request request_of(std::size_t tensor, const CrowdOptions& options) {
 }
 
 Message decoded(std::span<const std::byte> frame) {
-  return decode_frame(frame.subspan(kFrameHeaderBytes)).value().message;
+  return decode_body(frame.subspan(kFrameHeaderBytes)).value().message;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "negotiate/codec.hpp"
+#include "negotiate/frames.hpp"
 #include "negotiate/heap_meter.hpp"
 #include "negotiate/random_message.hpp"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <tuple>
 
-#include "negotiate/codec.hpp"
+#include "negotiate/frames.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -304,7 +304,7 @@ Message SimulatedCircle::carry(const Message& message) {
   if (!options_.uses_codec) return message;
   std::vector<std::byte> frame;
   append_frame(0, message, frame);
-  auto decoded = decode_frame(std::span<const std::byte>(frame).subspan(kFrameHeaderBytes));
+  auto decoded = decode_body(std::span<const std::byte>(frame).subspan(kFrameHeaderBytes));
   must(decoded.status());
   return decoded.ok() ? std::move(decoded).value().message : message;
 }
