@@ -8,7 +8,8 @@
 // A line of JSON for each number of ranks and tensors, and each path: "first", in which all signatures travel;
 // "cached", in which slots do; "groups", in which learned groups are announced by number; "relays", in which relays
 // pass them on too. Every rank announces a step's tensors in so many turns; the tensors have so many MiB together (0:
-// 64 KiB each). Measured times are the least of so many crowds.
+// 64 KiB each). Measured times are the least of so many crowds. With groups, "alone_us" is what the coordinator takes
+// when the same messages come to it once more and nothing else is done in between.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -38,6 +39,8 @@ struct Path {
 constexpr std::array kPaths{Path{"first", 0, false, false}, Path{"cached", 1, false, false},
                             Path{"groups", 6, true, false}, Path{"relays", 6, true, true}};
 
+constexpr int kTimesAlone = 50;
+
 std::vector<int> numbers(const std::string& list) {
   std::vector<int> numbers;
   std::istringstream in(list);
@@ -55,15 +58,25 @@ void keep_least(StepCost& least, const StepCost& cost) {
   least.relaying = std::min(least.relaying, cost.relaying);
 }
 
+struct Cost {
+  StepCost step;
+  Nanoseconds alone;
+};
+
 // Nothing if ranks disagree, which would be a bug.
-std::optional<StepCost> measure(CrowdOptions options, const Path& path, int n_repeats) {
+std::optional<Cost> measure(CrowdOptions options, const Path& path, int n_repeats) {
   options.announces_groups = path.announces_groups;
   options.has_relays = path.has_relays;
   std::optional<StepCost> least;
+  Nanoseconds alone{0};
   for (int repeat = 0; repeat < n_repeats; ++repeat) {
     Crowd crowd(options);
     StepCost cost;
     for (int step = 0; step <= path.step; ++step) cost = crowd.step();
+    for (int again = 0; again < kTimesAlone && path.announces_groups; ++again) {
+      const Nanoseconds spent = crowd.coordinate_again();
+      alone = again == 0 && repeat == 0 ? spent : std::min(alone, spent);
+    }
     if (!crowd.broken().empty()) {
       std::fprintf(stderr, "%d ranks: %s\n", options.n_ranks, crowd.broken().c_str());
       return std::nullopt;
@@ -71,18 +84,20 @@ std::optional<StepCost> measure(CrowdOptions options, const Path& path, int n_re
     if (!least) least = cost;
     keep_least(*least, cost);
   }
-  return least;
+  return Cost{*least, alone};
 }
 
-void print(const CrowdOptions& options, const Path& path, const StepCost& cost) {
+void print(const CrowdOptions& options, const Path& path, const Cost& measured) {
+  const StepCost& cost = measured.step;
   std::printf(
       "{\"ranks\": %d, \"tensors\": %d, \"step_mib\": %zu, \"path\": \"%s\", \"messages_in\": %zu, \"bytes_in\": %zu, "
       "\"messages_out\": "
       "%zu, \"bytes_out\": %zu, \"entries\": %zu, \"most_from_a_host\": %zu, \"wait_us\": %.1f, \"reading_us\": %.1f, "
-      "\"writing_us\": %.1f, \"sending_us\": %.1f, \"tail_us\": %.1f, \"relaying_us\": %.1f}\n",
+      "\"writing_us\": %.1f, \"sending_us\": %.1f, \"tail_us\": %.1f, \"relaying_us\": %.1f, \"alone_us\": "
+      "%.1f}\n",
       options.n_ranks, options.n_tensors, options.step_bytes >> 20, path.name, cost.n_messages_in, cost.n_bytes_in,
       cost.n_messages_out, cost.n_bytes_out, cost.n_entries, cost.most_from_a_host, us(cost.wait), us(cost.reading),
-      us(cost.writing), us(cost.sending), us(cost.tail), us(cost.relaying));
+      us(cost.writing), us(cost.sending), us(cost.tail), us(cost.relaying), us(measured.alone));
   std::fflush(stdout);
 }
 
@@ -113,7 +128,7 @@ int main(int argc, char** argv) {
       options.fan_out = numbers(given["--fan-out"]).front();
       for (const Path& path : kPaths) {
         if (given["--paths"].find(path.name) == std::string::npos) continue;
-        const std::optional<StepCost> cost = measure(options, path, numbers(given["--repeats"]).front());
+        const std::optional<Cost> cost = measure(options, path, numbers(given["--repeats"]).front());
         if (!cost) return 1;
         print(options, path, *cost);
       }

@@ -78,6 +78,7 @@ StepCost Crowd::step() {
 
 void Crowd::begin_step() {
   cost_ = {};
+  coordinated_.clear();
   last_announced_ = now_ = Nanoseconds{0};
   for (int rank = 0; rank < options_.n_ranks; ++rank) {
     Process& one = process(rank);
@@ -237,13 +238,17 @@ void Crowd::receive(const Event& event) {
     if (process(rank).relay) pass_down(rank, *log);
     return apply(process(rank), *log);
   }
-  if (process(rank).relay) {
-    must(process(rank).relay->hear(event.from, std::move(message)));
-  } else {
-    read(event.from, std::move(message));
-  }
+  hear(rank, event.from, std::move(message));
   charge(rank, &StepCost::reading, began);
+  if (rank == 0) coordinated_.push_back(event);
   decide_soon(rank);
+}
+
+void Crowd::hear(int rank, int from, Message message) {
+  constexpr TimePoint kNow{};  // nothing stalls here
+  Process& self = process(rank);
+  must(self.relay ? self.relay->hear(from, std::move(message))
+                  : coordinator_.on_message(from, std::move(message), kNow));
 }
 
 // --- relays and the coordinator
@@ -261,19 +266,16 @@ void Crowd::decide(int rank) {
     const auto began = Clock::now();
     RelayedMessage news = self.relay->take();
     if (rank == 0) {
-      must(coordinator_.on_relayed(std::move(news), TimePoint{}));
+      must(coordinator_.on_relayed(news, TimePoint{}));
       charge(rank, &StepCost::reading, began);
     } else {
       send_up(rank, tree_.parent(rank), std::move(news));
       charge(rank, &StepCost::reading, began);
     }
   }
-  if (rank == 0) write();
-}
-
-void Crowd::read(int rank, Message message) {
-  constexpr TimePoint kNow{};  // nothing stalls here
-  must(coordinator_.on_message(rank, std::move(message), kNow));
+  if (rank != 0) return;
+  coordinated_.push_back({now_, 0, Event::Kind::kDecide, 0, 0, 0, {}});
+  write();
 }
 
 void Crowd::write() {
@@ -285,29 +287,52 @@ void Crowd::write() {
   if (process(0).relay) {
     pass_down(0, log);
   } else {
-    const auto written = Clock::now();
-    auto frame = std::make_shared<Frame>();
-    for (int rank = 1; rank < options_.n_ranks; ++rank) {  // the engine makes one for each
-      frame->clear();
-      append_frame(0, log, *frame);
-    }
-    charge(0, &StepCost::sending, written);
+    const auto sent = Clock::now();
+    const auto frame = written(0, log);
+    charge(0, &StepCost::sending, sent);
     for (int rank = 1; rank < options_.n_ranks; ++rank) send_down(0, rank, frame);
   }
   process(0).got_down = now_;
   apply(process(0), log);
 }
 
-void Crowd::pass_down(int rank, const LogMessage& log) {
-  const auto began = Clock::now();
-  process(rank).relay->pass_down(log);
+// What all below it get. The engine makes one for each.
+std::shared_ptr<Crowd::Frame> Crowd::written(int rank, const LogMessage& log) {
+  Process& self = process(rank);
+  if (self.relay) self.relay->pass_down(log);
+  const std::size_t n_below = self.relay ? self.below.size() : processes_.size() - 1;
   auto frame = std::make_shared<Frame>();
-  for (std::size_t i = 0; i < process(rank).below.size(); ++i) {
+  for (std::size_t i = 0; i < n_below; ++i) {
     frame->clear();
     append_frame(0, log, *frame);
   }
+  return frame;
+}
+
+void Crowd::pass_down(int rank, const LogMessage& log) {
+  const auto began = Clock::now();
+  const auto frame = written(rank, log);
   charge(rank, &StepCost::sending, began);
   for (const int below : process(rank).below) send_down(rank, below, frame);
+}
+
+Nanoseconds Crowd::coordinate_again() {
+  Process& self = process(0);
+  std::size_t n_entries = 0;
+  const auto began = Clock::now();
+  for (const Event& event : coordinated_) {
+    if (event.kind == Event::Kind::kMessage) {
+      hear(0, event.from, decoded(*event.frame));
+      continue;
+    }
+    if (self.relay && self.relay->has_news()) must(coordinator_.on_relayed(self.relay->take(), TimePoint{}));
+    const LogMessage log{coordinator_.take_entries(true)};
+    n_entries += log.entries.size();
+    if (!log.entries.empty()) written(0, log);
+  }
+  const Nanoseconds spent = Clock::now() - began;
+  if (n_entries != cost_.n_entries) must(Status::internal("the same messages brought another log"));
+  return spent;
 }
 
 // --- what must be

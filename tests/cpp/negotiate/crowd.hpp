@@ -73,6 +73,10 @@ class Crowd {
 
   StepCost step();
 
+  // What the coordinator computes if it alone does the last step again: it hears the same messages in the same order,
+  // and nothing is done in between. REQUIRES: all has been learned, so that steps are alike; no step() comes after.
+  Nanoseconds coordinate_again();
+
   // What was wrong so far: ranks that executed other things than rank 0, or not everything; empty if nothing was.
   const std::string& broken() const { return broken_; }
   int fan_out() const { return tree_.fan_out(); }
@@ -115,9 +119,10 @@ class Crowd {
   void receive(const Event& event);
   void decide_soon(int rank);
   void decide(int rank);
+  void hear(int rank, int from, Message message);
   void write();
+  std::shared_ptr<Frame> written(int rank, const LogMessage& log);
   void pass_down(int relay, const LogMessage& log);
-  void read(int rank, Message message);
   void let_go();
   std::vector<std::vector<std::size_t>> turns_of_a_rank();
   int host_of(int rank) const { return rank / options_.ranks_per_host; }
@@ -138,6 +143,7 @@ class Crowd {
   Nanoseconds now_{0};
   Nanoseconds last_announced_{0};
   StepCost cost_;
+  std::vector<Event> coordinated_;  // of this step: what the coordinator heard, and when it decided
   std::string broken_;
 };
 
