@@ -120,6 +120,7 @@ struct Scenario {
   bool writes_log_at_once = false;
   std::vector<std::string> hosts = {};  // with relays
   int fan_out = 0;
+  bool is_taken_down = false;
 };
 
 std::vector<Scenario> two_ranks() {
@@ -188,12 +189,61 @@ std::vector<Scenario> three_ranks() {
   };
 }
 
+// In a lane that may be taken down at any moment.
+std::vector<Scenario> taken_down() {
+  const Wait wait;
+  const Join join;
+  const Call a = call("a");
+  const Call b = call("b");
+  const Call c = call("c");
+  const Call longer = call("a", allreduce({5}));
+  std::vector<Scenario> scenarios{
+      {"TwoCall", {{a, b}, {b, a}}, 0, true},
+      {"TwoCallAgain", {{a, wait, a}, {a, wait, a}}, 0, true},
+      {"TwoDiffer", {{a, wait, a}, {longer, wait, a}}, 0, true},
+      {"OneOfTwoCallsTwice", {{a, a, wait, b}, {a, wait, b}}, 0, true},
+      {"OneOfTwoJoins", {{a, wait, b, join}, {a, join, b}}, 0, true},
+      {"TwoCallThreeNames", {{a, b, c}, {c, a, b}}, 0, true},
+      {"ThreeCall", {{a}, {a}, {a}}, 0, true},
+      {"OneOfThreeDiffers", {{a}, {longer}, {a}}, 0, true},
+      {"OneOfThreeJoins", {{a}, {a, join}, {join}}, 0, true},
+  };
+  for (Scenario& scenario : scenarios) scenario.is_taken_down = true;
+  return scenarios;
+}
+
+// One rank or two shut down while others go on.
+std::vector<Scenario> leaving() {
+  const Wait wait;
+  const Join join;
+  const Leave leave;
+  const Call a = call("a");
+  const Call b = call("b");
+  const Call c = call("c");
+  const Call longer = call("a", allreduce({5}));
+  const std::vector<std::string> pair{"x", "y", "y"};
+  return {
+      {"OneOfTwo", {{a, b, wait, a}, {a, b, leave}}, 0, true},
+      {"TheCoordinator", {{a, b, leave}, {a, b, wait, a}}, 0, true},
+      {"AfterADifference", {{a, wait, b}, {longer, leave}}, 0, true},
+      {"AfterAJoin", {{a, b, join}, {a, wait, b, leave}}, 0, true},
+      {"WithThreeNames", {{a, b, c}, {c, b, a, leave}}, 0, true},
+      {"OneOfThree", {{a, b}, {b, leave}, {a, b}}, 0, true},
+      {"TwoOfThree", {{a, b}, {a, leave}, {a, b, leave}}, 0, true},
+      {"ARelay", {{a, b}, {a, leave}, {a, b}}, 0, true, pair},
+      {"ARankBehindARelay", {{a, b}, {a, b}, {a, leave}}, 0, true, pair},
+      {"TheCoordinatorOfRelays", {{a, leave}, {a, b}, {a}}, 0, true, pair},
+  };
+}
+
 class Interleavings : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(Interleavings, KeepTheAgreement) {
   const Scenario& scenario = GetParam();
   CircleOptions options;
   options.takes_eagerly = scenario.writes_log_at_once;
+  options.hosts = scenario.hosts;
+  options.is_taken_down = scenario.is_taken_down;
   Search search(scenario.scripts, options);
   EXPECT_EQ(search.run(), "");
   EXPECT_GE(search.least_executed(), scenario.n_executed);
@@ -203,6 +253,8 @@ TEST_P(Interleavings, KeepTheAgreement) {
 std::string name_of(const ::testing::TestParamInfo<Scenario>& scenario) { return scenario.param.name; }
 INSTANTIATE_TEST_SUITE_P(TwoRanks, Interleavings, ::testing::ValuesIn(two_ranks()), name_of);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, Interleavings, ::testing::ValuesIn(three_ranks()), name_of);
+INSTANTIATE_TEST_SUITE_P(TakenDown, Interleavings, ::testing::ValuesIn(taken_down()), name_of);
+INSTANTIATE_TEST_SUITE_P(Leaving, Interleavings, ::testing::ValuesIn(leaving()), name_of);
 
 // --- when a and b are a planned group
 

@@ -23,19 +23,6 @@ CoordinatorOptions sized(CoordinatorOptions options, std::size_t size) {
   return options;
 }
 
-// Null stands for a rank that has joined.
-Participant::FirstDims first_dims_of(const std::vector<const Signature*>& by_rank) {
-  const Signature& any = **std::find_if(by_rank.begin(), by_rank.end(), [](const auto* s) { return s != nullptr; });
-  if (!info(any.collective).first_dim_may_differ) return {};
-  Participant::FirstDims dims(any.tensors.size());
-  for (std::size_t tensor = 0; tensor < dims.size(); ++tensor) {
-    for (const Signature* signature : by_rank) {
-      dims[tensor].push_back(signature == nullptr ? 0 : signature->tensors[tensor].shape.front());
-    }
-  }
-  return dims;
-}
-
 }  // namespace
 
 std::string to_string(const Event& event) {
@@ -50,6 +37,7 @@ std::string to_string(const Event& event) {
     case Event::Kind::kPassOn: return "relay " + rank + " passes on";
     case Event::Kind::kPassLog: return "relay " + rank + " passes the log down";
     case Event::Kind::kLetGo: return "relay " + rank + " lets go";
+    case Event::Kind::kEnd: return "the lane is taken down";
   }
   return "?";
 }
@@ -95,20 +83,28 @@ std::vector<Event> SimulatedCircle::possible_events() const {
   if (!broken_.empty()) return events;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
     const Rank& rank = ranks_[at];
+    if (rank.has_left) continue;  // what it has sent still arrives
     if (has_step(rank)) events.push_back({Event::Kind::kStep, static_cast<int>(at)});
-    if (!rank.announced.empty()) events.push_back({Event::Kind::kDeliver, static_cast<int>(at)});
     if (!rank.relay && rank.n_applied < n_known_to(rank)) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
     if (!rank.relay) continue;
     if (rank.relay->has_news()) events.push_back({Event::Kind::kPassOn, static_cast<int>(at)});
     if (rank.n_passed_down < n_known_above(rank)) events.push_back({Event::Kind::kPassLog, static_cast<int>(at)});
   }
-  if (has_news_) events.push_back({Event::Kind::kTake});
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    const auto rank = static_cast<int>(at);
+    if (!ranks_[at].announced.empty() && !has_left(tree_ ? tree_->relay_of(rank) : 0))
+      events.push_back({Event::Kind::kDeliver, rank});
+  }
+  if (has_news_ && !has_left(0)) events.push_back({Event::Kind::kTake});
   for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
-    if (ranks_[at].participant.holds_any()) events.push_back({Event::Kind::kRelease, static_cast<int>(at)});
+    if (ranks_[at].participant.holds_any() && !ranks_[at].has_left)
+      events.push_back({Event::Kind::kRelease, static_cast<int>(at)});
   }
   for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
-    if (relay_holds_any(static_cast<int>(at))) events.push_back({Event::Kind::kLetGo, static_cast<int>(at)});
+    if (relay_holds_any(static_cast<int>(at)) && !ranks_[at].has_left)
+      events.push_back({Event::Kind::kLetGo, static_cast<int>(at)});
   }
+  if (options_.is_taken_down && !has_ended_ && !has_left(0)) events.push_back({Event::Kind::kEnd});
   return events;
 }
 
@@ -117,6 +113,7 @@ void SimulatedCircle::begin_with(std::size_t n_steps) {
     moved = false;
     for (const Event& event : possible_events()) {
       const bool is_step = event.kind == Event::Kind::kStep;
+      if (event.kind == Event::Kind::kEnd) continue;
       if (is_step && ranks_[static_cast<std::size_t>(event.rank)].next_step >= n_steps) continue;
       perform(event);
       moved = true;
@@ -136,6 +133,7 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
     case Event::Kind::kPassLog: return {relay_bit(event.rank), event.rank, kAllNames};
     case Event::Kind::kLetGo: return {relay_bit(event.rank), -1, 0};
     case Event::Kind::kTake:
+    case Event::Kind::kEnd:
     case Event::Kind::kTakeBusy: return {kCoordinator, -1, 0};
     default: break;
   }
@@ -159,24 +157,31 @@ void SimulatedCircle::perform(const Event& event) {
     case Event::Kind::kRelease: return release(ranks_[static_cast<std::size_t>(event.rank)]);
     case Event::Kind::kPassOn: return pass_on(event.rank);
     case Event::Kind::kPassLog: return pass_log(ranks_[static_cast<std::size_t>(event.rank)]);
+    case Event::Kind::kEnd: return end();
     case Event::Kind::kLetGo: return ranks_[static_cast<std::size_t>(event.rank)].relay->let_go();
   }
 }
 
 void SimulatedCircle::step(Rank& rank) {
   const Step& next = (*scripts_)[rank.at][rank.next_step++];
+  if (std::holds_alternative<Leave>(next)) {
+    rank.has_left = true;
+    return;
+  }
   if (std::holds_alternative<Wait>(next)) {
     rank.is_waiting = rank.participant.has_pending();
     if (rank.is_waiting) announce(rank, WaitingMessage{});
     return;
   }
   if (std::holds_alternative<Join>(next)) {
+    if (rank.has_ended) return;
     rank.is_waiting = true;
     ++rank.n_joins;
     announce(rank, rank.participant.join(kJoinTicket));
     return;
   }
   const Call& call = std::get<Call>(next);
+  if (rank.has_ended) return;  // it would be refused at once
   Request request;
   request.name = call.name;
   request.signature = call.signature;
@@ -212,6 +217,7 @@ void SimulatedCircle::deliver(int at) {
   Rank& rank = ranks_[static_cast<std::size_t>(at)];
   Message message = carry(rank.announced.front());
   rank.announced.pop_front();
+  if (!tree_ && has_ended_) return;  // it crossed the end on its way
   if (tree_) return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->hear(at, std::move(message)));
   must(coordinator_.on_message(at, std::move(message), kNow));
   has_news_ = true;
@@ -221,9 +227,11 @@ void SimulatedCircle::deliver(int at) {
 void SimulatedCircle::pass_on(int at) {
   RelayedMessage message = std::get<RelayedMessage>(carry(ranks_[static_cast<std::size_t>(at)].relay->take()));
   const int parent = tree_->parent(at);
+  if (parent >= 0 && has_left(parent)) return;
+  if (parent < 0 && has_ended_) return;
   if (parent >= 0) return must(ranks_[static_cast<std::size_t>(parent)].relay->hear(at, std::move(message)));
   for (const RelayedMessage::Item& item : message.items) n_groups_of_all_ += item.ranks.empty() ? 1 : 0;
-  must(coordinator_.on_relayed(std::move(message), kNow));
+  must(coordinator_.on_relayed(message, kNow));
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
 }
@@ -234,11 +242,22 @@ void SimulatedCircle::pass_log(Rank& relay) {
 }
 
 void SimulatedCircle::take(bool wire_is_idle) {
+  if (has_ended_) {
+    has_news_ = false;
+    return;
+  }
   LogMessage written{coordinator_.take_entries(wire_is_idle)};
   if (wire_is_idle) has_news_ = false;
   if (written.entries.empty()) return;
   Message carried = carry(written);
   for (LogEntry& entry : std::get<LogMessage>(carried).entries) append(std::move(entry));
+}
+
+void SimulatedCircle::end() {
+  coordinator_.fail_all(Status::aborted("the lane is taken down"));
+  take(true);
+  append(EndEntry{});
+  has_ended_ = true;
 }
 
 void SimulatedCircle::append(LogEntry entry) {
@@ -251,6 +270,7 @@ void SimulatedCircle::append(LogEntry entry) {
       names |= name;
     }
   }
+  if (std::holds_alternative<EndEntry>(entry)) names = kAllNames;
   if (const auto* plan = std::get_if<PlanEntry>(&entry)) {
     names = kAllNames;  // every rank may have to let go of what it holds
     names_in_group_.assign(plan->groups.size(), 0);
@@ -287,11 +307,22 @@ void SimulatedCircle::apply(Rank& rank) {
   } else if (auto* planned = std::get_if<Participant::Planned>(&action.value())) {
     if (!planned->released.items.empty()) send(rank, std::move(planned->released));
     send(rank, std::move(planned->known));
+  } else if (std::holds_alternative<Participant::End>(action.value())) {
+    end(rank, entry);
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());
     for (const auto ticket : failure.tickets) settle(rank, ticket, {false, entry, failure.status, {}});
   }
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
+}
+
+// All that is open there fails.
+void SimulatedCircle::end(Rank& rank, std::size_t entry) {
+  rank.has_ended = true;
+  rank.is_waiting = false;
+  for (Use& use : rank.uses) {
+    if (!use.outcome) use.outcome = Outcome{false, entry, Status::aborted("the lane is taken down"), {}};
+  }
 }
 
 void SimulatedCircle::settle(Rank& rank, Participant::Ticket ticket, Outcome outcome) {
@@ -311,122 +342,6 @@ Message SimulatedCircle::carry(const Message& message) {
 
 void SimulatedCircle::must(const Status& status) {
   if (!status.ok() && broken_.empty()) broken_ = status.message();
-}
-
-// --- what must have become of the calls
-
-std::string SimulatedCircle::violation() const {
-  if (!broken_.empty()) return broken_;
-  if (std::string wrong = judge_joins(); !wrong.empty()) return wrong;
-  std::map<std::tuple<std::size_t, std::string, std::size_t>, std::vector<const Use*>> rounds;
-  for (std::size_t at = 0; at < ranks_.size(); ++at) {
-    for (const Use& use : ranks_[at].uses) {
-      auto& round = rounds[{use.epoch, use.name, use.nth}];
-      round.resize(ranks_.size(), nullptr);
-      round[at] = &use;
-    }
-  }
-  for (const auto& [key, uses] : rounds) {
-    if (std::string wrong = judge(std::get<0>(key), std::get<1>(key), std::get<2>(key), uses); !wrong.empty()) {
-      return wrong;
-    }
-  }
-  return {};
-}
-
-// All executed the same number of entries in the same order (those that helped know only the name), and joins end when
-// and only when all ranks have joined.
-std::string SimulatedCircle::judge_joins() const {
-  const Rank& first = ranks_.front();
-  const auto is_same = [](const std::string& a, const std::string& b) {
-    return a == b || a.starts_with("help") || b.starts_with("help");
-  };
-  std::size_t n_joined = first.n_joins;
-  for (const Rank& rank : ranks_) {
-    if (!std::equal(rank.executed.begin(), rank.executed.end(), first.executed.begin(), first.executed.end(),
-                    is_same)) {
-      return "ranks executed different things, or in different orders";
-    }
-    if (rank.joined_last != first.joined_last) return "ranks know different ranks as the last to join";
-    n_joined = std::min(n_joined, rank.n_joins);
-  }
-  return first.joined_last.size() == n_joined ? "" : "joins ended before all ranks had joined, or not at all";
-}
-
-std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, std::size_t nth,
-                                   const std::vector<const Use*>& uses) const {
-  const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
-  bool is_complete = true;
-  bool is_bad = false;
-  bool may_fail = false;
-  const Use* first = nullptr;
-  for (std::size_t at = 0; at < uses.size(); ++at) {
-    const Use* use = uses[at];
-    is_complete = is_complete && (use != nullptr || has_joined(at, epoch));
-    if (use == nullptr) continue;
-    if (first == nullptr) first = use;
-    is_bad = is_bad || use->is_duplicate || !describe_mismatch(first->signature, 0, use->signature, 1).empty();
-    may_fail = may_fail || is_bad || is_repeated(epoch, name, nth);
-  }
-  for (std::size_t at = 0; at < uses.size() && info(first->signature.collective).has_root; ++at) {
-    const bool is_root_missing = uses[at] == nullptr && first->signature.root == static_cast<int>(at);
-    if (is_root_missing && has_joined(at, epoch)) is_bad = may_fail = true;
-  }
-  if (is_complete) return judge_complete(which, uses, is_bad, may_fail);
-  for (std::size_t at = 0; at < uses.size(); ++at) {
-    if (uses[at] == nullptr) continue;
-    const auto& outcome = uses[at]->outcome;
-    if (outcome && outcome->is_executed) return which + " was executed although a rank never announced it";
-    if (outcome && !may_fail) return which + " failed without a reason: " + outcome->status.message();
-    if (!outcome && is_bad && earlier_are_answered(ranks_[at], *uses[at])) return which + " was left without its error";
-  }
-  return {};
-}
-
-// A duplicate call fails the one it repeats too, if it comes while that is open.
-bool SimulatedCircle::is_repeated(std::size_t epoch, const std::string& name, std::size_t nth) const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-    return std::any_of(rank.uses.begin(), rank.uses.end(), [&](const Use& use) {
-      return use.is_duplicate && use.name == name && use.nth == nth + 1 && use.epoch == epoch;
-    });
-  });
-}
-
-// Answers come in the order of the calls, so an error waits for what the rank asked before under the same name.
-bool SimulatedCircle::earlier_are_answered(const Rank& rank, const Use& use) {
-  return std::all_of(rank.uses.begin(), rank.uses.end(), [&use](const Use& other) {
-    return other.name != use.name || other.nth >= use.nth || other.outcome;
-  });
-}
-
-std::string SimulatedCircle::judge_complete(const std::string& which, const std::vector<const Use*>& uses,
-                                            bool must_fail, bool may_fail) const {
-  std::vector<const Signature*> signatures;
-  const Use* one = *std::find_if(uses.begin(), uses.end(), [](const Use* use) { return use != nullptr; });
-  for (const Use* use : uses) {
-    signatures.push_back(use == nullptr ? nullptr : &use->signature);
-    if (use == nullptr) continue;
-    if (!use->outcome) return which + " was never answered on some rank";
-    if (use->outcome->is_executed && must_fail) return which + " was executed although it is wrong";
-    if (!use->outcome->is_executed && !may_fail) return which + " failed: " + use->outcome->status.message();
-  }
-  const Outcome& first = *one->outcome;
-  for (const Use* use : uses) {
-    if (use == nullptr) continue;
-    const Outcome& outcome = *use->outcome;
-    if (outcome.is_executed != first.is_executed) {
-      return which + " was executed on some ranks and failed on others";
-    } else if (!outcome.is_executed) {
-      if (outcome.status.message() != first.status.message() || outcome.status.kind() != first.status.kind()) {
-        return which + " failed with different errors: " + outcome.status.message() + " / " + first.status.message();
-      }
-    } else if (outcome.entry != first.entry) {
-      return which + " was executed by different entries of the log";
-    } else if (outcome.first_dims != first_dims_of(signatures)) {
-      return which + " was executed with wrong first dimensions";
-    }
-  }
-  return {};
 }
 
 }  // namespace ciranda::testing

@@ -3,7 +3,8 @@
 // Each rank follows a script of calls and waits. Nothing happens by itself: the test asks which events are possible and
 // performs one, so that it can try every order, or any. What became of every call is recorded; violation() compares it
 // with what must be: the k-th use of a name on one rank, since all ranks last joined, goes with the k-th use on every
-// other, and shares its fate; ranks that have joined are not missed.
+// other, and shares its fate; ranks that have joined are not missed. A rank that leaves takes part in what it has
+// executed, and in nothing else.
 // Everything is deterministic: the same scripts and events give the same circle. One thread.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -28,9 +30,10 @@ struct Call {
   bool is_deferrable = false;
   bool is_cacheable = true;
 };
-struct Wait {};  // for all of the rank's own calls so far
-struct Join {};  // and wait for it
-using Step = std::variant<Call, Wait, Join>;
+struct Wait {};   // for all of the rank's own calls so far
+struct Join {};   // and wait for it
+struct Leave {};  // the rank shuts down, without waiting for anything; a script's last step
+using Step = std::variant<Call, Wait, Join, Leave>;
 using Script = std::vector<Step>;
 
 struct CircleOptions {
@@ -39,10 +42,22 @@ struct CircleOptions {
   bool uses_codec = false;         // messages travel as bytes
   std::vector<std::string> hosts;  // by rank: announcements and the log go through relays; empty: there are none
   int fan_out = 0;                 // of the relays
+  bool is_taken_down = false;      // the lane is, sooner or later
 };
 
 struct Event {
-  enum class Kind : std::uint8_t { kStep, kDeliver, kTake, kTakeBusy, kApply, kRelease, kPassOn, kPassLog, kLetGo };
+  enum class Kind : std::uint8_t {
+    kStep,
+    kDeliver,
+    kTake,
+    kTakeBusy,
+    kApply,
+    kRelease,
+    kPassOn,
+    kPassLog,
+    kLetGo,
+    kEnd
+  };
   Kind kind;
   int rank = -1;
   bool operator==(const Event&) const = default;
@@ -116,6 +131,8 @@ class SimulatedCircle {
     std::size_t n_joins = 0;            // begun
     std::vector<int> joined_last;       // by join done
     std::vector<std::string> executed;  // "name#nth", or "name" where it helped others
+    bool has_left = false;
+    bool has_ended = false;  // it knows that the lane has
   };
 
   bool has_step(const Rank& rank) const;
@@ -133,9 +150,16 @@ class SimulatedCircle {
   void append(LogEntry entry);
   void apply(Rank& rank);
   void settle(Rank& rank, Participant::Ticket ticket, Outcome outcome);
+  void end();
+  void end(Rank& rank, std::size_t entry);
   Message carry(const Message& message);
   void must(const Status& status);
+  // By epoch, name and how often it was used before: what each rank called, or null.
+  using Rounds = std::map<std::tuple<std::size_t, std::string, std::size_t>, std::vector<const Use*>>;
+
+  bool has_left(int rank) const { return ranks_[static_cast<std::size_t>(rank)].has_left; }
   std::string judge_joins() const;
+  std::string judge_leaving(const Rounds& rounds) const;
   bool has_joined(std::size_t at, std::size_t epoch) const { return ranks_[at].n_joins > epoch; }
   std::string judge(std::size_t epoch, const std::string& name, std::size_t nth,
                     const std::vector<const Use*>& uses) const;
@@ -157,6 +181,7 @@ class SimulatedCircle {
   std::size_t n_group_entries_ = 0;
   std::size_t n_groups_of_all_ = 0;
   bool has_news_ = false;  // announcements since the log was last written
+  bool has_ended_ = false;
   std::string broken_;
 };
 
