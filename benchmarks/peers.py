@@ -26,6 +26,8 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,27 +96,39 @@ def environments_in(folder: Path, need_mpi4py: bool) -> dict[str, str]:
     return {root.name: str(root) for root in usable}
 
 
-def measure(args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks run: rank 0's address, what stands in front of each rank's command, and further settings."""
+
+    address: str = "127.0.0.1"
+    enter: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def measure(
+    args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None, place: Place = Place()
+) -> dict[str, Any]:
     """One run: start the ranks, wait for them, read what rank 0 found."""
     with tempfile.TemporaryDirectory(prefix="ciranda-peers-") as scratch:
         secret = secrets.token_hex(32)
         (Path(scratch) / "secret").touch(mode=0o600)
         (Path(scratch) / "secret").write_text(secret)
         job = secrets.token_hex(8)
-        store = _core.StoreServer(["127.0.0.1"], 0, secret, args.np, job)
+        store = _core.StoreServer([place.address], 0, secret, args.np, job)
         env = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "CIRANDA_STORE": f"127.0.0.1:{store.port}",
+            "CIRANDA_STORE": f"{place.address}:{store.port}",
             "CIRANDA_SECRET_FILE": f"{scratch}/secret",
             "CIRANDA_JOB": job,
             "CIRANDA_SIZE": str(args.np),
             "CIRANDA_HOST": "localhost",
+            **place.settings,
         }
         names = [*peers, *([mpi] if folder else [])]
         command = python_rank(args, names, scratch) if args.cpp is None else cpp_rank(args, names, scratch)
         before = psutil.cpu_times()
-        ranks = start(args.np, command, env, folder)
+        ranks = start(args.np, command, env, folder, place)
         codes = [process.wait() for process in ranks]
         store.close()
         if any(codes):
@@ -156,10 +170,15 @@ def size_of(path: Path) -> int:
     return path.stat().st_size
 
 
-def start(n: int, command: list[str], env: dict[str, str], folder: str | None) -> list[subprocess.Popen[bytes]]:
+def start(
+    n: int, command: list[str], env: dict[str, str], folder: str | None, place: Place
+) -> list[subprocess.Popen[bytes]]:
     """Start the ranks: by themselves, or under an MPI's mpiexec, unbound."""
     if folder is None:
-        return [subprocess.Popen(command, env={**env, "CIRANDA_RANK": str(rank)}) for rank in range(n)]
+        return [
+            subprocess.Popen([*place.enter.get(rank, ()), *command], env={**env, "CIRANDA_RANK": str(rank)})
+            for rank in range(n)
+        ]
     root = Path(folder).absolute()
     site = next(root.glob("lib/python*/site-packages"))
     env = {
@@ -172,6 +191,7 @@ def start(n: int, command: list[str], env: dict[str, str], folder: str | None) -
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "I_MPI_PIN": "0",
         "I_MPI_FABRICS": "shm",
+        **place.settings,
     }
     return [subprocess.Popen([str(root / "bin" / "mpiexec"), "-n", str(n), *command], env=env)]
 

@@ -26,6 +26,7 @@ struct Launch {
   const NativeOptions& options;
   const Plan& plan;
   kernels::Reduction reduction;
+  Scratch& scratch;
 };
 using Start = std::unique_ptr<RunningCollective> (*)(const Launch&);
 
@@ -53,8 +54,11 @@ std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
 std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
   return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction);
 }
+// Two ranks wait for each other at the end of each block, and no third has anything for them meanwhile: they fare best
+// with large ones.
 std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
-  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.options.segment_bytes);
+  const std::size_t segment_bytes = l.options.segment_bytes * (l.mesh.size() == 2 ? 2 : 1);
+  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, segment_bytes, l.scratch);
 }
 std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
 std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
@@ -70,9 +74,10 @@ constexpr std::array kPolicy{
     PolicyRow{Collective::kReduce, Memory::kChannels, SizeLimit::kNone, "direct two-shot", direct_two_shot},
     PolicyRow{Collective::kReducescatter, Memory::kSharedSlots, SizeLimit::kNone, "shm reducescatter",
               [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
-    PolicyRow{
-        Collective::kReducescatter, Memory::kChannels, SizeLimit::kNone, "direct reducescatter",
-        [](const Launch& l) { return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.segment_bytes); }},
+    PolicyRow{Collective::kReducescatter, Memory::kChannels, SizeLimit::kNone, "direct reducescatter",
+              [](const Launch& l) {
+                return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.segment_bytes, l.scratch);
+              }},
     PolicyRow{Collective::kBroadcast, Memory::kArena, SizeLimit::kNone, "shm broadcast",
               [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
     PolicyRow{Collective::kBroadcast, Memory::kChannels, SizeLimit::kNone, "direct broadcast",
@@ -122,7 +127,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
     return nullptr;
   }
   const PolicyRow& row = choose(plan.collective, session_, plan.n_bytes, options_.one_shot_bytes);
-  return row.start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction});
+  return row.start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, scratch_});
 }
 
 std::string_view NativeBackend::algorithm_name(Collective collective, std::size_t n_bytes) const {

@@ -10,6 +10,7 @@
 
 #include "collective/arena_session.hpp"
 #include "collective/running_collective.hpp"
+#include "collective/scratch.hpp"
 #include "fuse/plan.hpp"
 #include "transport/mesh.hpp"
 
@@ -28,7 +29,8 @@ class NativeBackend {
   // From the next plan on, which is the next on all ranks of the mesh. The arena outlives the backend.
   void use(SharedArena& arena);
 
-  // The plan outlives the collective. Null when there is nothing to move between ranks: the plan is then carried out.
+  // The plan outlives the collective, which is gone before the next is started. Null when there is nothing to move
+  // between ranks: the plan is then carried out.
   std::unique_ptr<RunningCollective> start(const Plan& plan);
 
   // What the policy table says for a plan of this size: "shm two-shot".
@@ -38,6 +40,7 @@ class NativeBackend {
   Mesh& mesh_;
   NativeOptions options_;
   std::optional<ArenaSession> session_;
+  Scratch scratch_;
 };
 
 }  // namespace ciranda

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "collective/running_collective.hpp"
+#include "collective/scratch.hpp"
 #include "fuse/plan.hpp"
 #include "kernels/kernels.hpp"
 #include "transport/mesh.hpp"
@@ -19,9 +20,9 @@ namespace ciranda {
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction);
 
-// segment_bytes: a rank's share of one block, a multiple of 64.
+// segment_bytes: a rank's share of one block, a multiple of 64. The scratch is the collective's until it is gone.
 std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction,
-                                                             std::size_t segment_bytes);
+                                                             std::size_t segment_bytes, Scratch& scratch);
 
 }  // namespace ciranda

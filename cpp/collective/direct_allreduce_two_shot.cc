@@ -13,7 +13,8 @@ constexpr std::size_t kDepth = 2;  // blocks in flight
 
 class TwoShot final : public RunningCollective {
  public:
-  TwoShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes)
+  TwoShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes,
+          Scratch& scratch)
       : mesh_(mesh),
         plan_(plan),
         reduction_(reduction),
@@ -23,11 +24,15 @@ class TwoShot final : public RunningCollective {
         transfers_(mesh),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = slice_of(block_range(0).n_bytes, mesh.size(), 0).n_bytes;
+    const auto n_ranks = static_cast<std::size_t>(mesh.size());
+    std::byte* memory = scratch.take(kDepth * (n_ranks + 1) * n_bytes).data();
     for (Stage& stage : stages_) {
-      stage.arrived.assign(static_cast<std::size_t>(mesh.size()), std::vector<std::byte>(n_bytes));
-      for (auto& bytes : stage.arrived) stage.arrived_pieces.emplace_back(bytes.data(), n_bytes);
-      stage.result.resize(n_bytes);
-      stage.result_pieces = InputPieces(stage.result.data(), n_bytes);
+      for (std::size_t i = 0; i < n_ranks; ++i, memory += n_bytes) {
+        stage.arrived.emplace_back(memory, n_bytes);
+        stage.arrived_pieces.emplace_back(memory, n_bytes);
+      }
+      stage.result = {memory, n_bytes};
+      memory += n_bytes;
     }
     for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) exchange_slices(block);
   }
@@ -49,10 +54,10 @@ class TwoShot final : public RunningCollective {
 
  private:
   struct Stage {
-    std::vector<std::vector<std::byte>> arrived;  // own slice of each rank's block
+    std::vector<std::span<std::byte>> arrived;  // own slice of each rank's block
     std::vector<OutputPieces> arrived_pieces;
-    std::vector<std::byte> result;
-    InputPieces result_pieces;
+    std::span<std::byte> result;  // used where the output is in several pieces, or there is none
+    InputPieces result_pieces;    // where the result is
   };
 
   Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
@@ -114,13 +119,16 @@ class TwoShot final : public RunningCollective {
       const int rank = contributors_[i];
       inputs_[i] = rank == mesh_.rank() ? own_input_ : at.arrived[static_cast<std::size_t>(rank)].data();
     }
-    kernels::reduce(reduction_, inputs_, at.result.data(), own.n_bytes / size_of(reduction_.dtype));
-    if (receives_) scatter(plan_.output, own.offset, std::span<const std::byte>(at.result).first(own.n_bytes));
+    const auto in_place = receives_ ? plan_.output.contiguous(own.offset, own.n_bytes) : std::span<std::byte>();
+    const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
+    kernels::reduce(reduction_, inputs_, result.data(), own.n_bytes / size_of(reduction_.dtype));
+    at.result_pieces = InputPieces(result.data(), own.n_bytes);
+    if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
   }
 
-  void fetch_own(const Slice& own, std::vector<std::byte>& staging) {
+  void fetch_own(const Slice& own, std::span<std::byte> staging) {
     const auto in_place = plan_.input.contiguous(own.offset, own.n_bytes);
-    if (in_place.empty()) gather(plan_.input, own.offset, std::span(staging).first(own.n_bytes));
+    if (in_place.empty()) gather(plan_.input, own.offset, staging.first(own.n_bytes));
     own_input_ = in_place.empty() ? staging.data() : in_place.data();
   }
 
@@ -157,8 +165,8 @@ class TwoShot final : public RunningCollective {
 
 std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction,
-                                                             std::size_t segment_bytes) {
-  return std::make_unique<TwoShot>(mesh, plan, reduction, segment_bytes);
+                                                             std::size_t segment_bytes, Scratch& scratch) {
+  return std::make_unique<TwoShot>(mesh, plan, reduction, segment_bytes, scratch);
 }
 
 }  // namespace ciranda

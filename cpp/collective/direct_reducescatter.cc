@@ -15,7 +15,8 @@ constexpr std::size_t kDepth = 2;  // blocks in flight
 
 class DirectReducescatter final : public RunningCollective {
  public:
-  DirectReducescatter(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t block_bytes)
+  DirectReducescatter(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t block_bytes,
+                      Scratch& scratch)
       : self_(mesh.rank()),
         plan_(plan),
         reduction_(reduction),
@@ -25,9 +26,12 @@ class DirectReducescatter final : public RunningCollective {
         transfers_(mesh),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = block_range(0).n_bytes;
+    std::byte* memory = scratch.take(kDepth * contributors_.size() * n_bytes).data();
     for (Stage& stage : stages_) {
-      stage.arrived.assign(contributors_.size(), std::vector<std::byte>(n_bytes));
-      for (auto& bytes : stage.arrived) stage.pieces.emplace_back(bytes.data(), n_bytes);
+      for (std::size_t i = 0; i < contributors_.size(); ++i, memory += n_bytes) {
+        stage.arrived.emplace_back(memory, n_bytes);
+        stage.pieces.emplace_back(memory, n_bytes);
+      }
     }
     for (int peer = 0; peer < mesh.size() && plan.is_contributor(self_); ++peer) {
       if (peer != self_) transfers_.send(peer, plan.input_for(peer), 0, plan.input_for(peer).n_bytes());
@@ -57,7 +61,7 @@ class DirectReducescatter final : public RunningCollective {
 
  private:
   struct Stage {
-    std::vector<std::vector<std::byte>> arrived;  // by contributor
+    std::vector<std::span<std::byte>> arrived;  // by contributor
     std::vector<OutputPieces> pieces;
   };
 
@@ -93,10 +97,10 @@ class DirectReducescatter final : public RunningCollective {
     });
   }
 
-  const std::byte* own_input(const Slice& range, std::vector<std::byte>& staging) const {
+  const std::byte* own_input(const Slice& range, std::span<std::byte> staging) const {
     const InputPieces& input = plan_.input_for(self_);
     if (const auto in_place = input.contiguous(range.offset, range.n_bytes); !in_place.empty()) return in_place.data();
-    gather(input, range.offset, std::span(staging).first(range.n_bytes));
+    gather(input, range.offset, staging.first(range.n_bytes));
     return staging.data();
   }
 
@@ -115,8 +119,9 @@ class DirectReducescatter final : public RunningCollective {
 }  // namespace
 
 std::unique_ptr<RunningCollective> direct_reducescatter(Mesh& mesh, const Plan& plan,
-                                                        const kernels::Reduction& reduction, std::size_t block_bytes) {
-  return std::make_unique<DirectReducescatter>(mesh, plan, reduction, block_bytes);
+                                                        const kernels::Reduction& reduction, std::size_t block_bytes,
+                                                        Scratch& scratch) {
+  return std::make_unique<DirectReducescatter>(mesh, plan, reduction, block_bytes, scratch);
 }
 
 }  // namespace ciranda

@@ -24,6 +24,12 @@ class Channel {
   // next Mesh::notify(), so that several writes cost one wake.
   virtual std::size_t write_some(std::span<const std::byte> bytes) = 0;
 
+  // The same for two ranges, one after the other, as one.
+  virtual std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) {
+    const std::size_t n = write_some(first);
+    return n < first.size() ? n : n + write_some(second);
+  }
+
   // Fills as much of `bytes` as is there now and returns how much; 0 when nothing is there.
   virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
 

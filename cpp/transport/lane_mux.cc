@@ -45,19 +45,19 @@ std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const st
   }
   // The header travels together with the first bytes: a small message is one write.
   const std::size_t n_frame = std::min(bytes.size(), kMostFrameBytes);
-  const Header header{lane, static_cast<std::uint32_t>(n_frame)};
-  const std::size_t n_with = std::min(n_frame, to.unsent.size() - sizeof header);
-  std::memcpy(to.unsent.data(), &header, sizeof header);
-  std::memcpy(to.unsent.data() + sizeof header, bytes.data(), n_with);
-  to.unsent_end = sizeof header + n_with;
-  const bool is_clear = flush(to, peer);
-  if (!is_clear && to.unsent_begin == 0) {  // the channel is full: nothing has begun
-    to.unsent_end = 0;
+  to.open = {lane, static_cast<std::uint32_t>(n_frame)};
+  std::memcpy(to.unsent.data(), &to.open, sizeof(Header));
+  const std::size_t n = mesh_.data(peer).write_some(to.unsent, bytes.first(n_frame));
+  if (n == 0) {  // the channel is full: nothing has begun
+    to.open = {};
     return 0;
   }
-  to.open = {lane, static_cast<std::uint32_t>(n_frame - n_with)};
-  if (!is_clear || to.open.n_bytes == 0) return n_with;
-  return n_with + write_some(lane, peer, bytes.subspan(n_with, to.open.n_bytes));
+  to.unsent_begin = std::min(n, sizeof(Header));
+  to.unsent_end = sizeof(Header);
+  const std::size_t n_taken = n - to.unsent_begin;
+  if (to.unsent_begin == to.unsent_end) to.unsent_begin = to.unsent_end = 0;
+  to.open.n_bytes -= static_cast<std::uint32_t>(n_taken);
+  return n_taken;
 }
 
 bool LaneMux::flush() {

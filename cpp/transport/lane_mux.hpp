@@ -44,10 +44,9 @@ class LaneMux {
     std::size_t n_read = 0;
   };
   struct Link {
-    // Outgoing: the frame that is open, and the bytes of it (header and, for a small one, all) that the channel has not
-    // taken.
+    // Outgoing: the frame that is open, and the bytes of its header that the channel has not taken.
     Header open;
-    std::array<std::byte, 1024> unsent;
+    std::array<std::byte, sizeof(Header)> unsent;
     std::size_t unsent_begin = 0;
     std::size_t unsent_end = 0;
     // Incoming: bytes that came with a header, the header being read, and how much of its frame is still to come.

@@ -34,6 +34,7 @@ Status cannot_connect(const SocketAddress& to, int error) {
   return error == ECONNREFUSED ? Status::ranks_lost(std::move(message)) : Status::internal(std::move(message));
 }
 
+// REQUIRES: not connected yet. Linux goes on pacing a connection that bbr has once paced.
 void avoid_pacing(int fd) {
   std::array<char, 16> name{};
   socklen_t n_bytes = name.size() - 1;
@@ -70,6 +71,9 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports) {
       return fd;
     }
     candidate.set_port(static_cast<std::uint16_t>(port));
+    if (address.is_private()) {
+      avoid_pacing(fd.value().get());  // what it accepts is like it
+    }
     const int error = try_listen(fd.value().get(), candidate);
     if (error == 0) {
       return fd;
@@ -92,6 +96,9 @@ Result<UniqueFd> start_connecting(const SocketAddress& to) {
   auto fd = new_socket(to.family());
   if (!fd.ok()) {
     return fd;
+  }
+  if (to.is_private()) {
+    avoid_pacing(fd.value().get());
   }
   if (connect(fd.value().get(), to.raw(), to.n_bytes()) != 0 && errno != EINPROGRESS && errno != EINTR) {
     return cannot_connect(to, errno);
@@ -116,9 +123,6 @@ void tune_connection(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
-  }
-  if (peer.is_private()) {
-    avoid_pacing(fd);
   }
 }
 

@@ -1,6 +1,9 @@
 // What Ciranda asks of TCP sockets: listening on a port of a range, connecting without blocking, and their options.
 //
-// All sockets are non-blocking and close-on-exec. Failure: every error names the address.
+// All sockets are non-blocking and close-on-exec. Those of private networks, where bbr is the system's choice of
+// congestion control, get cubic or reno instead, because bbr's pacing holds links of a microsecond far below their
+// bandwidth. It must be chosen before they are connected: what bbr has paced once stays paced.
+// Failure: every error names the address.
 #pragma once
 
 #include "base/port_range.hpp"
@@ -10,7 +13,8 @@
 
 namespace ciranda {
 
-// Listens on the first free port of the range at this address (whose own port is ignored).
+// Listens on the first free port of the range at this address (whose own port is ignored). Connections that it accepts
+// have its congestion control.
 Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 
 // A connected socket, or one on its way: it becomes writable when connecting has ended, as finish_connecting() tells.
@@ -18,9 +22,8 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 Result<UniqueFd> start_connecting(const SocketAddress& to);
 Status finish_connecting(int fd, const SocketAddress& to);
 
-// No delay for small writes; keep-alive, so that a vanished host is noticed; and on private networks a congestion
-// control that does not pace (bbr holds links of a microsecond far below their bandwidth). A socket stays usable when
-// the system refuses one of them.
+// No delay for small writes; keep-alive, so that a vanished host is noticed. A socket stays usable when the system
+// refuses one of them.
 void tune_connection(int fd);
 
 }  // namespace ciranda

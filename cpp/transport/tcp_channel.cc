@@ -1,6 +1,7 @@
 #include "transport/tcp_channel.hpp"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <array>
 #include <cerrno>
@@ -19,13 +20,19 @@ TcpChannel::~TcpChannel() {
   }
 }
 
-std::size_t TcpChannel::write_some(std::span<const std::byte> bytes) {
-  if (!may_write_ || closed_ || bytes.empty()) {
+std::size_t TcpChannel::write_some(std::span<const std::byte> first, std::span<const std::byte> second) {
+  if (!may_write_ || closed_ || (first.empty() && second.empty())) {
     return 0;
   }
+  // What is sent is only read, but iovec knows no const.
+  std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(first.data()), first.size()},
+                             iovec{const_cast<std::byte*>(second.data()), second.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = second.empty() ? 1 : 2;
   ssize_t n_sent = 0;
   do {
-    n_sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    n_sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (n_sent < 0 && errno == EINTR);
   if (n_sent >= 0) {
     return static_cast<std::size_t>(n_sent);

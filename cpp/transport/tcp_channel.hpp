@@ -27,7 +27,8 @@ class TcpChannel final : public Channel {
   TcpChannel(TcpChannel&&) = default;
   TcpChannel& operator=(TcpChannel&&) = delete;
 
-  std::size_t write_some(std::span<const std::byte> bytes) override;
+  std::size_t write_some(std::span<const std::byte> bytes) override { return write_some(bytes, {}); }
+  std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
   std::size_t read_some(std::span<std::byte> bytes) override;
   ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
 

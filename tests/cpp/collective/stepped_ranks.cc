@@ -23,6 +23,22 @@ LoopbackOptions small_memory() {
   return options;
 }
 
+// An algorithm together with its scratch, which the stepped ranks do not share.
+struct WithScratch final : RunningCollective {
+  template <typename Start>
+  explicit WithScratch(Start start) : running(start(scratch)) {}
+  Progress step() override { return running->step(); }
+  std::vector<int> awaited() const override { return running->awaited(); }
+
+  Scratch scratch;
+  std::unique_ptr<RunningCollective> running;
+};
+
+template <typename Start>
+std::unique_ptr<RunningCollective> with_scratch(Start start) {
+  return std::make_unique<WithScratch>(start);
+}
+
 }  // namespace
 
 const std::vector<Algorithm>& algorithms() {
@@ -36,7 +52,8 @@ const std::vector<Algorithm>& algorithms() {
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r); }},
       {"DirectAllreduceTwoShot", Collective::kAllreduce, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return direct_allreduce_two_shot(m, p, r, kSegmentBytes);
+         return with_scratch(
+             [&](Scratch& scratch) { return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch); });
        }},
       {"ShmBroadcast", Collective::kBroadcast, true, kAny,
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_broadcast(*s, p); }},
@@ -46,7 +63,7 @@ const std::vector<Algorithm>& algorithms() {
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_reducescatter(*s, p, r); }},
       {"DirectReducescatter", Collective::kReducescatter, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return direct_reducescatter(m, p, r, kSegmentBytes);
+         return with_scratch([&](Scratch& scratch) { return direct_reducescatter(m, p, r, kSegmentBytes, scratch); });
        }},
       {"ShmAllgather", Collective::kAllgather, true, kAny,
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_exchange(*s, p); }},

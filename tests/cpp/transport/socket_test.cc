@@ -96,18 +96,32 @@ TEST(Connect, ToNobodyIsRanksLostWithTheAddress) {
   EXPECT_TRUE(contains(status.message(), address));
 }
 
+int option_of(int fd, int option) {
+  int value = 0;
+  socklen_t n_bytes = sizeof value;
+  EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, option, &value, &n_bytes), 0);
+  return value;
+}
+
+std::string congestion_control_of(int fd) {
+  std::array<char, 16> name{};
+  socklen_t n_bytes = name.size() - 1;
+  EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &n_bytes), 0);
+  return name.data();
+}
+
+// Chosen before the ends are connected: Linux goes on pacing what bbr has paced once.
 TEST(Connection, IsTunedForSmallMessagesAndNeverPaced) {
   const auto listener = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
   const auto fd = start_connecting(SocketAddress::local_of(listener.value().get()));
-  tune_connection(fd.value().get());
-  int no_delay = 0;
-  socklen_t n_bytes = sizeof(no_delay);
-  ASSERT_EQ(getsockopt(fd.value().get(), IPPROTO_TCP, TCP_NODELAY, &no_delay, &n_bytes), 0);
-  EXPECT_NE(no_delay, 0);
-  std::array<char, 16> congestion{};
-  n_bytes = congestion.size();
-  ASSERT_EQ(getsockopt(fd.value().get(), IPPROTO_TCP, TCP_CONGESTION, congestion.data(), &n_bytes), 0);
-  EXPECT_STRNE(congestion.data(), "bbr");
+  pollfd source{listener.value().get(), POLLIN, 0};
+  ASSERT_EQ(poll(&source, 1, 5000), 1);
+  const UniqueFd accepted(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  for (const int end : {fd.value().get(), accepted.get()}) {
+    EXPECT_NE(congestion_control_of(end), "bbr");
+    tune_connection(end);
+    EXPECT_NE(option_of(end, TCP_NODELAY), 0);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,142 @@
+"""Ciranda over TCP beside gloo and Open MPI: over loopback, and between two hosts with a link of a known rate.
+
+    python benchmarks/tcp.py loopback --mpi openmpi=peers/openmpi
+    python benchmarks/tcp.py link --rate 1gbit --rate 10gbit
+    python benchmarks/tcp.py link --local 2    # ranks at each end, which share memory
+
+Everything happens in network namespaces of its own, which go with the processes in them: nothing of this machine's
+network is touched. ``--control`` is the congestion control that sockets get there unless they ask for another, as
+Ciranda's do. A link is a pair of virtual interfaces, each behind a token bucket (tbf). A rank that
+is alone at its end sends as many bytes as the result has, so that the share of the rate can be told. Needs root, and
+``unshare``, ``nsenter``, ``ip`` and ``tc``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import peers
+
+from ciranda.bench.cli import describe
+from ciranda.bench.plan import Plan, format_size
+
+_ADDRESSES = ("10.91.1.1", "10.91.1.2")
+_INTERFACE = "wire0"
+_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
+_OVER_TCP = {
+    "CIRANDA_SHARED_MEMORY": "0",
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+}
+
+
+def main() -> int:
+    """Measure, print the tables. The exit code is 1 if any element was wrong."""
+    args = parse(sys.argv[1:])
+    if not args.inside:
+        return subprocess.call(["unshare", "--net", sys.executable, __file__, "--inside", *sys.argv[1:]])
+    run("ip", "link", "set", "lo", "up")
+    Path(_CONTROL).write_text(args.control)
+    runs = over_loopback(args) if args.where == "loopback" else over_links(args)
+    plan = Plan(np=args.np, peers=("gloo",), pin=args.pin)
+    results = {"meta": {**describe(plan), "control": args.control, "language": "Python"}, "runs": runs}
+    print(peers.table(results))
+    for found in runs:
+        if "rate" in found and args.local == 1:
+            print(shares(found))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return int(any(told["n_wrong"] for found in runs for row in found["rows"] for told in row["systems"].values()))
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line; what peers.measure() wants besides is the same for all."""
+    parser = argparse.ArgumentParser(description="Ciranda over TCP beside its peers.")
+    parser.add_argument("where", choices=["loopback", "link"])
+    parser.add_argument("--rate", action="append", default=[], help="of the link, as tc takes it")
+    parser.add_argument("--local", type=int, default=1, help="ranks at each end of the link")
+    parser.add_argument("--control", default="reno", help="congestion control; a namespace may not get all")
+    parser.add_argument("--sizes", default="4,1M,64M", help="of the result")
+    parser.add_argument("--peers", default="gloo")
+    parser.add_argument("--mpi", action="append", default=[], metavar="NAME=FOLDER", help="see peers.py; loopback only")
+    parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each size and system")
+    parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--pin", action="store_true", help="bind rank r to core r")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(arguments)
+    args.cpp = None
+    args.np, args.collectives = 2 if args.where == "loopback" else 2 * args.local, "allreduce"
+    return args
+
+
+def over_loopback(args: argparse.Namespace) -> list[dict[str, Any]]:
+    mpis: dict[str, str | None] = dict(text.split("=", 1) for text in args.mpi)
+    place = peers.Place(settings=_OVER_TCP)
+    return [
+        peers.measure(args, args.peers.split(",") if args.peers else [], mpi, folder, place)
+        for mpi, folder in (mpis or {"no MPI": None}).items()
+    ]
+
+
+def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A run for each rate. Rank 1 runs in a namespace of its own, at the other end of the link."""
+    other = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()  # its namespace is there
+        enter = ["nsenter", "--net", "--target", str(other.pid)]
+        run("ip", "link", "add", _INTERFACE, "type", "veth", "peer", "name", _INTERFACE, "netns", str(other.pid))
+        run(*enter, "ip", "link", "set", "lo", "up")
+        run(*enter, sys.executable, "-c", f"open('{_CONTROL}', 'w').write('{args.control}')")
+        for prefix, address in zip([[], enter], _ADDRESSES, strict=True):
+            run(*prefix, "ip", "address", "add", f"{address}/24", "dev", _INTERFACE)
+            run(*prefix, "ip", "link", "set", _INTERFACE, "up")
+        of_rank = {
+            rank: [*(enter if rank >= args.local else []), "env", *labels("ab"[rank // args.local])]
+            for rank in range(args.np)
+        }
+        place = peers.Place(_ADDRESSES[0], of_rank, {"GLOO_SOCKET_IFNAME": _INTERFACE})
+        found = []
+        for rate in args.rate or ["1gbit"]:
+            for prefix in ([], enter):
+                bucket = ("root", "tbf", "rate", rate, "burst", "256kb", "latency", "20ms")
+                run(*prefix, "tc", "qdisc", "replace", "dev", _INTERFACE, *bucket)
+            found.append({"rate": rate, **peers.measure(args, args.peers.split(","), f"a link of {rate}", None, place)})
+        return found
+    finally:
+        other.kill()
+        other.wait()
+
+
+def labels(host: str) -> list[str]:
+    """What makes a host of its own: only the ranks of one label share memory."""
+    return [f"CIRANDA_HOST={host}", f"CIRANDA_HOST_ID={host}"]
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def shares(found: dict[str, Any]) -> str:
+    """How much of the link's rate each system used, by size."""
+    unit = {"gbit": 1e9, "mbit": 1e6}
+    bits = float(found["rate"][:-4]) * unit[found["rate"][-4:]]
+    lines = []
+    for row in found["rows"]:
+        told = ", ".join(
+            f"{name} {row['n_bytes'] * 8 / (timed['median_us'] / 1e6) / bits:.3f}"
+            for name, timed in row["systems"].items()
+        )
+        lines.append(f"# {format_size(row['n_bytes'])}: share of {found['rate']} each way: {told}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

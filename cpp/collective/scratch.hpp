@@ -1,0 +1,37 @@
+// Scratch: memory in which one algorithm after the other keeps what is on its way, so that a call need not ask the
+// system for pages and have them zeroed.
+//
+// Holds what was asked for last, up to kMostKept; more is given back with the next request. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace ciranda {
+
+class Scratch {
+ public:
+  // Aligned to a cache line; contents are anything. Ends what was taken before.
+  std::span<std::byte> take(std::size_t n_bytes) {
+    if (n_bytes > n_bytes_ || n_bytes_ > kMostKept) {
+      memory_.reset();  // before the next is allocated
+      memory_.reset(static_cast<std::byte*>(::operator new(n_bytes, kLine)));
+      n_bytes_ = n_bytes;
+    }
+    return {memory_.get(), n_bytes};
+  }
+
+ private:
+  static constexpr std::size_t kMostKept = 16 << 20;
+  static constexpr std::align_val_t kLine{64};
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, kLine); }
+  };
+
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t n_bytes_ = 0;
+};
+
+}  // namespace ciranda
