@@ -33,12 +33,13 @@ class NativeBackend {
   // between ranks: the plan is then carried out.
   std::unique_ptr<RunningCollective> start(const Plan& plan);
 
-  // What the policy table says for a plan of this size: "shm two-shot".
+  // What the policy table says for a plan of this size (of a sum of float32, where that matters): "shm two-shot".
   std::string_view algorithm_name(Collective collective, std::size_t n_bytes) const;
 
  private:
   Mesh& mesh_;
   NativeOptions options_;
+  int ranks_per_host_;  // 0: hosts make no difference
   std::optional<ArenaSession> session_;
   Scratch scratch_;
 };

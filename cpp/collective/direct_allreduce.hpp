@@ -25,4 +25,18 @@ std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const P
                                                              const kernels::Reduction& reduction,
                                                              std::size_t segment_bytes, Scratch& scratch);
 
+// For ranks on several hosts, n_neighbours on each (hosts.hpp): a host combines its own inputs first, and each of its
+// ranks exchanges a slice of that with the other hosts. What leaves a host is that of one rank, not of all; but there
+// are four delays instead of two. The bits are the same still, because the sum of a host's inputs is a subtree of the
+// tree over all.
+// REQUIRES: combines_in_parts(plan); n_neighbours is ranks_per_host(mesh), or any power of two that divides its size.
+std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const Plan& plan,
+                                                             const kernels::Reduction& reduction, int n_neighbours,
+                                                             std::size_t segment_bytes, Scratch& scratch);
+
+// Whether everybody takes part, and the inputs of some ranks can be combined, stored in the plan's own type, and
+// combined with others later without rounding twice. Not so for 16-bit floats, averages of integers and scaled
+// integers.
+bool combines_in_parts(const Plan& plan);
+
 }  // namespace ciranda

@@ -5,11 +5,12 @@
 #include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
+#include "collective/two_rounds.hpp"
 
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kDepth = 2;  // blocks in flight
+constexpr std::size_t kDepth = TwoRounds::kDepth;
 
 class TwoShot final : public RunningCollective {
  public:
@@ -93,21 +94,13 @@ class TwoShot final : public RunningCollective {
     });
   }
 
-  // The queue of each pair is: slices 0, slices 1, results 0, slices 2, results 1, slices 3, ... so the slices of a
-  // block b > 1 are transfer 2b - 1, and its results are transfer 2b + 2 (one less at the end, where slices run out).
-  std::size_t index_of_slices(std::size_t block) const { return block < kDepth ? block : 2 * block - 1; }
-  std::size_t index_of_results(std::size_t block) const {
-    const std::size_t slices_before = std::min(block + kDepth, n_blocks_);
-    return slices_before + block;
-  }
-
   bool has_all_slices(std::size_t block) const {
-    return all_peers([&](int peer) { return transfers_.n_received(peer) > index_of_slices(block); });
+    return all_peers([&](int peer) { return transfers_.n_received(peer) > TwoRounds::first(block); });
   }
   // The results of the block that used this stage before have left.
   bool is_result_free(std::size_t block) const {
     if (block < kDepth) return true;
-    return all_peers([&](int peer) { return transfers_.n_sent(peer) > index_of_results(block - kDepth); });
+    return all_peers([&](int peer) { return transfers_.n_sent(peer) > TwoRounds{n_blocks_}.second(block - kDepth); });
   }
 
   void reduce(std::size_t block) {

@@ -76,6 +76,37 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
   }
 }
 
+// By hosts only where each has as many ranks, a power of two, one after the other; and not for small messages.
+TEST(NativeBackendTest, HostsCombineTheirOwnWhereTheyAreAlike) {
+  struct Layout {
+    std::vector<std::string> hosts;
+    std::string_view expected;
+  };
+  const std::array layouts{
+      Layout{{"a", "a", "b", "b"}, "direct by hosts"},
+      Layout{{"a", "a", "b", "b", "c", "c"}, "direct by hosts"},
+      Layout{{"a", "a", "a", "a", "b", "b", "b", "b"}, "direct by hosts"},
+      Layout{{"a", "a", "a", "b"}, "direct two-shot"},
+      Layout{{"a", "a", "b", "c"}, "direct two-shot"},
+      Layout{{"a", "b", "a", "b"}, "direct two-shot"},
+      Layout{{"a", "a", "b", "b", "a", "a"},
+             "direct by hosts"},  // the last are far from the first, but that harms none
+      Layout{{"a", "a", "b", "b", "b", "b"}, "direct two-shot"},
+      Layout{{"a", "a", "a", "b", "b", "b"}, "direct two-shot"},
+      Layout{{"a", "b"}, "direct two-shot"},
+  };
+  for (const Layout& layout : layouts) {
+    LoopbackOptions options = fabric_options(true);
+    options.hosts = layout.hosts;
+    LoopbackFabric fabric(static_cast<int>(layout.hosts.size()), options);
+    const auto mesh = fabric.take_mesh(0);
+    const NativeBackend backend(*mesh, {2048, 256 << 10});
+    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 4 * 2048 + 1), layout.expected) << layout.hosts.size();
+    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 4 * 2048), "direct two-shot");
+    EXPECT_EQ(backend.algorithm_name(Collective::kReduce, 1 << 20), "direct two-shot");
+  }
+}
+
 // Slots that cannot give each rank a cache line: what needs its own part for each rank goes by the channels.
 TEST(NativeBackendTest, SlotsThatAreTooSmallToShareOutAreNotUsed) {
   LoopbackFabric fabric(65, fabric_options(true));

@@ -55,6 +55,16 @@ const std::vector<Algorithm>& algorithms() {
          return with_scratch(
              [&](Scratch& scratch) { return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch); });
        }},
+      {"DirectAllreduceByHosts", Collective::kAllreduce, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+         return with_scratch([&](Scratch& scratch) {
+           // Hosts of the largest power of two that divides the ranks; of half of them, where that is all.
+           int n = m.size() & -m.size();
+           if (n == m.size()) n /= 2;
+           if (n < 1 || !combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
+           return direct_allreduce_by_hosts(m, p, r, n, kSegmentBytes, scratch);
+         });
+       }},
       {"ShmBroadcast", Collective::kBroadcast, true, kAny,
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_broadcast(*s, p); }},
       {"DirectBroadcast", Collective::kBroadcast, false, kAny,
