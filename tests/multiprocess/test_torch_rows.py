@@ -40,6 +40,9 @@ def _check_reducescatter() -> None:
             if dtype.is_floating_point:
                 factors = {"prescale_factor": 2.0, "postscale_factor": 0.5}
                 results.append(hvd.reducescatter(inputs[rank], op=hvd.Sum, **factors))
+            for output in (torch.empty_like(share), torch.stack([share, share], dim=-1)[..., 0]):  # the latter strided
+                results.append(hvd.reducescatter(inputs[rank], op=hvd.Sum, output=output))
+                assert results[-1] is output
             for result in results:
                 assert result.dtype == dtype
                 assert torch.equal(result, share)
@@ -93,6 +96,16 @@ def _check_errors() -> None:
         hvd.alltoall(torch.ones(3))
     with pytest.raises(ValueError, match="scalar"):
         hvd.reducescatter(torch.ones(()))
+    with pytest.raises(ValueError, match="lies in the memory of a tensor"):
+        hvd.reducescatter(whole := torch.ones(2, 3), output=whole[1:])
+    with pytest.raises(ValueError, match=r"the output is float32\[3\] but the "):
+        hvd.reducescatter(torch.ones(2), output=torch.empty(3))
+    for tensor, compression in (
+        (torch.ones(2, requires_grad=True), hvd.Compression.none),
+        (torch.ones(2), hvd.Compression.fp16),
+    ):
+        with pytest.raises(ValueError, match="neither compression nor gradient"):
+            hvd.reducescatter(tensor, compression=compression, output=torch.empty(1))
     assert hvd.alltoall(torch.ones(2)).tolist() == [1.0, 1.0]
 
 

@@ -211,7 +211,7 @@ SIGNATURES = {
 
 
 #: What Horovod has not; behind its own, and never needed.
-OURS = ("weight", "divisor", "gradient_as_bucket_view", "num_lanes")
+OURS = ("weight", "divisor", "output", "outputs", "gradient_as_bucket_view", "num_lanes")
 
 
 @pytest.mark.parametrize("name", list(SIGNATURES))

@@ -27,7 +27,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import rows_autograd
 from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.tensors import contiguous, for_engine, like_input, like_inputs, needs_gradient
+from ciranda.torch.tensors import bring_all_back, contiguous, for_engine, like_input, like_inputs, needs_gradient
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
@@ -52,6 +52,18 @@ def splits_list(splits: Splits) -> list[int]:
 # --- reducescatter
 
 
+def _share_memory(one: Tensor, other: Tensor) -> bool:
+    begin, end = one.data_ptr(), one.data_ptr() + one.nbytes
+    return begin < other.data_ptr() + other.nbytes and other.data_ptr() < end
+
+
+def _apart_from(tensors: Tensors, outputs: Tensors) -> Tensors:
+    for index, output in enumerate(outputs):
+        if any(_share_memory(output, tensor) for tensor in (*tensors, *outputs[:index])):
+            raise InvalidArgumentError("an output of a reducescatter lies in the memory of a tensor or another output")
+    return outputs
+
+
 def grouped_reducescatter_async(
     tensors: Sequence[Tensor],
     name: str | None = None,
@@ -60,14 +72,15 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    outputs: Sequence[Tensor] | None = None,
 ) -> Handle[Tensors]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
-    inputs = [for_engine(tensor) for tensor in work]
+    results = None if outputs is None else _apart_from(work, [contiguous(output) for output in outputs])
     operation = submit_reduction(
         REDUCESCATTER,
-        inputs,
-        None,
+        [for_engine(tensor) for tensor in work],
+        None if results is None else [for_engine(result) for result in results],
         name,
         choose_op(op, None),
         prescale_factor,
@@ -75,7 +88,13 @@ def grouped_reducescatter_async(
         process_set,
         divisor,
     )
-    return Handle(operation, lambda done: like_inputs(done.outputs(), work))
+
+    def finish(done: _core.Operation) -> Tensors:
+        if results is not None and outputs is not None:
+            return bring_all_back(results, outputs)
+        return like_inputs(done.outputs(), work)
+
+    return Handle(operation, finish)
 
 
 def grouped_reducescatter(
@@ -107,9 +126,22 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    output: Tensor | None = None,
 ) -> Handle[Tensor]:
-    """Start `reducescatter()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
-    group = grouped_reducescatter_async([tensor], name, op, process_set, prescale_factor, postscale_factor, divisor)
+    """Start `reducescatter()`. `synchronize(handle)` returns the result.
+
+    Before that do not write to `tensor`, and neither read nor write `output`, which autograd does not follow.
+    """
+    group = grouped_reducescatter_async(
+        [tensor],
+        name,
+        op,
+        process_set,
+        prescale_factor,
+        postscale_factor,
+        divisor,
+        None if output is None else [output],
+    )
     return group.then(lambda results: results[0])
 
 
@@ -122,6 +154,7 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     divisor: Divisor = "contributors",
+    output: Tensor | None = None,
 ) -> Tensor:
     """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
@@ -138,10 +171,20 @@ def reducescatter(
         prescale_factor: multiplies every input before they are combined.
         postscale_factor: multiplies the result.
         divisor: of an average, as for `allreduce()`.
+        output: a tensor of the shape and dtype of the result, which it gets and which is returned; by default a new
+            one. It has no gradient.
+
+    Raises:
+        InvalidArgumentError: `output` has another shape or dtype, or lies in `tensor`, or comes with a compression or
+            a `tensor` that needs a gradient.
     """
-    return grouped_reducescatter(
-        [tensor], name, compression, op, process_set, prescale_factor, postscale_factor, divisor
-    )[0]
+    if output is None:
+        return grouped_reducescatter(
+            [tensor], name, compression, op, process_set, prescale_factor, postscale_factor, divisor
+        )[0]
+    if compression is not Compression.none or needs_gradient([tensor, output]):
+        raise InvalidArgumentError("a reducescatter into an output has neither compression nor gradient; detach first")
+    return reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, divisor, output).wait()
 
 
 # --- alltoall
