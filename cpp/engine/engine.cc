@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
 constexpr int kTurnsInPassing = 4;
+constexpr int kTurnsWhileArming = 4;
 constexpr auto kGoodbyePatience = std::chrono::seconds(2);
 constexpr auto kSignalPatience = std::chrono::seconds(1);
 
@@ -112,7 +113,8 @@ class Engine::Impl {
         turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
-        is_crowded_(n_ranks_here(*mesh_) > n_cores()) {
+        is_crowded_(n_ranks_here(*mesh_) > n_cores()),
+        sharing_(mesh_->rank()) {
     const BlockSignals blocked;  // inherited by the thread
     mesh_->arm();
     background_ = std::thread([this] { run_background(); });
@@ -277,10 +279,18 @@ class Engine::Impl {
     if (is_shut_down_.load()) return true;
     mesh_->disarm();
     drive();
-    arm();
-    // What came between the last look and arming rings no bell.
-    if (turn_.run() || is_due_before_background_wakes()) mesh_->kick();
+    if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_->kick();
     return true;
+  }
+
+  // What came between the last look and arming rings no bell, so there is another look. Often it is the next call of a
+  // rank that was first: cheaper to take in at once than to wake the background thread for. REQUIRES: the token.
+  bool arm_when_nothing_moves() {
+    for (int i = 0; i < kTurnsWhileArming; ++i) {
+      arm();
+      if (!turn_.run()) return true;
+    }
+    return false;
   }
 
   // REQUIRES: the token.
@@ -332,7 +342,7 @@ class Engine::Impl {
   // Returns whether the operation is done. Gives up at the deadline, and when nothing has moved for the spin time: then
   // the background thread, woken by whatever comes next, goes on.
   bool drive_until_done(const Operation& operation, const Deadline& deadline, Waiting& waiting) {
-    Patience patience(spin_, is_crowded_);
+    Patience patience(spin_, is_crowded_, sharing_);
     const auto is_patient = [&patience, &deadline](bool moved) {
       if (deadline && Clock::now() >= *deadline) return false;
       if (!moved) return patience.look_again();
@@ -364,15 +374,14 @@ class Engine::Impl {
       const TokenHolder holder(token_);
       mesh_->disarm();
       drive_in_background();
-      arm();
-      if (turn_.run()) mesh_->kick();
+      if (!arm_when_nothing_moves()) mesh_->kick();
       deadline_ = deadline = turn_.next_deadline();
     }
   }
 
   // REQUIRES: the token. A thread that waits gets it as soon as nothing moves.
   void drive_in_background() {
-    Patience patience(spin_, is_crowded_);
+    Patience patience(spin_, is_crowded_, sharing_);
     while (!is_shut_down_.load()) {
       if (turn_.run()) {
         patience.renew();
@@ -414,6 +423,7 @@ class Engine::Impl {
   Turn turn_;
   Clock::duration spin_;
   bool is_crowded_;
+  CoreSharing sharing_;
   ProgressToken token_;
   std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
   std::atomic<int> n_waiting_{0};  // threads in wait()

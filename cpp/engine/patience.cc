@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <atomic>
-#include <ctime>
 
 namespace ciranda {
 namespace {
@@ -12,7 +11,6 @@ namespace {
 constexpr int kLooksBeforeYield = 50;
 // A yield that takes longer let somebody else run on this core.
 constexpr auto kLonelyYield = std::chrono::microseconds(4);
-constexpr int kSharedYieldsBeforeStepAside = 8;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -23,10 +21,15 @@ void relax() {
 }
 
 // A thread that only yields stays on its core, also when the one it shares it with is the very peer it waits for and
-// another core is idle. One that wakes up is placed on an idle core.
+// another core is idle; one that sleeps for a moment often wakes up on it again. So it says that it may run anywhere
+// else, and, having been moved, that it may run wherever it might before.
 void step_aside() {
-  const timespec moment{0, 1000};
-  nanosleep(&moment, nullptr);
+  cpu_set_t usable;
+  const int cpu = sched_getcpu();
+  if (cpu < 0 || sched_getaffinity(0, sizeof usable, &usable) != 0 || CPU_COUNT(&usable) < 2) return;
+  cpu_set_t elsewhere = usable;
+  CPU_CLR(static_cast<unsigned>(cpu), &elsewhere);
+  if (sched_setaffinity(0, sizeof elsewhere, &elsewhere) == 0) sched_setaffinity(0, sizeof usable, &usable);
 }
 
 }  // namespace
@@ -43,9 +46,13 @@ bool Patience::look_again() {
 void Patience::yield() {
   const Clock::time_point begin = Clock::now();
   sched_yield();
-  if (is_crowded_ || Clock::now() - begin < kLonelyYield) return;
-  if (++n_shared_yields_ < kSharedYieldsBeforeStepAside) return;
-  n_shared_yields_ = 0;
+  if (is_crowded_) return;
+  if (Clock::now() - begin < kLonelyYield) {
+    sharing_.n_yields.store(0, std::memory_order_relaxed);
+    return;
+  }
+  if (sharing_.n_yields.fetch_add(1, std::memory_order_relaxed) + 1 < sharing_.n_yields_before_step_aside) return;
+  sharing_.n_yields.store(0, std::memory_order_relaxed);
   step_aside();
 }
 

@@ -4,16 +4,29 @@
 // One thread. No failure.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 
 namespace ciranda {
+
+// Whether threads that wait find their core shared, from one wait to the next: most waits are too short to tell.
+// Thread-safe.
+struct CoreSharing {
+  // Of two ranks that share a core one must step aside first: if both do, they meet again.
+  explicit CoreSharing(int rank) : n_yields_before_step_aside(8 * (1 + rank % 4)) {}
+
+  const int n_yields_before_step_aside;
+  std::atomic<int> n_yields{0};  // in a row, that let somebody else run
+};
 
 class Patience {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Gives up after `limit` in which nothing moved. Crowded: there are more ranks than cores, so it yields at once.
-  Patience(Clock::duration limit, bool is_crowded) : limit_(limit), is_crowded_(is_crowded) {}
+  // REQUIRES: `sharing` outlives this.
+  Patience(Clock::duration limit, bool is_crowded, CoreSharing& sharing)
+      : limit_(limit), is_crowded_(is_crowded), sharing_(sharing) {}
 
   // Something moved.
   void renew() {
@@ -29,8 +42,8 @@ class Patience {
 
   Clock::duration limit_;
   bool is_crowded_;
+  CoreSharing& sharing_;
   int n_looks_ = 0;
-  int n_shared_yields_ = 0;
   Clock::time_point last_move_ = Clock::now();
 };
 
