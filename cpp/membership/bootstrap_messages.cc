@@ -39,10 +39,10 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   Endpoint endpoint;
   endpoint.pid = in.number<std::uint32_t>();
   endpoint.bell_fd = in.number<std::uint32_t>();
-  endpoint.tries_shared_memory = in.number<std::uint8_t>() != 0;
+  endpoint.tries_shared_memory = in.flag();
   endpoint.slot_bytes = in.number<std::uint64_t>();
   endpoint.n_lanes = in.number<std::uint32_t>();
-  endpoint.uses_relays = in.number<std::uint8_t>() != 0;
+  endpoint.uses_relays = in.flag();
   endpoint.host = in.text(kMostTextBytes);
   endpoint.host_id = in.text(kMostTextBytes);
   endpoint.machine = in.text(kMostTextBytes);
@@ -93,7 +93,7 @@ Result<ProbeAnswer> decode_answer(std::span<const std::byte> body) {
   ByteReader in(body);
   const bool is_answer = is(in, Kind::kAnswer);
   ProbeAnswer answer;
-  answer.ok = in.number<std::uint8_t>() != 0;
+  answer.ok = in.flag();
   in.array(answer.nonce);
   answer.reason = in.text(kMostTextBytes);
   if (!is_answer || !in.complete()) {

@@ -65,6 +65,12 @@ class ByteReader {
     }
     return static_cast<T>(value);
   }
+  // One byte, 0 or 1.
+  bool flag() {
+    const auto value = number<std::uint8_t>();
+    if (value > 1) ok_ = false;
+    return value == 1;
+  }
   // A view into the buffer; empty when there are fewer bytes.
   std::span<const std::byte> raw(std::size_t n_bytes) {
     if (!ok_ || n_bytes > bytes_.size()) {

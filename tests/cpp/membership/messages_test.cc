@@ -94,6 +94,15 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   expect_exact(body_of(encode_frame(verdict)), decode_verdict);
 }
 
+TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
+  for (const std::size_t place : {9U, 22U}) {  // of an endpoint's two
+    auto blob = encode(Endpoint{12, 5, true, 262144, 3, true, "", "", "", ""});
+    ASSERT_EQ(blob[place], std::byte{1});
+    blob[place] = std::byte{2};
+    EXPECT_FALSE(decode_endpoint(blob).ok());
+  }
+}
+
 TEST(BootstrapMessages, APathWithAZeroByteIsRefused) {
   const ProbeOffer offer{std::string("/etc/passwd\0x", 13), 4096, {}, ""};
   EXPECT_FALSE(decode_offer(body_of(encode_frame(offer))).ok());
