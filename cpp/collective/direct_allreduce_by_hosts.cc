@@ -142,8 +142,9 @@ class ByHosts final : public RunningCollective {
     const Slice own = slice(block, own_);
     Stage& at = stage(block);
     for (int place = 0; place < n_neighbours_; ++place) {
-      const auto& staging = at.slices[static_cast<std::size_t>(place)];
-      inputs_[static_cast<std::size_t>(place)] = place == own_ ? own_input(own, staging) : staging.data();
+      const auto arrived = at.slices[static_cast<std::size_t>(place)].first(own.n_bytes);
+      inputs_[static_cast<std::size_t>(place)] =
+          place == own_ ? contiguous_or_gathered(plan_.input, own.offset, arrived) : arrived.data();
     }
     reduce(of_host_, n_neighbours_, at.sum.first(own.n_bytes));
     for (const int host : counterparts_) {
@@ -205,13 +206,6 @@ class ByHosts final : public RunningCollective {
   bool have_all_taken(std::size_t index) const {
     return std::all_of(counterparts_.begin(), counterparts_.end(),
                        [&](int host) { return transfers_.n_sent(counterpart(host)) > index; });
-  }
-
-  const std::byte* own_input(const Slice& own, std::span<std::byte> staging) const {
-    const auto in_place = plan_.input.contiguous(own.offset, own.n_bytes);
-    if (!in_place.empty()) return in_place.data();
-    gather(plan_.input, own.offset, staging.first(own.n_bytes));
-    return staging.data();
   }
 
   void reduce(const kernels::Reduction& reduction, int n_inputs, std::span<std::byte> result) const {

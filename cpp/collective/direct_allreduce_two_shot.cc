@@ -107,22 +107,16 @@ class TwoShot final : public RunningCollective {
     const Slice own = slice(block, mesh_.rank());
     if (own.n_bytes == 0) return;
     Stage& at = stage(block);
-    if (contributes_) fetch_own(own, at.arrived[static_cast<std::size_t>(mesh_.rank())]);
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const int rank = contributors_[i];
-      inputs_[i] = rank == mesh_.rank() ? own_input_ : at.arrived[static_cast<std::size_t>(rank)].data();
+      const auto arrived = at.arrived[static_cast<std::size_t>(rank)].first(own.n_bytes);
+      inputs_[i] = rank == mesh_.rank() ? contiguous_or_gathered(plan_.input, own.offset, arrived) : arrived.data();
     }
     const auto in_place = receives_ ? plan_.output.contiguous(own.offset, own.n_bytes) : std::span<std::byte>();
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
     kernels::reduce(reduction_, inputs_, result.data(), own.n_bytes / size_of(reduction_.dtype));
     at.result_pieces = InputPieces(result.data(), own.n_bytes);
     if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
-  }
-
-  void fetch_own(const Slice& own, std::span<std::byte> staging) {
-    const auto in_place = plan_.input.contiguous(own.offset, own.n_bytes);
-    if (in_place.empty()) gather(plan_.input, own.offset, staging.first(own.n_bytes));
-    own_input_ = in_place.empty() ? staging.data() : in_place.data();
   }
 
   template <typename Visit>
@@ -150,7 +144,6 @@ class TwoShot final : public RunningCollective {
   PairTransfers transfers_;
   std::array<Stage, kDepth> stages_;
   std::vector<const std::byte*> inputs_;
-  const std::byte* own_input_ = nullptr;  // for the block that is being reduced
   std::size_t n_reduced_ = 0;
 };
 

@@ -88,20 +88,15 @@ class DirectReducescatter final : public RunningCollective {
     const Slice range = block_range(block);
     Stage& at = stage(block);
     for (std::size_t i = 0; i < contributors_.size(); ++i) {
-      inputs_[i] = contributors_[i] == self_ ? own_input(range, at.arrived[i]) : at.arrived[i].data();
+      const auto arrived = at.arrived[i].first(range.n_bytes);
+      inputs_[i] = contributors_[i] == self_ ? contiguous_or_gathered(plan_.input_for(self_), range.offset, arrived)
+                                             : arrived.data();
     }
     auto inputs = inputs_;
     plan_.output.for_range(range.offset, range.n_bytes, [&](std::span<std::byte> piece, std::size_t offset) {
       for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs_[i] + offset;
       kernels::reduce(reduction_, inputs, piece.data(), piece.size() / size_of(reduction_.dtype));
     });
-  }
-
-  const std::byte* own_input(const Slice& range, std::span<std::byte> staging) const {
-    const InputPieces& input = plan_.input_for(self_);
-    if (const auto in_place = input.contiguous(range.offset, range.n_bytes); !in_place.empty()) return in_place.data();
-    gather(input, range.offset, staging.first(range.n_bytes));
-    return staging.data();
   }
 
   int self_;

@@ -85,6 +85,15 @@ inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std:
   });
 }
 
+// Where the range that `staging` is as long as lies: in one piece, or else in `staging`, which it is gathered into.
+inline const std::byte* contiguous_or_gathered(const InputPieces& pieces, std::size_t offset,
+                                               std::span<std::byte> staging) {
+  const auto in_place = pieces.contiguous(offset, staging.size());
+  if (!in_place.empty()) return in_place.data();
+  gather(pieces, offset, staging);
+  return staging.data();
+}
+
 // Unpack: source -> pieces.
 inline void scatter(const OutputPieces& pieces, std::size_t offset, std::span<const std::byte> source) {
   pieces.for_range(offset, source.size(), [&](std::span<std::byte> part, std::size_t at) {

@@ -40,6 +40,7 @@ JOIN: Final[int] = _core.COLLECTIVES["join"]
 Divisor = Literal["contributors", "world", "world where averaged"]
 
 Result = TypeVar("Result")
+Tensor = TypeVar("Tensor")
 Other = TypeVar("Other")
 
 
@@ -127,6 +128,16 @@ def submit_reduction(
         weight=weight,
         divides_by_all=divides_by_all(divisor, op, weight),
     )
+
+
+def apart_from(
+    inputs: Sequence[Tensor], outputs: list[Tensor], share: Callable[[Tensor, Tensor], bool]
+) -> list[Tensor]:
+    """Return the outputs of a reducescatter. Raises InvalidArgumentError if one shares memory with another tensor."""
+    for index, output in enumerate(outputs):
+        if any(share(output, tensor) for tensor in (*inputs, *outputs[:index])):
+            raise InvalidArgumentError("an output of a reducescatter lies in the memory of a tensor or another output")
+    return outputs
 
 
 def submit_move(

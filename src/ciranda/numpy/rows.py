@@ -21,6 +21,7 @@ from ciranda._ops import (
     Average,
     Divisor,
     Handle,
+    apart_from,
     choose_op,
     lists_of_splits,
     submit_move,
@@ -51,13 +52,6 @@ def _splits_list(splits: npt.ArrayLike) -> list[int]:
     return numbers
 
 
-def _apart_from(arrays: Arrays, outputs: Arrays) -> Arrays:
-    for index, output in enumerate(outputs):
-        if any(np.may_share_memory(output, array) for array in (*arrays, *outputs[:index])):
-            raise InvalidArgumentError("an output of a reducescatter lies in the memory of a tensor or another output")
-    return outputs
-
-
 # --- reducescatter
 
 
@@ -73,7 +67,7 @@ def grouped_reducescatter_async(
 ) -> Handle[Arrays]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
-    work = None if outputs is None else _apart_from(arrays, [writable(output) for output in outputs])
+    work = None if outputs is None else apart_from(arrays, [writable(it) for it in outputs], np.may_share_memory)
     operation = submit_reduction(
         REDUCESCATTER,
         [for_engine(array) for array in arrays],

@@ -18,6 +18,7 @@ from ciranda._ops import (
     Average,
     Divisor,
     Handle,
+    apart_from,
     choose_op,
     lists_of_splits,
     submit_move,
@@ -57,13 +58,6 @@ def _share_memory(one: Tensor, other: Tensor) -> bool:
     return begin < other.data_ptr() + other.nbytes and other.data_ptr() < end
 
 
-def _apart_from(tensors: Tensors, outputs: Tensors) -> Tensors:
-    for index, output in enumerate(outputs):
-        if any(_share_memory(output, tensor) for tensor in (*tensors, *outputs[:index])):
-            raise InvalidArgumentError("an output of a reducescatter lies in the memory of a tensor or another output")
-    return outputs
-
-
 def grouped_reducescatter_async(
     tensors: Sequence[Tensor],
     name: str | None = None,
@@ -76,7 +70,7 @@ def grouped_reducescatter_async(
 ) -> Handle[Tensors]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
     work = [contiguous(tensor) for tensor in tensors]
-    results = None if outputs is None else _apart_from(work, [contiguous(output) for output in outputs])
+    results = None if outputs is None else apart_from(work, [contiguous(it) for it in outputs], _share_memory)
     operation = submit_reduction(
         REDUCESCATTER,
         [for_engine(tensor) for tensor in work],

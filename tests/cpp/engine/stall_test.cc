@@ -31,6 +31,15 @@ WorldOptions impatient(bool with_arena) {
   return options;
 }
 
+// Carries the request out, and turns the engine no further until it may go on.
+void stop_when_done(Engine& engine, Request r, std::latch& has_stopped, std::latch& goes_on) {
+  const auto operation = engine.submit(std::move(r), [&](const Operation&) {
+    has_stopped.count_down();
+    goes_on.wait();
+  });
+  EXPECT_TRUE(engine.wait(operation).ok());
+}
+
 class StallTest : public ::testing::TestWithParam<bool> {
  protected:
   WorldOptions options() const { return impatient(GetParam()); }
@@ -96,13 +105,7 @@ TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
     float value = 1;
     auto first = request(Collective::kAllreduce, "first", DataType::kFloat32, {1}, &value);
     if (engine.rank() == 0) {
-      EXPECT_TRUE(engine
-                      .wait(engine.submit(std::move(first),
-                                          [&](const Operation&) {
-                                            has_stopped.count_down();
-                                            goes_on.wait();
-                                          }))
-                      .ok());
+      stop_when_done(engine, std::move(first), has_stopped, goes_on);
       return;
     }
     EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
@@ -131,13 +134,7 @@ TEST(StallOfARelay, IsNamedToThoseWhoHearThroughIt) {
     float value = 1;
     auto first = request(Collective::kAllreduce, "first", DataType::kFloat32, {1}, &value);
     if (engine.rank() == 1) {
-      EXPECT_TRUE(engine
-                      .wait(engine.submit(std::move(first),
-                                          [&](const Operation&) {
-                                            has_stopped.count_down();
-                                            goes_on.wait();
-                                          }))
-                      .ok());
+      stop_when_done(engine, std::move(first), has_stopped, goes_on);
       return;
     }
     EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
