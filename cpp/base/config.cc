@@ -96,7 +96,7 @@ constexpr std::array kSettings{
     boolean("LEARNED_ORDER", "", &Config::learned_order,
             "Learn in which order tensors come and send them in planned groups."),
     boolean("RELAYS", "", &Config::relays,
-            "Gather what the ranks of a host announce before it leaves the host; the same on all ranks."),
+            "Between several hosts, gather what the ranks of a host announce; the same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
             "Lanes of each process set: requests on different lanes do not wait for each other."),
     word("SIMD", "", &Config::simd, kSimdLevels,

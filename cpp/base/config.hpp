@@ -39,7 +39,7 @@ struct Config {
   std::int64_t fusion_threshold_bytes = 128 << 20;
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
-  bool relays = false;
+  bool relays = true;
   std::int64_t num_lanes = 1;
   std::string simd;
   std::int64_t check_consistency = 0;

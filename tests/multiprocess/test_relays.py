@@ -25,7 +25,7 @@ def _host_of(rank: int) -> dict[str, str]:
 
 
 def _circle(env: dict[str, str] | None = None) -> Ranks:
-    return Ranks(4, {"CIRANDA_RELAYS": "1", **(env or {})}, _host_of)
+    return Ranks(4, env, _host_of)
 
 
 def _step() -> None:
@@ -57,7 +57,7 @@ def _join_the_circle() -> str:
 
 def test_ranks_that_differ_about_relays_are_told() -> None:
     def env_of(rank: int) -> dict[str, str]:
-        return {**_host_of(rank), "CIRANDA_RELAYS": "01"[rank != RELAY]}
+        return {**_host_of(rank), **({"CIRANDA_RELAYS": "0"} if rank == RELAY else {})}
 
     with Ranks(4, env_of=env_of, initialize=False) as ranks:
         texts = ranks.run(_join_the_circle, timeout=20)
