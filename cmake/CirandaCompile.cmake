@@ -34,7 +34,7 @@ function(ciranda_compile_options target)
   # gcc warns of the insides of std::string's operator+ and of a moved std::variant, wrongly. clang and the sanitizers
   # look for the real thing.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-maybe-uninitialized)
+    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-maybe-uninitialized -Wno-free-nonheap-object)
   endif()
   if(CIRANDA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)

@@ -175,13 +175,20 @@ void write(Writer& w, const FailEntry& entry) {
   w.text(entry.name);
   w.number(static_cast<std::uint8_t>(entry.kind));
   w.text(entry.text);
-  w.numbers(entry.targets);
+  w.number(static_cast<std::uint32_t>(entry.targets.size()));
+  for (const RankRange& range : entry.targets) {
+    w.number(range.first);
+    w.number(range.last);
+  }
 }
 void read(Reader& r, FailEntry& entry) {
   entry.name = r.text(kMaxNameBytes);
   entry.kind = read_error_kind(r);
   entry.text = r.text(kMaxFrameBytes);
-  entry.targets = r.numbers<std::int32_t>();
+  r.list(entry.targets, 2 * sizeof(std::int32_t), [&r](RankRange& range) {
+    range.first = r.number<std::int32_t>();
+    range.last = r.number<std::int32_t>();
+  });
 }
 
 void write(Writer& w, const JoinedEntry& entry) { w.number(entry.last); }

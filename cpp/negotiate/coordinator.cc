@@ -15,6 +15,20 @@ LearnedOrderOptions learned_order_options(const CoordinatorOptions& options) {
   return {kPlannedGroupBytes, options.fusion_threshold_bytes, options.most_groups};
 }
 
+// A rank that stands there twice is in two ranges.
+std::vector<RankRange> ranges_of(std::vector<std::int32_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<RankRange> ranges;
+  for (const std::int32_t rank : ranks) {
+    if (!ranges.empty() && ranges.back().last + 1 == rank) {
+      ranges.back().last = rank;
+    } else {
+      ranges.push_back({rank, rank});
+    }
+  }
+  return ranges;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options)
@@ -76,7 +90,7 @@ Status Coordinator::on_join(int rank) {
   forgive_joined(rank);
   std::vector<NamedRounds*> completed;
   for (auto& [key, name] : names_) {
-    const Round& round = name->round;
+    Round& round = name->round;
     if (round.is_open && !round.is_ready && round.is_complete(members_)) completed.push_back(name.get());
   }
   for (NamedRounds* name : completed) complete_round(*name);
@@ -172,28 +186,43 @@ void Coordinator::fail_round(NamedRounds& name, ErrorKind kind, const std::strin
   if (name.round.is_ready) ready_.remove(name);  // complete but not yet in the log: it fails instead
   const int n_calls = duplicate && duplicate->was_pending ? 2 : 1;
   std::vector<std::int32_t> targets;
+  NamedRounds::Owed owed{kind, text, duplicate.has_value(), n_failed_rounds_, {}, 0};
+  owed.n_calls.resize(static_cast<std::size_t>(options_.size));
   for (int rank = 0; rank < options_.size; ++rank) {
     int n_made = name.round.has_arrived(rank) ? 1 : 0;
     if (duplicate && rank == duplicate->rank) n_made = n_calls;
     targets.insert(targets.end(), static_cast<std::size_t>(n_made), rank);
     if (members_.has_joined(rank)) continue;  // it will not make the call
-    for (int call = n_made; call < n_calls; ++call) {
-      name.owed.push_back({rank, kind, text, duplicate.has_value(), n_failed_rounds_});
-    }
+    owed.n_calls[static_cast<std::size_t>(rank)] = static_cast<std::uint8_t>(n_calls - n_made);
+    owed.n_calls_of_all += static_cast<std::size_t>(n_calls - n_made);
   }
+  if (owed.n_calls_of_all > 0) name.owed.push_back(std::move(owed));
   const bool is_listed = std::find(owed_duplicates_.begin(), owed_duplicates_.end(), &name) != owed_duplicates_.end();
   if (duplicate && !is_listed) owed_duplicates_.push_back(&name);
   ++n_failed_rounds_;
-  failures_.push_back(FailEntry{name.name, kind, text, std::move(targets)});
+  fail(name, kind, text, targets);
   close_round(name);
   forget_if_unused(name);
 }
 
+void Coordinator::fail(NamedRounds& name, ErrorKind kind, const std::string& text,
+                       const std::vector<std::int32_t>& targets) {
+  const bool has_last = name.last_failure < failures_.size() && failures_[name.last_failure].name == name.name;
+  if (!has_last || failures_[name.last_failure].text != text || failures_[name.last_failure].kind != kind) {
+    name.last_failure = failures_.size();
+    failures_.push_back({name.name, kind, text, {}});
+  }
+  auto& all = failures_[name.last_failure].targets;
+  all.insert(all.end(), targets.begin(), targets.end());
+}
+
 bool Coordinator::answer_owed(NamedRounds& name, int rank) {
-  const auto found = std::find_if(name.owed.begin(), name.owed.end(), [&](const auto& o) { return o.member == rank; });
+  const auto found = std::find_if(name.owed.begin(), name.owed.end(),
+                                  [&](const auto& owed) { return owed.n_calls[static_cast<std::size_t>(rank)] > 0; });
   if (found == name.owed.end()) return false;
-  failures_.push_back(FailEntry{name.name, found->kind, found->text, {rank}});
-  name.owed.erase(found);
+  fail(name, found->kind, found->text, {rank});
+  --found->n_calls[static_cast<std::size_t>(rank)];
+  if (--found->n_calls_of_all == 0) name.owed.erase(found);
   forget_if_unused(name);
   return true;
 }
@@ -219,7 +248,8 @@ void Coordinator::forgive_duplicates(std::uint64_t n_failed_before, const Round*
 void Coordinator::forgive_joined(int rank) {
   std::vector<NamedRounds*> forgiven;
   for (auto& [key, name] : names_) {
-    if (std::erase_if(name->owed, [rank](const auto& owed) { return owed.member == rank; }) > 0) {
+    for (NamedRounds::Owed& owed : name->owed) owed.forgive(rank);
+    if (std::erase_if(name->owed, [](const auto& owed) { return owed.n_calls_of_all == 0; }) > 0) {
       forgiven.push_back(name.get());
     }
   }
@@ -239,7 +269,10 @@ void Coordinator::fail_all(const Status& why) {
 
 std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
   std::vector<LogEntry> entries;
-  entries.swap(failures_);
+  for (Failure& failure : std::exchange(failures_, {})) {
+    entries.emplace_back(FailEntry{std::move(failure.name), failure.kind, std::move(failure.text),
+                                   ranges_of(std::move(failure.targets))});
+  }
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined)) {
     entries.push_back(execute(batch));

@@ -82,6 +82,12 @@ class Coordinator {
     int rank;
     bool was_pending;  // its first call is not answered yet
   };
+  struct Failure {
+    std::string name;
+    ErrorKind kind;
+    std::string text;
+    std::vector<std::int32_t> targets;  // in any order
+  };
 
   NamedRounds& name_for(const std::string& name, bool is_cacheable);
   void open_round(Round& round, TimePoint now);
@@ -102,6 +108,8 @@ class Coordinator {
   // Each rank that announced the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
   void fail_round(NamedRounds& name, ErrorKind kind, const std::string& text,
                   std::optional<Duplicate> duplicate = std::nullopt);
+  // Failures of a name wait for the log in order; one that says the same as the last is for these ranks too.
+  void fail(NamedRounds& name, ErrorKind kind, const std::string& text, const std::vector<std::int32_t>& targets);
   bool answer_owed(NamedRounds& name, int rank);
   // All ranks have taken part in a round, which opened when n_failed_before had failed.
   void forgive_duplicates(std::uint64_t n_failed_before, const Round* round);
@@ -123,7 +131,7 @@ class Coordinator {
   bool is_waited_for_ = false;                 // as the relays say
   std::size_t n_open_rounds_ = 0;              // and groups
   std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
-  std::vector<LogEntry> failures_;             // go into the log before what is carried out
+  std::vector<Failure> failures_;              // go into the log before what is carried out
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
   std::uint64_t n_unchecked_ = 0;  // entries since results were last compared

@@ -118,12 +118,18 @@ struct ExecuteEntry {
   Check check = Check::kNone;
 };
 
-// An announcement of `name` on each of `targets` (a rank may stand there twice) has failed.
+struct RankRange {
+  std::int32_t first = 0;
+  std::int32_t last = 0;  // it too
+  bool operator==(const RankRange&) const = default;
+};
+
+// An announcement of `name` has failed on each of these ranks: on one in two of the ranges, two have.
 struct FailEntry {
   std::string name;
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;
-  std::vector<std::int32_t> targets;
+  std::vector<RankRange> targets;
 };
 
 // All ranks have joined, `last` as the last: they are all back.

@@ -194,23 +194,22 @@ void Participant::take_slot(std::uint32_t slot, Name& name) {
 }
 
 Result<Participant::Action> Participant::fail(const FailEntry& entry) {
-  Fail action;
-  action.status = Status(entry.kind, entry.text);
-  const auto n_times = std::count(entry.targets.begin(), entry.targets.end(), rank_);
-  if (n_times == 0) return Action(std::move(action));
-  const auto found = names_.find(entry.name);
-  if (found == names_.end() || found->second->pending.size() < static_cast<std::size_t>(n_times)) {
-    return Status::internal("the log fails '" + entry.name + "', which rank " + std::to_string(rank_) +
-                            " has not announced");
+  const auto names_this_rank = [this](const RankRange& range) { return range.first <= rank_ && rank_ <= range.last; };
+  const auto n_times = std::count_if(entry.targets.begin(), entry.targets.end(), names_this_rank);
+  std::vector<Ticket> tickets;
+  if (n_times > 0) {
+    const auto found = names_.find(entry.name);
+    if (found == names_.end() || found->second->pending.size() < static_cast<std::size_t>(n_times)) {
+      return Status::internal("the log fails '" + entry.name + "', which rank " + std::to_string(rank_) +
+                              " has not announced");
+    }
+    auto& pending = found->second->pending;
+    for (auto call = pending.begin(); call != pending.begin() + n_times; ++call) tickets.push_back(call->ticket);
+    pending.erase(pending.begin(), pending.begin() + n_times);
+    n_pending_ -= tickets.size();
+    forget_if_unused(entry.name);
   }
-  auto& pending = found->second->pending;
-  for (auto i = n_times; i > 0; --i) {
-    action.tickets.push_back(pending.front().ticket);
-    pending.erase(pending.begin());
-    --n_pending_;
-  }
-  forget_if_unused(entry.name);
-  return Action(std::move(action));
+  return Action(Fail{std::move(tickets), Status(entry.kind, entry.text)});
 }
 
 void Participant::forget_if_unused(const std::string& text) {

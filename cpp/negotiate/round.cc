@@ -1,6 +1,7 @@
 #include "negotiate/round.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ciranda {
 
@@ -22,12 +23,13 @@ std::string join_texts(const std::vector<std::string>& texts) {
 
 // --- a round
 
-bool Round::is_complete(const Members& members) const {
+// While it is open nobody goes away again, so all that is asked of one round looks at each member once.
+bool Round::is_complete(const Members& members) {
   if (!members.has_any_joined()) return has_all();
-  for (int member = 0; member < members.size(); ++member) {
-    if (!has_arrived(member) && !members.has_joined(member)) return false;
+  while (first_missing < members.size() && (has_arrived(first_missing) || members.has_joined(first_missing))) {
+    ++first_missing;
   }
-  return true;
+  return first_missing == members.size();
 }
 
 std::vector<std::int32_t> Round::absent() const {
@@ -47,9 +49,13 @@ void Round::arrive(int member, Arrival arrival) {
 void Round::close() {
   std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
   in_full.clear();
-  n_arrived = 0;
+  n_arrived = first_missing = 0;
   is_open = is_ready = false;
   is_deferrable = true;
+}
+
+void NamedRounds::Owed::forgive(int member) {
+  n_calls_of_all -= std::exchange(n_calls[static_cast<std::size_t>(member)], std::uint8_t{0});
 }
 
 // --- what was announced

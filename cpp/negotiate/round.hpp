@@ -25,6 +25,7 @@ struct Round {
   std::vector<Arrival> arrivals;
   std::vector<Signature> in_full;  // by member, where arrivals says so; empty if nobody's is
   int n_arrived = 0;
+  int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
   bool is_open = false;
   bool is_ready = false;  // complete, and waits to be carried out
   bool is_deferrable = true;
@@ -36,7 +37,7 @@ struct Round {
   bool has_all() const { return n_arrived == static_cast<int>(arrivals.size()); }
   bool has_full() const { return !in_full.empty(); }
   // All are here that have not joined.
-  bool is_complete(const Members& members) const;
+  bool is_complete(const Members& members);
   std::vector<std::int32_t> absent() const;
   void arrive(int member, Arrival arrival);
   void close();
@@ -50,13 +51,15 @@ struct StallReport {
 struct PlannedGroup;
 
 struct NamedRounds {
-  // An answer to a call that the member has not made yet.
+  // A failure, and the calls of members that it answers once they are made.
   struct Owed {
-    int member;
     ErrorKind kind;
     std::string text;
     bool is_duplicate;
     std::uint64_t n_failed_before;
+    std::vector<std::uint8_t> n_calls;  // by member
+    std::size_t n_calls_of_all;
+    void forgive(int member);
   };
 
   NamedRounds(std::string text, bool cacheable, int n_members)
@@ -69,7 +72,8 @@ struct NamedRounds {
   PlannedGroup* group = nullptr;  // in the plan that ranks announce by
   Signature agreed;               // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
-  std::vector<Owed> owed;
+  std::vector<Owed> owed;                             // the oldest first
+  std::size_t last_failure = ~std::size_t{0};         // its place among those that go into the log next, if it is there
   Round round;
 
   // What a member announced. REQUIRES: it has arrived.

@@ -20,6 +20,11 @@ Participant::FirstDims first_dims_of(const std::vector<const Signature*>& by_ran
   return dims;
 }
 
+template <typename Use>
+bool has_duplicate(const std::vector<const Use*>& uses) {
+  return std::any_of(uses.begin(), uses.end(), [](const Use* use) { return use != nullptr && use->is_duplicate; });
+}
+
 }  // namespace
 
 std::string SimulatedCircle::violation() const {
@@ -37,9 +42,10 @@ std::string SimulatedCircle::violation() const {
   }
   if (std::string wrong = judge_joins(); !wrong.empty()) return wrong;
   for (const auto& [key, uses] : rounds) {
-    if (std::string wrong = judge(std::get<0>(key), std::get<1>(key), std::get<2>(key), uses); !wrong.empty()) {
-      return wrong;
-    }
+    const auto& [epoch, name, nth] = key;
+    const auto next = rounds.find({epoch, name, nth + 1});
+    const bool is_repeated = next != rounds.end() && has_duplicate(next->second);
+    if (std::string wrong = judge(epoch, name, nth, uses, is_repeated); !wrong.empty()) return wrong;
   }
   return {};
 }
@@ -85,11 +91,11 @@ std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
 }
 
 std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, std::size_t nth,
-                                   const std::vector<const Use*>& uses) const {
+                                   const std::vector<const Use*>& uses, bool is_repeated) const {
   const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
   bool is_complete = true;
   bool is_bad = false;
-  bool may_fail = has_ended_;
+  bool may_fail = has_ended_ || is_repeated;
   const Use* first = nullptr;
   for (std::size_t at = 0; at < uses.size(); ++at) {
     const Use* use = uses[at];
@@ -97,7 +103,7 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
     if (use == nullptr) continue;
     if (first == nullptr) first = use;
     is_bad = is_bad || use->is_duplicate || !describe_mismatch(first->signature, 0, use->signature, 1).empty();
-    may_fail = may_fail || is_bad || is_repeated(epoch, name, nth);
+    may_fail = may_fail || is_bad;
   }
   for (std::size_t at = 0; at < uses.size() && info(first->signature.collective).has_root; ++at) {
     const bool is_root_missing = uses[at] == nullptr && first->signature.root == static_cast<int>(at);
@@ -113,15 +119,6 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
     if (!outcome && is_bad && earlier_are_answered(ranks_[at], *uses[at])) return which + " was left without its error";
   }
   return {};
-}
-
-// A duplicate call fails the one it repeats too, if it comes while that is open.
-bool SimulatedCircle::is_repeated(std::size_t epoch, const std::string& name, std::size_t nth) const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-    return std::any_of(rank.uses.begin(), rank.uses.end(), [&](const Use& use) {
-      return use.is_duplicate && use.name == name && use.nth == nth + 1 && use.epoch == epoch;
-    });
-  });
 }
 
 // Answers come in the order of the calls, so an error waits for what the rank asked before under the same name.

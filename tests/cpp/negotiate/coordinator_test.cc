@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "negotiate/signatures.hpp"
+#include "negotiate/targets.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -89,11 +90,6 @@ class Desk {
 };
 
 using Rows = std::vector<std::vector<std::string>>;
-
-std::vector<std::int32_t> sorted(std::vector<std::int32_t> targets) {
-  std::sort(targets.begin(), targets.end());
-  return targets;
-}
 
 // --- what travels together
 
@@ -288,7 +284,7 @@ TEST_F(Groups, AreForgottenWhenAStrangerComes) {
 TEST_F(Groups, FailLikeAnythingElse) {
   desk_.ready_by_all(0);
   desk_.duplicate(1, "a");
-  EXPECT_EQ(sorted(desk_.taken_failure().targets), (std::vector<std::int32_t>{0, 1, 1}));
+  EXPECT_EQ(targets_of(desk_.taken_failure()), (std::vector<std::int32_t>{0, 1, 1}));
   desk_.ready_by_all(1);
   desk_.coordinator().on_waiting(0);
   EXPECT_EQ(desk_.taken(), (Rows{{"1"}}));
@@ -303,7 +299,7 @@ TEST(Disagreement, IsToldToThoseWhoCameAndThenToTheOthers) {
   const FailEntry first = desk.taken_failure();
   EXPECT_EQ(first.name, "grad");
   EXPECT_EQ(first.kind, ErrorKind::kMismatch);
-  EXPECT_EQ(sorted(first.targets), (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(targets_of(first), (std::vector<std::int32_t>{0, 2}));
   EXPECT_EQ(first.text,
             "Ranks disagree about 'grad': shape [5] on rank 0 but [4] on rank 2. Every rank must make the "
             "same call for a name.");
@@ -312,10 +308,43 @@ TEST(Disagreement, IsToldToThoseWhoCameAndThenToTheOthers) {
   EXPECT_EQ(desk.taken(), Rows{});
   desk.request(1, "grad", allreduce({4}));
   const FailEntry second = desk.taken_failure();
-  EXPECT_EQ(second.targets, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(targets_of(second), (std::vector<std::int32_t>{1}));
   EXPECT_EQ(second.text, first.text);
   desk.request(1, "grad", allreduce({4}));
   EXPECT_EQ(desk.taken(), (Rows{{"grad"}}));
+}
+
+// One entry answers all that have called since the log was last written; the errors of a rank keep their order.
+TEST(Disagreement, IsToldToManyAtOnce) {
+  Desk desk(5);
+  desk.request(0, "a", allreduce({4}));
+  desk.request(3, "a", allreduce({5}));
+  for (const int rank : {4, 1}) desk.request(rank, "a", allreduce({4}));
+  const FailEntry first = desk.taken_failure();
+  EXPECT_EQ(first.targets, (std::vector<RankRange>{{0, 1}, {3, 4}}));
+  desk.request(4, "a", allreduce({7}));
+  desk.request(1, "a", allreduce({8}));
+  desk.request(0, "a", allreduce({7}));
+  const std::string second = desk.taken_failure().text;
+  EXPECT_NE(second, first.text);
+  desk.request(3, "a", allreduce({7}));
+  desk.request(2, "a", allreduce({4}));
+  desk.request(2, "a", allreduce({7}));
+  EXPECT_EQ(desk.taken(), (Rows{{"!" + second}, {"!" + first.text}, {"!" + second}}));
+}
+
+// As above, where nothing is known of the name in between.
+TEST(Disagreement, OfNamesWithoutSlotKeepTheirOrder) {
+  Desk desk(2);
+  const auto disagree = [&desk](std::int64_t size) {
+    desk.request(0, "a", allreduce({4}), false, false);
+    desk.request(1, "a", allreduce({size}), false, false);
+  };
+  for (const std::int64_t size : {5, 6, 5}) disagree(size);
+  const auto rows = desk.taken();
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0], rows[2]);
+  EXPECT_NE(rows[0], rows[1]);
 }
 
 // A rank that announces a slot said nothing of its shape this time; what it had last time is what is named.
@@ -335,14 +364,14 @@ TEST(Duplicate, FailsTheFirstUseTooAndIsOwedByTheOthers) {
   desk.duplicate(1, "a");
   const FailEntry first = desk.taken_failure();
   EXPECT_EQ(first.kind, ErrorKind::kInvalidArgument);
-  EXPECT_EQ(first.targets, (std::vector<std::int32_t>{1, 1}));
+  EXPECT_EQ(targets_of(first), (std::vector<std::int32_t>{1, 1}));
   EXPECT_EQ(first.text,
             "Duplicate name 'a': rank 1 (host beta) submitted it again while its first use was still "
             "pending. Wait for the first one, or give each its own name.");
   for (int call = 0; call < 2; ++call) {
     desk.request(0, "a", allreduce({4}));
     const FailEntry owed = desk.taken_failure();
-    EXPECT_EQ(owed.targets, (std::vector<std::int32_t>{0}));
+    EXPECT_EQ(targets_of(owed), (std::vector<std::int32_t>{0}));
     EXPECT_EQ(owed.text, first.text);
   }
   desk.request_by_all("a", allreduce({4}));
@@ -371,9 +400,9 @@ TEST(Duplicate, AfterTheFirstUseWasCarriedOutFailsAlone) {
   desk.request_by_all("a", allreduce({4}));
   EXPECT_EQ(desk.taken(), (Rows{{"a"}}));
   desk.duplicate(0, "a");
-  EXPECT_EQ(desk.taken_failure().targets, (std::vector<std::int32_t>{0}));
+  EXPECT_EQ(targets_of(desk.taken_failure()), (std::vector<std::int32_t>{0}));
   desk.ready(1, 0);
-  EXPECT_EQ(desk.taken_failure().targets, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(targets_of(desk.taken_failure()), (std::vector<std::int32_t>{1}));
   desk.ready_by_all(0);
   EXPECT_EQ(desk.taken(), (Rows{{"0"}}));
 }
@@ -382,7 +411,7 @@ TEST(Duplicate, InAWorldOfOneFailsBoth) {
   Desk desk(1);
   desk.request(0, "a", allreduce({4}));
   desk.duplicate(0, "a");
-  EXPECT_EQ(desk.taken_failure().targets, (std::vector<std::int32_t>{0, 0}));
+  EXPECT_EQ(targets_of(desk.taken_failure()), (std::vector<std::int32_t>{0, 0}));
   desk.request(0, "a", allreduce({4}));
   EXPECT_EQ(desk.taken(), (Rows{{"a"}}));
 }

@@ -161,7 +161,9 @@ std::vector<Message> sent_under_small_limit(const Message& message) {
   return read;
 }
 
-FailEntry failed(int i) { return {"tensor " + std::to_string(i), ErrorKind::kMismatch, std::string(100, 'x'), {0, 1}}; }
+FailEntry failed(int i) {
+  return {"tensor " + std::to_string(i), ErrorKind::kMismatch, std::string(100, 'x'), {{0, 1}}};
+}
 
 TEST(LargeMessages, ALogIsCutBetweenItsEntries) {
   LogMessage log;

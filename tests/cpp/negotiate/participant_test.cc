@@ -78,9 +78,9 @@ TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
   participant.submit(request("a", allreduce({4})), 1);
   execute(participant, {definition(0, "a")});
   participant.submit(request("a", allreduce({5})), 2);
-  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {0}}).ok());
+  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {{0, 0}}}).ok());
   EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({5})), 3)));
-  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {0}}).ok());
+  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {{0, 0}}}).ok());
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({4})), 4)));
 }
 
@@ -98,7 +98,7 @@ TEST(Participant, CallsARepetitionADuplicate) {
   const Message again = participant.submit(request("a", allreduce({4})), 2);
   ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(again));
   EXPECT_EQ(std::get<DuplicateMessage>(again).name, "a");
-  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0, 1, 0}});
+  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 1}, {0, 0}}});
   ASSERT_TRUE(action.ok());
   const auto& failure = std::get<Participant::Fail>(action.value());
   EXPECT_EQ(failure.tickets, (std::vector<Participant::Ticket>{1, 2}));
@@ -111,7 +111,7 @@ TEST(Participant, AnswersInTheOrderOfTheCalls) {
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("a", allreduce({4})), 2);
   EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{1}));
-  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0}});
+  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}});
   ASSERT_TRUE(action.ok());
   EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{2}));
 }
@@ -139,7 +139,7 @@ TEST(Participant, GivesFirstDimensionsAndKeepsThem) {
 
 TEST(Participant, IgnoresFailuresOfOthers) {
   Participant participant(2);
-  auto action = participant.apply(FailEntry{"never heard of", ErrorKind::kMismatch, "no", {0, 1, -1}});
+  auto action = participant.apply(FailEntry{"never heard of", ErrorKind::kMismatch, "no", {{0, 1}, {-1, -1}}});
   ASSERT_TRUE(action.ok());
   EXPECT_TRUE(std::get<Participant::Fail>(action.value()).tickets.empty());
 }
@@ -152,7 +152,7 @@ TEST(Participant, KnowsWhetherAnythingIsPending) {
   EXPECT_TRUE(participant.has_pending());
   execute(participant, {definition(0, "a")});
   EXPECT_TRUE(participant.has_pending());
-  EXPECT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0}}).ok());
+  EXPECT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}}).ok());
   EXPECT_FALSE(participant.has_pending());
 }
 
@@ -161,10 +161,10 @@ TEST(Participant, RefusesALogThatDoesNotFit) {
   EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes slot 0, which rank 3 has not announced");
   EXPECT_EQ(refusal(participant, ExecuteEntry{{definition(0, "a")}}),
             "the log executes 'a', which rank 3 has not announced");
-  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {3}}),
+  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{3, 3}}}),
             "the log fails 'a', which rank 3 has not announced");
   participant.submit(request("a", allreduce({4})), 1);
-  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {3, 3}}),
+  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{1, 3}, {3, 5}}}),
             "the log fails 'a', which rank 3 has not announced");
   refusal(participant, ExecuteEntry{{definition(7, "a")}});  // slots come one after the other
   execute(participant, {definition(0, "a")});
@@ -179,7 +179,7 @@ TEST(Participant, AnnouncesACallThatWasRefusedHere) {
   const Message message = participant.submit_duplicate("a", 5);
   ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(message));
   EXPECT_EQ(std::get<DuplicateMessage>(message).name, "a");
-  const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {0}});
+  const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}});
   ASSERT_TRUE(action.ok());
   EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{5}));
   EXPECT_FALSE(participant.has_pending());

@@ -12,6 +12,7 @@
 
 #include "negotiate/coordinator.hpp"
 #include "negotiate/signatures.hpp"
+#include "negotiate/targets.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -75,7 +76,7 @@ class Planned {
         for (const std::uint32_t number : groups->groups) text += " " + std::to_string(number);
       } else if (const auto* failure = std::get_if<FailEntry>(&entry)) {
         text = "!" + failure->name;
-        for (const std::int32_t target : failure->targets) text += " " + std::to_string(target);
+        for (const std::int32_t target : targets_of(*failure)) text += " " + std::to_string(target);
       } else {
         text = "?";
       }
@@ -306,6 +307,12 @@ TEST(RelayedGroups, OfSomeAreCounted) {
   Planned::must(desk->on_relayed(from({1}, GroupsMessage{1, {0}}), kNow));
   EXPECT_EQ(desk.taken(), Texts{"group 0"});
   EXPECT_FALSE(desk->on_relayed(from({3}, GroupsMessage{1, {0}}), kNow).ok());
+}
+
+TEST(RelayedGroups, OfAllAreRefusedAfterThoseOfOne) {
+  Planned desk(with_groups(3));
+  Planned::must(desk->on_relayed(from({1}, GroupsMessage{1, {0}}), kNow));
+  EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow).ok());
 }
 
 TEST(RelayedGroups, SayWhoWaits) {

@@ -133,7 +133,7 @@ class Maker {
   FailEntry fail_entry() {
     FailEntry entry{text(20), error_kind(), text(100), {}};
     entry.targets.resize(up_to(4));
-    for (auto& target : entry.targets) target = number<std::int32_t>();
+    for (auto& range : entry.targets) range = {number<std::int32_t>(), number<std::int32_t>()};
     return entry;
   }
 

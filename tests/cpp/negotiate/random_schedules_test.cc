@@ -128,9 +128,7 @@ struct Groups {
   std::size_t n_of_all = 0;  // that the first relay announced as one
 };
 
-std::string run(const Training& training, std::uint64_t seed, Groups* groups = nullptr) {
-  Random random(seed);
-  const std::vector<Script> scripts = make_scripts(training, random);
+CircleOptions circle_options(const Training& training, Random& random) {
   CircleOptions options;
   options.uses_codec = true;
   options.takes_eagerly = chance(random, 30);
@@ -143,7 +141,20 @@ std::string run(const Training& training, std::uint64_t seed, Groups* groups = n
   for (int rank = 0; rank < training.n_ranks && training.ranks_per_host > 0; ++rank) {
     options.hosts.push_back("host" + std::to_string(rank / training.ranks_per_host));
   }
-  SimulatedCircle circle(scripts, options);
+  return options;
+}
+
+std::string verdict(const SimulatedCircle& circle, Groups* groups) {
+  if (circle.n_executed() == 0) return "nothing was executed";
+  if (groups != nullptr) groups->n_entries += circle.n_group_entries();
+  if (groups != nullptr) groups->n_of_all += circle.n_groups_of_all();
+  return circle.violation();
+}
+
+std::string run(const Training& training, std::uint64_t seed, Groups* groups = nullptr) {
+  Random random(seed);
+  const std::vector<Script> scripts = make_scripts(training, random);
+  SimulatedCircle circle(scripts, circle_options(training, random));
   for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
     Event event = events[random() % events.size()];
     if (const int rank = pick(random, 0, training.n_ranks - 1); chance(random, 1) && circle.holds_any(rank)) {
@@ -154,10 +165,7 @@ std::string run(const Training& training, std::uint64_t seed, Groups* groups = n
     if (event.kind == Event::Kind::kTake && chance(random, 50)) event.kind = Event::Kind::kTakeBusy;
     circle.perform(event);
   }
-  if (circle.n_executed() == 0) return "nothing was executed";
-  if (groups != nullptr) groups->n_entries += circle.n_group_entries();
-  if (groups != nullptr) groups->n_of_all += circle.n_groups_of_all();
-  return circle.violation();
+  return verdict(circle, groups);
 }
 
 void expect_kept(const Training& training, std::uint64_t n_seeds) {
@@ -236,6 +244,85 @@ TEST(RandomSchedules, Joining) {
 TEST(RandomSchedules, ManyRanksJoin) {
   expect_kept({.n_ranks = 64, .n_names = 8, .n_steps = 4, .has_errors = false, .n_epochs = 2}, 3);
   expect_kept({.n_ranks = 256, .n_names = 4, .n_steps = 3, .has_errors = false, .n_epochs = 2}, 1);
+}
+
+// --- as many as the design is for: 4,096 ranks on 512 hosts
+
+constexpr std::size_t kExecutedBeforeTheEnd = 20;  // names, where the lane is taken down
+
+// Asking for all that is possible takes long with so many ranks, so of what was possible at one time most is done, in
+// any order, before it is asked again. What each rank and relay does or leaves at a time depends on how slow it is.
+void perform_some(SimulatedCircle& circle, std::vector<Event> events, const std::vector<int>& speeds, Random& random) {
+  std::shuffle(events.begin(), events.end(), random);
+  bool moved = false;
+  for (Event& event : events) {
+    const bool is_last = !moved && &event == &events.back();
+    if (!is_last && !chance(random, event.rank < 0 ? 30 : speeds[static_cast<std::size_t>(event.rank)])) continue;
+    if (event.kind == Event::Kind::kEnd && !is_last && circle.n_executed() < kExecutedBeforeTheEnd) continue;
+    if (!circle.is_possible(event)) continue;
+    if (event.kind == Event::Kind::kTake && chance(random, 50)) event.kind = Event::Kind::kTakeBusy;
+    circle.perform(event);
+    moved = true;
+  }
+}
+
+constexpr Training kHuge{
+    .n_ranks = 4096, .n_names = 4, .n_steps = 8, .announces_groups = true, .ranks_per_host = 8, .fan_out = 23};
+
+struct Seen {
+  std::size_t n_groups_of_all = 0;
+  int n_mismatches = 0;
+  int n_duplicates = 0;
+  int n_ended = 0;
+};
+
+Seen seen_in(const SimulatedCircle& circle) {
+  Seen found{circle.n_groups_of_all()};
+  for (const LogEntry& entry : circle.log()) {
+    const auto* failure = std::get_if<FailEntry>(&entry);
+    if (failure == nullptr) continue;
+    if (failure->kind == ErrorKind::kMismatch) ++found.n_mismatches;
+    if (failure->kind == ErrorKind::kInvalidArgument) ++found.n_duplicates;
+    if (failure->kind == ErrorKind::kAborted) ++found.n_ended;
+  }
+  return found;
+}
+
+// The log stays short: that a name has failed is said to thousands of ranks in few entries.
+Seen run_in_sweeps(const Training& training, std::uint64_t seed, bool is_taken_down = false) {
+  Random random(seed);
+  const std::vector<Script> scripts = make_scripts(training, random);
+  CircleOptions options = circle_options(training, random);
+  options.is_taken_down = is_taken_down;
+  SimulatedCircle circle(scripts, options);
+  std::vector<int> speeds(scripts.size());
+  for (int& speed : speeds) speed = chance(random, 5) ? 10 : 90;
+  for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
+    perform_some(circle, std::move(events), speeds, random);
+  }
+  EXPECT_EQ(verdict(circle, nullptr), "");
+  EXPECT_LT(circle.n_log_entries(), 500U);
+  return seen_in(circle);
+}
+
+TEST(HugeSchedules, WithErrors) {
+  const Seen found = run_in_sweeps(kHuge, 1);
+  EXPECT_GT(found.n_groups_of_all, 0U);
+  EXPECT_GT(found.n_mismatches, 0);
+  EXPECT_GT(found.n_duplicates, 0);
+}
+
+TEST(HugeSchedules, Joining) {
+  Training training = kHuge;
+  training.has_errors = false;
+  training.n_steps = 5;
+  training.n_epochs = 2;
+  run_in_sweeps(training, 1);
+}
+
+TEST(HugeSchedules, TakenDown) {
+  const Seen found = run_in_sweeps(kHuge, 2, true);
+  EXPECT_GT(found.n_ended, 0);
 }
 
 }  // namespace

@@ -205,6 +205,15 @@ TEST_F(RelayTest, ForgetsAPlanWhenTheNextComes) {
   EXPECT_EQ(taken(), (Texts{"1: group 0", "1: known"}));
 }
 
+// The coordinator tells of it.
+TEST_F(RelayTest, PassesOnWhatIsAnnouncedTwice) {
+  group(1, 0);
+  group(1, 0);
+  EXPECT_EQ(taken(), Texts{"1: group 0"});
+  relay_.let_go();
+  EXPECT_EQ(taken(), Texts{"1: group 0"});
+}
+
 TEST_F(RelayTest, RefusesStrangers) {
   EXPECT_FALSE(relay_.hear(3, GroupsMessage{1, {0}}).ok());
   EXPECT_FALSE(relay_.hear(1, RelayedMessage{}).ok());

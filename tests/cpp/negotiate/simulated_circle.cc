@@ -108,6 +108,22 @@ std::vector<Event> SimulatedCircle::possible_events() const {
   return events;
 }
 
+bool SimulatedCircle::is_possible(const Event& event) const {
+  if (!broken_.empty()) return false;
+  if (event.rank < 0) return !has_left(0);
+  const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
+  switch (event.kind) {
+    case Event::Kind::kDeliver: return !rank.announced.empty() && !has_left(tree_ ? tree_->relay_of(event.rank) : 0);
+    case Event::Kind::kStep: return !rank.has_left && has_step(rank);
+    case Event::Kind::kApply: return !rank.has_left && rank.n_applied < n_known_to(rank);
+    case Event::Kind::kPassOn: return !rank.has_left && rank.relay->has_news();
+    case Event::Kind::kPassLog: return !rank.has_left && rank.n_passed_down < n_known_above(rank);
+    case Event::Kind::kRelease: return !rank.has_left && rank.participant.holds_any();
+    case Event::Kind::kLetGo: return !rank.has_left && relay_holds_any(event.rank);
+    default: return true;
+  }
+}
+
 void SimulatedCircle::begin_with(std::size_t n_steps) {
   for (bool moved = true; moved && broken_.empty();) {
     moved = false;

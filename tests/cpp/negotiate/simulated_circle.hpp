@@ -82,6 +82,8 @@ class SimulatedCircle {
   // Empty when nothing can happen any more. A rank that holds requests lets go of them by itself at the latest when
   // nothing else can happen; holds_any() tells whether it may before.
   std::vector<Event> possible_events() const;
+  // Whether one of those still is, after others have been performed.
+  bool is_possible(const Event& event) const;
   Footprint footprint(const Event& event) const;
   void perform(const Event& event);
 
@@ -161,11 +163,11 @@ class SimulatedCircle {
   std::string judge_joins() const;
   std::string judge_leaving(const Rounds& rounds) const;
   bool has_joined(std::size_t at, std::size_t epoch) const { return ranks_[at].n_joins > epoch; }
-  std::string judge(std::size_t epoch, const std::string& name, std::size_t nth,
-                    const std::vector<const Use*>& uses) const;
+  // `is_repeated`: a rank's next use of the name is a duplicate, which fails the one it repeats if that is still open.
+  std::string judge(std::size_t epoch, const std::string& name, std::size_t nth, const std::vector<const Use*>& uses,
+                    bool is_repeated) const;
   std::string judge_complete(const std::string& which, const std::vector<const Use*>& uses, bool must_fail,
                              bool may_fail) const;
-  bool is_repeated(std::size_t epoch, const std::string& name, std::size_t nth) const;
 
   static bool earlier_are_answered(const Rank& rank, const Use& use);
 

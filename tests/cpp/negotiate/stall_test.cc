@@ -7,6 +7,7 @@
 
 #include "negotiate/coordinator.hpp"
 #include "negotiate/signatures.hpp"
+#include "negotiate/targets.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -85,7 +86,7 @@ TEST(Stall, FailsAfterTheShutdownTimeOnEveryRank) {
   ASSERT_EQ(entries.size(), 1U);
   const auto failure = std::get<FailEntry>(entries.front());
   EXPECT_EQ(failure.kind, ErrorKind::kTimeout);
-  EXPECT_EQ(failure.targets, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(targets_of(failure), (std::vector<std::int32_t>{0, 2}));
   EXPECT_TRUE(has(failure.text, "'grad' has waited 20.0 s for rank 1 (host beta)")) << failure.text;
   EXPECT_TRUE(has(failure.text, "Ranks that submitted it: 0, 2.")) << failure.text;
   EXPECT_TRUE(has(failure.text, "It has failed now.")) << failure.text;
@@ -94,7 +95,7 @@ TEST(Stall, FailsAfterTheShutdownTimeOnEveryRank) {
   entries = coordinator.take_entries(false);
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(std::get<FailEntry>(entries.front()).text, failure.text);
-  EXPECT_EQ(std::get<FailEntry>(entries.front()).targets, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(targets_of(std::get<FailEntry>(entries.front())), (std::vector<std::int32_t>{1}));
 
   for (int rank = 0; rank < 3; ++rank) request(coordinator, rank, "grad", kStart + seconds(31));
   entries = coordinator.take_entries(true);
@@ -115,7 +116,7 @@ TEST(Stall, IsReportedOfTheUseAfterAnErrorToo) {
   EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(21)).empty());
   const auto entries = coordinator.take_entries(true);
   ASSERT_EQ(entries.size(), 1U);
-  EXPECT_EQ(std::get<FailEntry>(entries.front()).targets, (std::vector<std::int32_t>{0}));
+  EXPECT_EQ(targets_of(std::get<FailEntry>(entries.front())), (std::vector<std::int32_t>{0}));
 }
 
 TEST(Stall, ChecksTheOldestOfManyFirst) {
