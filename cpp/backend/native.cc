@@ -1,7 +1,8 @@
 #include "backend/native.hpp"
 
+#include <algorithm>
 #include <array>
-#include <limits>
+#include <utility>
 
 #include "collective/direct_allreduce.hpp"
 #include "collective/direct_broadcast.hpp"
@@ -16,11 +17,6 @@
 
 namespace ciranda {
 namespace {
-
-constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
-
-// kFourShot: where two delays more would cost more than the bytes that they save.
-enum class SizeLimit : std::uint8_t { kOneShot, kFourShot, kNone };
 
 struct Launch {
   Mesh& mesh;
@@ -43,10 +39,10 @@ enum class Memory : std::uint8_t {
 struct PolicyRow {
   Collective collective;
   Memory needs;
-  SizeLimit limit;  // the first row that fits is taken
   std::string_view name;
   Start start;
-  bool is_by_hosts = false;  // needs several hosts with as many ranks each, and a plan that combines in parts
+  // Where there are several for a collective and a kind of memory, the cost model knows them by this.
+  std::optional<Algorithm> algorithm = std::nullopt;
 };
 
 std::unique_ptr<RunningCollective> shm_one_shot(const Launch& l) {
@@ -70,62 +66,109 @@ std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
 std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
 std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
 
+// Of the rows of a collective, those that need the most of what there is count.
 constexpr std::array kPolicy{
-    PolicyRow{Collective::kAllreduce, Memory::kArena, SizeLimit::kOneShot, "shm one-shot", shm_one_shot},
-    PolicyRow{Collective::kAllreduce, Memory::kArena, SizeLimit::kNone, "shm two-shot", shm_two_shot},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, SizeLimit::kOneShot, "direct one-shot", direct_one_shot},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, SizeLimit::kFourShot, "direct two-shot", direct_two_shot},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, SizeLimit::kNone, "direct by hosts", by_hosts, true},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, SizeLimit::kNone, "direct two-shot", direct_two_shot},
-    PolicyRow{Collective::kReduce, Memory::kArena, SizeLimit::kOneShot, "shm one-shot", shm_one_shot},
-    PolicyRow{Collective::kReduce, Memory::kArena, SizeLimit::kNone, "shm two-shot", shm_two_shot},
-    PolicyRow{Collective::kReduce, Memory::kChannels, SizeLimit::kOneShot, "direct one-shot", direct_one_shot},
-    PolicyRow{Collective::kReduce, Memory::kChannels, SizeLimit::kNone, "direct two-shot", direct_two_shot},
-    PolicyRow{Collective::kReducescatter, Memory::kSharedSlots, SizeLimit::kNone, "shm reducescatter",
+    PolicyRow{Collective::kAllreduce, Memory::kArena, "shm one-shot", shm_one_shot, Algorithm::kSharedOneShot},
+    PolicyRow{Collective::kAllreduce, Memory::kArena, "shm two-shot", shm_two_shot, Algorithm::kSharedTwoShot},
+    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct one-shot", direct_one_shot, Algorithm::kDirectOneShot},
+    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct two-shot", direct_two_shot, Algorithm::kDirectTwoShot},
+    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct by-hosts", by_hosts, Algorithm::kDirectByHosts},
+    PolicyRow{Collective::kReduce, Memory::kArena, "shm one-shot", shm_one_shot, Algorithm::kSharedOneShot},
+    PolicyRow{Collective::kReduce, Memory::kArena, "shm two-shot", shm_two_shot, Algorithm::kSharedTwoShot},
+    PolicyRow{Collective::kReduce, Memory::kChannels, "direct one-shot", direct_one_shot, Algorithm::kDirectOneShot},
+    PolicyRow{Collective::kReduce, Memory::kChannels, "direct two-shot", direct_two_shot, Algorithm::kDirectTwoShot},
+    PolicyRow{Collective::kReducescatter, Memory::kSharedSlots, "shm reducescatter",
               [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
-    PolicyRow{Collective::kReducescatter, Memory::kChannels, SizeLimit::kNone, "direct reducescatter",
+    PolicyRow{Collective::kReducescatter, Memory::kChannels, "direct reducescatter",
               [](const Launch& l) {
                 return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.segment_bytes, l.scratch);
               }},
-    PolicyRow{Collective::kBroadcast, Memory::kArena, SizeLimit::kNone, "shm broadcast",
+    PolicyRow{Collective::kBroadcast, Memory::kArena, "shm broadcast",
               [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
-    PolicyRow{Collective::kBroadcast, Memory::kChannels, SizeLimit::kNone, "direct broadcast",
+    PolicyRow{Collective::kBroadcast, Memory::kChannels, "direct broadcast",
               [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }},
-    PolicyRow{Collective::kAllgather, Memory::kArena, SizeLimit::kNone, "shm exchange", through_arena},
-    PolicyRow{Collective::kAllgather, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
-    PolicyRow{Collective::kGather, Memory::kArena, SizeLimit::kNone, "shm exchange", through_arena},
-    PolicyRow{Collective::kGather, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
-    PolicyRow{Collective::kAlltoall, Memory::kSharedSlots, SizeLimit::kNone, "shm exchange", through_arena},
-    PolicyRow{Collective::kAlltoall, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
-    PolicyRow{Collective::kScatter, Memory::kSharedSlots, SizeLimit::kNone, "shm exchange", through_arena},
-    PolicyRow{Collective::kScatter, Memory::kChannels, SizeLimit::kNone, "direct exchange", through_channels},
+    PolicyRow{Collective::kAllgather, Memory::kArena, "shm exchange", through_arena},
+    PolicyRow{Collective::kAllgather, Memory::kChannels, "direct exchange", through_channels},
+    PolicyRow{Collective::kGather, Memory::kArena, "shm exchange", through_arena},
+    PolicyRow{Collective::kGather, Memory::kChannels, "direct exchange", through_channels},
+    PolicyRow{Collective::kAlltoall, Memory::kSharedSlots, "shm exchange", through_arena},
+    PolicyRow{Collective::kAlltoall, Memory::kChannels, "direct exchange", through_channels},
+    PolicyRow{Collective::kScatter, Memory::kSharedSlots, "shm exchange", through_arena},
+    PolicyRow{Collective::kScatter, Memory::kChannels, "direct exchange", through_channels},
 };
 
-const PolicyRow& choose(Collective collective, const std::optional<ArenaSession>& session, std::size_t n_bytes,
-                        std::size_t one_shot_bytes, bool goes_by_hosts) {
-  const Memory available = !session                      ? Memory::kChannels
-                           : session->share_bytes() == 0 ? Memory::kArena
-                                                         : Memory::kSharedSlots;
-  for (const PolicyRow& row : kPolicy) {
-    const std::size_t at_most = row.limit == SizeLimit::kOneShot    ? one_shot_bytes
-                                : row.limit == SizeLimit::kFourShot ? 4 * one_shot_bytes
-                                                                    : kAnySize;
-    const bool fits = row.needs <= available && n_bytes <= at_most && row.is_by_hosts <= goes_by_hosts;
-    if (row.collective == collective && fits) return row;
-  }
-  return kPolicy.back();  // not reached: each collective has a row that needs only channels, without a limit
+bool is_one_shot(Algorithm algorithm) {
+  return algorithm == Algorithm::kSharedOneShot || algorithm == Algorithm::kDirectOneShot;
 }
 
 }  // namespace
 
+struct NativeBackend::Choice {
+  const CostModel& costs;
+  const NativeOptions& options;
+  Memory available;
+  std::size_t slot_bytes;
+  bool goes_by_hosts;
+
+  bool is_possible(const PolicyRow& row, Collective collective, Memory needs, std::size_t n_bytes) const {
+    if (row.collective != collective || row.needs != needs) return false;
+    if (row.algorithm == Algorithm::kSharedOneShot) return n_bytes <= slot_bytes;
+    return row.algorithm != Algorithm::kDirectByHosts || goes_by_hosts;
+  }
+
+  // REQUIRES: both are possible, `later` stands further down in the table.
+  bool is_better(const PolicyRow& later, const PolicyRow& earlier, std::size_t n_bytes) const {
+    if (!options.algorithm.empty()) {
+      if (earlier.name.ends_with(options.algorithm)) return false;
+      if (later.name.ends_with(options.algorithm)) return true;
+    }
+    if (options.one_shot_bytes && is_one_shot(*earlier.algorithm)) return n_bytes > *options.one_shot_bytes;
+    return !costs.is_no_slower(*earlier.algorithm, *later.algorithm, n_bytes);
+  }
+
+  Memory needed(Collective collective) const {
+    Memory most = Memory::kChannels;
+    for (const PolicyRow& row : kPolicy) {
+      if (row.collective == collective && row.needs <= available) most = std::max(most, row.needs);
+    }
+    return most;
+  }
+
+  // One row at least: each collective has one that needs only channels, and is always possible.
+  const PolicyRow& best(Collective collective, std::size_t n_bytes) const {
+    const Memory needs = needed(collective);
+    const auto is_candidate = [&](const PolicyRow& row) { return is_possible(row, collective, needs, n_bytes); };
+    const auto* best = std::find_if(kPolicy.begin(), kPolicy.end(), is_candidate);
+    for (const auto* row = best + 1; row < kPolicy.end(); ++row) {
+      if (is_candidate(*row) && is_better(*row, *best, n_bytes)) best = row;
+    }
+    return *best;
+  }
+};
+
+NativeOptions native_options(const Config& config) {
+  NativeOptions options;
+  if (config.one_shot_bytes >= 0) options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
+  options.segment_bytes = static_cast<std::size_t>(config.slot_bytes);
+  options.algorithm = config.algorithm;
+  return options;
+}
+
 NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
-    : mesh_(mesh), options_(options), ranks_per_host_(ranks_per_host(mesh)) {
+    : mesh_(mesh),
+      options_(std::move(options)),
+      costs_(costs_of(mesh), placement_of(mesh)),
+      ranks_per_host_(ranks_per_host(mesh)) {
   if (mesh.arena() != nullptr) use(*mesh.arena());
 }
 
-void NativeBackend::use(SharedArena& arena) {
-  session_.emplace(arena);
-  options_.one_shot_bytes = std::min(options_.one_shot_bytes, session_->slot_bytes());
+void NativeBackend::use(SharedArena& arena) { session_.emplace(arena); }
+
+NativeBackend::Choice NativeBackend::choice(bool combines_in_parts) const {
+  const Memory available = !session_                      ? Memory::kChannels
+                           : session_->share_bytes() == 0 ? Memory::kArena
+                                                          : Memory::kSharedSlots;
+  return {costs_, options_, available, session_ ? session_->slot_bytes() : 0, ranks_per_host_ > 0 && combines_in_parts};
 }
 
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
@@ -139,13 +182,25 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
     }
     return nullptr;
   }
-  const bool goes_by_hosts = ranks_per_host_ > 0 && combines_in_parts(plan);
-  const PolicyRow& row = choose(plan.collective, session_, plan.n_bytes, options_.one_shot_bytes, goes_by_hosts);
+  const PolicyRow& row = choice(combines_in_parts(plan)).best(plan.collective, plan.n_bytes);
   return row.start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_, scratch_});
 }
 
 std::string_view NativeBackend::algorithm_name(Collective collective, std::size_t n_bytes) const {
-  return choose(collective, session_, n_bytes, options_.one_shot_bytes, ranks_per_host_ > 0).name;
+  return choice(true).best(collective, n_bytes).name;
+}
+
+std::vector<Candidate> NativeBackend::candidates(Collective collective, std::size_t n_bytes) const {
+  const Choice choice = this->choice(true);
+  const Memory needs = choice.needed(collective);
+  std::vector<Candidate> found;
+  for (const PolicyRow& row : kPolicy) {
+    if (!choice.is_possible(row, collective, needs, n_bytes)) continue;
+    Candidate candidate{row.name, std::nullopt, row.name == choice.best(collective, n_bytes).name};
+    if (row.algorithm) candidate.expected_us = costs_.microseconds(*row.algorithm, n_bytes);
+    found.push_back(candidate);
+  }
+  return found;
 }
 
 }  // namespace ciranda

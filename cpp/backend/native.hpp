@@ -1,4 +1,5 @@
-// NativeBackend: carries plans out on the CPU, over the mesh of one rank. Chooses the algorithm by a policy table.
+// NativeBackend: carries plans out on the CPU, over the mesh of one rank. A policy table says which algorithms there
+// are; where there are several, the cost model chooses, or the settings.
 //
 // One thread (the holder of the progress token). Plans run one after the other, in the order of the response log.
 #pragma once
@@ -6,8 +7,13 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "backend/candidate.hpp"
+#include "backend/cost_model.hpp"
+#include "base/config.hpp"
 #include "collective/arena_session.hpp"
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
@@ -16,10 +22,13 @@
 
 namespace ciranda {
 
+// All the same on all ranks of a mesh.
 struct NativeOptions {
-  std::size_t one_shot_bytes = 16 << 10;
+  std::optional<std::size_t> one_shot_bytes;  // up to this size one shot, above not; none: as the costs say
   std::size_t segment_bytes = 256 << 10;
+  std::string algorithm;  // of reductions, wherever possible: "one-shot", "two-shot", "by-hosts"; empty: by cost
 };
+NativeOptions native_options(const Config& config);
 
 class NativeBackend {
  public:
@@ -35,10 +44,16 @@ class NativeBackend {
 
   // What the policy table says for a plan of this size (of a sum of float32, where that matters): "shm two-shot".
   std::string_view algorithm_name(Collective collective, std::size_t n_bytes) const;
+  // All that could be taken.
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
  private:
+  struct Choice;
+  Choice choice(bool combines_in_parts) const;
+
   Mesh& mesh_;
   NativeOptions options_;
+  CostModel costs_;
   int ranks_per_host_;  // 0: hosts make no difference
   std::optional<ArenaSession> session_;
   Scratch scratch_;

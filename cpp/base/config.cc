@@ -60,6 +60,7 @@ constexpr Setting ports(std::string_view name, std::string_view horovod, std::st
 }
 
 constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
+constexpr std::array<std::string_view, 3> kAlgorithms{"one-shot", "two-shot", "by-hosts"};
 constexpr std::array<std::string_view, 2> kBindings{"none", "core"};
 
 constexpr std::array kSettings{
@@ -87,8 +88,16 @@ constexpr std::array kSettings{
     boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
     integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
-    integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, 0, kGiB,
-            "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two)."),
+    word(
+        "ALGORITHM", "", &Config::algorithm, kAlgorithms,
+        "one-shot, two-shot or by-hosts: how to reduce wherever that is possible; empty to choose by cost. The same on "
+        "all ranks."),
+    integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, -1, kGiB,
+            "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two); -1 "
+            "to choose by cost. The same on all ranks."),
+    text("COSTS_FOLDER", "", &Config::costs_folder,
+         "Where 'ciranda tune' keeps what it measured, by which algorithms are chosen; empty for the user's cache "
+         "folder, /dev/null for nowhere."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
             "Largest number of bytes that travel as one; 0 sends every request on its own."),
     integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,
@@ -251,13 +260,15 @@ Result<Config> read_config(const GetEnv& get_env) {
   return config;
 }
 
-Result<Config> read_config() {
-  return read_config([](const std::string& variable) -> std::optional<std::string> {
+GetEnv environment() {
+  return [](const std::string& variable) -> std::optional<std::string> {
     const char* value =
         std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
     if (value == nullptr) return std::nullopt;
     return std::string(value);
-  });
+  };
 }
+
+Result<Config> read_config() { return read_config(environment()); }
 
 }  // namespace ciranda

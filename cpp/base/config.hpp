@@ -35,7 +35,9 @@ struct Config {
   bool shared_memory = true;
   // Data.
   std::int64_t slot_bytes = 256 << 10;
-  std::int64_t one_shot_bytes = 16 << 10;
+  std::string algorithm;
+  std::int64_t one_shot_bytes = -1;  // as the costs say
+  std::string costs_folder;
   std::int64_t fusion_threshold_bytes = 128 << 20;
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
@@ -83,7 +85,8 @@ std::span<const Setting> settings();
 
 using GetEnv = std::function<std::optional<std::string>(const std::string& variable)>;
 Result<Config> read_config(const GetEnv& get_env);
-// From the environment of the process.
+// The environment of the process.
+GetEnv environment();
 Result<Config> read_config();
 
 }  // namespace ciranda

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/costs_file.hpp"
 #include "base/log.hpp"
 #include "kernels/kernels.hpp"
 #include "membership/bootstrap.hpp"
@@ -22,6 +23,14 @@ Status limit_simd(const std::string& name) {
   return Status::invalid_argument("CIRANDA_SIMD='" + name + "' is none of baseline, avx2, avx512.");
 }
 
+// A broken file is a nuisance, not an error.
+std::optional<HostCosts> measured_costs(const Config& config, const Logger& logger) {
+  const auto costs = load_costs(costs_file(config.costs_folder, environment()));
+  if (costs.ok()) return costs.value();
+  logger.warning(costs.status().message());
+  return std::nullopt;
+}
+
 Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t epoch) {
   BootstrapOptions options;
   options.rank = static_cast<int>(config.rank);
@@ -36,11 +45,14 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.slot_bytes = static_cast<std::size_t>(config.slot_bytes);
   options.n_lanes = static_cast<std::uint32_t>(config.num_lanes);
   options.uses_relays = config.relays;
+  options.algorithm = config.algorithm;
+  options.one_shot_bytes = config.one_shot_bytes;
   options.start_timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.start_timeout_seconds * 1000)));
   const Logger logger(options.rank, log_level_from(config.log_level));
   options.warn = [logger](const std::string& text) { logger.warning(text); };
   if (config.size == 1) return options;
+  options.costs = measured_costs(config, logger);
   options.store = split_candidates(config.store);
   Result<Secret> secret = read_secret(config.secret_file);
   if (!secret.ok()) return secret.status();

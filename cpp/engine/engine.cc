@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "backend/native.hpp"
 #include "engine/patience.hpp"
 #include "engine/shared_memory.hpp"
 #include "engine/turn.hpp"
@@ -114,7 +115,8 @@ class Engine::Impl {
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_crowded_(n_ranks_here(*mesh_) > n_cores()),
-        sharing_(mesh_->rank()) {
+        sharing_(mesh_->rank()),
+        native_options_(native_options(config)) {
     const BlockSignals blocked;  // inherited by the thread
     mesh_->arm();
     background_ = std::thread([this] { run_background(); });
@@ -124,6 +126,9 @@ class Engine::Impl {
 
   Mesh& mesh() { return *mesh_; }
   ProcessSets& sets() { return sets_; }
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) {
+    return NativeBackend(*mesh_, native_options_).candidates(collective, n_bytes);
+  }
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     auto operation = std::make_shared<Operation>(std::move(callback));
@@ -424,6 +429,7 @@ class Engine::Impl {
   Clock::duration spin_;
   bool is_crowded_;
   CoreSharing sharing_;
+  const NativeOptions native_options_;
   ProgressToken token_;
   std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
   std::atomic<int> n_waiting_{0};  // threads in wait()
@@ -483,6 +489,9 @@ std::uint32_t Engine::pair_with(int peer) const {
 Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Interrupted& interrupted) {
   SharedArena* arena = impl_->mesh().arena();
   return ciranda::allocate_shared(*this, arena != nullptr ? arena->shared_regions() : nullptr, n_bytes, interrupted);
+}
+std::vector<Candidate> Engine::candidates(Collective collective, std::size_t n_bytes) const {
+  return impl_->candidates(collective, n_bytes);
 }
 std::uint64_t Engine::n_bytes_in_place() const {
   const SharedArena* arena = impl_->mesh().arena();

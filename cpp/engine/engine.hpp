@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/candidate.hpp"
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "complete/operation.hpp"
@@ -77,6 +78,9 @@ class Engine {
   // that cannot be (several hosts, no room) it is this process's own, on all ranks alike. It outlives the engine, which
   // itself keeps it until it ends.
   Result<SharedAllocation> allocate_shared(std::size_t n_bytes, const Interrupted& interrupted = nullptr);
+  // How the world could carry out a collective of so many bytes (of float32, where that matters), and what it chooses.
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
+
   // How many bytes of this rank's tensors were combined where they lay.
   std::uint64_t n_bytes_in_place() const;
 

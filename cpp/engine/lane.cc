@@ -13,13 +13,6 @@ namespace {
 // A request waits for the rest of its planned group while others come, and then for no longer than this.
 constexpr std::chrono::milliseconds kPatience{20};
 
-NativeOptions native_options(const Config& config) {
-  NativeOptions options;
-  options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
-  options.segment_bytes = static_cast<std::size_t>(config.slot_bytes);
-  return options;
-}
-
 // The world's first lane has an arena if it can have one; two ranks that send to each other would have one each for
 // little.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {

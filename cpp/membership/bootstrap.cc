@@ -177,6 +177,10 @@ Endpoint Joining::describe_myself() const {
   endpoint.slot_bytes = options_.slot_bytes;
   endpoint.n_lanes = options_.n_lanes;
   endpoint.uses_relays = options_.uses_relays;
+  endpoint.one_shot_bytes = options_.one_shot_bytes;
+  endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  endpoint.costs = options_.costs;
+  endpoint.algorithm = options_.algorithm;
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
   endpoint.machine = identity_.machine;
@@ -186,9 +190,12 @@ Endpoint Joining::describe_myself() const {
 
 // What must be the same on all ranks.
 Status Joining::compare_settings(int rank) const {
-  const auto differ = [&](const std::string& what, std::uint64_t here, std::uint64_t there) {
-    return Status::mismatch(what + " is " + std::to_string(here) + " here but " + std::to_string(there) + " on " +
-                            name(rank) + ": set it to the same value on all ranks");
+  const auto differ_in = [&](const std::string& what, const std::string& here, const std::string& there) {
+    return Status::mismatch(what + " is " + here + " here but " + there + " on " + name(rank) +
+                            ": set it to the same value on all ranks");
+  };
+  const auto differ = [&](const std::string& what, auto here, auto there) {
+    return differ_in(what, std::to_string(here), std::to_string(there));
   };
   const Endpoint& other = endpoint(rank);
   if (other.slot_bytes != options_.slot_bytes) {
@@ -199,6 +206,12 @@ Status Joining::compare_settings(int rank) const {
   }
   if (other.uses_relays != options_.uses_relays) {
     return differ("CIRANDA_RELAYS", options_.uses_relays ? 1 : 0, other.uses_relays ? 1 : 0);
+  }
+  if (other.algorithm != options_.algorithm) {
+    return differ_in("CIRANDA_ALGORITHM", "'" + options_.algorithm + "'", "'" + other.algorithm + "'");
+  }
+  if (other.one_shot_bytes != options_.one_shot_bytes) {
+    return differ("CIRANDA_ONE_SHOT_BYTES", options_.one_shot_bytes, other.one_shot_bytes);
   }
   return Status::ok_status();
 }
@@ -291,7 +304,9 @@ SocketMeshPeer Joining::make_peer(int rank) {
   const Endpoint& from = endpoint(rank);
   SocketMeshPeer peer;
   const bool is_me = rank == options_.rank;
-  peer.info = {rank, static_cast<int>(from.pid), from.host, from.address, is_me || shares(rank)};
+  peer.info = {rank,         static_cast<int>(from.pid), from.host,
+               from.address, is_me || shares(rank),      static_cast<int>(from.n_cores),
+               from.costs};
   if (is_me) {
     return peer;
   }

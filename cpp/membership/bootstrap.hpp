@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/host_costs.hpp"
 #include "base/status.hpp"
 #include "membership/secret.hpp"
 #include "transport/mesh.hpp"
@@ -40,6 +42,9 @@ struct BootstrapOptions {
   std::size_t slot_bytes = 256 * 1024;  // a multiple of 4096, equal on all ranks
   std::uint32_t n_lanes = 1;            // equal on all ranks
   bool uses_relays = true;              // equal on all ranks
+  std::string algorithm;                // equal on all ranks
+  std::int64_t one_shot_bytes = -1;     // equal on all ranks
+  std::optional<HostCosts> costs;       // for the others to know
   std::chrono::milliseconds start_timeout{30000};
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr

@@ -21,6 +21,13 @@ Status malformed(const char* what) {
   return Status::internal(std::string("sent a malformed ") + what + ": is the same Ciranda installed on all hosts?");
 }
 
+std::optional<HostCosts> read_costs(ByteReader& in) {
+  if (!in.flag()) return std::nullopt;
+  HostCosts costs;
+  for (const HostCost& each : kHostCosts) costs.*each.value = in.number<std::uint64_t>();
+  return costs;
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const Endpoint& endpoint) {
@@ -28,7 +35,12 @@ std::vector<std::byte> encode(const Endpoint& endpoint) {
   out.number(endpoint.pid).number(endpoint.bell_fd);
   out.number(static_cast<std::uint8_t>(endpoint.tries_shared_memory)).number(endpoint.slot_bytes);
   out.number(endpoint.n_lanes).number(static_cast<std::uint8_t>(endpoint.uses_relays));
-  out.text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
+  out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes)).number(endpoint.n_cores);
+  out.number(static_cast<std::uint8_t>(endpoint.costs.has_value()));
+  for (const HostCost& each : kHostCosts) {
+    if (endpoint.costs) out.number((*endpoint.costs).*each.value);
+  }
+  out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
   out.text(shortened(endpoint.machine)).text(shortened(endpoint.address));
   return out.take();
 }
@@ -43,11 +55,16 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   endpoint.slot_bytes = in.number<std::uint64_t>();
   endpoint.n_lanes = in.number<std::uint32_t>();
   endpoint.uses_relays = in.flag();
+  endpoint.one_shot_bytes = static_cast<std::int64_t>(in.number<std::uint64_t>());
+  endpoint.n_cores = in.number<std::uint32_t>();
+  endpoint.costs = read_costs(in);
+  endpoint.algorithm = in.text(kMostTextBytes);
   endpoint.host = in.text(kMostTextBytes);
   endpoint.host_id = in.text(kMostTextBytes);
   endpoint.machine = in.text(kMostTextBytes);
   endpoint.address = in.text(kMostTextBytes);
-  if (!is_endpoint || !in.complete()) {
+  const bool are_costs_usable = !endpoint.costs || are_within_bounds(*endpoint.costs);
+  if (!is_endpoint || !in.complete() || !are_costs_usable) {
     return malformed("description of itself");
   }
   return endpoint;

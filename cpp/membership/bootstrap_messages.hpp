@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/host_costs.hpp"
 #include "base/status.hpp"
 #include "membership/handshake.hpp"
 
@@ -26,6 +28,10 @@ struct Endpoint {
   std::uint64_t slot_bytes = 0;
   std::uint32_t n_lanes = 1;
   bool uses_relays = true;
+  std::int64_t one_shot_bytes = -1;
+  std::uint32_t n_cores = 0;
+  std::optional<HostCosts> costs;
+  std::string algorithm;
   std::string host;     // for messages
   std::string host_id;  // HostIdentity::shared_memory, or what the user says instead
   std::string machine;  // HostIdentity::machine

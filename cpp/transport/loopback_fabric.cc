@@ -51,6 +51,7 @@ struct LoopbackFabric::State {
   State(int n_ranks, LoopbackOptions wanted)
       : options(std::move(wanted)), n(n_ranks), beds(static_cast<std::size_t>(n_ranks)) {
     options.hosts.resize(static_cast<std::size_t>(n), "localhost");
+    options.costs.resize(static_cast<std::size_t>(n));
     bool one_host = true;
     for (const std::string& host : options.hosts) {
       one_host = one_host && host == options.hosts[0];
@@ -111,7 +112,8 @@ class LoopbackMesh final : public Mesh {
     for (int peer = 0; peer < state_->n; ++peer) {
       const std::string& host = state_->options.hosts[static_cast<std::size_t>(peer)];
       const bool shares_memory = peer == rank || (state_->options.with_arena && host == my_host);
-      peers_.push_back({peer, static_cast<int>(getpid()), host, "", shares_memory});
+      const auto& costs = state_->options.costs[static_cast<std::size_t>(peer)];
+      peers_.push_back({peer, static_cast<int>(getpid()), host, "", shares_memory, 0, costs});
       for (std::size_t channel = 0; channel < kChannelsPerPair; ++channel) {
         channels_.emplace_back(state_->ring(rank, peer, channel), state_->ring(peer, rank, channel));
       }

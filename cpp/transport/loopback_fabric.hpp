@@ -20,7 +20,8 @@ struct LoopbackOptions {
   bool with_arena = true;
   std::size_t slot_bytes = 256 * 1024;
   std::size_t ring_bytes = 64 * 1024;  // of each channel and direction; a power of two, small ones give short writes
-  std::vector<std::string> hosts;      // host label by rank; empty = all "localhost". Ranks of one host share memory.
+  std::vector<std::optional<HostCosts>> costs;  // by rank; empty = none
+  std::vector<std::string> hosts;  // host label by rank; empty = all "localhost". Ranks of one host share memory.
 };
 
 class LoopbackFabric {

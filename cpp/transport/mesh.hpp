@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/host_costs.hpp"
 #include "transport/arena.hpp"
 #include "transport/channel.hpp"
 
@@ -25,6 +26,8 @@ struct PeerInfo {
   std::string host;     // label for messages: "node7"
   std::string address;  // "10.0.0.7:4000", empty in process
   bool shares_memory = false;
+  int n_cores = 0;                                // of its host; 0: not known
+  std::optional<HostCosts> costs = std::nullopt;  // what it knows to have been measured there
 };
 
 // How soon a sleeping peer must look at what was written for it.

@@ -61,6 +61,7 @@ void seed_bootstrap_messages(Corpus corpus) {
   for (const char* address : {"10.0.0.7:4000", "[fd00::1]:4000"}) {
     endpoint.address = address;
     corpus.add(encode(endpoint));
+    endpoint.costs.emplace();
   }
   corpus.add(body_of(encode_frame(ProbeOffer{"/proc/1/fd/3", 8192, {}, ""})));
   corpus.add(body_of(encode_frame(ProbeOffer{"", 8192, {}, "too small"})));

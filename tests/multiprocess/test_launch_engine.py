@@ -15,6 +15,7 @@ import pytest
 import ciranda
 from ciranda.doctor import engine
 from ciranda.launch import run
+from ciranda.launch.api import RunOptions
 
 pytestmark = pytest.mark.multiprocess
 
@@ -146,6 +147,38 @@ def test_a_function_may_use_the_engine() -> None:
         return list(total.tolist())
 
     assert run(work, (2.0,), np=3) == [[6.0, 6.0]] * 3
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_ranks_that_measured_differently_choose_the_same(tmp_path: Path, broken: bool) -> None:
+    def work(folder: str, broken: bool) -> list[tuple[str, bool]]:
+        import os
+        from pathlib import Path
+
+        import numpy
+
+        from ciranda import _core
+        from ciranda._basics import engine
+
+        rank = int(os.environ["CIRANDA_RANK"])
+        os.environ["CIRANDA_COSTS_FOLDER"] = f"{folder}/{rank}"
+        path = Path(_core.save_measured_costs({"shared_round_ns": [1_000_000, 1, 330][rank]}))
+        if broken and rank == 0:
+            path.write_text("ciranda costs 1\n")
+        ciranda.init()
+        chosen = []
+        for count in (1 << 8, 1 << 11, 1 << 14):
+            total = ciranda.allreduce(numpy.full(count, 1.0 + rank, numpy.float32), op=ciranda.Sum, name=f"x{count}")
+            (best,) = [name for name, _, is_chosen in engine().candidates(0, 4 * count) if is_chosen]
+            chosen.append((best, bool((total == 6).all())))
+        ciranda.shutdown()
+        return chosen
+
+    options = RunOptions(env={"CIRANDA_STALL_SHUTDOWN_SECONDS": "20"})
+    found = run(work, (str(tmp_path), broken), np=3, options=options)
+    quick = found[0][-1][0] == "shm two-shot"  # where rank 0's costs, which make waiting dear, were not used
+    assert quick == broken
+    assert found == [[(name, True) for name, _ in found[0]]] * 3
 
 
 def test_the_doctor_runs_a_real_job() -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import typer
 
-from ciranda.bench import table
+from ciranda.bench import table, tune
 from ciranda.bench.cli import make_plan
 from ciranda.bench.plan import (
     COLLECTIVES,
     DTYPES,
     OPS,
+    Candidate,
     Case,
     Measurement,
     Plan,
@@ -29,6 +30,7 @@ from ciranda.bench.plan import (
     pattern,
     summarise,
 )
+from ciranda.bench.tune import Line
 
 DEFAULTS = {
     "collective": "allreduce",
@@ -164,3 +166,26 @@ def test_make_plan_says_what_is_possible(change: dict[str, str], says: str) -> N
 def test_make_plan() -> None:
     plan = make_plan(**{**DEFAULTS, "peers": "gloo"})
     assert (plan.min_bytes, plan.max_bytes, plan.systems) == (4, 1024, ("ciranda", "gloo"))
+
+
+def test_explanations_name_what_is_chosen_and_what_is_fastest() -> None:
+    slow, fast = Measurement(12.34, 10.0, 3.2, 3.2, 0, 100), Measurement(11.0, 9.0, 3.2, 3.2, 0, 100)
+    found = (Candidate("shm one-shot", 8.0, True), Candidate("shm two-shot", 9.0, False))
+    row = Row(65536, 16384, "float32", "sum", {"shm one-shot": slow, "shm two-shot": fast}, found)
+    first, second = table.explanation(row).splitlines()
+    assert first.split() == ["64", "KiB", "shm", "one-shot", "8.0", "12.3", "10.0", "0", "chosen"]
+    assert second.split() == ["64", "KiB", "shm", "two-shot", "9.0", "11.0", "9.0", "0", "fastest"]
+    assert json.loads(json.dumps(Results({}, [row]).to_dict()))["rows"][0]["candidates"][0]["name"] == "shm one-shot"
+
+
+def test_costs_are_found_again_in_the_times_that_they_make() -> None:
+    call, of_round, copy, reduce, link = 5.0, 0.4, 60e-6, 50e-6, 800e-6  # us, us a byte
+    one = Line(call + of_round, copy + 2 * reduce)
+    two = Line(call + 2 * of_round, 1.5 * copy + reduce)
+    found = tune.in_shared_memory(one, two)
+    assert found == {"call_ns": 5000, "shared_round_ns": 400, "copy_fs": 60_000, "reduce_fs": 50_000}
+    known = {**tune.defaults(), "message_ns": 100, "reduce_fs": 50_000}
+    one = Line(call + of_round, link + 2 * reduce)
+    two = Line(call + 2 * of_round, link + reduce)
+    assert tune.of_the_link(one, two, known) == {"link_round_ns": 300, "link_fs": 800_000}
+    assert Line.through(one.fixed_us, one.fixed_us - 1).us_per_byte == 0

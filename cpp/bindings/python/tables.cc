@@ -1,14 +1,19 @@
 #include "bindings/python/tables.hpp"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/costs_file.hpp"
 #include "base/dtype.hpp"
+#include "base/host_costs.hpp"
 #include "base/reduce_op.hpp"
 #include "bindings/python/errors.hpp"
 #include "kernels/kernels.hpp"
@@ -102,6 +107,49 @@ nb::dict effective_settings() {
   return values;
 }
 
+CostsFile costs_file_of_environment() {
+  const Result<Config> config = read_config();
+  raise_unless_ok(config.status());
+  return costs_file(config.value().costs_folder, environment());
+}
+
+nb::list host_costs_table() {
+  const HostCosts defaults;
+  nb::list rows;
+  for (const HostCost& each : kHostCosts) {
+    nb::dict row;
+    row["name"] = each.name;
+    row["default"] = defaults.*each.value;
+    row["lowest"] = each.lowest;
+    row["highest"] = each.highest;
+    row["meaning"] = each.meaning;
+    rows.append(std::move(row));
+  }
+  return rows;
+}
+
+nb::object measured_costs() {
+  const auto costs = load_costs(costs_file_of_environment());
+  raise_unless_ok(costs.status());
+  if (!costs.value()) return nb::none();
+  nb::dict values;
+  for (const HostCost& each : kHostCosts)
+    values[nb::str(each.name.data(), each.name.size())] = (*costs.value()).*each.value;
+  return values;
+}
+
+// Returns the path of the file.
+std::string save_measured_costs(const std::map<std::string, std::uint64_t>& values) {
+  HostCosts costs;
+  for (const HostCost& each : kHostCosts) {
+    const auto found = values.find(std::string(each.name));
+    if (found != values.end()) costs.*each.value = std::clamp(found->second, each.lowest, each.highest);
+  }
+  const CostsFile file = costs_file_of_environment();
+  raise_unless_ok(save_costs(file, costs));
+  return file.path;
+}
+
 void set_simd_level(std::string_view name) {
   using kernels::SimdLevel;
   for (const SimdLevel level : {SimdLevel::kBaseline, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
@@ -119,6 +167,9 @@ void bind_tables(nb::module_& m) {
   m.def("reduce_op_table", &reduce_op_table, "Every reduce op: its meaning, the types that it takes and scales.");
   m.def("collective_table", &collective_table, "Every collective, and what it needs.");
   m.def("settings", &settings_table, "Every setting: its variable, Horovod's name for it, default, range, meaning.");
+  m.def("host_costs_table", &host_costs_table, "What algorithms are chosen by: each cost, its default and bounds.");
+  m.def("measured_costs", &measured_costs, "What was measured on this host; None without. Raises for a broken file.");
+  m.def("save_measured_costs", &save_measured_costs, nb::arg("values"), "Keeps them, within bounds; where.");
   m.def("effective_settings", &effective_settings, "The value that each setting has in this environment.");
   m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });
   m.def("best_simd_level", [] { return kernels::to_string(kernels::best_simd_level()); });

@@ -38,6 +38,9 @@ def bench(
     ] = 500,
     warm_up: Annotated[int, typer.Option("-w", "--warm-up", min=1, help="Calls before those that count.")] = 5,
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Bind rank r to core r.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Measure each algorithm that could be taken, beside what it should cost.")
+    ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them there (PNG, SVG, PDF).")] = None,
 ) -> None:
@@ -47,8 +50,10 @@ def bench(
     """
     plan = make_plan(
         collective=collective, np=np, minimum=minimum, maximum=maximum, factor=factor, dtype=dtype, op=op, peers=peers,
-        seconds=seconds, iterations=iterations, warm_up=warm_up, pin=pin,
+        seconds=seconds, iterations=iterations, warm_up=warm_up, pin=pin, explain=explain,
     )  # fmt: skip
+    if explain and (peers or plot is not None or plan.collective != "allreduce"):
+        raise typer.BadParameter("--explain is about allreduce, and goes with neither --peers nor --plot")
     for path in (json_file, plot):
         if path is not None and not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
@@ -100,7 +105,7 @@ def run(plan: Plan) -> Results:
     from ciranda.launch.api import run as launch
 
     meta = describe(plan)
-    print(table.header(plan, meta), flush=True)
+    print(table.explain_header(plan, meta) if plan.explain else table.header(plan, meta), flush=True)
     busy_before, started = _busy_seconds(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ciranda-bench-") as folder:
         per_rank = launch(ranks.main, (plan, folder), np=plan.np, options=RunOptions(prefix=False))

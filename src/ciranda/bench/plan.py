@@ -41,6 +41,7 @@ class Plan:
         warm_up: calls before those that are measured.
         peers: other systems, measured in turns with ciranda.
         pin: bind rank r to core r.
+        explain: measure each algorithm that could be taken, beside what is expected of it.
     """
 
     collective: str = "allreduce"
@@ -55,6 +56,7 @@ class Plan:
     warm_up: int = 5
     peers: tuple[str, ...] = ()
     pin: bool = False
+    explain: bool = False
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -119,6 +121,20 @@ def format_size(n_bytes: int) -> str:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A way to carry a call out. expected_us: None where there is nothing to choose."""
+
+    name: str
+    expected_us: float | None
+    is_chosen: bool
+
+    @property
+    def algorithm(self) -> str:
+        """As the setting calls it: "two-shot" of "shm two-shot"."""
+        return self.name.rpartition(" ")[2]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One system at one size. Times in microseconds, bandwidths in GB/s (10^9 bytes) of the median."""
 
@@ -139,6 +155,12 @@ class Row:
     dtype: str
     op: str
     systems: dict[str, Measurement]
+    candidates: tuple[Candidate, ...] = ()
+
+    @property
+    def peers(self) -> list[str]:
+        """All but ciranda; none where what was measured is its own algorithms."""
+        return [name for name in self.systems if name != "ciranda"] if "ciranda" in self.systems else []
 
     def ratio(self, peer: str) -> float:
         """How many times faster ciranda is than the peer: medians of the same run."""
@@ -154,10 +176,7 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """For json.dump; with the ratios that the table shows."""
-        rows = [
-            {**asdict(row), "ratios": {peer: row.ratio(peer) for peer in row.systems if peer != "ciranda"}}
-            for row in self.rows
-        ]
+        rows = [{**asdict(row), "ratios": {peer: row.ratio(peer) for peer in row.peers}} for row in self.rows]
         return {"meta": self.meta, "rows": rows}
 
 

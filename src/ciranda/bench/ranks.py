@@ -10,13 +10,14 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import ciranda
 from ciranda.bench import table
+from ciranda.bench.algorithms import PrescribedSystems, candidates
 from ciranda.bench.plan import (
     BLOCKS,
     MIN_ITERATIONS,
@@ -47,26 +48,34 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
     systems: dict[str, System] = {"ciranda": Ciranda()}
     for peer in plan.peers:
         systems[peer] = PEERS[peer](rank, ciranda.size(), folder)
+    prescribed = PrescribedSystems()
     rows = []
     for case in cases(plan):
-        row = measure(plan, case, systems)
+        row = explain(plan, case, prescribed) if plan.explain else measure(plan, case, systems)
         rows.append(row)
         if rank == 0:
-            print(table.line(row), flush=True)
+            print(table.explanation(row) if plan.explain else table.line(row), flush=True)
     ciranda.barrier()
+    prescribed.close()
     for system in systems.values():
         system.close()
     ciranda.shutdown()
     return rows, time.process_time()
 
 
-def measure(plan: Plan, case: Case, systems: dict[str, System]) -> Row:
+def measure(plan: Plan, case: Case, systems: Mapping[str, System]) -> Row:
     """Check and time every system on one size."""
     timed = time_in_turns(plan, case, systems)
     measurements: dict[str, Measurement] = {
         name: summarise(case, found.times_us, found.n_wrong) for name, found in timed.items()
     }
     return Row(case.n_bytes, case.count, case.dtype, case.op, measurements)
+
+
+def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
+    """As measure(), each algorithm that could be taken being a system."""
+    found = candidates(case.collective, case.n_bytes)
+    return replace(measure(plan, case, prescribed.of(found)), candidates=found)
 
 
 @dataclass
@@ -78,7 +87,7 @@ class Timed:
 
 
 def time_in_turns(
-    plan: Plan, case: Case, systems: dict[str, System], after_block: Callable[[dict[str, int]], None] | None = None
+    plan: Plan, case: Case, systems: Mapping[str, System], after_block: Callable[[dict[str, int]], None] | None = None
 ) -> dict[str, Timed]:
     """Check every system, and time them in turns on one buffer: what disturbs the machine then meets all of them.
 

@@ -28,6 +28,35 @@ def header(plan: Plan, meta: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
+def explain_header(plan: Plan, meta: dict[str, object]) -> str:
+    """As header(), for explanation()."""
+    return "\n".join(
+        (
+            f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
+            "# every algorithm that could be taken; expected: what the cost model says, measured: median of calls",
+            "#",
+            f"#{'size':>11}   {'algorithm':<16} {'expected':>10} {'measured':>10} {'min':>10} {'#wrong':>6}",
+            f"#{'':>11}   {'':<16} {'us':>10} {'us':>10} {'us':>10} {'':>6}",
+        )
+    )
+
+
+def explanation(row: Row) -> str:
+    """One size, a line for each algorithm."""
+    fastest = min(row.systems, key=lambda name: row.systems[name].median_us)
+    lines = []
+    for each in row.candidates:
+        found = row.systems[each.name]
+        expected = f"{'-':>10}" if each.expected_us is None else _us(each.expected_us)
+        remarks = ["chosen"] if each.is_chosen else []
+        if each.name == fastest and len(row.candidates) > 1:
+            remarks.append("fastest")
+        left = f" {format_size(row.n_bytes):>11}   {each.name:<16}"
+        figures = f"{expected} {_us(found.median_us)} {_us(found.min_us)} {found.n_wrong:>6}"
+        lines.append(f"{left} {figures}  {', '.join(remarks)}".rstrip())
+    return "\n".join(lines)
+
+
 def line(row: Row) -> str:
     """One size."""
     left = f" {format_size(row.n_bytes):>11} {row.count:>11} {row.dtype:>8} {row.op:>8}"

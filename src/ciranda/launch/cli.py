@@ -218,6 +218,29 @@ def _bench(context: typer.Context) -> None:
     bench(args=context.args, prog_name="ciranda bench")
 
 
+@app.command("tune")
+def _tune(
+    hosts: Annotated[
+        str | None,
+        typer.Option("-H", "--hosts", metavar="HOST,HOST", help="Measure the link between two hosts instead.",
+                     show_default="this machine's memory"),
+    ] = None,
+) -> None:  # fmt: skip
+    """Measure what algorithms are chosen by, in 50 ms, and keep it in the user's cache folder of each host."""
+    from ciranda.bench.tune import defaults, main
+    from ciranda.launch.api import RunOptions
+    from ciranda.launch.api import run as launch_function
+
+    found = launch_function(main, np=2, hosts=hosts, options=RunOptions(prefix=False))
+    kind, costs, _ = found[0]
+    usual = defaults()
+    print(f"# {'shared memory' if kind == 'shm' else 'the link'}, two ranks; ns: a round or call, fs: a byte")
+    for name, value in costs.items():
+        print(f"{name:<18} {value:>10}   (without measuring: {usual[name]})")
+    for path in sorted({path for _, _, path in found if path}):
+        print(f"# kept in {path}")
+
+
 @app.command("doctor")
 def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,

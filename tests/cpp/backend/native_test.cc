@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -71,7 +72,9 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
   for (const Choice& choice : choices) {
     LoopbackFabric fabric(2, fabric_options(choice.with_arena));
     const auto mesh = fabric.take_mesh(0);
-    const NativeBackend backend(*mesh, {choice.one_shot_bytes, 256 << 10});
+    NativeOptions native;
+    native.one_shot_bytes = choice.one_shot_bytes;
+    const NativeBackend backend(*mesh, native);
     EXPECT_EQ(backend.algorithm_name(choice.collective, choice.n_bytes), choice.expected) << choice.n_bytes << " bytes";
   }
 }
@@ -83,14 +86,14 @@ TEST(NativeBackendTest, HostsCombineTheirOwnWhereTheyAreAlike) {
     std::string_view expected;
   };
   const std::array layouts{
-      Layout{{"a", "a", "b", "b"}, "direct by hosts"},
-      Layout{{"a", "a", "b", "b", "c", "c"}, "direct by hosts"},
-      Layout{{"a", "a", "a", "a", "b", "b", "b", "b"}, "direct by hosts"},
+      Layout{{"a", "a", "b", "b"}, "direct by-hosts"},
+      Layout{{"a", "a", "b", "b", "c", "c"}, "direct by-hosts"},
+      Layout{{"a", "a", "a", "a", "b", "b", "b", "b"}, "direct by-hosts"},
       Layout{{"a", "a", "a", "b"}, "direct two-shot"},
       Layout{{"a", "a", "b", "c"}, "direct two-shot"},
       Layout{{"a", "b", "a", "b"}, "direct two-shot"},
       Layout{{"a", "a", "b", "b", "a", "a"},
-             "direct by hosts"},  // the last are far from the first, but that harms none
+             "direct by-hosts"},  // the last are far from the first, but that harms none
       Layout{{"a", "a", "b", "b", "b", "b"}, "direct two-shot"},
       Layout{{"a", "a", "a", "b", "b", "b"}, "direct two-shot"},
       Layout{{"a", "b"}, "direct two-shot"},
@@ -100,11 +103,65 @@ TEST(NativeBackendTest, HostsCombineTheirOwnWhereTheyAreAlike) {
     options.hosts = layout.hosts;
     LoopbackFabric fabric(static_cast<int>(layout.hosts.size()), options);
     const auto mesh = fabric.take_mesh(0);
-    const NativeBackend backend(*mesh, {2048, 256 << 10});
-    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 4 * 2048 + 1), layout.expected) << layout.hosts.size();
-    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 4 * 2048), "direct two-shot");
+    NativeOptions native;
+    native.one_shot_bytes = 2048;
+    const NativeBackend backend(*mesh, native);
+    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 1 << 20), layout.expected) << layout.hosts.size();
+    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 2049), "direct two-shot");
     EXPECT_EQ(backend.algorithm_name(Collective::kReduce, 1 << 20), "direct two-shot");
   }
+}
+
+// A setting that names an algorithm is heeded wherever there is such.
+TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
+  struct Case {
+    std::vector<std::string> hosts;
+    std::string algorithm;
+    std::size_t n_bytes;
+    std::string_view expected;
+  };
+  const std::array cases{
+      Case{{"a", "a"}, "one-shot", kSlotBytes, "shm one-shot"},
+      Case{{"a", "a"}, "one-shot", kSlotBytes + 1, "shm two-shot"},
+      Case{{"a", "a"}, "two-shot", 4, "shm two-shot"},
+      Case{{"a", "a"}, "by-hosts", 4, "shm one-shot"},  // there is no such thing here
+      Case{{"a", "a", "b", "b"}, "one-shot", 64 << 20, "direct one-shot"},
+      Case{{"a", "a", "b", "b"}, "two-shot", 4, "direct two-shot"},
+      Case{{"a", "a", "b", "b"}, "two-shot", 64 << 20, "direct two-shot"},
+      Case{{"a", "a", "b", "b"}, "by-hosts", 4, "direct by-hosts"},
+      Case{{"a", "b", "b"}, "by-hosts", 64 << 20, "direct two-shot"},
+  };
+  for (const Case& each : cases) {
+    LoopbackOptions options = fabric_options(true);
+    options.hosts = each.hosts;
+    LoopbackFabric fabric(static_cast<int>(each.hosts.size()), options);
+    const auto mesh = fabric.take_mesh(0);
+    NativeOptions native;
+    native.algorithm = each.algorithm;
+    EXPECT_EQ(NativeBackend(*mesh, native).algorithm_name(Collective::kAllreduce, each.n_bytes), each.expected)
+        << each.algorithm << " of " << each.n_bytes;
+  }
+}
+
+TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
+  LoopbackOptions options = fabric_options(true);
+  options.hosts = {"a", "a", "b", "b"};
+  LoopbackFabric fabric(4, options);
+  const auto mesh = fabric.take_mesh(0);
+  const NativeBackend backend(*mesh, {});
+  for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1} << 20}) {
+    const auto found = backend.candidates(Collective::kAllreduce, n_bytes);
+    ASSERT_EQ(found.size(), 3U);
+    const auto fastest = std::min_element(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+      return *a.expected_us < *b.expected_us;
+    });
+    for (const Candidate& each : found) EXPECT_EQ(each.is_chosen, each.name == fastest->name);
+    EXPECT_EQ(fastest->name, backend.algorithm_name(Collective::kAllreduce, n_bytes));
+  }
+  const auto only = backend.candidates(Collective::kBroadcast, 4);
+  ASSERT_EQ(only.size(), 1U);
+  EXPECT_TRUE(only.front().is_chosen);
+  EXPECT_FALSE(only.front().expected_us);
 }
 
 // Slots that cannot give each rank a cache line: what needs its own part for each rank goes by the channels.

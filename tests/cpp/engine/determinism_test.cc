@@ -136,12 +136,13 @@ class DeterminismTest : public ::testing::TestWithParam<std::tuple<int, Layout>>
   std::vector<WorldOptions> variants() const {
     std::vector<WorldOptions> all;
     for (const std::int64_t slot_bytes : {4096, 65536}) {
-      for (const std::int64_t one_shot_bytes : {0, 16 << 10}) {
+      for (const char* algorithm : {"one-shot", "two-shot", "by-hosts"}) {
+        if (algorithm == std::string("by-hosts") && std::get<1>(GetParam()) != Layout::kTwoHosts) continue;
         for (const std::int64_t fusion_threshold : {128 << 20, 10'000}) {
           WorldOptions options = options_for(std::get<1>(GetParam()), size());
           options.fabric.slot_bytes = static_cast<std::size_t>(slot_bytes);
           options.config.slot_bytes = slot_bytes;
-          options.config.one_shot_bytes = one_shot_bytes;
+          options.config.algorithm = algorithm;
           options.config.fusion_threshold_bytes = fusion_threshold;
           all.push_back(options);
         }
@@ -163,8 +164,8 @@ TEST_P(DeterminismTest, TheBitsAreTheSameOnAllRanksAndInAllSettings) {
         const Manner manner{fused, ++seed};
         world.run([&](Engine& engine) {
           EXPECT_EQ(reduce_all(engine, tensors, manner), expected)
-              << "rank " << engine.rank() << ", slots of " << options.config.slot_bytes << ", one shot up to "
-              << options.config.one_shot_bytes << ", fusion up to " << options.config.fusion_threshold_bytes << ", "
+              << "rank " << engine.rank() << ", slots of " << options.config.slot_bytes << ", "
+              << options.config.algorithm << ", fusion up to " << options.config.fusion_threshold_bytes << ", "
               << (fused ? "fused, " : "one by one, ") << to_string(level);
         });
         if (HasFailure()) return;

@@ -67,7 +67,8 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12, 5, true, 262144, 3, false, "node7", "id", "machine", "10.0.0.7:4000"};
+  Endpoint endpoint{12, 5,           true,       262144,  3,    false,     -1,
+                    8,  HostCosts{}, "two-shot", "node7", "id", "machine", "10.0.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
   ASSERT_TRUE(decoded.ok());
@@ -77,6 +78,10 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().slot_bytes, 262144U);
   EXPECT_EQ(decoded.value().n_lanes, 3U);
   EXPECT_FALSE(decoded.value().uses_relays);
+  EXPECT_EQ(decoded.value().one_shot_bytes, -1);
+  EXPECT_EQ(decoded.value().n_cores, 8U);
+  EXPECT_EQ(decoded.value().costs, HostCosts{});
+  EXPECT_EQ(decoded.value().algorithm, "two-shot");
   EXPECT_EQ(decoded.value().host + decoded.value().host_id + decoded.value().machine, "node7idmachine");
   EXPECT_EQ(decoded.value().address, "10.0.0.7:4000");
   expect_exact(blob, decode_endpoint);
@@ -95,11 +100,24 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
-  for (const std::size_t place : {9U, 22U}) {  // of an endpoint's two
-    auto blob = encode(Endpoint{12, 5, true, 262144, 3, true, "", "", "", ""});
+  for (const std::size_t place : {9U, 22U, 35U}) {  // of an endpoint's three
+    auto blob = encode(Endpoint{12, 5, true, 262144, 3, true, -1, 8, HostCosts{}, "", "", "", "", ""});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());
+  }
+}
+
+TEST(BootstrapMessages, CostsOutOfBoundsAreRefused) {
+  for (const HostCost& each : kHostCosts) {
+    Endpoint endpoint;
+    endpoint.costs.emplace();
+    (*endpoint.costs).*each.value = each.highest;
+    EXPECT_TRUE(decode_endpoint(encode(endpoint)).ok()) << each.name;
+    for (const std::uint64_t wrong : {each.lowest - 1, each.highest + 1}) {
+      (*endpoint.costs).*each.value = wrong;
+      EXPECT_FALSE(decode_endpoint(encode(endpoint)).ok()) << each.name << " " << wrong;
+    }
   }
 }
 

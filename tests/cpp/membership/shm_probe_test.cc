@@ -243,6 +243,38 @@ TEST(ShmProbe, RelaysThatOnlySomeUseAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, AlgorithmsThatDifferAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each :
+       job.join([](BootstrapOptions& options) { options.algorithm = options.rank == 0 ? "one-shot" : ""; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_ALGORITHM is '")) << each.status().message();
+  }
+}
+
+TEST(ShmProbe, OneShotBytesThatDifferAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.one_shot_bytes = options.rank - 1; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_ONE_SHOT_BYTES is ")) << each.status().message();
+  }
+}
+
+TEST(Bootstrap, AllKnowWhatEachHasMeasured) {
+  TestJob job(3);
+  HostCosts slow;
+  slow.link_fs *= 2;
+  const auto meshes = job.join_well([&slow](BootstrapOptions& options) {
+    if (options.rank == 1) options.costs = slow;
+  });
+  for (const auto& mesh : meshes) {
+    EXPECT_FALSE(mesh->peer(0).costs);
+    EXPECT_EQ(mesh->peer(1).costs, slow);
+    EXPECT_FALSE(mesh->peer(2).costs);
+    EXPECT_GT(mesh->peer(2).n_cores, 0);
+  }
+}
+
 TEST(HostIdentity, IsStableAndKnowsTheMachine) {
   const HostIdentity identity = identify_host("/dev/shm");
   EXPECT_FALSE(identity.machine.empty());

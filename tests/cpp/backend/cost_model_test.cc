@@ -1,0 +1,111 @@
+#include "backend/cost_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <random>
+
+#include "backend/native.hpp"
+#include "transport/loopback_fabric.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::array kAll{Algorithm::kSharedOneShot, Algorithm::kSharedTwoShot, Algorithm::kDirectOneShot,
+                          Algorithm::kDirectTwoShot, Algorithm::kDirectByHosts};
+
+Placement hosts_of(std::uint64_t n_hosts, std::uint64_t ranks_each) {
+  return {n_hosts * ranks_each, n_hosts, ranks_each, 1};
+}
+
+HostCosts random_costs(std::mt19937_64& random) {
+  HostCosts costs;
+  for (const HostCost& each : kHostCosts) {
+    std::uint64_t value = each.lowest;
+    while (value < each.highest && random() % 8 != 0) value *= 1 + random() % 5;
+    costs.*each.value = std::min(value, each.highest);
+  }
+  return costs;
+}
+
+// Exact where the numbers are small enough for doubles; and never contradicting them by more than their rounding.
+TEST(CostModelTest, TheComparisonIsThatOfTheCosts) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 300; ++i) {
+    const CostModel model(random_costs(random), hosts_of(1 + random() % 64, 1 + random() % 16));
+    const std::size_t n_bytes = random() % (std::size_t{1} << (1 + random() % 36));
+    for (const Algorithm one : kAll) {
+      for (const Algorithm other : kAll) {
+        const double a = model.microseconds(one, n_bytes);
+        const double b = model.microseconds(other, n_bytes);
+        if (a < b * (1 - 1e-9) - 1e-3) {
+          EXPECT_TRUE(model.is_no_slower(one, other, n_bytes)) << n_bytes;
+        }
+        EXPECT_TRUE(model.is_no_slower(one, other, n_bytes) || model.is_no_slower(other, one, n_bytes));
+      }
+    }
+  }
+}
+
+// The largest numbers that the bounds allow, of many ranks: nothing wraps around.
+TEST(CostModelTest, TheMostThatBoundsAllowIsNotTooMuch) {
+  HostCosts costs;
+  for (const HostCost& each : kHostCosts) costs.*each.value = each.highest;
+  const CostModel model(costs, hosts_of(4096, 64));
+  const double one = model.microseconds(Algorithm::kDirectOneShot, 1);
+  const double two = model.microseconds(Algorithm::kDirectTwoShot, 1);
+  EXPECT_GT(one, 1e6);
+  EXPECT_GT(two, one);
+  EXPECT_GT(model.microseconds(Algorithm::kDirectOneShot, 1 << 20),
+            model.microseconds(Algorithm::kDirectTwoShot, 1 << 20));
+  EXPECT_TRUE(model.is_no_slower(Algorithm::kDirectOneShot, Algorithm::kDirectTwoShot, 0));
+  EXPECT_FALSE(model.is_no_slower(Algorithm::kDirectOneShot, Algorithm::kDirectTwoShot,
+                                  std::numeric_limits<std::size_t>::max()));
+}
+
+// Nothing measured, two ranks: what was found good by hand.
+TEST(CostModelTest, DefaultsAreThoseFoundGood) {
+  const CostModel together({}, hosts_of(1, 2));
+  EXPECT_TRUE(together.is_no_slower(Algorithm::kSharedOneShot, Algorithm::kSharedTwoShot, 16 << 10));
+  EXPECT_FALSE(together.is_no_slower(Algorithm::kSharedOneShot, Algorithm::kSharedTwoShot, 18 << 10));
+  const CostModel apart({}, hosts_of(2, 2));
+  EXPECT_TRUE(apart.is_no_slower(Algorithm::kDirectOneShot, Algorithm::kDirectTwoShot, 8 << 10));
+  EXPECT_FALSE(apart.is_no_slower(Algorithm::kDirectOneShot, Algorithm::kDirectTwoShot, 32 << 10));
+  EXPECT_TRUE(apart.is_no_slower(Algorithm::kDirectTwoShot, Algorithm::kDirectByHosts, 32 << 10));
+  EXPECT_FALSE(apart.is_no_slower(Algorithm::kDirectTwoShot, Algorithm::kDirectByHosts, 128 << 10));
+}
+
+TEST(CostModelTest, WaitingLongerFavoursFewerRounds) {
+  HostCosts patient;
+  patient.shared_round_ns *= 10;
+  const CostModel model(patient, hosts_of(1, 2));
+  EXPECT_TRUE(model.is_no_slower(Algorithm::kSharedOneShot, Algorithm::kSharedTwoShot, 100 << 10));
+  const CostModel crowded({}, {2, 1, 2, 2});
+  EXPECT_TRUE(crowded.is_no_slower(Algorithm::kSharedOneShot, Algorithm::kSharedTwoShot, 100 << 10));
+}
+
+std::string_view chosen_by(const std::vector<std::optional<HostCosts>>& costs, int rank, std::size_t n_bytes) {
+  LoopbackOptions options;
+  options.costs = costs;
+  LoopbackFabric fabric(static_cast<int>(costs.size()), options);
+  const auto mesh = fabric.take_mesh(rank);
+  return NativeBackend(*mesh, {}).algorithm_name(Collective::kAllreduce, n_bytes);
+}
+
+// Ranks with other files, or none, come to the same choice: that of the slowest who has measured.
+TEST(CostModelTest, RanksThatHaveMeasuredDifferentlyAgree) {
+  HostCosts slow_to_meet;
+  slow_to_meet.shared_round_ns = 3'300;
+  HostCosts quick_to_meet;
+  quick_to_meet.shared_round_ns = 33;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(chosen_by({std::nullopt, std::nullopt, std::nullopt}, rank, 16 << 10), "shm two-shot");
+    EXPECT_EQ(chosen_by({std::nullopt, slow_to_meet, quick_to_meet}, rank, 16 << 10), "shm one-shot");
+    EXPECT_EQ(chosen_by({std::nullopt, quick_to_meet, std::nullopt}, rank, 2 << 10), "shm two-shot");
+    EXPECT_EQ(chosen_by({slow_to_meet, std::nullopt, std::nullopt}, rank, 2 << 10), "shm one-shot");
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
