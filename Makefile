@@ -29,7 +29,7 @@ PURE_LAYERS := negotiate fuse request
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize asan tsan fuzz coverage package \
+.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize asan tsan fuzz guard coverage package \
 	build install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -126,6 +126,9 @@ fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS se
 
 package: build $(VENV)/.installed-test  ## install the library, and build and run the examples against it
 	tests/package/run.sh build/release build/package
+
+guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
+	$(BIN)/python benchmarks/guard.py
 
 coverage: build/coverage/build.ninja $(VENV)/.coverage-tools  ## fail if tests reach less than COVERAGE_FLOOR % of a pure layer
 	cmake --build --preset coverage -j $(JOBS) --target $(PURE_LAYERS:%=ciranda_%_test)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import secrets
 import subprocess
@@ -62,6 +63,8 @@ def main() -> int:
         "meta": {**describe(plan), "systems": ["ciranda", *names, *mpis], "language": language},
         "runs": runs,
     }
+    if args.cpp:
+        results["limits"] = limits_of(args.cpp)
     print(table(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -227,36 +230,79 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def limits_of(build: Path) -> list[dict[str, Any]]:
+    """What the program limits says of this machine."""
+    limits = [str(build / "benchmarks" / "cpp" / "limits"), "--seconds", "0.05"]
+    said = subprocess.run(limits, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def limit_us(limits: list[dict[str, Any]], n_ranks: int, n_bytes: int) -> float:
+    """No call is faster: a cache line goes to the other core, and every rank reads and writes its result once.
+
+    The latter at the rate of copying buffers of about this size, by as many threads as there are ranks (or cores).
+    """
+    line = min((each["one_way_ns"] for each in limits if each["limit"] == "cache_line"), default=0.0) / 1e3
+    memory = [each for each in limits if each["limit"] == "memory" and each["threads"] <= n_ranks]
+    most = max(each["threads"] for each in memory)
+    near = min(
+        (each for each in memory if each["threads"] == most),
+        key=lambda each: abs(math.log(each["bytes"]) - math.log(max(n_bytes, 1))),
+    )
+    return float(line + 2 * n_ranks * n_bytes / near["copy_gb_per_s"] / 1e3)
+
+
+def lines_of(results: dict[str, Any], collective: str) -> dict[str, tuple[list[int], list[float]]]:
+    """Sizes and medians by system; Ciranda's, and what each run has, are those of the first run."""
+    lines: dict[str, tuple[list[int], list[float]]] = {}
+    for run in results["runs"]:
+        rows = [row for row in run["rows"] if row["collective"] == collective]
+        for name in rows[0]["systems"]:
+            if name not in lines:
+                times = [row["systems"][name]["median_us"] for row in rows]
+                lines[name] = [row["n_bytes"] for row in rows], times
+    return lines
+
+
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Latency by size, a panel for each collective. Ciranda's and gloo's lines are those of the first run."""
+    """Latency and bandwidth by size, a row of panels for each collective."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    meta, limits = results["meta"], results.get("limits")
     collectives = list(dict.fromkeys(row["collective"] for row in results["runs"][0]["rows"]))
-    figure, panels = plt.subplots(1, len(collectives), figsize=(6 * len(collectives), 4.6), layout="constrained")
-    for axes, collective in zip([panels] if len(collectives) == 1 else panels, collectives, strict=True):
-        shown = set()
-        for run in results["runs"]:
-            rows = [row for row in run["rows"] if row["collective"] == collective]
-            sizes = [row["n_bytes"] for row in rows]
-            for name in rows[0]["systems"]:
-                if name in shown:
-                    continue
-                shown.add(name)
-                times = [row["systems"][name]["median_us"] for row in rows]
-                axes.plot(sizes, times, "o-", label=name, markersize=4, linewidth=2.5 if name == "ciranda" else 1.2)
-        rows = [row for row in results["runs"][0]["rows"] if row["collective"] == collective]
-        axes.plot([r["n_bytes"] for r in rows], [r["floor_us"] for r in rows], ":", color="black", label="floor")
-        axes.set(xscale="log", yscale="log", title=collective, xlabel="bytes", ylabel="microseconds")
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-    meta = results["meta"]
-    figure.suptitle(
-        f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; blocking calls from {meta['language']}"
+    figure, panels = plt.subplots(
+        len(collectives), 2, figsize=(12, 4.8 * len(collectives)), layout="constrained", squeeze=False
     )
-    figure.savefig(path, dpi=130)
+    for (latency, bandwidth), collective in zip(panels, collectives, strict=True):
+        for number, (name, (sizes, times)) in enumerate(lines_of(results, collective).items()):
+            is_ours = name == "ciranda"
+            style = {"color": "black" if is_ours else f"C{number}", "linewidth": 2.6 if is_ours else 1.3}
+            latency.plot(sizes, times, "o-", label=name, markersize=4, **style)
+            bandwidth.plot(sizes, rates(sizes, times), "o-", label=name, markersize=4, **style)
+        if limits:
+            least = [limit_us(limits, meta["np"], size) for size in sizes]
+            latency.plot(sizes, least, "--", color="0.4", label="limit of the machine")
+            bandwidth.plot(sizes, rates(sizes, least), "--", color="0.4", label="limit of the machine")
+        for axes, what in ((latency, "microseconds"), (bandwidth, "GB/s (size over time)")):
+            axes.set(xscale="log", yscale="log", title=collective, ylabel=what)
+            axes.set_xticks(sizes[:: -(-len(sizes) // 8)])
+            axes.set_xticklabels([format_size(size) for size in axes.get_xticks()])
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+        latency.legend(frameon=False)
+    figure.suptitle(
+        f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; medians of blocking calls from {meta['language']}"
+    )
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def rates(sizes: list[int], times_us: list[float]) -> list[float]:
+    """GB/s."""
+    return [size / time / 1e3 for size, time in zip(sizes, times_us, strict=True)]
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import compare  # noqa: E402
+import guard  # noqa: E402
 import peers  # noqa: E402
 
 
@@ -89,6 +90,50 @@ def test_the_guard_says_what_cannot_be_compared(tmp_path: Path) -> None:
     nothing = _run(tmp_path, strange)
     assert nothing.returncode == 1
     assert "nothing in common" in nothing.stdout
+
+
+def test_a_ratio_is_lost_below_half_of_the_baselines_alone() -> None:
+    held = guard.hold({1024: 4.9, 4096: 5.1, 16384: 1.0}, {1024: 10.0, 4096: 10.0})
+    assert [each.is_lost for each in held] == [True, False, False]
+    assert [str(each).split() for each in held] == [
+        ["allreduce", "1", "KiB", "4.9x", "10.0x", "LOST"],
+        ["allreduce", "4", "KiB", "5.1x", "10.0x"],
+        ["allreduce", "16", "KiB", "1.0x", "none", "yet"],
+    ]
+
+
+def test_a_baseline_is_of_a_kind_of_machine_and_read_back(tmp_path: Path) -> None:
+    path = guard.baseline_file(tmp_path / "new", "AMD EPYC (TM) 9", 4)
+    assert path.name == "amd-epyc-tm-9-4-cores.json"
+    assert guard.read_baseline(path) == {}
+    guard.write_baseline(path, {"cpu": "AMD"}, {1024: 12.34, 4096: 5.0})
+    assert guard.read_baseline(path) == {1024: 12.3, 4096: 5.0}
+
+
+# Measured twice, and only a loss both times counts.
+@pytest.mark.parametrize(("second", "code"), [(9.0, 0), (3.0, 1)])
+def test_the_guard_measures_a_loss_once_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, second: float, code: int
+) -> None:
+    found = iter([{1024: 10.0}, {1024: 4.0}, {1024: second}])
+    monkeypatch.setattr(guard, "measure", lambda _seconds: next(found))
+    monkeypatch.setattr(sys, "argv", ["guard.py", "--write", "--baselines", str(tmp_path / "b")])
+    assert guard.main() == 0
+    monkeypatch.setattr(sys, "argv", ["guard.py", "--baselines", str(tmp_path / "b")])
+    assert guard.main() == code
+    assert next(found, None) is None
+
+
+def test_the_limit_is_the_nearest_buffers_rate_and_a_cache_line() -> None:
+    limits = [
+        {"limit": "cache_line", "one_way_ns": 30.0},
+        *({"limit": "memory", "threads": 1, "bytes": n, "copy_gb_per_s": 1.0} for n in (1 << 10, 1 << 20)),
+        {"limit": "memory", "threads": 2, "bytes": 1 << 10, "copy_gb_per_s": 100.0},
+        {"limit": "memory", "threads": 2, "bytes": 1 << 20, "copy_gb_per_s": 40.0},
+    ]
+    assert peers.limit_us(limits, 2, 0) == pytest.approx(0.03)
+    assert peers.limit_us(limits, 2, 1000) == pytest.approx(0.03 + 4000 / 100e3)
+    assert peers.limit_us(limits, 2, 1_000_000) == pytest.approx(0.03 + 4_000_000 / 40e3)
 
 
 def test_the_table_shows_ratios_and_the_floor() -> None:
