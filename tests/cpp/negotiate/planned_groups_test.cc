@@ -315,6 +315,12 @@ TEST(RelayedGroups, OfAllAreRefusedAfterThoseOfOne) {
   EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow).ok());
 }
 
+TEST(RelayedGroups, OfAllAreRefusedWhileOneHasJoined) {
+  Planned desk(with_groups(3));
+  Planned::must(desk->on_relayed(from({1}, JoinMessage{}), kNow));
+  EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow).ok());
+}
+
 TEST(RelayedGroups, SayWhoWaits) {
   Planned desk(with_groups(2));
   Planned::must(desk->on_relayed(from({0, 1}, ReadyMessage{{{0, true}}}), kNow));

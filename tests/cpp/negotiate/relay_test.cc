@@ -205,6 +205,15 @@ TEST_F(RelayTest, ForgetsAPlanWhenTheNextComes) {
   EXPECT_EQ(taken(), (Texts{"1: group 0", "1: known"}));
 }
 
+TEST_F(RelayTest, GathersANewPlanAfterItsFirstUse) {
+  log(PlanEntry{2, {{2}}});
+  hear(0, GroupsMessage{2, {0}});
+  EXPECT_EQ(taken(), Texts{"0: group 0"});
+  log(ExecuteGroupsEntry{2, {0}, Check::kNone});
+  hear(0, GroupsMessage{2, {0}});
+  EXPECT_EQ(taken(), Texts{});
+}
+
 // The coordinator tells of it.
 TEST_F(RelayTest, PassesOnWhatIsAnnouncedTwice) {
   group(1, 0);
