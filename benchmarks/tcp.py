@@ -45,7 +45,10 @@ def main() -> int:
     Path(_CONTROL).write_text(args.control)
     runs = over_loopback(args) if args.where == "loopback" else over_links(args)
     plan = Plan(np=args.np, peers=("gloo",), pin=args.pin)
-    results = {"meta": {**describe(plan), "control": args.control, "language": "Python"}, "runs": runs}
+    results = {
+        "meta": {**describe(plan), "control": args.control, "language": "C++" if args.cpp else "Python"},
+        "runs": runs,
+    }
     print(peers.table(results))
     for found in runs:
         if "rate" in found and args.local == 1:
@@ -67,11 +70,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--mpi", action="append", default=[], metavar="NAME=FOLDER", help="see peers.py; loopback only")
     parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each size and system")
     parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--cpp", type=Path, metavar="BUILD", help="measure from C++, see peers.py")
     parser.add_argument("--pin", action="store_true", help="bind rank r to core r")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
-    args.cpp = None
     args.np, args.collectives = 2 if args.where == "loopback" else 2 * args.local, "allreduce"
     return args
 

@@ -101,6 +101,10 @@ bool is_one_shot(Algorithm algorithm) {
   return algorithm == Algorithm::kSharedOneShot || algorithm == Algorithm::kDirectOneShot;
 }
 
+kernels::Reduction reduction_of(const Plan& plan) {
+  return {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
+}
+
 }  // namespace
 
 struct NativeBackend::Choice {
@@ -171,9 +175,13 @@ NativeBackend::Choice NativeBackend::choice(bool combines_in_parts) const {
   return {costs_, options_, available, session_ ? session_->slot_bytes() : 0, ranks_per_host_ > 0 && combines_in_parts};
 }
 
+void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) {
+  if (plan.n_bytes > 0) local_combine(plan, reduction_of(plan), inputs);
+}
+
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   if (plan.n_bytes == 0) return nullptr;
-  const kernels::Reduction reduction{plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
+  const kernels::Reduction reduction = reduction_of(plan);
   if (mesh_.size() == 1) {
     if (info(plan.collective).is_reduction) {
       local_reduce(plan, reduction);

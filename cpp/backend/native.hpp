@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,9 @@ class NativeBackend {
   // The plan outlives the collective, which is gone before the next is started. Null when there is nothing to move
   // between ranks: the plan is then carried out.
   std::unique_ptr<RunningCollective> start(const Plan& plan);
+
+  // An allreduce whose inputs, of all ranks one after the other, are here already.
+  static void combine(const Plan& plan, std::span<const std::byte> inputs);
 
   // What the policy table says for a plan of this size (of a sum of float32, where that matters): "shm two-shot".
   std::string_view algorithm_name(Collective collective, std::size_t n_bytes) const;

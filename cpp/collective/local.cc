@@ -1,6 +1,7 @@
 #include "collective/local.hpp"
 
 #include <array>
+#include <vector>
 
 #include "collective/copy_pieces.hpp"
 
@@ -11,6 +12,14 @@ void local_reduce(const Plan& plan, const kernels::Reduction& reduction) {
   plan.output.for_range(0, plan.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
     const std::array inputs{plan.input_for(0).at(at).data()};  // input and output have the same pieces
     kernels::reduce(reduction, inputs, part.data(), part.size() / element_bytes);
+  });
+}
+
+void local_combine(const Plan& plan, const kernels::Reduction& reduction, std::span<const std::byte> inputs) {
+  std::vector<const std::byte*> from(inputs.size() / plan.n_bytes);
+  plan.output.for_range(0, plan.n_bytes, [&](std::span<std::byte> part, std::size_t at) {
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = inputs.data() + i * plan.n_bytes + at;
+    kernels::reduce(reduction, from, part.data(), part.size() / size_of(reduction.dtype));
   });
 }
 

@@ -1,5 +1,8 @@
-// Collectives of a world of one: scale and copy.
+// What needs no other rank: the collectives of a world of one, and an allreduce whose inputs are here already.
 #pragma once
+
+#include <cstddef>
+#include <span>
 
 #include "fuse/plan.hpp"
 #include "kernels/kernels.hpp"
@@ -7,6 +10,8 @@
 namespace ciranda {
 
 void local_reduce(const Plan& plan, const kernels::Reduction& reduction);
+// `inputs`: of all ranks, one after the other, each in one piece.
+void local_combine(const Plan& plan, const kernels::Reduction& reduction, std::span<const std::byte> inputs);
 void local_copy(const Plan& plan);
 
 }  // namespace ciranda

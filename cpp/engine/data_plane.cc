@@ -53,7 +53,21 @@ Result<bool> DataPlane::step() {
   return start_next();
 }
 
+// All there is to combine has come with the log.
+Result<Work> DataPlane::combine_inputs() {
+  Result<Work> made = make_plans(queue_.front(), in_flight_, mesh_);
+  if (!made.ok()) return made.status();
+  const std::vector<Plan>& plans = made.value().plans;
+  const std::vector<std::byte>& inputs = queue_.front().inputs;
+  if (plans.size() != 1 || inputs.size() != plans.front().n_bytes * static_cast<std::size_t>(mesh_.size())) {
+    return Status::internal("the inputs that came with the log are not those of " + describe_current());
+  }
+  backend_.combine(plans.front(), inputs);
+  return Work{};
+}
+
 Result<Work> DataPlane::begin() {
+  if (!queue_.front().inputs.empty()) return combine_inputs();
   const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };
   if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
   is_arena_settled_ = true;

@@ -47,6 +47,7 @@ class DataPlane {
 
  private:
   Result<Work> begin();
+  Result<Work> combine_inputs();
   Result<bool> start_next();
   void take(Work work);
   bool begin_check();

@@ -307,7 +307,8 @@ class Engine::Impl {
       turn_.insist();
     }
     const bool awaits = is_any_waiting || turn_.awaits_lazy_news();
-    mesh_->arm(awaits ? Sleeper::kAwaits : Sleeper::kIdle);
+    const Sleeper without = turn_.has_work() ? Sleeper::kIdle : Sleeper::kResting;
+    mesh_->arm(awaits ? Sleeper::kAwaits : without);
   }
 
   // REQUIRES: the token.

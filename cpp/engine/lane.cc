@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/earliest.hpp"
@@ -25,6 +26,18 @@ std::vector<int> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
   return ranks;
 }
 
+// The bytes of a request whose input may travel along with its announcement; none otherwise. Who waits for a small
+// allreduce waits for messages, not for bytes.
+std::span<const std::byte> small_input(const Request& request, std::size_t n_members) {
+  const Signature& signature = request.signature;
+  const bool is_plain = signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum &&
+                        !signature.is_weighted && signature.tensors.size() == 1;
+  if (!is_plain || !request.is_awaited) return {};
+  const std::size_t n_bytes = signature.tensors.front().n_bytes();
+  if (n_bytes * n_members > kMostInputsBytes) return {};
+  return {request.memory.front().input, n_bytes};
+}
+
 bool changes_sets(Collective collective) {
   return collective == Collective::kAddProcessSet || collective == Collective::kRemoveProcessSet;
 }
@@ -46,6 +59,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
              logger_),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
+      brings_inputs_(mesh_.size() > 1 && arena == nullptr && !log_.has_relays()),
       log_end_(std::numeric_limits<std::uint64_t>::max()),
       stall_warning_(seconds(around.config.stall_warning_seconds)),
       stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {}
@@ -73,13 +87,17 @@ void Lane::submit(Submission submission, TimePoint now) {
   const Request& request = in_flight_.at(ticket).request;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
-  const auto* ready = std::get_if<ReadyMessage>(&message);
+  auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
   // when this rank has lost patience (Turn::insist).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr) {
     if (ready->items.empty()) holding_.update(true, true, now);
+    if (ready->items.size() == 1 && brings_inputs_) {
+      const auto input = small_input(request, static_cast<std::size_t>(mesh_.size()));
+      ready->items.front().input.assign(input.begin(), input.end());
+    }
     add_ready(*ready);
   } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
     groups_.plan = groups->plan;

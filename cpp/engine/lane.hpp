@@ -114,6 +114,7 @@ class Lane {
   ReadyMessage ready_;    // announcements of this turn, to travel in one frame
   GroupsMessage groups_;  // and in another
   Holding holding_;       // requests may be held for the rest of their group
+  bool brings_inputs_;    // small ones, along with the announcement
   std::uint64_t n_logged_ = 0;
   std::uint64_t log_end_;          // entries from here on are not carried out
   std::optional<Status> parting_;  // why nothing new can be agreed on

@@ -51,6 +51,7 @@ LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const C
     : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayPatience) {
   const std::optional<RelayTree> tree = relay_tree(id, mesh, config);
   if (tree) {
+    has_relays_ = true;
     use_relays(*tree);
   } else {
     speak_directly();

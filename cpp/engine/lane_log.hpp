@@ -41,6 +41,8 @@ class LaneLog {
 
   // The members through whom the log comes, the nearest first and the coordinator last; none where this is it.
   const std::vector<int>& above() const { return above_; }
+  // The same on all members.
+  bool has_relays() const { return has_relays_; }
   // Whether what others announce may be what this rank waits for: as only the coordinator knows of others, where a rank
   // waits or one's own request is not to be held back; at a relay always, as it does not know who waits for what it
   // gathers.
@@ -64,6 +66,7 @@ class LaneLog {
   int announces_to_ = 0;
   std::vector<int> above_;
   std::vector<int> below_;  // whom the log is passed to
+  bool has_relays_ = false;
   std::optional<Relay> relay_;
   Holding gathering_;
   std::unique_ptr<Coordinator> coordinator_;

@@ -12,6 +12,10 @@ namespace {
 // An entry of the log is at least its kind.
 constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t);
 
+// Bits beside other values of their byte: an input, or all inputs, follow.
+constexpr std::uint8_t kHasInput = 2;
+constexpr std::uint8_t kHasInputs = 4;
+
 // Of this namespace, so that those below are found for every alternative of a variant.
 struct Writer : FieldWriter {
   using FieldWriter::FieldWriter;
@@ -76,17 +80,28 @@ void read(Reader& r, RequestMessage& m) {
   m.signature = read_signature(r);
 }
 
+std::vector<std::byte> read_some_bytes(Reader& r) {
+  std::vector<std::byte> bytes = r.bytes();
+  if (bytes.empty()) r.fail();
+  return bytes;
+}
+
 void write(Writer& w, const ReadyMessage& m) {
   w.number(static_cast<std::uint32_t>(m.items.size()));
   for (const ReadyMessage::Item& item : m.items) {
+    const bool has_input = !item.input.empty();
     w.number(item.slot);
-    w.flag(item.is_deferrable);
+    w.number(static_cast<std::uint8_t>((item.is_deferrable ? 1 : 0) | (has_input ? kHasInput : 0)));
+    if (has_input) w.bytes(item.input);
   }
 }
 void read(Reader& r, ReadyMessage& m) {
   r.list(m.items, sizeof(std::uint32_t) + 1, [&r](ReadyMessage::Item& item) {
     item.slot = r.number<std::uint32_t>();
-    item.is_deferrable = r.flag();
+    const auto flags = r.number<std::uint8_t>();
+    if (flags > (1 | kHasInput)) r.fail();
+    item.is_deferrable = (flags & 1) != 0;
+    if ((flags & kHasInput) != 0) item.input = read_some_bytes(r);
   });
 }
 
@@ -138,10 +153,9 @@ void read(Reader& r, AbortMessage& m) {
 void write(Writer& w, const NoticeMessage& m) { w.text(m.text); }
 void read(Reader& r, NoticeMessage& m) { m.text = r.text(kMaxFrameBytes); }
 
-Check read_check(Reader& r) {
-  const auto check = r.number<std::uint8_t>();
-  if (check > static_cast<std::uint8_t>(Check::kCompare)) r.fail();
-  return r.ok() ? static_cast<Check>(check) : Check::kNone;
+Check to_check(Reader& r, std::uint8_t value) {
+  if (value > static_cast<std::uint8_t>(Check::kCompare)) r.fail();
+  return r.ok() ? static_cast<Check>(value) : Check::kNone;
 }
 
 void write(Writer& w, const ExecuteEntry& entry) {
@@ -156,7 +170,9 @@ void write(Writer& w, const ExecuteEntry& entry) {
     w.numbers(item.absent);
     if (!item.absent.empty()) write(w, item.signature);
   }
-  w.number(static_cast<std::uint8_t>(entry.check));
+  const bool has_inputs = !entry.inputs.empty();
+  w.number(static_cast<std::uint8_t>(static_cast<std::uint8_t>(entry.check) | (has_inputs ? kHasInputs : 0)));
+  if (has_inputs) w.bytes(entry.inputs);
 }
 void read(Reader& r, ExecuteEntry& entry) {
   r.list(entry.items, sizeof(std::uint32_t) + 1, [&r](ExecuteItem& item) {
@@ -168,7 +184,9 @@ void read(Reader& r, ExecuteEntry& entry) {
     item.absent = r.numbers<std::int32_t>();
     if (!item.absent.empty()) item.signature = read_signature(r);
   });
-  entry.check = read_check(r);
+  const auto last = r.number<std::uint8_t>();
+  entry.check = to_check(r, last & static_cast<std::uint8_t>(~kHasInputs));
+  if ((last & kHasInputs) != 0) entry.inputs = read_some_bytes(r);
 }
 
 void write(Writer& w, const FailEntry& entry) {
@@ -214,7 +232,7 @@ void write(Writer& w, const ExecuteGroupsEntry& entry) {
 void read(Reader& r, ExecuteGroupsEntry& entry) {
   entry.plan = r.number<std::uint32_t>();
   entry.groups = r.numbers<std::uint32_t>();
-  entry.check = read_check(r);
+  entry.check = to_check(r, r.number<std::uint8_t>());
 }
 
 // A variant is its index and its value.

@@ -63,7 +63,7 @@ Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint no
       return Status::internal(members_.rank_text(rank) + " announced slot " + std::to_string(item.slot) + " of only " +
                               std::to_string(slots_.size()));
     }
-    Status status = announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now);
+    Status status = announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now, item.input);
     if (!status.ok()) return status;
   }
   return Status::ok_status();
@@ -104,7 +104,7 @@ NamedRounds& Coordinator::name_for(const std::string& name, bool is_cacheable) {
 }
 
 Status Coordinator::announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable,
-                             TimePoint now) {
+                             TimePoint now, std::span<const std::byte> input) {
   touch(name);
   if (answer_owed(name, rank)) return Status::ok_status();
   Round& round = name.round;
@@ -116,6 +116,7 @@ Status Coordinator::announce(NamedRounds& name, int rank, std::optional<Signatur
   }
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
   round.is_deferrable = round.is_deferrable && is_deferrable;
+  if (!input.empty()) round.bring(rank, input);
   if (signature) {
     round.in_full.resize(static_cast<std::size_t>(options_.size));
     round.in_full[static_cast<std::size_t>(rank)] = std::move(*signature);
@@ -297,6 +298,9 @@ LogEntry Coordinator::execute(const ReadyQueue::Batch& batch) {
   }
   ExecuteEntry entry;
   entry.check = check;
+  if (batch.names.size() == 1 && batch.names.front()->round.has_all_inputs()) {
+    entry.inputs = batch.names.front()->round.inputs;
+  }
   for (NamedRounds* name : batch.names) entry.items.push_back(execute_item(*name));
   return entry;
 }

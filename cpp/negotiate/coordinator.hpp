@@ -22,6 +22,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -92,7 +93,8 @@ class Coordinator {
   NamedRounds& name_for(const std::string& name, bool is_cacheable);
   void open_round(Round& round, TimePoint now);
   void arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now);
-  Status announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now);
+  Status announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now,
+                  std::span<const std::byte> input = {});
   Status announce(PlannedGroup& group, int rank, TimePoint now);
   Status announce_by_all(const GroupsMessage& message, TimePoint now);
   void open(PlannedGroup& group, TimePoint now);

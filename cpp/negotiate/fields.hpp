@@ -35,6 +35,10 @@ class FieldWriter {
     const auto* data = reinterpret_cast<const std::byte*>(value.data());
     out_.insert(out_.end(), data, data + value.size());
   }
+  void bytes(const std::vector<std::byte>& value) {
+    number(static_cast<std::uint32_t>(value.size()));
+    out_.insert(out_.end(), value.begin(), value.end());
+  }
   template <typename T>
   void numbers(const std::vector<T>& values) {
     number(static_cast<std::uint32_t>(values.size()));
@@ -73,6 +77,10 @@ class FieldReader {
       return {};
     }
     return {reinterpret_cast<const char*>(taken_.data()), size};
+  }
+  std::vector<std::byte> bytes() {
+    if (!take(number<std::uint32_t>())) return {};
+    return {taken_.begin(), taken_.end()};
   }
   // A list's length, no larger than what the rest of the frame can hold.
   std::uint32_t length(std::size_t item_bytes) {

@@ -1,6 +1,7 @@
 // What ranks say to each other to agree, as plain values. codec.hpp turns them into bytes and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -12,6 +13,9 @@
 namespace ciranda {
 
 inline constexpr std::uint32_t kNoSlot = 0xffffffff;
+
+// Of all ranks together: inputs that travel along with announcements and the log. Larger ones take their own way.
+inline constexpr std::size_t kMostInputsBytes = 8 << 10;
 
 // A lane is one ordered log over some ranks; "rank" below is a rank's place among the lane's members.
 using LaneId = std::uint32_t;
@@ -32,6 +36,7 @@ struct ReadyMessage {
   struct Item {
     std::uint32_t slot = 0;
     bool is_deferrable = false;
+    std::vector<std::byte> input = {};  // small, and then it may come back with the log: see ExecuteEntry
   };
   std::vector<Item> items;
 };
@@ -116,6 +121,9 @@ enum class Check : std::uint8_t { kNone = 0, kRemember = 1, kCompare = 2 };
 struct ExecuteEntry {
   std::vector<ExecuteItem> items;
   Check check = Check::kNone;
+  // Where all ranks announced the only item along with their input: these, in rank order, so that no rank needs any
+  // other to carry it out.
+  std::vector<std::byte> inputs = {};
 };
 
 struct RankRange {

@@ -127,6 +127,7 @@ Result<Participant::Action> Participant::end_join(const JoinedEntry& entry) {
 Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
   Execute action;
   action.check = entry.check;
+  action.inputs = entry.inputs;
   action.requests.reserve(entry.items.size());
   for (const ExecuteItem& item : entry.items) {
     Result<Ready> ready = execute(item);

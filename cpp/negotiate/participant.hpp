@@ -8,6 +8,7 @@
 // exactly once, to carry out or to fail.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,6 +42,7 @@ class Participant {
   struct Execute {
     std::vector<Ready> requests;  // in order; they travel together
     Check check = Check::kNone;
+    std::vector<std::byte> inputs = {};  // of all ranks, one after the other, if they came with the log
   };
   struct Fail {
     std::vector<Ticket> tickets;

@@ -46,9 +46,22 @@ void Round::arrive(int member, Arrival arrival) {
   arrivals[static_cast<std::size_t>(member)] = arrival;
 }
 
+// Inputs of one signature are of one size; one that is not counts for none.
+void Round::bring(int member, std::span<const std::byte> input) {
+  const std::size_t n_bytes = arrivals.size() * input.size();
+  if (n_bytes > kMostInputsBytes) return;
+  if (n_inputs == 0) inputs.resize(n_bytes);
+  if (inputs.size() != n_bytes) return;
+  std::copy(input.begin(), input.end(),
+            inputs.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(member) * input.size()));
+  ++n_inputs;
+}
+
 void Round::close() {
   std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
   in_full.clear();
+  inputs.clear();
+  n_inputs = 0;
   n_arrived = first_missing = 0;
   is_open = is_ready = false;
   is_deferrable = true;

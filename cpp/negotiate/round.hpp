@@ -4,7 +4,9 @@
 // Plain state with questions that can be asked of it; the coordinator decides. "Member": see members.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,8 @@ struct Round {
 
   std::vector<Arrival> arrivals;
   std::vector<Signature> in_full;  // by member, where arrivals says so; empty if nobody's is
+  std::vector<std::byte> inputs;   // of the members that announced along with theirs, each at its place
+  int n_inputs = 0;
   int n_arrived = 0;
   int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
   bool is_open = false;
@@ -40,6 +44,8 @@ struct Round {
   bool is_complete(const Members& members);
   std::vector<std::int32_t> absent() const;
   void arrive(int member, Arrival arrival);
+  void bring(int member, std::span<const std::byte> input);
+  bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
 };
 

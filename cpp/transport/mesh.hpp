@@ -36,8 +36,12 @@ enum class Urgency : std::uint8_t {
   kUrgent,  // now
 };
 
-// Whether the sleeper wants lazy news too, because a thread waits for it.
-enum class Sleeper : std::uint32_t { kIdle = 1, kAwaits = 2 };
+// What the sleeper wants.
+enum class Sleeper : std::uint32_t {
+  kIdle = 1,     // urgent news
+  kAwaits = 2,   // lazy news too, because a thread waits for it
+  kResting = 3,  // urgent news, but nothing is pending here: what a network brings may be seen some milliseconds later
+};
 
 // Whether news of this urgency is to wake whoever left this value at its doorbell (0: nobody sleeps).
 constexpr bool wants(Urgency urgency, std::uint32_t doorbell) {

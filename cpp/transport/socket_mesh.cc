@@ -1,6 +1,5 @@
 #include "transport/socket_mesh.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,12 +7,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <ctime>
 #include <utility>
 
 #include "transport/event_loop.hpp"
 #include "transport/fence.hpp"
 #include "transport/ring_channel.hpp"
+#include "transport/sleep_gate.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp_channel.hpp"
 
@@ -21,6 +20,9 @@ namespace ciranda {
 namespace {
 
 constexpr std::uint32_t kHangUp = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+
+// Looking at the sockets of so few peers is cheaper than asking which of them have something.
+constexpr std::size_t kFewPeers = 2;
 
 enum class Source : std::uint32_t { kControl, kData, kProcess };
 
@@ -55,7 +57,7 @@ struct Link {
 
 class SocketMesh final : public Mesh {
  public:
-  SocketMesh(SocketMeshParts parts, EventLoop loop, EventLoop gate)
+  SocketMesh(SocketMeshParts parts, EventLoop loop, std::unique_ptr<SleepGate> gate)
       : rank_(parts.rank),
         bell_(std::move(parts.bell)),
         shared_(std::move(parts.shared)),
@@ -101,14 +103,14 @@ class SocketMesh final : public Mesh {
   void on_event(Link& peer, Source source, std::uint32_t events);
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
-  void let_sockets_wake(bool they_may);
+  void take_events();
 
   pid_t owner_ = getpid();
   int rank_;
   Bell bell_;
   std::optional<SharedMemory> shared_;
   EventLoop loop_;
-  EventLoop gate_;  // what ends a sleep: the bell, and loop_ while that is let through
+  std::unique_ptr<SleepGate> gate_;  // of the bell and loop_
   std::vector<std::unique_ptr<Link>> links_;
   std::optional<SharedArena> arena_;
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
@@ -117,6 +119,7 @@ class SocketMesh final : public Mesh {
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
   bool only_rings_ = false;
+  bool looks_at_sockets_ = false;  // in every poll, whatever epoll says
   std::atomic<bool> woken_by_socket_{false};
   // Events were taken from the system since arm(): whoever armed may have looked at the channels before, not after.
   std::atomic<bool> took_events_{false};
@@ -163,19 +166,15 @@ Status SocketMesh::watch() {
       return watched;
     }
   }
-  // A look at the sockets is a system call. Rings need none, sockets only to learn of a peer's end.
-  only_rings_ = sharing_.size() + 1 == links_.size();
-  poll_period_ = only_rings_ ? 64 : 4;
-  Status watched = gate_.add(bell_.fd(), EPOLLIN, static_cast<std::uint64_t>(bell_.fd()));
-  return watched.ok() ? gate_.add(loop_.fd(), EPOLLIN, static_cast<std::uint64_t>(loop_.fd())) : watched;
-}
-
-// While a thread turns the engine it takes in what the sockets bring: a sleeper that each arrival woke would only take
-// its core away. Of rings hardly anything comes through sockets, and the system call would cost more.
-void SocketMesh::let_sockets_wake(bool they_may) {
-  if (!only_rings_) {
-    gate_.change(loop_.fd(), they_may ? std::uint32_t{EPOLLIN} : 0U, static_cast<std::uint64_t>(loop_.fd()));
-  }
+  // Asking epoll is a system call. Where all that is read comes from rings, or sockets are looked at anyway, it is only
+  // to learn of a peer's end.
+  const std::size_t n_by_socket = links_.size() - 1 - sharing_.size();
+  only_rings_ = n_by_socket == 0;
+  looks_at_sockets_ = !only_rings_ && n_by_socket <= kFewPeers;
+  poll_period_ = only_rings_ || looks_at_sockets_ ? 64 : 4;
+  // Of rings hardly anything comes through sockets, and a system call for each time would cost more.
+  if (only_rings_) gate_->open(true);
+  return {};
 }
 
 Status SocketMesh::watch(Link& peer) {
@@ -207,9 +206,21 @@ SocketMesh::~SocketMesh() {
 }
 
 void SocketMesh::poll_events() {
+  if (looks_at_sockets_) {
+    for (const auto& each : links_) {
+      if (each->data_socket) {
+        each->control_socket->look_again();
+        each->data_socket->look_again();
+      }
+    }
+  }
   if (++n_polls_ < poll_period_ && !woken_by_socket_.load(std::memory_order_relaxed)) {
     return;
   }
+  take_events();
+}
+
+void SocketMesh::take_events() {
   n_polls_ = 0;
   woken_by_socket_.store(false, std::memory_order_relaxed);
   for (const EventLoop::Event& event : loop_.wait(0)) {
@@ -281,17 +292,21 @@ void SocketMesh::notify(Urgency urgency) {
   }
 }
 
+// While a thread turns the engine it takes in what the sockets bring: a sleeper that each arrival woke would only take
+// its core away.
 void SocketMesh::arm(Sleeper sleeper) {
+  const bool at_once = sleeper != Sleeper::kResting || !gate_->lingers();
+  if (looks_at_sockets_ && at_once) take_events();  // of what has been read: they would wake the sleeper for nothing
   took_events_.store(false, std::memory_order_relaxed);
   if (my_doorbell_ != nullptr) {
     my_doorbell_->store(static_cast<std::uint32_t>(sleeper), std::memory_order_relaxed);
     full_fence();
   }
-  let_sockets_wake(true);
+  if (!only_rings_) gate_->open(at_once);
 }
 
 void SocketMesh::disarm() {
-  let_sockets_wake(false);
+  if (!only_rings_) gate_->shut();
   if (my_doorbell_ != nullptr) {
     my_doorbell_->store(0, std::memory_order_relaxed);
   }
@@ -302,14 +317,7 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) {
     return;
   }
-  pollfd gate{gate_.fd(), POLLIN, 0};
-  timespec timeout{};
-  if (at_most) {
-    const auto left = std::max(*at_most, std::chrono::nanoseconds(0));
-    timeout.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
-    timeout.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
-  }
-  if (ppoll(&gate, 1, at_most ? &timeout : nullptr, nullptr) > 0) {
+  if (gate_->sleep(at_most)) {
     bell_.drain();
     woken_by_socket_.store(true, std::memory_order_relaxed);
   }
@@ -319,9 +327,12 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
 
 Result<std::unique_ptr<Mesh>> make_socket_mesh(SocketMeshParts parts) {
   auto loop = EventLoop::create();
-  auto gate = EventLoop::create();
-  if (!loop.ok() || !gate.ok()) {
-    return loop.ok() ? gate.status() : loop.status();
+  if (!loop.ok()) {
+    return loop.status();
+  }
+  auto gate = SleepGate::create(parts.bell.fd(), loop.value().fd());
+  if (!gate.ok()) {
+    return gate.status();
   }
   auto mesh = std::make_unique<SocketMesh>(std::move(parts), std::move(loop).value(), std::move(gate).value());
   if (Status watched = mesh->watch(); !watched.ok()) {

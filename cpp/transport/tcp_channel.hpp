@@ -35,6 +35,8 @@ class TcpChannel final : public Channel {
   int fd() const { return socket_.get(); }
   void on_events(std::uint32_t events);
   void mark_closed();
+  // What could not be done may be possible now, for all that is known: the next call asks the system.
+  void look_again() { may_read_ = may_write_ = true; }
 
  private:
   UniqueFd socket_;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -194,3 +195,34 @@ def test_the_doctor_finds_this_machine_fit_and_says_so_in_json() -> None:
     assert failed == []
     assert report["ok"] is True
     assert done.returncode == 0
+
+
+@pytest.fixture
+def slow_links(hosts: netns.Hosts) -> Iterator[None]:
+    """What each host sends passes a token bucket, as on a link of a known rate."""
+    if shutil.which("tc") is None:
+        pytest.skip("LINKS WITH A RATE ARE NOT TESTED: needs the program tc")
+    for host in hosts.hosts:
+        tc(host, "replace", "tbf", "rate", "2gbit", "burst", "256kb", "latency", "20ms")
+    yield
+    for host in hosts.hosts:
+        tc(host, "delete")
+
+
+def tc(host: netns.Host, verb: str, *qdisc: str) -> None:
+    subprocess.run([*host.enter, "tc", "qdisc", verb, "dev", "eth0", "root", *qdisc], check=True)
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+@pytest.mark.usefixtures("slow_links")
+def test_reductions_between_hosts_have_the_bits_of_those_on_one(hosts: netns.Hosts) -> None:
+    script = [sys.executable, str(Path(__file__).with_name("reductions_between_hosts.py"))]
+    runs = [ciranda_run(["run", "-np", "4", "--no-prefix", *script])]
+    for places in ("hostA:2,hostB:2", "hostA:3,hostB:1"):  # as many on each: by hosts; else each with each
+        between = ["run", "-F", str(hosts.ssh_config), "--no-prefix", "-H", places, *script]
+        runs.append(ciranda_run(between, hosts[0].enter))
+    assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * 3
+    digests = [done.stdout.splitlines() for done in runs]
+    assert [len(lines) for lines in digests] == [4, 4, 4]
+    assert len({digest for lines in digests for digest in lines}) == 1

@@ -107,6 +107,7 @@ std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, con
     r.signature.op = tensor.op;
     r.signature.prescale = tensor.prescale;
     r.is_deferrable = manner.fused;
+    r.is_awaited = !manner.fused;  // small ones travel with their announcements
     operations.push_back(engine.submit(std::move(r)));
     if (!manner.fused) {
       EXPECT_TRUE(engine.wait(operations.back()).ok());

@@ -18,6 +18,9 @@ namespace {
 
 using testing::request;
 
+// Elements of a tensor whose data travels by itself.
+constexpr std::int64_t kMany = kMostInputsBytes / sizeof(std::int32_t);
+
 // A mesh that counts how often it was asked to wake those who do not wait.
 class CountingMesh final : public Mesh {
  public:
@@ -55,8 +58,8 @@ class Rank {
   CountingMesh& mesh() { return mesh_; }
   Turn& turn() { return turn_; }
 
-  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited) {
-    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {}, &value_);
+  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kMany) {
+    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
     r.is_awaited = is_awaited;
     EXPECT_TRUE(names_.take(r));
     auto operation = std::make_shared<Operation>();
@@ -79,7 +82,7 @@ class Rank {
   Unnamed unnamed_;
   ProcessSets sets_{mesh_.size()};
   Turn turn_{mesh_, Config{}, submissions_, {names_, unnamed_}, sets_};
-  std::int32_t value_ = 1;
+  std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 
 class WakeUpsTest : public ::testing::TestWithParam<bool> {
@@ -100,9 +103,9 @@ class WakeUpsTest : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(operation.is_done());
   }
   // Makes the name known.
-  void call_once(const std::string& name) {
-    const auto first = coordinator_.submit(name, true);
-    complete(*other_.submit(name, true));
+  void call_once(const std::string& name, std::int64_t count = kMany) {
+    const auto first = coordinator_.submit(name, true, count);
+    complete(*other_.submit(name, true, count));
     complete(*first);
   }
 
@@ -152,6 +155,19 @@ TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
   complete(*awaited);
   EXPECT_FALSE(coordinator_.turn().awaits_lazy_news());
   EXPECT_FALSE(other_.turn().awaits_lazy_news());
+}
+
+// Where ranks share no memory: the coordinator is done once it has heard of the other, which is done with the log.
+TEST_P(WakeUpsTest, ASmallInputTravelsWithItsAnnouncement) {
+  if (GetParam()) GTEST_SKIP() << "memory is faster";
+  call_once("x", 5);
+  const auto awaited = other_.submit("x", true, 5);
+  other_.run();
+  const auto operation = coordinator_.submit("x", true, 5);
+  coordinator_.run();
+  EXPECT_TRUE(operation->is_done());
+  other_.run();
+  EXPECT_TRUE(awaited->is_done());
 }
 
 INSTANTIATE_TEST_SUITE_P(Arena, WakeUpsTest, ::testing::Bool(),

@@ -192,6 +192,77 @@ TEST(Slots, AreNotGivenBeyondTheCapacityNorToMadeUpNames) {
   EXPECT_EQ(slots, (std::vector<std::uint32_t>{kNoSlot, 0, kNoSlot}));
 }
 
+// --- inputs that travel along
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+class Inputs : public ::testing::Test {
+ protected:
+  Inputs() {
+    desk_.request_by_all("a", allreduce({2}));
+    desk_.taken();
+  }
+
+  // An empty input: none is brought.
+  void bring(int rank, const std::string& input) {
+    const Status status = desk_.coordinator().on_ready(rank, {{{0, false, bytes_of(input)}}}, kNow);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  std::vector<std::byte> taken_inputs() {
+    const auto entries = desk_.coordinator().take_entries(true);
+    EXPECT_EQ(entries.size(), 1U);
+    return std::get<ExecuteEntry>(entries.front()).inputs;
+  }
+
+  Desk desk_{3};
+};
+
+TEST_F(Inputs, ComeBackInTheOrderOfRanks) {
+  for (int round = 0; round < 2; ++round) {
+    bring(2, "CC");
+    bring(0, "AA");
+    bring(1, "BB");
+    EXPECT_EQ(taken_inputs(), bytes_of("AABBCC"));
+  }
+}
+
+TEST_F(Inputs, DoNotComeBackUnlessAllAreThere) {
+  bring(0, "AA");
+  bring(1, "");
+  bring(2, "CC");
+  EXPECT_TRUE(taken_inputs().empty());
+  bring(0, "aa");
+  bring(1, "bb");
+  bring(2, "");
+  EXPECT_TRUE(taken_inputs().empty());
+}
+
+TEST_F(Inputs, OfARoundThatFailedAreForgotten) {
+  bring(0, "AA");
+  bring(1, "BB");
+  desk_.coordinator().fail_all(Status::aborted("enough"));
+  EXPECT_EQ(desk_.taken_failure().kind, ErrorKind::kAborted);
+  bring(2, "CC");  // is told what it owes
+  desk_.taken_failure();
+  bring(0, "aa");
+  bring(1, "");
+  bring(2, "cc");
+  EXPECT_TRUE(taken_inputs().empty());
+}
+
+TEST_F(Inputs, ThatAreLargeOrOfDifferentSizesDoNotComeBack) {
+  const std::string large(kMostInputsBytes / 3 + 1, 'x');
+  for (int rank = 0; rank < 3; ++rank) bring(rank, large);
+  EXPECT_TRUE(taken_inputs().empty());
+  bring(0, "AA");
+  bring(1, "B");
+  bring(2, "CC");
+  EXPECT_TRUE(taken_inputs().empty());
+}
+
 TEST(Slots, ThatWereNeverGivenAreRefused) {
   Desk desk(2);
   const Status status = desk.coordinator().on_ready(1, {{{0, true}}}, kNow);

@@ -47,10 +47,16 @@ class Maker {
     return s;
   }
 
+  std::vector<std::byte> bytes() {
+    std::vector<std::byte> some(up_to(1) * up_to(9));
+    for (auto& byte : some) byte = number<std::byte>();
+    return some;
+  }
+
   void fill(RequestMessage& m) { m = {text(40), signature(), flag(), flag()}; }
   void fill(ReadyMessage& m) {
     m.items.resize(up_to(5));
-    for (auto& item : m.items) item = {number<std::uint32_t>(), flag()};
+    for (auto& item : m.items) item = {number<std::uint32_t>(), flag(), bytes()};
   }
   void fill(GroupsMessage& m) { m = {number<std::uint32_t>(), numbers()}; }
   void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
@@ -128,6 +134,7 @@ class Maker {
       if (!item.absent.empty()) item.signature = signature();
     }
     entry.check = static_cast<Check>(up_to(2));
+    entry.inputs = bytes();
     return entry;
   }
   FailEntry fail_entry() {
@@ -184,7 +191,7 @@ bool same(const RequestMessage& a, const RequestMessage& b) {
 }
 bool same(const ReadyMessage& a, const ReadyMessage& b) {
   return same_lists(a.items, b.items, [](const auto& x, const auto& y) {
-    return x.slot == y.slot && x.is_deferrable == y.is_deferrable;
+    return x.slot == y.slot && x.is_deferrable == y.is_deferrable && x.input == y.input;
   });
 }
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
