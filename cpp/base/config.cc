@@ -90,8 +90,8 @@ constexpr std::array kSettings{
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
     word(
         "ALGORITHM", "", &Config::algorithm, kAlgorithms,
-        "one-shot, two-shot or by-hosts: how to reduce wherever that is possible; empty to choose by cost. The same on "
-        "all ranks."),
+        "one-shot, two-shot or by-hosts: how to reduce wherever that is possible, also what is small enough to need no "
+        "algorithm; empty to choose by cost. The same on all ranks."),
     integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, -1, kGiB,
             "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two); -1 "
             "to choose by cost. The same on all ranks."),
@@ -104,6 +104,8 @@ constexpr std::array kSettings{
             "How many names have a slot, so that they are announced by a number; 0 announces all in full."),
     boolean("LEARNED_ORDER", "", &Config::learned_order,
             "Learn in which order tensors come and send them in planned groups."),
+    boolean("MEETINGS", "", &Config::meetings,
+            "Ranks of one host combine small tensors that all of them wait for without asking the coordinator."),
     boolean("RELAYS", "", &Config::relays,
             "Between several hosts, gather what the ranks of a host announce; the same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,

@@ -30,6 +30,9 @@ class DataPlane {
 
   bool is_idle() const { return queue_.empty(); }
 
+  // Null if the lane's members do not all share memory, or it is not known yet.
+  SharedArena* arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
+
   // Not ok: this rank cannot go on (no memory for an output), so the circle breaks. Returns whether anything moved.
   Result<bool> step();
 

@@ -129,6 +129,7 @@ class Engine::Impl {
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) {
     return NativeBackend(*mesh_, native_options_).candidates(collective, n_bytes);
   }
+  std::uint64_t n_met() const { return turn_.n_met(); }
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     auto operation = std::make_shared<Operation>(std::move(callback));
@@ -301,6 +302,7 @@ class Engine::Impl {
   // REQUIRES: the token.
   void arm() {
     n_waits_heeded_.store(n_waits_begun_.load());
+    turn_.leave_meetings();
     const bool is_any_waiting = n_waiting_.load() > 0;  // those that sleep, or did not get the token
     if (is_any_waiting) {
       turn_.expect_no_more();
@@ -498,6 +500,7 @@ std::uint64_t Engine::n_bytes_in_place() const {
   const SharedArena* arena = impl_->mesh().arena();
   return arena != nullptr ? arena->regions().n_bytes_in_place() : 0;
 }
+std::uint64_t Engine::n_met() const { return impl_->n_met(); }
 void Engine::shutdown() { impl_->shutdown(); }
 
 }  // namespace ciranda

@@ -52,14 +52,15 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       mesh_(around.world, around.mux, id, ranks, arena),
       unnamed_(around.names.unnamed),
       in_flight_(around.names.in_use),
-      participant_(mesh_.rank()),
+      participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size())}),
+      meetings_(mesh_, in_flight_, around.n_met),
       log_(id, mesh_, control_, around.config, logger_),
       watch_(ranks_above(log_, mesh_),
              {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)}, control_,
              logger_),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
-      brings_inputs_(mesh_.size() > 1 && arena == nullptr && !log_.has_relays()),
+      brings_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
       log_end_(std::numeric_limits<std::uint64_t>::max()),
       stall_warning_(seconds(around.config.stall_warning_seconds)),
       stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {}
@@ -84,6 +85,8 @@ void Lane::submit(Submission submission, TimePoint now) {
     return;
   }
   if (!participant_.has_pending()) watch_.begin(now);
+  if (is_duplicate) leave_meetings();  // its first call may be at one
+  if (come_to_meeting(ticket, is_duplicate, now)) return;
   const Request& request = in_flight_.at(ticket).request;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
@@ -109,6 +112,42 @@ void Lane::submit(Submission submission, TimePoint now) {
   }
 }
 
+// Or closes the one to which others might come, as this rank's call is of another kind.
+bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
+  SharedArena* arena = data_.arena();
+  const Request& request = in_flight_.at(ticket).request;
+  const bool may_come = arena != nullptr && request.is_awaited && !is_duplicate;
+  const auto meeting = may_come ? participant_.meet(request, ticket) : std::nullopt;
+  if (!meeting) {
+    if (const auto avoided = participant_.avoid(request.name)) meetings_.close(arena, *avoided);
+    return false;
+  }
+  if (!meetings_.come(arena, *meeting, ticket)) {
+    add_ready(participant_.missed(meeting->slot));
+  } else {
+    meet(now);
+  }
+  return true;
+}
+
+bool Lane::meet(TimePoint now) { return !meetings_.empty() && look_at_meetings(false, now); }
+
+void Lane::leave_meetings() {
+  if (!meetings_.empty()) look_at_meetings(true, std::chrono::steady_clock::now());
+}
+
+bool Lane::look_at_meetings(bool closes, TimePoint now) {
+  const Meetings::News news = meetings_.look(closes);
+  for (const std::uint32_t slot : news.met) {
+    log_.met(slot, now);
+    const Participant::Ticket ticket = participant_.met(slot).ticket;
+    in_flight_.at(ticket).operation->set_agreed(now);
+    in_flight_.complete(ticket, Status::ok_status());
+  }
+  for (const std::uint32_t slot : news.missed) add_ready(participant_.missed(slot));
+  return !news.met.empty() || !news.missed.empty();
+}
+
 void Lane::add_ready(const ReadyMessage& ready) {
   ready_.items.insert(ready_.items.end(), ready.items.begin(), ready.items.end());
 }
@@ -129,6 +168,7 @@ void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> req
   }
   if (!participant_.has_pending()) watch_.begin(now);
   control_.hurry();
+  leave_meetings();
   release_held(now);
   announce(participant_.join(ticket), now);
 }
@@ -167,6 +207,7 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
 }
 
 Result<bool> Lane::agree(TimePoint now) {
+  const bool has_met = meet(now);
   if (holding_.is_over(now)) release_held(now);
   flush_ready(now);
   Result<bool> passed_on = log_.pass_on(now);
@@ -176,7 +217,7 @@ Result<bool> Lane::agree(TimePoint now) {
   if (participant_.has_pending()) {
     if (Status status = watch_.look(now); !status.ok()) return status;
   }
-  return passed_on.value() || !log.entries.empty();
+  return has_met || passed_on.value() || !log.entries.empty();
 }
 
 Status Lane::apply(const LogMessage& log, TimePoint now) {
@@ -192,6 +233,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
+    for (const Participant::Meeting& meeting : to_execute->to_close) meetings_.close(data_.arena(), meeting);
     stand_in(*to_execute);
     for (const Participant::Ready& ready : to_execute->requests) in_flight_.at(ready.ticket).operation->set_agreed(now);
     if (change_sets(*to_execute)) to_execute->requests.clear();
@@ -304,6 +346,7 @@ void Lane::heed(const Departure& departure) {
                                "the same number of calls before they shut down.");
   }
   data_.give_up_from(log_end_, *parting_);
+  leave_meetings();
 }
 
 // What is not agreed on by the end of the log will never be.
@@ -314,12 +357,14 @@ void Lane::fail_what_cannot_come() {
 void Lane::give_up(const Status& why) {
   log_end_ = 0;
   if (!parting_) parting_ = why;
+  leave_meetings();
   data_.give_up_from(0, why);
   in_flight_.complete_all(why, true);
 }
 
 void Lane::end(const Status& why) {
   if (!parting_) parting_ = why;
+  leave_meetings();
   log_.end(why);
 }
 

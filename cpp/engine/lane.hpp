@@ -4,6 +4,7 @@
 // One thread (the holder of the progress token).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
 #include "engine/log_watch.hpp"
+#include "engine/meetings.hpp"
 #include "engine/names_in_use.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/submission.hpp"
@@ -52,6 +54,7 @@ class Lane {
     const Logger& logger;
     const Names& names;
     LaneChanges& changes;
+    std::atomic<std::uint64_t>& n_met;
   };
 
   // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null.
@@ -72,6 +75,11 @@ class Lane {
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 
+  // Carries out the calls for which all have met. Returns whether there were any.
+  bool meet(TimePoint now);
+  // Nobody here looks for meetings any longer: what is not met by now is announced.
+  void leave_meetings();
+
   // Somebody here waits and nothing may be held back. Returns whether that was news.
   bool expect_no_more();
   // Whether lazy news may be what this lane waits for: data for what it executes, or an announcement.
@@ -90,6 +98,8 @@ class Lane {
 
  private:
   int member(int world_rank) const;
+  bool come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
+  bool look_at_meetings(bool closes, TimePoint now);
   void announce(const Message& message, TimePoint now);
   void add_ready(const ReadyMessage& ready);
   void release_held(TimePoint now);
@@ -108,6 +118,7 @@ class Lane {
   Unnamed& unnamed_;
   InFlight in_flight_;
   Participant participant_;
+  Meetings meetings_;
   LaneLog log_;
   LogWatch watch_;
   DataPlane data_;

@@ -26,17 +26,10 @@ std::uint64_t LaneArena::heard(int member, std::size_t number) const {
   return heard_[static_cast<std::size_t>(member) * told_.size() + number];
 }
 
-bool LaneArena::shares_with_all() const {
-  for (int member = 0; member < mesh_.size(); ++member) {
-    if (member != mesh_.rank() && !mesh_.peer(member).shares_memory) return false;
-  }
-  return true;
-}
-
 Work LaneArena::settle(std::function<Result<Work>()> next) {
   next_ = std::move(next);
   std::vector<std::uint64_t> told(kOfferNumbers);
-  if (shares_with_all()) {
+  if (shares_memory_with_all(mesh_)) {
     told[kShares] = 1;
     if (mesh_.rank() == 0) told[kShares] = offer(told) ? 1 : 0;
   }

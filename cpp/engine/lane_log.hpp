@@ -27,6 +27,10 @@ class LaneLog {
 
   // What this rank announces, in the order in which it is to be heard.
   void announce(const Message& message, TimePoint now);
+  // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
+  void met(std::uint32_t slot, TimePoint now) {
+    if (coordinator_) coordinator_->on_met(slot, now);
+  }
   // Whether this rank has a use for what another member sent.
   bool expects(int from, const Message& message) const;
   // REQUIRES: it is expected. Returns what this rank is to carry out, if it was a part of the log. An error means that

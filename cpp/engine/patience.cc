@@ -39,8 +39,9 @@ bool Patience::look_again() {
     relax();
     return true;
   }
+  if (!idle_since_) idle_since_ = Clock::now();
   yield();
-  return Clock::now() - last_move_ < limit_;
+  return Clock::now() - *idle_since_ < limit_;
 }
 
 void Patience::yield() {

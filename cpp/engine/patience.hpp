@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 
 namespace ciranda {
 
@@ -28,10 +29,10 @@ class Patience {
   Patience(Clock::duration limit, bool is_crowded, CoreSharing& sharing)
       : limit_(limit), is_crowded_(is_crowded), sharing_(sharing) {}
 
-  // Something moved.
+  // Something moved. (When, is asked for only once nothing has moved for a while: most waits are over before.)
   void renew() {
     n_looks_ = 0;
-    last_move_ = Clock::now();
+    idle_since_.reset();
   }
 
   // Nothing moved: passes a moment. False when it is time to give up.
@@ -44,7 +45,7 @@ class Patience {
   bool is_crowded_;
   CoreSharing& sharing_;
   int n_looks_ = 0;
-  Clock::time_point last_move_ = Clock::now();
+  std::optional<Clock::time_point> idle_since_;
 };
 
 }  // namespace ciranda

@@ -45,8 +45,8 @@ Lane* Turn::find_or_make(LaneId id) {
 
 Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
-  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena,
-                                          Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this}));
+  lanes_.push_back(std::make_unique<Lane>(
+      id, ranks, arena, Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this, n_met_}));
   lane_by_id_[id] = lanes_.back().get();
   for (const Departure& departure : control_.departures()) {
     if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);
@@ -226,6 +226,11 @@ void Turn::expect_no_more() {
   bool has_said_something = false;
   for (const auto& lane : lanes_) has_said_something |= lane->expect_no_more();
   if (has_said_something) run();
+}
+
+void Turn::leave_meetings() {
+  if (failure_) return;
+  for (const auto& lane : lanes_) lane->leave_meetings();
 }
 
 void Turn::say_bye() {

@@ -2,6 +2,7 @@
 // belongs to the holder of the progress token; engine.cc decides which thread that is.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +28,9 @@ class Turn final : private LaneMessages, private LaneChanges {
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
   void expect_no_more();
 
+  // No thread looks any longer: what waits for others to come to a meeting is announced instead. Cheap to call again.
+  void leave_meetings();
+
   // Ends everything: pending requests fail with Aborted, the peers are told.
   void say_bye();
   bool is_bye_known() const;
@@ -39,6 +43,9 @@ class Turn final : private LaneMessages, private LaneChanges {
 
   bool has_work() const;
   std::optional<TimePoint> next_deadline() const;
+
+  // Any thread's.
+  std::uint64_t n_met() const { return n_met_.load(std::memory_order_relaxed); }
 
  private:
   Status on_message(int peer, LaneId lane, Message message, TimePoint now) override;
@@ -66,6 +73,7 @@ class Turn final : private LaneMessages, private LaneChanges {
   SubmissionQueue& submissions_;
   const Names names_;
   ProcessSets& sets_;
+  std::atomic<std::uint64_t> n_met_{0};  // calls
   LaneMux mux_;
   ControlPlane control_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // the first is the world's

@@ -163,6 +163,7 @@ void write(Writer& w, const ExecuteEntry& entry) {
   for (const ExecuteItem& item : entry.items) {
     w.number(item.slot);
     w.flag(item.is_defined_here);
+    w.flag(item.may_meet);
     if (!item.is_defined_here) continue;
     w.text(item.name);
     w.number(static_cast<std::uint32_t>(item.first_dims.size()));
@@ -175,9 +176,10 @@ void write(Writer& w, const ExecuteEntry& entry) {
   if (has_inputs) w.bytes(entry.inputs);
 }
 void read(Reader& r, ExecuteEntry& entry) {
-  r.list(entry.items, sizeof(std::uint32_t) + 1, [&r](ExecuteItem& item) {
+  r.list(entry.items, sizeof(std::uint32_t) + 2, [&r](ExecuteItem& item) {
     item.slot = r.number<std::uint32_t>();
     item.is_defined_here = r.flag();
+    item.may_meet = r.flag();
     if (!item.is_defined_here) return;
     item.name = r.text(kMaxNameBytes);
     r.list(item.first_dims, sizeof(std::uint32_t), [&r](auto& dims) { dims = r.numbers<std::int64_t>(); });

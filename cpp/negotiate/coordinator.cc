@@ -116,6 +116,7 @@ Status Coordinator::announce(NamedRounds& name, int rank, std::optional<Signatur
   }
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
   round.is_deferrable = round.is_deferrable && is_deferrable;
+  round.is_any_deferrable = round.is_any_deferrable || is_deferrable;
   if (!input.empty()) round.bring(rank, input);
   if (signature) {
     round.in_full.resize(static_cast<std::size_t>(options_.size));
@@ -340,9 +341,17 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
     }
   }
   item.slot = name.slot;
+  item.may_meet = may_meet(name);
   close_round(name);
   forget_if_unused(name);
   return item;
+}
+
+// Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
+// none has joined, and no results are compared.
+bool Coordinator::may_meet(const NamedRounds& name) const {
+  return options_.lets_ranks_meet && options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() &&
+         !name.round.is_any_deferrable;
 }
 
 void Coordinator::assign_slot(NamedRounds& name) {

@@ -44,6 +44,7 @@ struct CoordinatorOptions {
   bool learned_order = true;
   bool announces_groups = false;  // ranks are told the learned groups, and may announce them
   std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan, about
+  bool lets_ranks_meet = false;                // names that ranks wait for are opened to meetings (participant.hpp)
   std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
   std::chrono::nanoseconds stall_warning{0};   // 0: never
   std::chrono::nanoseconds stall_shutdown{0};  // 0: never
@@ -64,6 +65,8 @@ class Coordinator {
   Status on_message(int rank, Message&& message, TimePoint now);
   // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
   Status on_relayed(const RelayedMessage& relayed, TimePoint now);
+  // All ranks have met for a name, and announced nothing.
+  void on_met(std::uint32_t slot, TimePoint now) { members_.all_heard(slots_[slot]->name, now); }
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
 
   // Fails every open round with `why`: the lane ends.
@@ -120,6 +123,7 @@ class Coordinator {
   LogEntry execute(const ReadyQueue::Batch& batch);
   ExecuteItem execute_item(NamedRounds& name);
   void publish_plan(std::vector<LogEntry>& entries);
+  bool may_meet(const NamedRounds& name) const;
   void assign_slot(NamedRounds& name);
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);

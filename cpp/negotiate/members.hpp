@@ -28,7 +28,7 @@ class Members {
 
   // A member that announces something waits no longer; if another of its threads does, it says so again.
   void heard(int member, const std::string& name, TimePoint now);
-  // All members have announced this; who waits is not changed.
+  // All members have announced this, or met for it; who waits is not changed.
   void all_heard(const std::string& name, TimePoint now);
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }

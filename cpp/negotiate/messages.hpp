@@ -111,7 +111,8 @@ struct ExecuteItem {
   std::vector<std::vector<std::int64_t>> first_dims;
   // The ranks that have joined and did not submit it: they help to carry it out, and learn from `signature` what it is.
   std::vector<std::int32_t> absent;
-  Signature signature;  // only where ranks are absent
+  Signature signature;    // only where ranks are absent
+  bool may_meet = false;  // the next calls of the name may be carried out by meetings (participant.hpp)
 };
 
 // Whether ranks remember a checksum of the result, and compare what they remember. The log says so: all do alike.

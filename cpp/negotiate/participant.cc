@@ -27,6 +27,60 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable};
 }
 
+// --- meetings
+
+std::optional<Participant::Meeting> Participant::meet(const Request& request, Ticket ticket) {
+  if (n_open_to_meetings_ == 0) return std::nullopt;
+  const auto found = names_.find(request.name);
+  if (found == names_.end()) return std::nullopt;
+  Name& name = *found->second;
+  if (!name.may_meet || !name.pending.empty() || !(name.known == request.signature)) return std::nullopt;
+  name.meets = true;
+  name.pending.push_back({ticket, nullptr});
+  ++n_pending_;
+  return Meeting{name.slot, *name.place, name.n_meetings};
+}
+
+Participant::Ready Participant::met(std::uint32_t slot) {
+  Name& name = *slots_[slot];
+  name.meets = false;
+  ++name.n_meetings;
+  return take(name);
+}
+
+ReadyMessage Participant::missed(std::uint32_t slot) {
+  slots_[slot]->meets = false;
+  close_to_meetings(*slots_[slot]);
+  return ReadyMessage{{{slot, false}}};
+}
+
+std::optional<Participant::Meeting> Participant::avoid(const std::string& text) {
+  if (n_open_to_meetings_ == 0) return std::nullopt;
+  const auto found = names_.find(text);
+  return found == names_.end() ? std::nullopt : avoid(*found->second);
+}
+
+std::optional<Participant::Meeting> Participant::avoid(Name& name) {
+  if (!name.may_meet) return std::nullopt;
+  close_to_meetings(name);
+  return Meeting{name.slot, *name.place, name.n_meetings};
+}
+
+// All members do so at the same place of the log, with the same signature.
+void Participant::open_to_meetings(Name& name) {
+  const std::optional<std::size_t> n_bytes = meeting_bytes(name.known);
+  if (!n_bytes) return;
+  if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
+  if (!name.place) return;
+  ++name.n_meetings;  // the one before may have been closed
+  name.may_meet = true;
+  ++n_open_to_meetings_;
+}
+
+void Participant::close_to_meetings(Name& name) {
+  if (std::exchange(name.may_meet, false)) --n_open_to_meetings_;
+}
+
 // --- groups
 
 Message Participant::hold(Name& name, std::uint32_t number) {
@@ -80,7 +134,7 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
     }
     for (const std::uint32_t slot : groups_[number].slots) {
       Name& name = *slots_[slot];
-      if (name.pending.empty() || name.is_held) {
+      if (name.pending.empty() || name.is_held || name.meets) {
         return Status::internal("the log executes slot " + std::to_string(slot) + " with its group, which rank " +
                                 std::to_string(rank_) + " has not announced");
       }
@@ -130,19 +184,19 @@ Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
   action.inputs = entry.inputs;
   action.requests.reserve(entry.items.size());
   for (const ExecuteItem& item : entry.items) {
-    Result<Ready> ready = execute(item);
+    Result<Ready> ready = execute(item, action.to_close);
     if (!ready.ok()) return ready.status();
     action.requests.push_back(std::move(ready).value());
   }
   return Action(std::move(action));
 }
 
-Result<Participant::Ready> Participant::execute(const ExecuteItem& item) {
+Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::vector<Meeting>& to_close) {
   const bool is_slot_possible = item.slot == kNoSlot || item.slot <= slots_.size();  // slots come in order
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
   if (is_absent && is_slot_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
   Name* name = is_slot_possible ? find(item) : nullptr;
-  if (is_absent || name == nullptr || name->pending.empty() || name->is_held) {
+  if (is_absent || name == nullptr || name->pending.empty() || name->is_held || name->meets) {
     return Status::internal("the log executes " +
                             (item.is_defined_here ? "'" + item.name + "'" : "slot " + std::to_string(item.slot)) +
                             ", which rank " + std::to_string(rank_) + " has not announced");
@@ -150,6 +204,10 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item) {
   if (item.is_defined_here) learn(item, *name);
   Ready ready = take(*name);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
+  if (item.may_meet && name->slot != kNoSlot) open_to_meetings(*name);
+  if (!name->pending.empty()) {
+    if (const auto meeting = avoid(*name)) to_close.push_back(*meeting);
+  }
   if (item.is_defined_here) forget_if_unused(item.name);
   return ready;
 }
@@ -170,6 +228,7 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   std::unique_ptr<Name>& name = names_[item.name];
   if (!name) name = std::make_unique<Name>();
   name->is_known = false;
+  close_to_meetings(*name);
   take_slot(item.slot, *name);
   return ready;
 }

@@ -4,6 +4,10 @@
 // Where the log has planned groups of names, a request of such a group is *held*: it is announced when all of the group
 // can be, by one number. Whoever uses this class sees to it that what is held is released in time.
 //
+// Where the log has opened a name to *meetings* (meeting_places.hpp), a request of that name may be carried out without
+// being announced, if all ranks come to the meeting: meet(). A rank that announces it instead closes the meeting:
+// avoid(). Either way the name's calls stay paired, and all ranks count the same meetings.
+//
 // Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
 // exactly once, to carry out or to fail.
 #pragma once
@@ -11,12 +15,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <variant>
 #include <vector>
 
 #include "base/status.hpp"
+#include "negotiate/meeting_places.hpp"
 #include "negotiate/messages.hpp"
 #include "request/request.hpp"
 
@@ -27,6 +33,13 @@ class Participant {
   using Ticket = std::uint64_t;
   static constexpr Ticket kNoTicket = ~Ticket{0};
   using FirstDims = std::vector<std::vector<std::int64_t>>;  // [tensor][rank]
+
+  // A round of a name to which ranks come without announcing it.
+  struct Meeting {
+    std::uint32_t slot = kNoSlot;  // of the name
+    MeetingPlace place;
+    std::uint64_t round = 0;
+  };
 
   // What others do while this rank has joined: it helps, without data of its own.
   struct Absence {
@@ -43,6 +56,7 @@ class Participant {
     std::vector<Ready> requests;  // in order; they travel together
     Check check = Check::kNone;
     std::vector<std::byte> inputs = {};  // of all ranks, one after the other, if they came with the log
+    std::vector<Meeting> to_close = {};  // first: this rank has announced the next call already
   };
   struct Fail {
     std::vector<Ticket> tickets;
@@ -60,7 +74,7 @@ class Participant {
   };
   using Action = std::variant<Execute, Fail, Joined, End, Planned>;
 
-  explicit Participant(int rank) : rank_(rank) {}
+  explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {}
 
   // What to tell the coordinator; an empty ReadyMessage: nothing, the request is held. What is neither a ReadyMessage
   // nor a GroupsMessage must not be told before what is held, here and below. REQUIRES: a valid request.
@@ -68,6 +82,16 @@ class Participant {
 
   // The same for a request that was refused here because its name is in use: the others must hear of it.
   Message submit_duplicate(const std::string& name, Ticket ticket);
+
+  // Instead of submit(), if ranks may meet for the request: it is then pending until met() or missed(). None: submit
+  // it.
+  std::optional<Meeting> meet(const Request& request, Ticket ticket);
+  // All have come; this rank may carry it out. REQUIRES: this rank meets for the slot.
+  Ready met(std::uint32_t slot);
+  // The meeting is closed; what to tell the coordinator instead. REQUIRES: as above.
+  ReadyMessage missed(std::uint32_t slot);
+  // Before submit(), where meet() was not tried: the meeting that others might come to, which is to be closed first.
+  std::optional<Meeting> avoid(const std::string& name);
 
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
@@ -84,9 +108,13 @@ class Participant {
  private:
   struct Name {
     std::uint32_t slot = kNoSlot;
-    bool is_known = false;  // not after a round that this rank missed
-    bool is_held = false;   // the pending one is, and has not been announced
-    Signature known;        // with which the slot was last agreed
+    bool is_known = false;         // not after a round that this rank missed
+    bool is_held = false;          // the pending one is, and has not been announced
+    bool may_meet = false;         // the log has opened it to meetings, and none was closed since
+    bool meets = false;            // the pending one does, and has not been announced
+    std::uint64_t n_meetings = 0;  // that were, or were closed
+    std::optional<MeetingPlace> place;
+    Signature known;  // with which the slot was last agreed
     std::shared_ptr<const FirstDims> first_dims;
     struct Pending {
       Ticket ticket;
@@ -105,16 +133,21 @@ class Participant {
   Result<Action> execute(const ExecuteGroupsEntry& entry);
   Ready take(Name& name);
   Result<Action> execute(const ExecuteEntry& entry);
-  Result<Ready> execute(const ExecuteItem& item);
+  Result<Ready> execute(const ExecuteItem& item, std::vector<Meeting>& to_close);
   Ready stand_in(const ExecuteItem& item);
   Result<Action> end_join(const JoinedEntry& entry);
   Result<Action> fail(const FailEntry& entry);
   Name* find(const ExecuteItem& item);
   void learn(const ExecuteItem& item, Name& name);
+  void open_to_meetings(Name& name);
+  void close_to_meetings(Name& name);
+  std::optional<Meeting> avoid(Name& name);
   void take_slot(std::uint32_t slot, Name& name);
   void forget_if_unused(const std::string& text);
 
   int rank_;
+  MeetingPlaces places_;
+  std::size_t n_open_to_meetings_ = 0;  // names
   std::unordered_map<std::string, std::unique_ptr<Name>> names_;
   std::vector<Name*> slots_;
   std::uint32_t plan_ = 0;  // 0: none

@@ -65,6 +65,7 @@ void Round::close() {
   n_arrived = first_missing = 0;
   is_open = is_ready = false;
   is_deferrable = true;
+  is_any_deferrable = false;
 }
 
 void NamedRounds::Owed::forgive(int member) {

@@ -31,8 +31,9 @@ struct Round {
   int n_arrived = 0;
   int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
   bool is_open = false;
-  bool is_ready = false;  // complete, and waits to be carried out
-  bool is_deferrable = true;
+  bool is_ready = false;              // complete, and waits to be carried out
+  bool is_deferrable = true;          // for all that have arrived
+  bool is_any_deferrable = false;     // for one of them
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
   TimePoint opened;
   TimePoint next_report;  // if it stalls

@@ -1,12 +1,15 @@
 // SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
 //
-// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then m tables of places and their
-// stages, then m x 2 slots of slot_bytes. Every counter has one writer and its own 128 bytes (two cache lines: the
-// prefetcher fetches pairs). Counters only grow, so there is nothing to reset between collectives. The arena does not
-// own its memory (a mapping or a test's buffer does).
+// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kMeetings meeting lines, then m
+// tables of places and their stages, then m x 2 slots of slot_bytes, then m areas for meetings (no slots, no areas).
+// Every counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only
+// grow, so there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's
+// buffer does).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,10 +32,12 @@ class SharedArena {
   static constexpr std::size_t kAlignment = 4096;
   static constexpr std::size_t kMaxPlaces = 512;
   static constexpr std::size_t kStageBytes = 16 << 10;
+  static constexpr std::size_t kMeetings = 512;
 
   // The bytes an arena for n_members needs.
   static constexpr std::size_t required_bytes(int n_members, std::size_t slot_bytes) {
-    return header_bytes(n_members) + static_cast<std::size_t>(n_members) * 2 * slot_bytes;
+    const std::size_t n_bytes_of_member = slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members);
+    return header_bytes(n_members) + static_cast<std::size_t>(n_members) * n_bytes_of_member;
   }
 
   // REQUIRES: memory is zeroed when the first member attaches, aligned to kAlignment, and at least required_bytes()
@@ -79,12 +84,27 @@ class SharedArena {
     return std::span<std::byte, kStageBytes>(table(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
   }
 
+  // The state of a meeting (meeting.hpp), and a member's memory for what it brings to all of them.
+  std::atomic<std::uint64_t>& meeting(std::size_t number) const {
+    const std::size_t first = static_cast<std::size_t>(n_members_) * (1 + kNumCounters);
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(first + number));
+  }
+  std::span<std::byte> meeting_area(int member) const {
+    const std::size_t n_bytes = meeting_area_bytes(n_members_);
+    const std::size_t behind_slots = header_bytes(n_members_) + static_cast<std::size_t>(n_members_) * 2 * slot_bytes_;
+    return memory_.subspan(behind_slots + static_cast<std::size_t>(member) * n_bytes, n_bytes);
+  }
+  // Areas shrink as members grow in number, so that all of them together stay within a budget.
+  static constexpr std::size_t meeting_area_bytes(int n_members) {
+    return std::clamp<std::size_t>(std::bit_floor((8U << 20) / static_cast<std::size_t>(n_members)), 64 << 10, 1 << 20);
+  }
+
  private:
   static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
   static_assert(kTableBytes % kLineBytes == 0);
 
   static constexpr std::size_t tables_at(int n_members) {
-    return static_cast<std::size_t>(n_members) * (1 + kNumCounters) * kLineBytes;
+    return (static_cast<std::size_t>(n_members) * (1 + kNumCounters) + kMeetings) * kLineBytes;
   }
   static constexpr std::size_t header_bytes(int n_members) {
     const std::size_t n_bytes = tables_at(n_members) + static_cast<std::size_t>(n_members) * kTableBytes;

@@ -84,4 +84,11 @@ class Mesh {
   virtual const std::vector<int>& closed_peers() const = 0;
 };
 
+inline bool shares_memory_with_all(const Mesh& mesh) {
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    if (rank != mesh.rank() && !mesh.peer(rank).shares_memory) return false;
+  }
+  return true;
+}
+
 }  // namespace ciranda

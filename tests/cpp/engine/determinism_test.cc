@@ -137,7 +137,7 @@ class DeterminismTest : public ::testing::TestWithParam<std::tuple<int, Layout>>
   std::vector<WorldOptions> variants() const {
     std::vector<WorldOptions> all;
     for (const std::int64_t slot_bytes : {4096, 65536}) {
-      for (const char* algorithm : {"one-shot", "two-shot", "by-hosts"}) {
+      for (const char* algorithm : {"", "one-shot", "two-shot", "by-hosts"}) {
         if (algorithm == std::string("by-hosts") && std::get<1>(GetParam()) != Layout::kTwoHosts) continue;
         for (const std::int64_t fusion_threshold : {128 << 20, 10'000}) {
           WorldOptions options = options_for(std::get<1>(GetParam()), size());

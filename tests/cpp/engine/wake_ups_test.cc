@@ -81,7 +81,13 @@ class Rank {
   NamesInUse names_;
   Unnamed unnamed_;
   ProcessSets sets_{mesh_.size()};
-  Turn turn_{mesh_, Config{}, submissions_, {names_, unnamed_}, sets_};
+  static Config config() {
+    Config config;
+    config.meetings = false;  // which wake nobody
+    return config;
+  }
+
+  Turn turn_{mesh_, config(), submissions_, {names_, unnamed_}, sets_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 

@@ -79,7 +79,8 @@ std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
   }
   for (const auto& [key, uses] : rounds) {
     const auto is_executed = [n_valid](const Use* use) {
-      return use != nullptr && use->outcome && use->outcome->is_executed && use->outcome->entry < n_valid;
+      return use != nullptr && use->outcome && use->outcome->is_executed &&
+             (use->outcome->entry < n_valid || use->outcome->entry >= kMetAt);
     };
     if (std::none_of(uses.begin(), uses.end(), is_executed)) continue;
     for (std::size_t at = 0; at < uses.size(); ++at) {

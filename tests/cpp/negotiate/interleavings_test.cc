@@ -32,6 +32,7 @@ class Search {
   std::size_t n_orders() const { return n_orders_; }
   std::size_t least_executed() const { return least_executed_; }
   std::size_t n_orders_with_groups() const { return n_orders_with_groups_; }
+  std::size_t n_orders_with_meetings() const { return n_orders_with_meetings_; }
 
  private:
   using CirclePtr = std::unique_ptr<SimulatedCircle>;
@@ -91,6 +92,7 @@ class Search {
   void judge(const SimulatedCircle& circle) {
     ++n_orders_;
     if (circle.n_group_entries() > n_group_entries_before_) ++n_orders_with_groups_;
+    if (circle.n_met() > 0) ++n_orders_with_meetings_;
     least_executed_ = std::min(least_executed_, circle.n_executed());
     const std::string wrong = circle.violation();
     if (wrong.empty() || !found_.empty()) return;
@@ -104,6 +106,7 @@ class Search {
   std::vector<Event> path_;
   std::size_t n_orders_ = 0;
   std::size_t n_orders_with_groups_ = 0;
+  std::size_t n_orders_with_meetings_ = 0;
   std::size_t n_group_entries_before_ = 0;
   std::size_t least_executed_ = SIZE_MAX;
   std::string found_;
@@ -364,6 +367,80 @@ TEST_P(InterleavingsOfGroups, KeepTheAgreement) {
 INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfGroups, ::testing::ValuesIn(two_ranks_with_groups()), name_of);
 INSTANTIATE_TEST_SUITE_P(Relays, InterleavingsOfGroups, ::testing::ValuesIn(with_relays()), name_of);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfGroups, ::testing::ValuesIn(three_ranks_with_groups()), name_of);
+
+// --- when ranks meet for a and b
+
+// Calls and waits, after which both names are open to meetings.
+Script after_opening(const Script& rest) {
+  const Wait wait;
+  Script script{call("a"), wait, call("b"), wait};
+  script.insert(script.end(), rest.begin(), rest.end());
+  return script;
+}
+
+std::vector<Scenario> two_ranks_that_meet() {
+  const Wait wait;
+  const Join join;
+  const Leave leave;
+  const Call a = call("a");
+  const Call b = call("b");
+  const Call longer = call("a", allreduce({5}));
+  Call deferrable = a;
+  deferrable.is_deferrable = true;
+  std::vector<Scenario> scenarios{
+      {"Twice", {{a, wait, a}, {a, wait, a}}, 4},
+      {"OppositeOrders", {{a, b}, {b, a}}, 4},
+      {"OneHurriesOn", {{a, wait, b}, {a, b}}, 4},
+      {"OneNeverWaits", {{a, wait, a}, {deferrable, wait, a}}, 4},
+      {"OneChanges", {{a, wait, a}, {longer, wait, a}}, 3},
+      {"BothChange", {{longer, wait, longer}, {longer, wait, longer}}, 4},
+      {"OneCallsTwice", {{a, a, wait}, {a, wait}}, 2},
+      {"BothCallTwice", {{a, a}, {a, a}}, 2},
+      {"OneNeverCalls", {{a, b, wait}, {b}}, 3},
+      {"OneJoins", {{a, wait, a, join}, {a, join}}, 4},
+      {"OneJoinsAtOnce", {{a, join, a}, {join, a}}, 4},
+      {"OneLeaves", {{a, b, wait}, {a, leave}}, 2},
+      {"TheCoordinatorLeaves", {{a, b, leave}, {a, wait, b}}, 2},
+  };
+  Scenario ending{"Ends", {{a, b}, {a, b}}, 2};
+  ending.is_taken_down = true;
+  scenarios.push_back(std::move(ending));
+  return scenarios;
+}
+
+std::vector<Scenario> three_ranks_that_meet() {
+  const Join join;
+  const Call a = call("a");
+  const Call b = call("b");
+  const Call longer = call("a", allreduce({5}));
+  return {
+      {"Once", {{a}, {a}, {a}}, 3, true},
+      {"OneChanges", {{a}, {longer}, {a}}, 2, true},
+      {"OneNeverCalls", {{a}, {a}, {}}, 2, true},
+      {"OneJoins", {{a}, {a}, {join}}, 3, true},
+  };
+}
+
+class InterleavingsOfMeetings : public ::testing::TestWithParam<Scenario> {};
+
+TEST_P(InterleavingsOfMeetings, KeepTheAgreement) {
+  Scenario scenario = GetParam();
+  for (Script& script : scenario.scripts) script = after_opening(script);
+  CircleOptions options;
+  options.coordinator.lets_ranks_meet = true;
+  options.takes_eagerly = true;
+  options.is_taken_down = scenario.is_taken_down;
+  Search search(scenario.scripts, options, 4);
+  EXPECT_EQ(search.run(), "");
+  EXPECT_GE(search.least_executed(), scenario.n_executed);
+  if (scenario.name == "Twice" || scenario.name == "Once") {
+    EXPECT_GT(search.n_orders_with_meetings(), 0U);
+  }
+  RecordProperty("orders", static_cast<int>(search.n_orders()));
+}
+
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfMeetings, ::testing::ValuesIn(two_ranks_that_meet()), name_of);
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfMeetings, ::testing::ValuesIn(three_ranks_that_meet()), name_of);
 
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {

@@ -30,6 +30,7 @@ struct Training {
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
   bool announces_groups = false;
+  bool lets_ranks_meet = false;
   int ranks_per_host = 0;  // more than 0: through relays
   int fan_out = 0;
 };
@@ -44,14 +45,16 @@ struct Tensor {
 std::vector<Tensor> make_tensors(const Training& training, Random& random) {
   std::vector<Tensor> tensors;
   const int percent = training.announces_groups ? 95 : 80;
+  const int deferrable_percent = training.lets_ranks_meet ? 20 : percent;
   for (int i = 0; i < training.n_names; ++i) {
-    const Shape shape{pick(random, 1, 9), pick(random, 1, 40'000)};
+    const Shape shape{pick(random, 1, 9), pick(random, 1, training.lets_ranks_meet ? 400 : 40'000)};
     const int kind = pick(random, 0, 9);
     const Signature signature = kind < 6   ? allreduce(shape, i % 3 == 0 ? DataType::kFloat16 : DataType::kFloat32)
                                 : kind < 8 ? allgather(shape)
                                 : kind < 9 ? broadcast(shape, pick(random, 0, training.n_ranks - 1))
                                            : barrier();
-    tensors.push_back({"t" + std::to_string(i), signature, chance(random, percent), chance(random, percent)});
+    tensors.push_back(
+        {"t" + std::to_string(i), signature, chance(random, deferrable_percent), chance(random, percent)});
   }
   return tensors;
 }
@@ -123,7 +126,9 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
   return scripts;
 }
 
+// What was seen of the ways round the ordinary one.
 struct Groups {
+  std::size_t n_met = 0;
   std::size_t n_entries = 0;
   std::size_t n_of_all = 0;  // that the first relay announced as one
 };
@@ -136,6 +141,7 @@ CircleOptions circle_options(const Training& training, Random& random) {
   options.coordinator.learned_order = training.learned_order;
   options.coordinator.fusion_threshold_bytes = std::size_t{1} << pick(random, 10, 24);
   options.coordinator.announces_groups = training.announces_groups;
+  options.coordinator.lets_ranks_meet = training.lets_ranks_meet;
   options.coordinator.most_groups = training.announces_groups ? 4 : 1 << 20;
   options.fan_out = training.fan_out;
   for (int rank = 0; rank < training.n_ranks && training.ranks_per_host > 0; ++rank) {
@@ -146,6 +152,7 @@ CircleOptions circle_options(const Training& training, Random& random) {
 
 std::string verdict(const SimulatedCircle& circle, Groups* groups) {
   if (circle.n_executed() == 0) return "nothing was executed";
+  if (groups != nullptr) groups->n_met += circle.n_met();
   if (groups != nullptr) groups->n_entries += circle.n_group_entries();
   if (groups != nullptr) groups->n_of_all += circle.n_groups_of_all();
   return circle.violation();
@@ -157,6 +164,7 @@ std::string run(const Training& training, std::uint64_t seed, Groups* groups = n
   SimulatedCircle circle(scripts, circle_options(training, random));
   for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
     Event event = events[random() % events.size()];
+    if (event.kind == Event::Kind::kLeaveMeetings && chance(random, 80)) event = events[random() % events.size()];
     if (const int rank = pick(random, 0, training.n_ranks - 1); chance(random, 1) && circle.holds_any(rank)) {
       event = {Event::Kind::kRelease, rank};
     } else if (chance(random, 1) && circle.relay_holds_any(rank)) {
@@ -222,6 +230,21 @@ TEST(RandomSchedules, WithRelays) {
 TEST(RandomSchedules, ManyRanksWithRelays) {
   EXPECT_GT(expect_groups({.n_ranks = 64, .ranks_per_host = 8, .fan_out = 2}, 2).n_of_all, 4U);
   expect_groups({.n_ranks = 128, .n_names = 8, .ranks_per_host = 8, .fan_out = 6}, 1);
+}
+
+// Ranks come to meetings in any order, and leave them when they like.
+TEST(RandomSchedules, Meetings) {
+  Groups seen;
+  for (const int n_ranks : {2, 3, 7}) {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+      Training training{.n_ranks = n_ranks, .lets_ranks_meet = true};
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks, seed " << seed;
+      training.has_errors = false;
+      training.n_epochs = 3;
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
+    }
+  }
+  EXPECT_GT(seen.n_met, 1000U);
 }
 
 TEST(RandomSchedules, SmallCache) {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint64_t kAllNames = ~std::uint64_t{0};
 constexpr std::uint64_t kCoordinator = 1;
+constexpr std::uint64_t kMeetings = std::uint64_t{1} << 63;
 // Relays that share a bit only look less apart than they are.
 std::uint64_t relay_bit(int rank) { return std::uint64_t{2} << rank % 62; }
 std::uint64_t bit_of(const std::string& name) { return std::uint64_t{1} << std::hash<std::string>()(name) % 64; }
@@ -38,6 +39,8 @@ std::string to_string(const Event& event) {
     case Event::Kind::kPassLog: return "relay " + rank + " passes the log down";
     case Event::Kind::kLetGo: return "relay " + rank + " lets go";
     case Event::Kind::kEnd: return "the lane is taken down";
+    case Event::Kind::kLook: return "rank " + rank + " looks at its meetings";
+    case Event::Kind::kLeaveMeetings: return "rank " + rank + " leaves its meetings";
   }
   return "?";
 }
@@ -85,6 +88,8 @@ std::vector<Event> SimulatedCircle::possible_events() const {
     const Rank& rank = ranks_[at];
     if (rank.has_left) continue;  // what it has sent still arrives
     if (has_step(rank)) events.push_back({Event::Kind::kStep, static_cast<int>(at)});
+    if (has_news_of_meetings(rank)) events.push_back({Event::Kind::kLook, static_cast<int>(at)});
+    if (!rank.meetings.empty()) events.push_back({Event::Kind::kLeaveMeetings, static_cast<int>(at)});
     if (!rank.relay && rank.n_applied < n_known_to(rank)) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
     if (!rank.relay) continue;
     if (rank.relay->has_news()) events.push_back({Event::Kind::kPassOn, static_cast<int>(at)});
@@ -151,16 +156,22 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
     case Event::Kind::kTake:
     case Event::Kind::kEnd:
     case Event::Kind::kTakeBusy: return {kCoordinator, -1, 0};
+    case Event::Kind::kLook:
+    case Event::Kind::kLeaveMeetings: return {own | kMeetings, event.rank, kAllNames};
     default: break;
   }
   const auto at = static_cast<std::size_t>(event.rank);
   const Rank& rank = ranks_[at];
+  const std::uint64_t meetings = options_.coordinator.lets_ranks_meet ? kMeetings : 0;
   if (event.kind == Event::Kind::kStep) {
     const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
     const bool is_alone = call != nullptr && !rank.participant.holds_any();
-    return {own, event.rank, is_alone ? bit_of(call->name) : kAllNames};
+    return {own | meetings, event.rank, is_alone ? bit_of(call->name) : kAllNames};
   }
-  return {0, event.rank, rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
+  // Only what was announced twice is closed when it is opened.
+  const bool may_close =
+      std::any_of(rank.uses.begin(), rank.uses.end(), [](const Use& use) { return use.is_duplicate && !use.outcome; });
+  return {may_close ? meetings : 0, event.rank, rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
 }
 
 void SimulatedCircle::perform(const Event& event) {
@@ -174,6 +185,8 @@ void SimulatedCircle::perform(const Event& event) {
     case Event::Kind::kPassOn: return pass_on(event.rank);
     case Event::Kind::kPassLog: return pass_log(ranks_[static_cast<std::size_t>(event.rank)]);
     case Event::Kind::kEnd: return end();
+    case Event::Kind::kLook: return look_at_meetings(ranks_[static_cast<std::size_t>(event.rank)], false);
+    case Event::Kind::kLeaveMeetings: return look_at_meetings(ranks_[static_cast<std::size_t>(event.rank)], true);
     case Event::Kind::kLetGo: return ranks_[static_cast<std::size_t>(event.rank)].relay->let_go();
   }
 }
@@ -181,6 +194,7 @@ void SimulatedCircle::perform(const Event& event) {
 void SimulatedCircle::step(Rank& rank) {
   const Step& next = (*scripts_)[rank.at][rank.next_step++];
   if (std::holds_alternative<Leave>(next)) {
+    look_at_meetings(rank, true);
     rank.has_left = true;
     return;
   }
@@ -191,6 +205,7 @@ void SimulatedCircle::step(Rank& rank) {
   }
   if (std::holds_alternative<Join>(next)) {
     if (rank.has_ended) return;
+    look_at_meetings(rank, true);
     rank.is_waiting = true;
     ++rank.n_joins;
     announce(rank, rank.participant.join(kJoinTicket));
@@ -203,12 +218,64 @@ void SimulatedCircle::step(Rank& rank) {
   request.signature = call.signature;
   request.is_cacheable = call.is_cacheable;
   request.is_deferrable = call.is_deferrable;
-  Message message = rank.participant.submit(request, rank.uses.size());
-  const bool is_duplicate = std::holds_alternative<DuplicateMessage>(message);
-  announce(rank, std::move(message));
+  const bool is_duplicate = has_pending(rank, call.name);
+  if (is_duplicate) look_at_meetings(rank, true);
+  const Participant::Ticket ticket = rank.uses.size();
   rank.uses.push_back(
-      {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, is_duplicate, std::nullopt});
+      {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, false, std::nullopt});
+  if (come_to_meeting(rank, request, call.is_deferrable)) return;
+  Message message = rank.participant.submit(request, ticket);
+  rank.uses.back().is_duplicate = std::holds_alternative<DuplicateMessage>(message);
+  announce(rank, std::move(message));
 }
+
+bool SimulatedCircle::has_pending(const Rank& rank, const std::string& name) const {
+  return std::any_of(rank.uses.begin(), rank.uses.end(),
+                     [&name](const Use& use) { return use.name == name && !use.outcome; });
+}
+
+// --- meetings, as Lane does it
+
+Meeting SimulatedCircle::word(const Participant::Meeting& meeting) const {
+  return {words_[meeting.place.number], static_cast<int>(ranks_.size())};
+}
+
+bool SimulatedCircle::has_news_of_meetings(const Rank& rank) const {
+  return std::any_of(rank.meetings.begin(), rank.meetings.end(), [this](const Participant::Meeting& meeting) {
+    return word(meeting).is_met(meeting.round) || word(meeting).is_closed(meeting.round);
+  });
+}
+
+bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool is_deferrable) {
+  const auto meeting = is_deferrable ? std::nullopt : rank.participant.meet(request, rank.uses.size() - 1);
+  if (!meeting) {
+    if (const auto avoided = rank.participant.avoid(request.name)) word(*avoided).close(avoided->round);
+    return false;
+  }
+  if (word(*meeting).come(meeting->round)) {
+    rank.meetings.push_back(*meeting);
+  } else {
+    announce(rank, rank.participant.missed(meeting->slot));
+  }
+  return true;
+}
+
+void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
+  for (const Participant::Meeting& meeting : std::exchange(rank.meetings, {})) {
+    if (word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round))) {
+      const Participant::Ready ready = rank.participant.met(meeting.slot);
+      ++rank.n_met;
+      settle(rank, ready.ticket, {true, kMetAt + meeting.round * kPlaces + meeting.place.number, {}, {}});
+    } else if (closes || word(meeting).is_closed(meeting.round)) {
+      announce(rank, rank.participant.missed(meeting.slot));
+    } else {
+      rank.meetings.push_back(meeting);
+    }
+  }
+  if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
+}
+
+// --- announcements
 
 void SimulatedCircle::announce(Rank& rank, Message message) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
@@ -307,6 +374,7 @@ void SimulatedCircle::apply(Rank& rank) {
   auto action = rank.participant.apply(log_[entry]);
   if (!action.ok()) return must(action.status());
   if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
+    for (const auto& meeting : execute->to_close) word(meeting).close(meeting.round);
     for (const auto& ready : execute->requests) {
       if (ready.ticket == Participant::kNoTicket) {
         rank.executed.push_back("help with " + ready.absence->name);
@@ -334,6 +402,7 @@ void SimulatedCircle::apply(Rank& rank) {
 
 // All that is open there fails.
 void SimulatedCircle::end(Rank& rank, std::size_t entry) {
+  look_at_meetings(rank, true);
   rank.has_ended = true;
   rank.is_waiting = false;
   for (Use& use : rank.uses) {

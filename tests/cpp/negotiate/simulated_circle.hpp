@@ -4,10 +4,13 @@
 // performs one, so that it can try every order, or any. What became of every call is recorded; violation() compares it
 // with what must be: the k-th use of a name on one rank, since all ranks last joined, goes with the k-th use on every
 // other, and shares its fate; ranks that have joined are not missed. A rank that leaves takes part in what it has
-// executed, and in nothing else.
+// executed, and in nothing else. Where the coordinator lets ranks meet, they do for every call that is not deferrable,
+// and may leave a meeting at any moment.
 // Everything is deterministic: the same scripts and events give the same circle. One thread.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -21,6 +24,7 @@
 #include "negotiate/participant.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
+#include "transport/meeting.hpp"
 
 namespace ciranda::testing {
 
@@ -56,7 +60,9 @@ struct Event {
     kPassOn,
     kPassLog,
     kLetGo,
-    kEnd
+    kEnd,
+    kLook,
+    kLeaveMeetings
   };
   Kind kind;
   int rank = -1;
@@ -66,7 +72,7 @@ std::string to_string(const Event& event);
 
 // What an event reads or changes; two events whose footprints are apart may change places.
 struct Footprint {
-  std::uint64_t deciders = 0;  // a bit each: the coordinator, and the relays of the first ranks
+  std::uint64_t deciders = 0;  // a bit each: the coordinator, the relays of the first ranks, all meetings
   int rank = -1;
   std::uint64_t names = 0;  // of the rank, a bit each (names may share one)
   bool is_apart_from(const Footprint& other) const;
@@ -101,7 +107,8 @@ class SimulatedCircle {
   std::size_t n_group_entries() const { return n_group_entries_; }
   std::size_t n_log_entries() const { return log_.size(); }
   const std::vector<LogEntry>& log() const { return log_; }
-  std::size_t n_executed() const { return ranks_.front().executed.size(); }
+  std::size_t n_executed() const { return ranks_.front().executed.size() + n_met(); }
+  std::size_t n_met() const { return ranks_.front().n_met; }
 
  private:
   struct Outcome {
@@ -119,7 +126,7 @@ class SimulatedCircle {
     std::optional<Outcome> outcome;
   };
   struct Rank {
-    explicit Rank(int rank) : at(static_cast<std::size_t>(rank)), participant(rank) {}
+    explicit Rank(int rank) : at(static_cast<std::size_t>(rank)), participant(rank, {kPlaces, 1 << 20}) {}
     std::size_t at;
     Participant participant;
     std::size_t next_step = 0;
@@ -130,15 +137,25 @@ class SimulatedCircle {
     std::size_t n_passed_down = 0;  // entries of the log, to its host and the relays below
     std::vector<Use> uses;          // by ticket
     std::map<std::string, std::size_t> n_uses;
-    std::size_t n_joins = 0;            // begun
-    std::vector<int> joined_last;       // by join done
-    std::vector<std::string> executed;  // "name#nth", or "name" where it helped others
+    std::size_t n_joins = 0;                     // begun
+    std::vector<int> joined_last;                // by join done
+    std::vector<std::string> executed;           // "name#nth", or "name" where it helped others
+    std::vector<Participant::Meeting> meetings;  // that it has come to
+    std::size_t n_met = 0;
     bool has_left = false;
     bool has_ended = false;  // it knows that the lane has
   };
 
+  static constexpr std::size_t kPlaces = 64;
+  static constexpr std::size_t kMetAt = std::size_t{1} << 40;  // instead of an entry of the log
+
   bool has_step(const Rank& rank) const;
   void step(Rank& rank);
+  bool has_pending(const Rank& rank, const std::string& name) const;
+  Meeting word(const Participant::Meeting& meeting) const;
+  bool has_news_of_meetings(const Rank& rank) const;
+  bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
+  void look_at_meetings(Rank& rank, bool closes);
   void announce(Rank& rank, Message message);
   void send(Rank& rank, Message message);
   void release(Rank& rank);
@@ -176,6 +193,7 @@ class SimulatedCircle {
   Coordinator coordinator_;
   std::optional<RelayTree> tree_;
   std::deque<Rank> ranks_;
+  mutable std::array<std::atomic<std::uint64_t>, kPlaces> words_{};
   std::vector<LogEntry> log_;
   std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint
   std::map<std::uint32_t, std::uint64_t> name_of_slot_;

@@ -1,0 +1,64 @@
+// Meetings: this rank's calls that are carried out without the coordinator (negotiate/participant.hpp says when). A
+// call leaves what it brings in the memory that the lane's members share, and when all have come, each combines what
+// lies there: two cache lines that change hands, instead of an announcement, an entry of the log, and a collective.
+//
+// A meeting is for ranks that wait and look. None sleeps over one: it closes the meeting first, and announces the call
+// as any other, so that who comes later wakes it in the ordinary way.
+//
+// One thread (the holder of the progress token).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/in_flight.hpp"
+#include "negotiate/participant.hpp"
+#include "transport/arena.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+class Meetings {
+ public:
+  // All outlive this. `n_met` counts what is carried out here.
+  Meetings(const Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
+      : mesh_(mesh), in_flight_(in_flight), n_met_(n_met) {}
+
+  // `arena`: the lane's; it outlives this. Null where there is none, or none yet.
+
+  // False: the meeting is closed. REQUIRES: an arena.
+  bool come(SharedArena* arena, const Participant::Meeting& meeting, Participant::Ticket ticket);
+  // Where this rank does not come. REQUIRES: it has not.
+  void close(SharedArena* arena, const Participant::Meeting& meeting);
+
+  bool empty() const { return pending_.empty(); }
+
+  // Carries out what is met, and completes it; says which slots' meetings were met and which are closed.
+  struct News {
+    std::vector<std::uint32_t> met;
+    std::vector<std::uint32_t> missed;
+  };
+  // `closes`: then every meeting is one or the other.
+  News look(bool closes);
+
+ private:
+  struct Pending {
+    Participant::Meeting meeting;
+    Participant::Ticket ticket;
+    SharedArena* arena;
+  };
+
+  std::byte* brought(const Pending& pending, int member) const;
+  void bring(const Pending& pending) const;
+  void carry_out(const Pending& pending) const;
+
+  const Mesh& mesh_;
+  InFlight& in_flight_;
+  std::atomic<std::uint64_t>& n_met_;
+  std::vector<Pending> pending_;
+  std::vector<Participant::Meeting> to_close_;  // as soon as there is an arena
+};
+
+}  // namespace ciranda

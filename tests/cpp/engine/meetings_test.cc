@@ -1,0 +1,296 @@
+// Calls that ranks carry out by meeting, without the coordinator: that they do, that the results are right when some
+// meet and some do not, and that nobody waits at a meeting for ever.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::request;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// As a blocking call does.
+Request awaited(Request r) {
+  r.is_awaited = true;
+  return r;
+}
+
+Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true,
+           std::uint32_t process_set = 0) {
+  Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
+                      values.data());
+  r.is_awaited = is_awaited;
+  r.process_set = process_set;
+  return engine.wait(engine.submit(std::move(r)));
+}
+
+std::vector<float> filled(std::size_t count, int rank, int step) {
+  return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
+}
+float expected(int n_ranks, int step) { return static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)); }
+
+// Ranks may be taken off their core for as long as they like, so a meeting is patient here.
+WorldOptions patient() {
+  WorldOptions options;
+  options.config.spin_microseconds = 1e7;
+  return options;
+}
+
+TEST(Meetings, TakePlaceFromTheSecondCallOn) {
+  for (const int n_ranks : {2, 3, 4, 7}) {
+    const Watchdog watchdog("meetings");
+    World world(n_ranks, patient());
+    world.run([&](Engine& engine) {
+      for (int step = 0; step < 20; ++step) {
+        for (const std::size_t count : {1U, 100U, 4096U}) {
+          std::vector<float> values = filled(count, engine.rank(), step);
+          ASSERT_TRUE(sum(engine, "x" + std::to_string(count), values).ok());
+          ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
+        }
+      }
+      EXPECT_GT(engine.n_met(), 0U);
+      EXPECT_LE(engine.n_met(), 3U * 19U);
+    });
+  }
+}
+
+TEST(Meetings, AreNotForWhatIsLargeOrIsNotWaitedFor) {
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 5; ++step) {
+      std::vector<float> large = filled(4097, engine.rank(), step);
+      std::vector<float> async = filled(3, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "large", large).ok());
+      ASSERT_TRUE(sum(engine, "async", async, false).ok());
+    }
+    EXPECT_EQ(engine.n_met(), 0U);
+  });
+}
+
+TEST(Meetings, CanBeTurnedOff) {
+  WorldOptions options = patient();
+  options.config.meetings = false;
+  World world(2, options);
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 5; ++step) {
+      std::vector<float> values = filled(3, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+    }
+    EXPECT_EQ(engine.n_met(), 0U);
+  });
+}
+
+TEST(Meetings, OfGroupsBroadcastsAndBarriers) {
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 6; ++step) {
+      std::array<std::vector<float>, 2> tensors{filled(5, engine.rank(), step), filled(17, engine.rank(), step)};
+      Request group = request(Collective::kAllreduce, "g", DataType::kFloat32, {5}, tensors[0].data());
+      group.signature.op = ReduceOp::kAverage;
+      group.signature.tensors.push_back({DataType::kFloat32, {17}});
+      group.memory.push_back(
+          {reinterpret_cast<const std::byte*>(tensors[1].data()), reinterpret_cast<std::byte*>(tensors[1].data())});
+      ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(group)))).ok());
+      for (const auto& tensor : tensors) EXPECT_EQ(tensor.back(), expected(3, step) / 3);
+
+      std::vector<float> value{static_cast<float>(10 * step + engine.rank())};
+      Request broadcast = request(Collective::kBroadcast, "b", DataType::kFloat32, {1}, value.data());
+      broadcast.signature.root = 1;
+      ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(broadcast)))).ok());
+      EXPECT_EQ(value[0], static_cast<float>(10 * step + 1));
+
+      Request barrier;
+      barrier.name = "barrier";
+      barrier.signature.collective = Collective::kBarrier;
+      ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(barrier)))).ok());
+    }
+    EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+// Each rank decides for itself how it calls, so some close what others come to.
+TEST(Meetings, MixWithCallsThatAreNotWaitedFor) {
+  for (const int n_ranks : {2, 3}) {
+    const Watchdog watchdog("mixed calls");
+    World world(n_ranks);
+    world.run([&](Engine& engine) {
+      for (int step = 0; step < 300; ++step) {
+        const bool is_awaited = (step * 7 + engine.rank() * step) % 3 != 0;
+        std::vector<float> values = filled(9, engine.rank(), step);
+        ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
+        ASSERT_EQ(values, std::vector<float>(9, expected(n_ranks, step)));
+      }
+    });
+  }
+}
+
+TEST(Meetings, AreLeftWhenARankIsLate) {
+  const Watchdog watchdog("a late rank");
+  World world(3);
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 12; ++step) {
+      if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
+      std::vector<float> values = filled(9, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
+    }
+  });
+}
+
+TEST(Meetings, OfSeveralThreadsInSeveralSets) {
+  const Watchdog watchdog("threads");
+  World world(3);
+  world.run([](Engine& engine) {
+    const auto add_set = [&](std::vector<std::int64_t> ranks) {
+      Request r;
+      r.signature.collective = Collective::kAddProcessSet;
+      r.signature.arguments = std::move(ranks);
+      r.is_cacheable = false;  // unnamed
+      const auto added = engine.submit(std::move(r));
+      EXPECT_TRUE(engine.wait(added).ok());
+      return static_cast<std::uint32_t>(added->value());
+    };
+    const std::array<std::uint32_t, 2> sets{add_set({0, 1}), add_set({1, 2})};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      const std::uint32_t set = i == 2 ? 0 : sets[static_cast<std::size_t>(i)];
+      const bool is_in = i == 2 || engine.rank() == i || engine.rank() == i + 1;
+      if (!is_in) continue;
+      threads.emplace_back([&engine, set, i] {
+        const float total = i == 0 ? 3 : i == 1 ? 5 : 6;
+        for (int step = 0; step < 100; ++step) {
+          std::vector<float> values = filled(4, engine.rank(), step);
+          ASSERT_TRUE(sum(engine, "t" + std::to_string(i), values, true, set).ok());
+          ASSERT_EQ(values.front(), total * static_cast<float>(step + 1)) << i;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+// One rank changes its mind when the others rely on what was agreed.
+TEST(Meetings, ADifferenceIsAnErrorOnAllRanks) {
+  const Watchdog watchdog("a difference");
+  World world(3);
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 5; ++step) {
+      std::vector<float> values = filled(4, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+    }
+    std::vector<float> other = filled(engine.rank() == 1 ? 5 : 4, engine.rank(), 0);
+    const Status status = sum(engine, "x", other);
+    EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(status.message(), "[5] on rank 1")) << status.message();
+    for (int step = 0; step < 5; ++step) {
+      std::vector<float> values = filled(4, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      ASSERT_EQ(values.front(), expected(3, step));
+    }
+  });
+}
+
+TEST(Meetings, ARankThatShutsDownIsNotWaitedFor) {
+  const Watchdog watchdog("a rank that leaves");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 3; ++step) {
+      std::vector<float> values = filled(4, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+    }
+    if (engine.rank() == 1) return engine.shutdown();
+    std::vector<float> values = filled(4, engine.rank(), 0);
+    const Status status = sum(engine, "x", values);
+    EXPECT_EQ(status.kind(), ErrorKind::kAborted);
+    EXPECT_TRUE(contains(status.message(), "rank 1")) << status.message();
+  });
+}
+
+// Whoever gives up a wait does not take the call back: it is done when the others come.
+TEST(Meetings, AnInterruptedWaitLeavesTheCallToTheEngine) {
+  const Watchdog watchdog("an interrupted wait");
+  World world(2);
+  std::latch has_given_up(1);
+  world.run([&](Engine& engine) {
+    std::vector<float> values = filled(4, engine.rank(), 0);
+    ASSERT_TRUE(sum(engine, "x", values).ok());
+    values = filled(4, engine.rank(), 1);
+    if (engine.rank() == 1) {
+      has_given_up.wait();
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+    } else {
+      const auto operation =
+          engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, values.data())));
+      const Status status = engine.wait(operation, [] { return true; });
+      EXPECT_EQ(status.kind(), ErrorKind::kAborted);
+      has_given_up.count_down();
+      while (!operation->is_done()) std::this_thread::yield();  // without turning the engine
+      EXPECT_TRUE(operation->status().ok());
+    }
+    EXPECT_EQ(values.front(), expected(2, 1));
+  });
+}
+
+// The first call may be done before the second is made; whatever becomes of the two is the same on all ranks.
+TEST(Meetings, ADuplicateIsAnErrorOnAllRanks) {
+  const Watchdog watchdog("a duplicate");
+  World world(2);
+  for (int round = 0; round < 20; ++round) {
+    std::array<std::array<ErrorKind, 2>, 2> kinds{};
+    world.run([&](Engine& engine) {
+      std::vector<float> values = filled(4, engine.rank(), 0);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      std::array<std::vector<float>, 2> both{filled(4, engine.rank(), 0), filled(4, engine.rank(), 0)};
+      std::vector<Engine::OperationPtr> operations;
+      for (auto& tensor : both) {
+        operations.push_back(
+            engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, tensor.data()))));
+      }
+      for (std::size_t i = 0; i < operations.size(); ++i) {
+        const Status status = engine.wait(operations[i]);
+        kinds[static_cast<std::size_t>(engine.rank())][i] = status.kind();
+        EXPECT_TRUE(status.ok() || contains(status.message(), "Duplicate name 'x'")) << status.message();
+      }
+      // A call that comes before the coordinator has heard of the duplicate is taken for another one.
+      while (!sum(engine, "x", values).ok()) {
+      }
+    });
+    EXPECT_EQ(kinds[0], kinds[1]);
+  }
+}
+
+// What a rank did last is told of it when it is missed, also if the coordinator was not asked.
+TEST(Meetings, AreRememberedWhenARankIsMissed) {
+  const Watchdog watchdog("a missed rank");
+  WorldOptions options = patient();
+  options.config.stall_warning_seconds = 0.05;
+  options.config.stall_shutdown_seconds = 0.2;
+  World world(2, options);
+  std::latch has_failed(1);
+  world.run([&](Engine& engine) {
+    std::vector<float> values = filled(4, engine.rank(), 0);
+    for (const char* name : {"met", "other", "met"}) ASSERT_TRUE(sum(engine, name, values).ok());
+    if (engine.rank() == 1) has_failed.wait();
+    const Status status = sum(engine, "rare", values);
+    EXPECT_TRUE(contains(status.message(), "last submitted 'met'")) << status.message();
+    if (engine.rank() == 0) has_failed.count_down();
+  });
+}
+
+}  // namespace
+}  // namespace ciranda
