@@ -18,6 +18,13 @@ function(ciranda_cpp_test name)
   ciranda_compile_options(${target})
   # The tests' own code is hardly worth optimizing: that would take half as long again as compiling it takes.
   target_compile_options(${target} PRIVATE -O1)
+  if(CIRANDA_SANITIZE MATCHES "undefined")
+    # And what only calls the engine is not worth the instructions that look for undefined behaviour either: with them it
+    # takes two and a half times as long to compile. What computes, in files of other names, keeps both.
+    set(only_calls ${ARG_SOURCES})
+    list(FILTER only_calls INCLUDE REGEX "_test\\.cc$")
+    set_source_files_properties(${only_calls} PROPERTIES COMPILE_OPTIONS "-O0;-fno-sanitize=undefined")
+  endif()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/tests/cpp)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gtest_main)
   set(entries ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)
