@@ -1,5 +1,10 @@
 #include "collective/direct_exchange.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <vector>
+
 #include "collective/copy_pieces.hpp"
 #include "collective/pair_transfers.hpp"
 
@@ -11,12 +16,15 @@ class DirectExchange final : public RunningCollective {
   DirectExchange(Mesh& mesh, const Plan& plan) : transfers_(mesh) {
     for (int peer = 0; peer < mesh.size(); ++peer) {
       const OutputPieces& output = plan.output_by_rank[static_cast<std::size_t>(peer)];
+      const InputPieces& input = plan.input_for(peer);
       if (peer == mesh.rank()) {
-        copy_pieces(plan.input_for(peer), output);
+        copy_pieces(input, output);
         continue;
       }
       transfers_.receive(peer, output, 0, output.n_bytes());
-      if (plan.is_receiver(peer)) transfers_.send(peer, plan.input_for(peer), 0, plan.input_for(peer).n_bytes());
+      if (!plan.is_receiver(peer)) continue;
+      const bool is_in_place = !plan.input_by_rank.empty() && share_memory(input, output);
+      transfers_.send(peer, is_in_place ? kept(input) : input, 0, input.n_bytes());
     }
   }
 
@@ -29,6 +37,25 @@ class DirectExchange final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
+  // In place, what is for a rank and what comes from it lie at the same place, or apart.
+  static bool share_memory(const InputPieces& input, const OutputPieces& output) {
+    const auto inputs = input.pieces();
+    const auto outputs = output.pieces();
+    for (std::size_t i = 0; i < std::min(inputs.size(), outputs.size()); ++i) {
+      if (inputs[i].data() == outputs[i].data()) return true;
+    }
+    return false;
+  }
+
+  // A copy: the other rank's bytes may come before these have gone.
+  const InputPieces& kept(const InputPieces& input) {
+    std::vector<std::byte>& bytes = kept_.emplace_back(input.n_bytes());
+    gather(input, 0, bytes);
+    return kept_pieces_.emplace_back(bytes.data(), bytes.size());
+  }
+
+  std::deque<std::vector<std::byte>> kept_;
+  std::deque<InputPieces> kept_pieces_;
   PairTransfers transfers_;
 };
 

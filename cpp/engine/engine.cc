@@ -252,8 +252,10 @@ class Engine::Impl {
     }
     if (Status status = check_place(request); !status.ok()) return status;
     Status status = validate(request, *ranks, mesh_->rank());
-    if (status.ok()) settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
-    return status;
+    if (!status.ok()) return status;
+    settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
+    // What cannot be cut in equal parts is as long on all ranks: none needs to hear of it from another.
+    return keeps_rows(request) ? request.refusal : status;
   }
 
   // A thread in wait(). Once its operation is done it waits no more, though it may still hold the token.

@@ -103,6 +103,29 @@ Result<Work> reducescatter(const InFlight::Entry& entry, const Mesh& mesh) {
   return many_plans(plan_reducescatter(request, mesh.size(), mesh.rank(), outputs.memory));
 }
 
+// All send each other equal parts of as many rows, into memory that is there: nothing must be told before.
+Result<Work> even_exchange(const InFlight::Entry& entry) {
+  const Request& request = entry.request;
+  if (!request.refusal.ok()) return request.refusal;
+  Outputs outputs;
+  std::size_t longest_bytes = 0;
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    TensorSignature tensor = request.signature.tensors[i];
+    const auto n_part_bytes = static_cast<std::size_t>(request.splits[i].front()) * tensor.row_bytes();
+    longest_bytes += n_part_bytes;
+    tensor.shape.front() = request.signature.arguments[i];
+    std::byte* given = request.memory[i].output;
+    outputs.memory.push_back(given);
+    outputs.buffers.push_back(
+        {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), tensor.n_bytes(), tensor.shape});
+  }
+  entry.operation->set_outputs(std::move(outputs.buffers));
+  const FirstDims rows(request.splits.begin(), request.splits.end());
+  Work work;
+  work.plans.push_back(plan_exchange(request, rows, rows, outputs.memory, longest_bytes));
+  return work;
+}
+
 Result<Work> reduction(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   std::vector<const Request*> requests;
   for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight.at(ready.ticket).request);
@@ -147,6 +170,8 @@ Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, co
     case Collective::kAllgather:
     case Collective::kGather: return one_plan(gather(first, at, mesh));
     case Collective::kAlltoall:
+      if (keeps_rows(at.request)) return even_exchange(at);
+      return exchange_splits_first(first.ticket, in_flight, mesh);
     case Collective::kScatter: return exchange_splits_first(first.ticket, in_flight, mesh);
   }
   return Work{};

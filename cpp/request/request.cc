@@ -382,6 +382,10 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
     return Status::invalid_argument(where() + "there are " + std::to_string(signature.tensors.size()) +
                                     " tensors but memory for " + std::to_string(request.memory.size()) + ".");
   }
+  if (!request.splits.empty() && keeps_rows(request)) {
+    return Status::invalid_argument(where() +
+                                    "with memory for the result, all ranks send equal parts: give no splits.");
+  }
   if (!request.splits.empty() && !info(signature.collective).takes_splits) {
     return Status::invalid_argument(where() + "takes no splits.");
   }
@@ -389,9 +393,19 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
   return check_memory(request, rank);
 }
 
+bool keeps_rows(const Request& request) {
+  return request.has_room_for_all && request.signature.collective == Collective::kAlltoall;
+}
+
 void settle_splits(Request& request, int size, int rank) {
   const CollectiveInfo& row = info(request.signature.collective);
   if (!row.takes_splits) return;
+  if (keeps_rows(request)) {
+    request.signature.needs_all = true;
+    for (const TensorSignature& tensor : request.signature.tensors) {
+      request.signature.arguments.push_back(tensor.shape.front());
+    }
+  }
   const bool is_sender = !row.has_root || request.signature.root == rank;
   if (is_sender) request.refusal = check_splits(request, size);
   const bool is_empty = !is_sender || !request.refusal.ok();  // what others give is not looked at
@@ -425,12 +439,16 @@ std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b
     const auto divisor = [](const Signature& s) { return s.divides_by_all ? "world" : "contributors"; };
     return differ("divisor", divisor(a), rank_a, divisor(b), rank_b);
   }
+  if (a.arguments != b.arguments) {
+    const auto rows = [&row](const Signature& s) {
+      return row.takes_splits && s.arguments.empty() ? "any number" : to_string(s.arguments);
+    };
+    return differ(row.takes_splits ? "rows, of which each gets as many as it sends" : "ranks", rows(a), rank_a, rows(b),
+                  rank_b);
+  }
   if (a.needs_all != b.needs_all) {
     const auto needs = [](const Signature& s) { return s.needs_all ? "needs all ranks" : "goes on without some"; };
     return differ("what is to happen while ranks have joined", needs(a), rank_a, needs(b), rank_b);
-  }
-  if (a.arguments != b.arguments) {
-    return differ("ranks", to_string(a.arguments), rank_a, to_string(b.arguments), rank_b);
   }
   if (a.tensors.size() != b.tensors.size()) {
     return differ("number of tensors", std::to_string(a.tensors.size()), rank_a, std::to_string(b.tensors.size()),

@@ -48,10 +48,11 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<TensorSignature> tensors;
-  std::vector<std::int64_t> arguments;  // what else must agree: the ranks of a process set that is made
-  bool is_weighted = false;             // an average in which every rank has a weight; see Request
-  bool divides_by_all = false;          // an average over ranks that have joined too, which count as zeros
-  bool needs_all = false;               // fails while a rank has joined
+  // What else must agree: the ranks of a process set that is made; the rows of tensors that keep theirs (alltoall).
+  std::vector<std::int64_t> arguments;
+  bool is_weighted = false;     // an average in which every rank has a weight; see Request
+  bool divides_by_all = false;  // an average over ranks that have joined too, which count as zeros
+  bool needs_all = false;       // fails while a rank has joined
   bool operator==(const Signature&) const = default;
   std::size_t n_bytes() const;
 };
@@ -75,7 +76,8 @@ struct Request {
   Status refusal;       // why the splits cannot be: see settle_splits()
   double weight = 1.0;  // of this rank, if the signature is weighted. It travels with the data and need not agree
   // Allgather: the outputs have room for as many rows of each rank as this rank brings. They are used if all ranks
-  // bring as many. Otherwise, and without this, the engine allocates.
+  // bring as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
+  // inputs, and may be the same memory; then all ranks must bring as much, in equal parts.
   bool has_room_for_all = false;
   bool is_cacheable = true;    // false for made-up names, which never come again
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
@@ -89,11 +91,14 @@ Status validate(const std::string& name, const Signature& signature, int size);
 // Its memory too. `rank` is this rank's, in the world.
 Status validate(const Request& request, std::span<const int> ranks, int rank);
 
+// Whether it is an alltoall of which every rank gets as many rows as it sends, into memory that is there.
+bool keeps_rows(const Request& request);
+
 // For collectives that take splits: fills in those that were left out, and sets the first dimensions of the signature
 // to 0: they need not agree, and a signature that stays the same need not be agreed on again. Splits that cannot be are
 // replaced by no rows, and the reason is kept in the request: only when the ranks exchange their splits does it fail,
-// so that all of them hear of it. `size`, `rank`: the number of ranks; this rank's, in the world. REQUIRES: a valid
-// request.
+// so that all of them hear of it. Where a rank gets as many rows as it sends, those must agree, and so must that all
+// ranks take part. `size`, `rank`: the number of ranks; this rank's, in the world. REQUIRES: a valid request.
 void settle_splits(Request& request, int size, int rank);
 
 // Why two signatures for the same name cannot be carried out together; empty when they can. The text names the

@@ -144,6 +144,60 @@ def test_even_and_grouped_alltoall(circle: Ranks) -> None:
     circle.run(_even_alltoall)
 
 
+def _alltoall_in_place(n_rows: int) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for dtype in DTYPES:
+        inputs = [_block(r, (n_rows * n, 3), dtype) for r in range(n)]
+        expected = np.concatenate([each[rank * n_rows :][:n_rows] for each in inputs])
+        mine = inputs[rank].copy()
+        assert hvd.alltoall_(mine, name="in place") is mine
+        assert mine.tobytes() == expected.tobytes(), dtype
+        strided = np.repeat(inputs[rank], 2, axis=1)[:, ::2]
+        tensors = [inputs[rank].copy(), strided, inputs[rank].copy()]
+        results = hvd.synchronize(hvd.grouped_alltoall_async_(tensors, name="three"))
+        for result, tensor in zip(results, tensors, strict=True):
+            assert result is tensor
+            assert result.tobytes() == expected.tobytes(), dtype
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5, 40_001])
+def test_alltoall_in_place(circle: Ranks, n_rows: int) -> None:
+    circle.run(_alltoall_in_place, n_rows)
+
+
+def _alltoall_in_place_of_other_rows() -> str:
+    n, rank = hvd.size(), hvd.rank()
+    mine = np.full((n * (2 if rank == 1 else 1), 2), rank, np.float32)
+    with pytest.raises(MismatchError) as caught:
+        hvd.alltoall_(mine, name="bad")
+    assert (mine == rank).all(), "something was moved"
+    with pytest.raises(MismatchError, match="any number on rank"):
+        hvd.alltoall(mine, name="other") if rank == 1 else hvd.alltoall_(mine, name="other")
+    _works()
+    return str(caught.value)
+
+
+def test_alltoall_in_place_needs_as_many_rows_everywhere(circles: Any) -> None:
+    (text,) = set(circles.of(3).run(_alltoall_in_place_of_other_rows))
+    assert "rows, of which each gets as many as it sends" in text
+    assert "[6] on rank 1" in text or "[3] on rank" in text
+
+
+def _alltoall_in_place_while_one_has_joined() -> None:
+    if hvd.rank() == 0:
+        hvd.join()
+        return
+    mine = np.arange(6, dtype=np.float32)
+    with pytest.raises(MismatchError, match="needs all ranks"):
+        hvd.alltoall_(mine, name="bad")
+    assert mine.tolist() == [0, 1, 2, 3, 4, 5]
+    hvd.join()
+
+
+def test_alltoall_in_place_needs_all_ranks(circles: Any) -> None:
+    circles.of(3).run(_alltoall_in_place_while_one_has_joined)
+
+
 def _gather_and_scatter(counts: list[int], root: int, dtype: str, is_even: bool) -> None:
     n, rank = hvd.size(), hvd.rank()
     mine = _block(rank, (counts[rank], 2), dtype)
@@ -329,6 +383,7 @@ def _refused_everywhere(what: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         {
             "uneven": lambda: hvd.alltoall(ones, name="bad"),
+            "uneven in place": lambda: hvd.alltoall_(ones, name="bad"),
             "sum": lambda: hvd.alltoall(ones, splits=[1] * n, name="bad"),
             "negative": lambda: hvd.alltoall(ones, splits=[-1] + [1] * (n - 1), name="bad"),
             "number": lambda: hvd.alltoall(ones, splits=[1] * (n + 1), name="bad"),
@@ -338,6 +393,7 @@ def _refused_everywhere(what: str) -> None:
         }[what]()
     text = {
         "uneven": f"alltoall 'bad': the first dimension of [{n + 1}, 2] cannot be cut into {n} equal parts",
+        "uneven in place": f"alltoall 'bad': the first dimension of [{n + 1}, 2] cannot be cut into {n} equal parts",
         "sum": f"must add up to the first dimension of the tensor, whose shape is [{n + 1}, 2]",
         "negative": "has a negative number",
         "number": f"splits must have one number for each of the {n} ranks, these are {n + 1}",
@@ -354,7 +410,7 @@ def _works() -> None:
     assert hvd.alltoall(np.arange(n), splits=[1] * n, name="good")[0].tolist() == [hvd.rank()] * n
 
 
-@pytest.mark.parametrize("what", ["uneven", "sum", "negative", "number", "kind", "scalar", "root"])
+@pytest.mark.parametrize("what", ["uneven", "uneven in place", "sum", "negative", "number", "kind", "scalar", "root"])
 def test_calls_that_cannot_be(circles: Any, what: str) -> None:
     circles.of(3).run(_refused_everywhere, what)
 

@@ -77,6 +77,28 @@ def _check_alltoall() -> None:
     assert even.tolist() == [100 * source + 2 * rank + i for source in range(n) for i in range(2)]
 
 
+def _check_alltoall_in_place() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for dtype in (torch.float32, torch.bfloat16, torch.bool, torch.complex64):
+        inputs = [tensor.to(dtype) for tensor in _inputs(torch.float32, (2 * n, 5))]
+        expected = torch.cat([each[2 * rank :][:2] for each in inputs])
+        strided = torch.stack([inputs[rank]] * 2, dim=-1)[..., 0]
+        for mine in (inputs[rank].clone(), strided):
+            version = mine._version
+            assert hvd.alltoall_(mine) is mine
+            assert torch.equal(mine, expected)
+            assert mine._version > version, "autograd has not heard of it"
+        both = [inputs[rank].clone(), inputs[rank].clone()]
+        results = hvd.synchronize(hvd.grouped_alltoall_async_(both))
+        assert [result is mine for result, mine in zip(results, both, strict=True)] == [True, True]
+        assert all(torch.equal(result, expected) for result in results)
+
+
+@SIZES
+def test_alltoall_in_place(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_alltoall_in_place)
+
+
 @SIZES
 def test_alltoall(circles: Any, n_ranks: int) -> None:
     circles.of(n_ranks).run(_check_alltoall)

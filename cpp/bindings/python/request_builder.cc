@@ -113,7 +113,9 @@ Request make_request(const CallOptions& options) {
 
 Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
                                 Share share) {
-  request.has_room_for_all = !outputs.is_none() && request.signature.collective == Collective::kAllgather;
+  const Collective collective = request.signature.collective;
+  request.has_room_for_all =
+      !outputs.is_none() && (collective == Collective::kAllgather || collective == Collective::kAlltoall);
   if (!is_group(inputs)) {
     resize(request, 1);
     attach_one(request, 0, inputs, outputs, reader, share);

@@ -269,6 +269,48 @@ def alltoall(
     return alltoall_async(tensor, splits, name, process_set).wait()
 
 
+def grouped_alltoall_async_(
+    tensors: Sequence[Array], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Arrays]:
+    """Start `grouped_alltoall_()`. `synchronize(handle)` returns the list of the same arrays."""
+    work = [writable(tensor) for tensor in tensors]
+    targets = [for_engine(array) for array in work]
+    operation = submit_move(ALLTOALL, targets, targets, name, process_set)
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
+
+
+def grouped_alltoall_(
+    tensors: Sequence[Array], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Arrays:
+    """`alltoall_()` of several arrays as one operation: all of them or none. Returns them."""
+    return grouped_alltoall_async_(tensors, name, process_set).wait()
+
+
+def alltoall_async_(
+    tensor: Array, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]:
+    """Start `alltoall_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+    return grouped_alltoall_async_([tensor], name, process_set).then(lambda results: results[0])
+
+
+def alltoall_(tensor: Array, name: str | None = None, process_set: ProcessSet = global_process_set) -> Array:
+    """`alltoall()` in place, of equal parts: each part of `tensor` goes to its rank, and that rank's takes its place.
+
+    Args:
+        tensor: as many rows on all ranks, and a number that the number of ranks divides; writable.
+        name: see the module.
+        process_set: the ranks that take part; all, if not given.
+
+    Returns:
+        `tensor`.
+
+    Raises:
+        InvalidArgumentError: it cannot be cut in equal parts, or is read-only.
+        MismatchError: another rank's has other numbers of rows; or ranks have joined.
+    """
+    return alltoall_async_(tensor, name, process_set).wait()
+
+
 # --- reduce
 
 

@@ -283,3 +283,45 @@ def alltoall(
     """
     output, counts = grouped_alltoall([tensor], [splits], name, process_set)[0]
     return output if splits is None else (output, _like_splits(counts, splits))
+
+
+def grouped_alltoall_async_(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Tensors]:
+    """Start `grouped_alltoall_()`. `synchronize(handle)` returns the list of the same tensors."""
+    work = [contiguous(tensor) for tensor in tensors]
+    targets = [for_engine(each) for each in work]
+    operation = submit_move(ALLTOALL, targets, targets, name, process_set)
+    return Handle(operation, lambda _: bring_all_back(work, tensors))
+
+
+def grouped_alltoall_(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensors:
+    """`alltoall_()` of several tensors as one operation: all of them or none. Returns them."""
+    return grouped_alltoall_async_(tensors, name, process_set).wait()
+
+
+def alltoall_async_(
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Tensor]:
+    """Start `alltoall_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+    return grouped_alltoall_async_([tensor], name, process_set).then(lambda results: results[0])
+
+
+def alltoall_(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
+    """`alltoall()` in place, of equal parts: each part of `tensor` goes to its rank, and that rank's takes its place.
+
+    Args:
+        tensor: as many rows on all ranks, and a number that the number of ranks divides.
+        name: see the module.
+        process_set: the ranks that take part; all, if not given.
+
+    Returns:
+        `tensor`.
+
+    Raises:
+        InvalidArgumentError: it cannot be cut in equal parts.
+        MismatchError: another rank's has other numbers of rows; or ranks have joined.
+    """
+    return alltoall_async_(tensor, name, process_set).wait()

@@ -242,6 +242,32 @@ TEST_P(RowsConformanceTest, Alltoall) {
   }
 }
 
+// Every rank gets as many rows as it sends, into memory of its own: another, or the very one that it sends from.
+TEST_P(RowsConformanceTest, AlltoallIntoGivenMemory) {
+  for (const std::int64_t width : widths(dtype())) {
+    for (const std::int64_t n_rows : {0, 1, 3}) {
+      const bool is_good = on_all("rows " + std::to_string(n_rows), [&](Engine& engine) {
+        Bytes sent;
+        Bytes expected;
+        for (int other = 0; other < size(); ++other) {
+          append(sent, rows_of(dtype(), engine.rank(), other, n_rows, width));
+          append(expected, rows_of(dtype(), other, engine.rank(), n_rows, width));
+        }
+        for (const auto& [misalignment, in_place] : kPlacements) {
+          Operand operand(sent, misalignment, in_place);
+          Request r = request(Collective::kAlltoall, "into", dtype(), {n_rows * size(), width}, nullptr);
+          r.memory = {operand.memory()};
+          r.has_room_for_all = true;
+          const Status status = engine.wait(engine.submit(std::move(r)));
+          ASSERT_TRUE(status.ok()) << status.message();
+          operand.expect(expected);
+        }
+      });
+      if (!is_good) return;
+    }
+  }
+}
+
 TEST_P(RowsConformanceTest, Gather) {
   for (const std::int64_t width : widths(dtype())) {
     for (std::size_t which = 0; which < kSplits.size(); ++which) {
