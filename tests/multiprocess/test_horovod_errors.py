@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,20 +60,24 @@ TWICE: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _twice() -> None:
+def _twice(folder: Path) -> None:
     for kind, submit in TWICE.items():
         name = f"twice {kind}"
+        has_called_twice = folder / name
+        while hvd.rank() != 0 and not has_called_twice.exists():  # else rank 0's first call might be done by then
+            time.sleep(0.001)
         first = submit(name)
         if hvd.rank() == 0:
             with pytest.raises(ValueError, match=name):
                 submit(name)
+            has_called_twice.touch()
         with pytest.raises((ValueError, HorovodInternalError), match=name):
             hvd.synchronize(first)
     assert torch.equal(hvd.allreduce(torch.ones(4)), torch.ones(4))
 
 
-def test_a_name_that_is_in_use_is_refused_by_the_call(circles: Any) -> None:
-    circles.of(2).run(_twice, timeout=30)
+def test_a_name_that_is_in_use_is_refused_by_the_call(circles: Any, tmp_path: Path) -> None:
+    circles.of(2).run(_twice, tmp_path, timeout=30)
 
 
 def _wrong_calls() -> None:

@@ -32,13 +32,16 @@ STUBBORN = (
 # A rank whose grandchild has a session of its own, ignores signals, and has lost its parent.
 DAEMON = (
     "import os, signal, sys\n"
+    "is_ready, tells = os.pipe()\n"  # a rank that ended before would take its daemon with it
     "if os.fork() == 0:\n"
     "  os.setsid()\n"
     "  if os.fork(): os._exit(0)\n"
     "  for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(n, signal.SIG_IGN)\n"
     "  print('ready', os.getpid(), flush=True)\n"
+    "  os.write(tells, b'.')\n"
     "  while True: signal.pause()\n"
     "os.wait()\n"
+    "os.read(is_ready, 1)\n"
 )
 WAIT = "\nimport signal\nwhile True: signal.pause()\n"
 
