@@ -79,8 +79,13 @@ def _cpu_time_while_idle(seconds: float) -> float:
     return (time.process_time() - before) / seconds
 
 
+def _least_cpu_time_while_idle() -> float:
+    # Python itself may tidy up in one of them; a thread that looks every now and then does so in all.
+    return min(_cpu_time_while_idle(1.0) for _ in range(3))
+
+
 def test_idle_ranks_use_no_cpu(circles: Any) -> None:
-    for load in circles.of(2).run(_cpu_time_while_idle, 2.5):
+    for load in circles.of(2).run(_least_cpu_time_while_idle):
         assert load < 0.001
 
 
