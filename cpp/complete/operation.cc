@@ -61,6 +61,7 @@ bool Operation::sleep_until_done(std::optional<std::chrono::nanoseconds> at_most
 
 void Operation::complete(Status status) {
   status_ = std::move(status);
+  note(Moment::kDone);
   if (state_.exchange(kDone, std::memory_order_acq_rel) == kPendingWithSleeper) futex_wake_all(state_);
   if (callback_) {
     const Callback callback = std::move(callback_);

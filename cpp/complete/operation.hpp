@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "complete/moments.hpp"
 
 namespace ciranda {
 
@@ -45,6 +46,9 @@ class Operation {
   // When this rank learned that all are to execute it; the clock's epoch if it never did.
   std::chrono::steady_clock::time_point agreed() const { return agreed_; }
 
+  // Null unless keep_moments() was called. REQUIRES: is_done().
+  const Moments* moments() const { return moments_.get(); }
+
   // Sleeps until done, a signal interrupts the thread, or at_most has passed. Returns is_done().
   bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
 
@@ -52,6 +56,10 @@ class Operation {
   bool is_refused() const { return is_refused_; }
 
   // The engine's side. REQUIRES: not done yet.
+  void keep_moments() { moments_ = std::make_unique<Moments>(); }
+  void note(Moment moment) {
+    if (moments_) moments_->note(moment);
+  }
   void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
   void set_value(std::int64_t value) { value_ = value; }
   void set_agreed(std::chrono::steady_clock::time_point now) { agreed_ = now; }
@@ -72,6 +80,7 @@ class Operation {
   std::int64_t value_ = 0;
   std::chrono::steady_clock::time_point agreed_;
   bool is_refused_ = false;
+  std::unique_ptr<Moments> moments_;
   Callback callback_;
 };
 

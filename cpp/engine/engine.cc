@@ -133,6 +133,8 @@ class Engine::Impl {
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     auto operation = std::make_shared<Operation>(std::move(callback));
+    if (request.is_profiled) operation->keep_moments();
+    operation->note(Moment::kSubmitted);
     const bool is_unnamed = request.name.empty() && !request.is_cacheable;
     if (is_unnamed) request.name = "unnamed";
     if (Status status = prepare(request); !status.ok()) {

@@ -77,6 +77,7 @@ bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 
 void Lane::submit(Submission submission, TimePoint now) {
   has_said_waiting_ = false;
+  submission.operation->note(Moment::kTaken);
   const bool is_duplicate = submission.is_duplicate;
   const Participant::Ticket ticket =
       in_flight_.add(std::move(submission.request), std::move(submission.operation), !is_duplicate);
@@ -110,6 +111,7 @@ void Lane::submit(Submission submission, TimePoint now) {
     release_held(now);
     announce(message, now);
   }
+  in_flight_.at(ticket).operation->note(Moment::kReady);
 }
 
 // Or closes the one to which others might come, as this rank's call is of another kind.
@@ -235,7 +237,11 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
     for (const Participant::Meeting& meeting : to_execute->to_close) meetings_.close(data_.arena(), meeting);
     stand_in(*to_execute);
-    for (const Participant::Ready& ready : to_execute->requests) in_flight_.at(ready.ticket).operation->set_agreed(now);
+    for (const Participant::Ready& ready : to_execute->requests) {
+      Operation& operation = *in_flight_.at(ready.ticket).operation;
+      operation.set_agreed(now);
+      operation.note(Moment::kAgreed);
+    }
     if (change_sets(*to_execute)) to_execute->requests.clear();
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();

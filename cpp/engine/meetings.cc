@@ -22,6 +22,7 @@ bool Meetings::come(SharedArena* arena, const Participant::Meeting& meeting, Par
   for (const Participant::Meeting& other : std::exchange(to_close_, {})) close(arena, other);
   const Pending pending{meeting, ticket, arena};
   bring(pending);
+  in_flight_.at(ticket).operation->note(Moment::kReady);
   if (!at(*arena, meeting).come(meeting.round)) return false;
   pending_.push_back(pending);
   return true;
@@ -43,6 +44,7 @@ Meetings::News Meetings::look(bool closes) {
     const std::uint64_t round = pending.meeting.round;
     if (meeting.is_met(round) || (closes && !meeting.close(round))) {
       news.met.push_back(pending.meeting.slot);
+      in_flight_.at(pending.ticket).operation->note(Moment::kAgreed);
       carry_out(pending);
       n_met_.fetch_add(1, std::memory_order_relaxed);
       return true;

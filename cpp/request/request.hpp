@@ -82,6 +82,7 @@ struct Request {
   bool is_cacheable = true;    // false for made-up names, which never come again
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: it need not be taken in before
+  bool is_profiled = false;    // its operation keeps the moments of its stages
 };
 
 // InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process

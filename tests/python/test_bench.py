@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import typer
 
-from ciranda.bench import table, tune
+from ciranda.bench import stages, table, tune
 from ciranda.bench.cli import make_plan
 from ciranda.bench.plan import (
     COLLECTIVES,
@@ -176,6 +176,34 @@ def test_explanations_name_what_is_chosen_and_what_is_fastest() -> None:
     assert first.split() == ["64", "KiB", "shm", "one-shot", "8.0", "12.3", "10.0", "0", "chosen"]
     assert second.split() == ["64", "KiB", "shm", "two-shot", "9.0", "11.0", "9.0", "0", "fastest"]
     assert json.loads(json.dumps(Results({}, [row]).to_dict()))["rows"][0]["candidates"][0]["name"] == "shm one-shot"
+
+
+def test_stages_are_those_of_the_rank_that_called_last() -> None:
+    first = [[100, 9000], [110, 9010], [120, 9020], [130, 9030], [700, 9040], [710, 9150], [720, 9260], [900, 9370]]
+    second = [[500, 8000], [501, 8001], [503, 8002], [510, 8003], [600, 9045], [650, 9100], [657, 9110], [660, 9999]]
+    durations = stages.durations_ns(np.array([first, second]))
+    assert {name: each.tolist() for name, each in durations.items()} == {
+        "python": [1 + 3, 10 + 110],
+        "enqueue": [2, 10],
+        "ready": [7, 10],
+        "agree": [90, 10],
+        "execute": [50, 110],
+        "wake": [7, 110],
+        "others": [240, 9999 - 9370],
+    }
+    assert sum(durations.values()).tolist() == [900 - 500, 9999 - 9000]
+    assert stages.medians_us(durations)["others"] == (240 + 629) / 2 / 1e3
+
+
+def test_the_table_of_stages_lines_up() -> None:
+    shown = {name: 0.1 * number for number, name in enumerate(stages.STAGES)}
+    row = Row(65536, 16384, "float32", "sum", {"ciranda": Measurement(12.34, 10.0, 3.2, 3.2, 0, 100)}, stages=shown)
+    head = table.profile_header(Plan(profile=True), {"cpu": "a processor", "cores": 2, "ciranda": "0.1.0"})
+    columns = head.splitlines()[-2]
+    assert columns.split()[:4] == ["#", "size", "time", "python"]
+    assert len(table.profile(row)) == len(columns)
+    assert " ".join(table.profile(row).split()) == "64 KiB 12.34 0.00 0.10 0.20 0.30 0.40 0.50 0.60 0"
+    assert json.loads(json.dumps(Results({}, [row]).to_dict()))["rows"][0]["stages"] == shown
 
 
 def test_costs_are_found_again_in_the_times_that_they_make() -> None:

@@ -122,8 +122,10 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
   options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
+  options.is_profiled = self.profile().is_kept();
   OperationHandle handle = self.submit(options, inputs, outputs);
   handle.wait();
+  if (handle.moments() != nullptr) self.profile().add(*handle.moments());
   return handle.outputs();
 }
 
@@ -244,6 +246,12 @@ void bind_engine_handle(nb::module_& m) {
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),
            nb::arg("divides_by_all") = false)
+      .def(
+          "start_profile", [](EngineHandle& self) { self.profile().keep(); }, "From here on run() keeps moments.")
+      .def(
+          "take_profile", [](EngineHandle& self) { return self.profile().take(); },
+          "Of each run() since: when it was submitted, taken in, ready, agreed on, done, and back, on the clock of "
+          "time.monotonic_ns(). Keeps no more.")
       .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
       .def(
           "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "bindings/python/call_profile.hpp"
 #include "bindings/python/operation_handle.hpp"
 #include "bindings/python/request_builder.hpp"
 #include "bindings/python/session.hpp"
@@ -26,6 +27,8 @@ class EngineHandle {
   const Session& session() const { return *session_; }
   Session& session() { return *session_; }
   const Engine& engine() const { return *session_->engine(); }
+  // Of run().
+  CallProfile& profile() { return profile_; }
 
   OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
@@ -35,6 +38,7 @@ class EngineHandle {
   OperationHandle submit_request(Request request, Session::Tensors tensors);
 
   std::shared_ptr<Session> session_;
+  CallProfile profile_;
 };
 
 void bind_engine_handle(nb::module_& m);

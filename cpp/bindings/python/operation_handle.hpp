@@ -44,6 +44,8 @@ class OperationHandle {
     const auto when = is_done() ? operation_->agreed().time_since_epoch() : std::chrono::steady_clock::duration{};
     return std::chrono::duration_cast<std::chrono::nanoseconds>(when).count();
   }
+  // Null unless the request asked for them. REQUIRES: wait() has returned.
+  const Moments* moments() const { return operation_->moments(); }
 
  private:
   bool is_done() const { return operation_->is_done(); }

@@ -91,6 +91,7 @@ Request make_request(const CallOptions& options) {
   request.is_cacheable = options.name.has_value();
   request.is_deferrable = options.is_deferrable;
   request.is_awaited = options.is_awaited;
+  request.is_profiled = options.is_profiled;
   request.process_set = options.process_set;
   request.lane = options.lane;
   Signature& signature = request.signature;

@@ -41,6 +41,7 @@ def bench(
     explain: Annotated[
         bool, typer.Option("--explain", help="Measure each algorithm that could be taken, beside what it should cost.")
     ] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Show how long each stage of a call takes.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them there (PNG, SVG, PDF).")] = None,
 ) -> None:
@@ -51,9 +52,12 @@ def bench(
     plan = make_plan(
         collective=collective, np=np, minimum=minimum, maximum=maximum, factor=factor, dtype=dtype, op=op, peers=peers,
         seconds=seconds, iterations=iterations, warm_up=warm_up, pin=pin, explain=explain,
+        profile=profile,
     )  # fmt: skip
     if explain and (peers or plot is not None or plan.collective != "allreduce"):
         raise typer.BadParameter("--explain is about allreduce, and goes with neither --peers nor --plot")
+    if profile and (explain or peers or plot is not None):
+        raise typer.BadParameter("--profile is about Ciranda alone: it goes with none of --explain, --peers and --plot")
     for path in (json_file, plot):
         if path is not None and not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
@@ -105,7 +109,8 @@ def run(plan: Plan) -> Results:
     from ciranda.launch.api import run as launch
 
     meta = describe(plan)
-    print(table.explain_header(plan, meta) if plan.explain else table.header(plan, meta), flush=True)
+    head = table.explain_header if plan.explain else table.profile_header if plan.profile else table.header
+    print(head(plan, meta), flush=True)
     busy_before, started = _busy_seconds(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ciranda-bench-") as folder:
         per_rank = launch(ranks.main, (plan, folder), np=plan.np, options=RunOptions(prefix=False))

@@ -42,6 +42,7 @@ class Plan:
         peers: other systems, measured in turns with ciranda.
         pin: bind rank r to core r.
         explain: measure each algorithm that could be taken, beside what is expected of it.
+        profile: find how long each stage of a call takes.
     """
 
     collective: str = "allreduce"
@@ -57,6 +58,7 @@ class Plan:
     peers: tuple[str, ...] = ()
     pin: bool = False
     explain: bool = False
+    profile: bool = False
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -148,7 +150,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Row:
-    """All systems at one size."""
+    """All systems at one size. `stages`: the median microseconds of each, if they were asked for."""
 
     n_bytes: int
     count: int
@@ -156,6 +158,7 @@ class Row:
     op: str
     systems: dict[str, Measurement]
     candidates: tuple[Candidate, ...] = ()
+    stages: dict[str, float] = field(default_factory=dict)
 
     @property
     def peers(self) -> list[str]:

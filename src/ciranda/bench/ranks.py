@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import ciranda
-from ciranda.bench import table
+from ciranda._basics import engine
+from ciranda.bench import stages, table
 from ciranda.bench.algorithms import PrescribedSystems, candidates
 from ciranda.bench.plan import (
     BLOCKS,
@@ -51,10 +52,15 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
     prescribed = PrescribedSystems()
     rows = []
     for case in cases(plan):
-        row = explain(plan, case, prescribed) if plan.explain else measure(plan, case, systems)
+        if plan.explain:
+            row, show = explain(plan, case, prescribed), table.explanation
+        elif plan.profile:
+            row, show = profile(plan, case), table.profile
+        else:
+            row, show = measure(plan, case, systems), table.line
         rows.append(row)
         if rank == 0:
-            print(table.explanation(row) if plan.explain else table.line(row), flush=True)
+            print(show(row), flush=True)
     ciranda.barrier()
     prescribed.close()
     for system in systems.values():
@@ -76,6 +82,25 @@ def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
     """As measure(), each algorithm that could be taken being a system."""
     found = candidates(case.collective, case.n_bytes)
     return replace(measure(plan, case, prescribed.of(found)), candidates=found)
+
+
+def profile(plan: Plan, case: Case) -> Row:
+    """Check Ciranda on one size, and find how long each stage of its calls takes."""
+    buffer = np.zeros(case.count, dtype=case.dtype)
+    call = Ciranda().bind(case, buffer)
+    n_wrong = check(case, call, buffer)
+    n_calls = choose_iterations(plan, call, buffer)
+    starts: list[int] = []
+    ends: list[int] = []
+    engine().start_profile()
+    gc.disable()
+    time_calls(call, buffer, n_calls, starts, ends)
+    gc.enable()
+    moments = np.array([[starts, *zip(*engine().take_profile(), strict=True), ends]], dtype=np.int64)
+    everyone = ciranda.allgather(moments, name=f"bench.moments.{case.name}")
+    found = summarise(case, call_times_us(everyone[:, 0], everyone[:, -1]), n_wrong)
+    row = Row(case.n_bytes, case.count, case.dtype, case.op, {"ciranda": found})
+    return replace(row, stages=stages.medians_us(stages.durations_ns(everyone)))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ciranda.bench.plan import Measurement, Plan, Results, Row, format_size
+from ciranda.bench.stages import STAGES
 
 _LEFT = f"{'size':>11} {'count':>11} {'dtype':>8} {'op':>8}"
 _SYSTEM = f"{'time':>10} {'min':>10} {'algbw':>7} {'busbw':>7} {'#wrong':>6}"
@@ -55,6 +56,27 @@ def explanation(row: Row) -> str:
         figures = f"{expected} {_us(found.median_us)} {_us(found.min_us)} {found.n_wrong:>6}"
         lines.append(f"{left} {figures}  {', '.join(remarks)}".rstrip())
     return "\n".join(lines)
+
+
+def profile_header(plan: Plan, meta: dict[str, object]) -> str:
+    """As header(), for profile()."""
+    columns = ("time", *STAGES)
+    return "\n".join(
+        (
+            f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
+            "# time: median of calls; then of each stage on the rank that called last, and how long others took longer",
+            "#",
+            f"#{'size':>11} {' '.join(f'{name:>9}' for name in columns)} {'#wrong':>6}",
+            f"#{'':>11} {' '.join(f'{unit:>9}' for unit in ['us'] * len(columns))}",
+        )
+    )
+
+
+def profile(row: Row) -> str:
+    """One size, and how long each stage took."""
+    found = row.systems["ciranda"]
+    figures = " ".join(f"{us:>9.2f}" for us in (found.median_us, *row.stages.values()))
+    return f" {format_size(row.n_bytes):>11} {figures} {found.n_wrong:>6}"
 
 
 def line(row: Row) -> str:

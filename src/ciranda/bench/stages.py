@@ -1,0 +1,40 @@
+"""Where the time of a call goes: from the moments at which it passed from one stage to the next. Pure."""
+
+from __future__ import annotations
+
+import statistics
+
+from ciranda.bench.plan import Array
+
+#: What a call's time is made of, on the rank that called last: it waits for nobody, so all of it is work, but for
+#: "others", the time from its own return to that of the last rank.
+STAGES = {
+    "python": "before the engine is called, and after it has returned",
+    "enqueue": "until the engine looks at the request",
+    "ready": "until all that other ranks need to hear of it has been written",
+    "agree": "until this rank knows that all are to carry it out",
+    "execute": "until the result is there",
+    "wake": "until the waiting thread has returned",
+    "others": "until the last rank has returned",
+}
+
+
+def durations_ns(moments: Array) -> dict[str, Array]:
+    """How long each stage of each call took: integer arrays by the names of STAGES, whose sums are the calls' times.
+
+    Args:
+        moments: integers (rank, moment, call), in nanoseconds of a clock that all ranks share. The moments: the call
+            begins, submitted, taken in, ready, agreed on, done, the engine has returned, the call has returned.
+    """
+    starts, ends = moments[:, 0], moments[:, -1]
+    n_calls = moments.shape[2]
+    last = moments[starts.argmax(axis=0), :, range(n_calls)].T
+    begin, submitted, taken, ready, agreed, done, back, end = last
+    python = (submitted - begin) + (end - back)
+    found = (python, taken - submitted, ready - taken, agreed - ready, done - agreed, back - done, ends.max(0) - end)
+    return dict(zip(STAGES, found, strict=True))
+
+
+def medians_us(durations: dict[str, Array]) -> dict[str, float]:
+    """The median of each stage over the calls."""
+    return {stage: statistics.median(each.tolist()) / 1e3 for stage, each in durations.items()}
