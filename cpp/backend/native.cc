@@ -201,10 +201,11 @@ std::string_view NativeBackend::algorithm_name(Collective collective, std::size_
 std::vector<Candidate> NativeBackend::candidates(Collective collective, std::size_t n_bytes) const {
   const Choice choice = this->choice(true);
   const Memory needs = choice.needed(collective);
+  const PolicyRow& best = choice.best(collective, n_bytes);
   std::vector<Candidate> found;
   for (const PolicyRow& row : kPolicy) {
     if (!choice.is_possible(row, collective, needs, n_bytes)) continue;
-    Candidate candidate{row.name, std::nullopt, row.name == choice.best(collective, n_bytes).name};
+    Candidate candidate{row.name, std::nullopt, &row == &best};
     if (row.algorithm) candidate.expected_us = costs_.microseconds(*row.algorithm, n_bytes);
     found.push_back(candidate);
   }

@@ -40,8 +40,8 @@ CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& confi
   options.learned_order = config.learned_order;
   options.announces_groups = has_relays;
   if (has_relays) options.most_groups = kMostGroups;
-  options.lets_ranks_meet = config.meetings && config.algorithm.empty() && !has_relays && mesh.size() > 1 &&
-                            mesh.size() <= Meeting::kMaxMembers;
+  options.lets_ranks_meet = config.meetings && config.algorithm.empty() && !has_relays &&
+                            shares_memory_with_all(mesh) && mesh.size() > 1 && mesh.size() <= Meeting::kMaxMembers;
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);

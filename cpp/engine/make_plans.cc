@@ -57,9 +57,7 @@ bool take_given(const FirstDims& first_dims, const Request& request, Outputs& ou
     if (!is_given || std::any_of(rows.begin(), rows.end(), [n_own](std::int64_t n) { return n != n_own; }))
       return false;
     whole.shape.front() *= static_cast<std::int64_t>(rows.size());
-    outputs.memory.push_back(given);
-    outputs.buffers.push_back(
-        {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), whole.n_bytes(), whole.shape});
+    outputs.give(given, whole);
   }
   return true;
 }
@@ -110,20 +108,14 @@ Result<Work> even_exchange(const InFlight::Entry& entry) {
   Outputs outputs;
   std::size_t longest_bytes = 0;
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    TensorSignature tensor = request.signature.tensors[i];
-    const auto n_part_bytes = static_cast<std::size_t>(request.splits[i].front()) * tensor.row_bytes();
-    longest_bytes += n_part_bytes;
-    tensor.shape.front() = request.signature.arguments[i];
-    std::byte* given = request.memory[i].output;
-    outputs.memory.push_back(given);
-    outputs.buffers.push_back(
-        {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), tensor.n_bytes(), tensor.shape});
+    TensorSignature whole = request.signature.tensors[i];
+    longest_bytes += static_cast<std::size_t>(request.splits[i].front()) * whole.row_bytes();
+    whole.shape.front() = request.signature.arguments[i];
+    outputs.give(request.memory[i].output, whole);
   }
   entry.operation->set_outputs(std::move(outputs.buffers));
   const FirstDims rows(request.splits.begin(), request.splits.end());
-  Work work;
-  work.plans.push_back(plan_exchange(request, rows, rows, outputs.memory, longest_bytes));
-  return work;
+  return one_plan(plan_exchange(request, rows, rows, outputs.memory, longest_bytes));
 }
 
 Result<Work> reduction(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {

@@ -19,7 +19,7 @@ Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
 }  // namespace
 
 bool Meetings::come(SharedArena* arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
-  for (const Participant::Meeting& other : std::exchange(to_close_, {})) close(arena, other);
+  for (const auto& [slot, other] : std::exchange(to_close_, {})) close(arena, other);
   const Pending pending{meeting, ticket, arena};
   bring(pending);
   in_flight_.at(ticket).operation->note(Moment::kReady);
@@ -28,12 +28,13 @@ bool Meetings::come(SharedArena* arena, const Participant::Meeting& meeting, Par
   return true;
 }
 
-// Without this rank nobody meets, so it is in time if it is done before this rank comes to any.
+// Without this rank nobody meets, so it is in time if it is done before this rank comes to any. When a later round is
+// closed all members have done with those before.
 void Meetings::close(SharedArena* arena, const Participant::Meeting& meeting) {
-  if (arena == nullptr) {
-    to_close_.push_back(meeting);
-  } else {
+  if (arena != nullptr) {
     at(*arena, meeting).close(meeting.round);
+  } else {
+    to_close_.insert_or_assign(meeting.slot, meeting);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/in_flight.hpp"
@@ -58,7 +59,7 @@ class Meetings {
   InFlight& in_flight_;
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;
-  std::vector<Participant::Meeting> to_close_;  // as soon as there is an arena
+  std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by slot; as soon as there is an arena
 };
 
 }  // namespace ciranda

@@ -1,8 +1,9 @@
-// Outputs: memory that the engine allocates for the results of one request.
+// Outputs: memory for the results of one request, which the engine allocates or the caller has given.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,12 @@ namespace ciranda {
 struct Outputs {
   std::vector<OutputBuffer> buffers;
   std::vector<std::byte*> memory;  // of each tensor
+
+  // For the next tensor. `given`: the caller's, as large as `whole`.
+  void give(std::byte* given, const TensorSignature& whole) {
+    memory.push_back(given);
+    buffers.push_back({std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), whole.n_bytes(), whole.shape});
+  }
 
   // One for each tensor, of n_rows[tensor] rows.
   Status allocate(const Request& request, const std::vector<std::int64_t>& n_rows, int rank) {

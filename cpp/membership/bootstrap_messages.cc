@@ -21,6 +21,12 @@ Status malformed(const char* what) {
   return Status::internal(std::string("sent a malformed ") + what + ": is the same Ciranda installed on all hosts?");
 }
 
+void write_costs(ByteWriter& out, const std::optional<HostCosts>& costs) {
+  out.number(static_cast<std::uint8_t>(costs.has_value()));
+  if (!costs) return;
+  for (const HostCost& each : kHostCosts) out.number((*costs).*each.value);
+}
+
 std::optional<HostCosts> read_costs(ByteReader& in) {
   if (!in.flag()) return std::nullopt;
   HostCosts costs;
@@ -36,10 +42,7 @@ std::vector<std::byte> encode(const Endpoint& endpoint) {
   out.number(static_cast<std::uint8_t>(endpoint.tries_shared_memory)).number(endpoint.slot_bytes);
   out.number(endpoint.n_lanes).number(static_cast<std::uint8_t>(endpoint.uses_relays));
   out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes)).number(endpoint.n_cores);
-  out.number(static_cast<std::uint8_t>(endpoint.costs.has_value()));
-  for (const HostCost& each : kHostCosts) {
-    if (endpoint.costs) out.number((*endpoint.costs).*each.value);
-  }
+  write_costs(out, endpoint.costs);
   out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
   out.text(shortened(endpoint.machine)).text(shortened(endpoint.address));
   return out.take();

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,31 @@ def _least_cpu_time_while_idle() -> float:
 def test_idle_ranks_use_no_cpu(circles: Any) -> None:
     for load in circles.of(2).run(_least_cpu_time_while_idle):
         assert load < 0.001
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _growth_in_bytes(n_calls: int) -> int:
+    array = np.zeros(1, dtype=np.float32)
+
+    def call() -> None:
+        hvd.allreduce_(array, name="again")
+
+    for _ in range(n_calls // 20):
+        call()
+    before = _resident_bytes()
+    for _ in range(n_calls):
+        call()
+    return _resident_bytes() - before
+
+
+@pytest.mark.parametrize("shares_memory", ["0", "1"])
+def test_calls_leave_nothing_behind(shares_memory: str) -> None:
+    with Ranks(2, env={"CIRANDA_SHARED_MEMORY": shares_memory}) as ranks:
+        growth = ranks.run(_growth_in_bytes, 40_000, timeout=60)
+    assert max(growth) < 500_000, f"bytes that ranks have grown by in 40,000 calls: {growth}"
 
 
 def _import_and_exit_without_shutdown() -> None:

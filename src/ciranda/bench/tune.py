@@ -8,26 +8,21 @@ two hosts the link.
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 import ciranda
 from ciranda import _core
 from ciranda.bench.algorithms import PrescribedSystems, candidates
-from ciranda.bench.plan import Case
+from ciranda.bench.plan import Case, Plan
+from ciranda.bench.ranks import time_in_turns
+from ciranda.bench.systems import System
 from ciranda.errors import InvalidArgumentError
 
 SMALL, LARGE = 1 << 10, 128 << 10
 SECONDS = 0.05  # of measuring, in all
-_TURNS = 5
-_FEWEST_CALLS = 3
+_MOST_CALLS = 1000
 _FS, _NS = 1e9, 1e3  # of a microsecond
-
-Key = tuple[str, int]  # algorithm, bytes
 
 
 @dataclass(frozen=True)
@@ -92,51 +87,25 @@ def main() -> tuple[str, dict[str, int], str]:
     Returns the kind of memory measured, "shm" or "direct"; the costs; and the file, empty where another rank wrote it.
     """
     ciranda.init()
-    found = candidates("allreduce", SMALL)
+    found = tuple(each for each in candidates("allreduce", SMALL) if each.algorithm != "by-hosts")
     kind = found[0].name.partition(" ")[0]
     systems = PrescribedSystems()
-    calls = {
-        (each.algorithm, n_bytes): systems.of(found)[each.name].bind(
-            Case("allreduce", "float32", "sum", 2, n_bytes // 4), np.zeros(n_bytes // 4, np.float32)
-        )
-        for each in found
-        if each.algorithm != "by-hosts"
-        for n_bytes in (SMALL, LARGE)
-    }
-    times = _in_turns(calls)
-    one, two = (
-        Line.through(*(statistics.quantiles(times[algorithm, n], n=4)[0] for n in (SMALL, LARGE)))
-        for algorithm in ("one-shot", "two-shot")
-    )
+    lines = _lines(systems.of(found))
+    one, two = lines[f"{kind} one-shot"], lines[f"{kind} two-shot"]
     known = known_costs()
     mine = in_shared_memory(one, two) if kind == "shm" else of_the_link(one, two, known)
-    costs = {**known, **mine}
-    path = _core.save_measured_costs(costs) if ciranda.local_rank() == 0 else ""
+    path = _core.save_measured_costs({**known, **mine}) if ciranda.local_rank() == 0 else ""
     ciranda.barrier()
     systems.close()
     ciranda.shutdown()
     return kind, mine, path
 
 
-def _in_turns(calls: Mapping[Key, Callable[[], Any]]) -> dict[Key, list[float]]:
-    """What calls took, in microseconds: the longest of all ranks for each, and as many on all ranks."""
-    took: dict[Key, list[float]] = {key: [] for key in calls}
-    for call in calls.values():
-        call()
-    for _ in range(_TURNS):
-        for key, call in calls.items():
-            spent = sum(took[key])
-            fitting = SECONDS * 1e6 / len(calls) / _TURNS / statistics.median(took[key]) if spent else 0
-            took[key] += _times_us(call, min(1000, max(_FEWEST_CALLS, int(fitting))))
-    return took
-
-
-def _times_us(call: Callable[[], Any], n_calls: int) -> list[float]:
-    mine = []
-    for _ in range(n_calls):
-        begin = time.perf_counter_ns()
-        call()
-        mine.append(time.perf_counter_ns() - begin)
-    everyone = ciranda.allgather(np.array([mine], dtype=np.int64), name="tune.times")
-    longest: list[float] = (everyone.max(axis=0) / 1e3).tolist()
-    return longest
+def _lines(systems: Mapping[str, System]) -> dict[str, Line]:
+    """Through the first quartile of each system's times, which are the same on all ranks."""
+    sizes = (SMALL, LARGE)
+    plan = Plan(np=2, seconds=SECONDS / len(sizes) / len(systems), iterations=_MOST_CALLS)
+    timed = [time_in_turns(plan, Case("allreduce", "float32", "sum", 2, size // 4), systems) for size in sizes]
+    return {
+        name: Line.through(*(statistics.quantiles(each[name].times_us, n=4)[0] for each in timed)) for name in systems
+    }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/loopback_fabric.hpp"
@@ -17,6 +19,12 @@ LoopbackOptions fabric_options(bool with_arena) {
   LoopbackOptions options;
   options.with_arena = with_arena;
   options.slot_bytes = kSlotBytes;
+  return options;
+}
+
+LoopbackOptions on_hosts(std::vector<std::string> hosts) {
+  LoopbackOptions options = fabric_options(true);
+  options.hosts = std::move(hosts);
   return options;
 }
 
@@ -99,9 +107,7 @@ TEST(NativeBackendTest, HostsCombineTheirOwnWhereTheyAreAlike) {
       Layout{{"a", "b"}, "direct two-shot"},
   };
   for (const Layout& layout : layouts) {
-    LoopbackOptions options = fabric_options(true);
-    options.hosts = layout.hosts;
-    LoopbackFabric fabric(static_cast<int>(layout.hosts.size()), options);
+    LoopbackFabric fabric(static_cast<int>(layout.hosts.size()), on_hosts(layout.hosts));
     const auto mesh = fabric.take_mesh(0);
     NativeOptions native;
     native.one_shot_bytes = 2048;
@@ -132,9 +138,7 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
       Case{{"a", "b", "b"}, "by-hosts", 64 << 20, "direct two-shot"},
   };
   for (const Case& each : cases) {
-    LoopbackOptions options = fabric_options(true);
-    options.hosts = each.hosts;
-    LoopbackFabric fabric(static_cast<int>(each.hosts.size()), options);
+    LoopbackFabric fabric(static_cast<int>(each.hosts.size()), on_hosts(each.hosts));
     const auto mesh = fabric.take_mesh(0);
     NativeOptions native;
     native.algorithm = each.algorithm;
@@ -144,9 +148,7 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
 }
 
 TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
-  LoopbackOptions options = fabric_options(true);
-  options.hosts = {"a", "a", "b", "b"};
-  LoopbackFabric fabric(4, options);
+  LoopbackFabric fabric(4, on_hosts({"a", "a", "b", "b"}));
   const auto mesh = fabric.take_mesh(0);
   const NativeBackend backend(*mesh, {});
   for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1} << 20}) {

@@ -9,6 +9,7 @@
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {
@@ -19,8 +20,6 @@ using testing::options_for;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Memory large enough for every request of these tests.
 struct Memory {

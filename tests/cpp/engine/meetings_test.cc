@@ -13,6 +13,7 @@
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {
@@ -21,8 +22,6 @@ using testing::request;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // As a blocking call does.
 Request awaited(Request r) {

@@ -11,7 +11,7 @@
 
 #include "membership/rank_process.hpp"
 #include "membership/test_job.hpp"
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

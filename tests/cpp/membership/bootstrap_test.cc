@@ -16,7 +16,7 @@
 #include "membership/store_client.hpp"
 #include "membership/stranger.hpp"
 #include "membership/test_job.hpp"
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

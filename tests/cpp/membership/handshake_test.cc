@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

@@ -4,7 +4,7 @@
 #include "membership/bootstrap_messages.hpp"
 #include "membership/store_messages.hpp"
 #include "membership/wire.hpp"
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

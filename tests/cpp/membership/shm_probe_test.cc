@@ -15,7 +15,7 @@
 #include "membership/bootstrap_messages.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/test_job.hpp"
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

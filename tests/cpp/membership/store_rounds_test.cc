@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

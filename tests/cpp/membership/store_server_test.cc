@@ -9,7 +9,7 @@
 #include "membership/stranger.hpp"
 #include "membership/test_job.hpp"
 #include "membership/wire.hpp"
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

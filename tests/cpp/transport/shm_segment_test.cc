@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {

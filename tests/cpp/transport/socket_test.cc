@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "transport/text_matchers.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {
