@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 // Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
 constexpr int kTurnsInPassing = 4;
 constexpr int kTurnsWhileArming = 4;
+// At a meeting, before all else that is done for a waiting thread: about as long as that takes.
+constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyePatience = std::chrono::seconds(2);
 constexpr auto kSignalPatience = std::chrono::seconds(1);
 
@@ -159,7 +161,9 @@ class Engine::Impl {
       request.memory.clear();
     }
     const bool is_awaited = request.is_awaited;
-    submissions_.push({std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate});
+    Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate};
+    if (is_awaited && take_in(submission)) return operation;
+    submissions_.push(std::move(submission));
     if (is_shut_down_.load()) {
       fail_late_submissions();
     } else if (!is_awaited) {
@@ -258,6 +262,21 @@ class Engine::Impl {
     settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
     // What cannot be cut in equal parts is as long on all ranks: none needs to hear of it from another.
     return keeps_rows(request) ? request.refusal : status;
+  }
+
+  // A call whose thread is about to wait() for it is taken in at once, if nothing stands before it: it may be one for
+  // which the other ranks are there already, and is then done before anything more is made of it. The mesh stays armed:
+  // nothing is received, and whatever comes meanwhile wakes the background thread.
+  bool take_in(Submission& submission) {
+    if (!token_.try_take()) return false;
+    bool is_taken = false;
+    {
+      const TokenHolder holder(token_);
+      is_taken = !is_shut_down_.load() && submissions_.is_empty();
+      if (is_taken) turn_.submit(std::move(submission), is_crowded_ ? 1 : kLooksAtOnce);
+    }
+    see_what_came_late();
+    return is_taken;
   }
 
   // A thread in wait(). Once its operation is done it waits no more, though it may still hold the token.

@@ -75,6 +75,7 @@ class Lane {
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 
+  bool is_at_meeting() const { return !meetings_.empty(); }
   // Carries out the calls for which all have met. Returns whether there were any.
   bool meet(TimePoint now);
   // Nobody here looks for meetings any longer: what is not met by now is announced.

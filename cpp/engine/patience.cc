@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include <atomic>
+#include "base/relax.hpp"
 
 namespace ciranda {
 namespace {
@@ -11,14 +11,6 @@ namespace {
 constexpr int kLooksBeforeYield = 50;
 // A yield that takes longer let somebody else run on this core.
 constexpr auto kLonelyYield = std::chrono::microseconds(4);
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 // A thread that only yields stays on its core, also when the one it shares it with is the very peer it waits for and
 // another core is idle; one that sleeps for a moment often wakes up on it again. So it says that it may run anywhere

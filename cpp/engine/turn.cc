@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/earliest.hpp"
+#include "base/relax.hpp"
 
 namespace ciranda {
 namespace {
@@ -171,7 +172,17 @@ bool Turn::take_submissions(TimePoint now) {
   return true;
 }
 
-void Turn::take(Submission submission, TimePoint now) {
+void Turn::submit(Submission submission, int n_looks) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  Lane* lane = take(std::move(submission), now);
+  for (int i = 0; lane != nullptr && lane->is_at_meeting() && i < n_looks; ++i) {
+    relax();
+    lane->meet(now);
+  }
+}
+
+// Returns the lane that has it; null if it is not for one.
+Lane* Turn::take(Submission submission, TimePoint now) {
   const Request& request = submission.request;
   std::optional<Status> refused = failure_;
   Lane* lane = refused ? nullptr : find_or_make(lane_id(request.process_set, request.lane));
@@ -181,11 +192,14 @@ void Turn::take(Submission submission, TimePoint now) {
   if (refused) {
     if (!submission.is_duplicate) names_.in_use.release(request);
     submission.operation->complete(*refused);
-  } else if (request.signature.collective == Collective::kJoin) {
-    join(submission, now);
-  } else {
-    lane->submit(std::move(submission), now);
+    return nullptr;
   }
+  if (request.signature.collective == Collective::kJoin) {
+    join(submission, now);
+    return nullptr;
+  }
+  lane->submit(std::move(submission), now);
+  return lane;
 }
 
 // A rank joins all lanes of a set; the first one's log tells when.

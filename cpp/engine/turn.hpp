@@ -25,6 +25,9 @@ class Turn final : private LaneMessages, private LaneChanges {
   // Returns whether anything moved.
   bool run();
 
+  // Takes a submission in, and looks up to so many times whether all ranks meet for it. REQUIRES: the queue is empty.
+  void submit(Submission submission, int n_looks);
+
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
   void expect_no_more();
 
@@ -52,7 +55,7 @@ class Turn final : private LaneMessages, private LaneChanges {
   Status change_sets(const Request& request, std::int64_t& result) override;
 
   bool take_submissions(TimePoint now);
-  void take(Submission submission, TimePoint now);
+  Lane* take(Submission submission, TimePoint now);
   void join(const Submission& submission, TimePoint now);
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);

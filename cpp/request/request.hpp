@@ -81,7 +81,7 @@ struct Request {
   bool has_room_for_all = false;
   bool is_cacheable = true;    // false for made-up names, which never come again
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
-  bool is_awaited = false;     // the submitter waits at once: it need not be taken in before
+  bool is_awaited = false;     // the submitter waits at once: others need not be told before
   bool is_profiled = false;    // its operation keeps the moments of its stages
 };
 

@@ -214,8 +214,8 @@ enum {
   /* Somebody will call ciranda_wait() or ciranda_poll() for this operation, so that it may be held back a little to
    * travel together with others. For many small requests that are waited for at the end. */
   CIRANDA_REQUEST_DEFERRABLE = 1,
-  /* The caller's next call is ciranda_wait() for this operation: until then nothing is done about it, which saves
-   * waking others. For blocking calls. */
+  /* The caller's next call is ciranda_wait() for this operation: until then no other rank is told of it, which saves
+   * waking others; what all ranks are there for may be done at once. For blocking calls. */
   CIRANDA_REQUEST_AWAITED = 2,
   /* Of a CIRANDA_AVERAGE without weights: divide by the number of all ranks of the process set, also while some have
    * joined; without it, by the number of those that take part. All ranks must say the same. */

@@ -50,6 +50,28 @@ WorldOptions patient() {
   return options;
 }
 
+// Whoever comes last needs no turn of the engine.
+TEST(Meetings, AreOverAsSoonAsTheLastHasCome) {
+  const Watchdog watchdog("meetings");
+  World world(2, patient());
+  std::latch is_open(2);
+  std::latch has_come(1);
+  world.run([&](Engine& engine) {
+    std::array<float, 3> values{1, 2, 3};
+    const auto submit = [&] {
+      return engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {3}, values.data())));
+    };
+    EXPECT_TRUE(engine.wait(submit()).ok());
+    is_open.arrive_and_wait();
+    if (engine.rank() == 0) has_come.wait();
+    const Engine::OperationPtr operation = submit();
+    EXPECT_EQ(operation->is_done(), engine.rank() == 0);
+    if (engine.rank() == 1) has_come.count_down();
+    EXPECT_TRUE(engine.wait(operation).ok());
+    EXPECT_EQ(values[2], 12.0F);
+  });
+}
+
 TEST(Meetings, TakePlaceFromTheSecondCallOn) {
   for (const int n_ranks : {2, 3, 4, 7}) {
     const Watchdog watchdog("meetings");
