@@ -41,7 +41,9 @@ from ciranda.bench.plan import COLLECTIVES, Plan, format_size, parse_size
 
 _RANK = Path(__file__).with_name("peers_rank.py")
 _ALONE = "no MPI"
-_COLLECTIVES = f"of {', '.join(COLLECTIVES)}; with --cpp also reducescatter, alltoall"
+_COLLECTIVES = (
+    f"of {', '.join(COLLECTIVES)}; with --cpp also reducescatter, alltoall and allreduces, many of 1 KiB in flight"
+)
 _INTEL = "impi"  # Intel MPI has the binary interface of MPICH
 
 

@@ -2,9 +2,10 @@
 
     ciranda run --no-prefix -np 2 python benchmarks/train_step.py [--json FILE]
 
-*overhead* is a step's time beyond the local one, *efficiency* the local step's time over it. The local steps too are
-made by all ranks at once, so that they share memory and caches alike. The last two rows are gradients alone, without a
-model: an optimizer whose step is to combine them, as many and as large as those of ResNet-50, and 160 small ones.
+*exposed* is a step's time beyond the local one: what of the combining was not hidden behind the backward pass, and
+waiting for the slowest rank, which a barrier in each step shows by itself. *efficiency* is the local step's time over
+it. The local steps too are made by all ranks at once, so that they share memory and caches alike. *alone* is what the
+same gradients take when they are all there and nothing is computed meanwhile. See also gradients.py.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from gradients import BUCKET_BYTES, grouped, over_gloo
 from measuring import Timing, gloo, interleave
 from torch import distributed, nn
 from torch.nn import functional
@@ -81,14 +83,23 @@ WORKLOADS = (
     Workload("transformer", Transformer, 64, 1, 0.4),
 )
 
-#: What combines the gradients, by the name of its column.
+#: What combines the gradients, by the name of its column; the first combines none.
 SYSTEMS = {
+    "barrier": "nothing but a barrier",
     "ciranda": "DistributedOptimizer",
     "buckets": "DistributedOptimizer(gradient_as_bucket_view=True)",
     "ddp/ciranda": 'DDP, backend "ciranda"',
     "ddp/hook": 'DDP, backend "ciranda", views, ddp_comm_hook',
     "ddp/gloo": 'DDP, backend "gloo"',
 }
+
+
+def combine_alone(model: nn.Module, name: str) -> dict[str, Step]:
+    """The gradients of a model, and nothing else: with Ciranda, and over gloo in buckets."""
+    ours = [torch.zeros_like(parameter, requires_grad=False) for parameter in model.parameters()]
+    flat = torch.cat([gradient.flatten() for gradient in ours])
+    combine, buckets = grouped(f"{name}.alone"), list(flat.split(BUCKET_BYTES // flat.element_size()))
+    return {"alone/ciranda": lambda: combine(ours), "alone/gloo": lambda: over_gloo(buckets)}
 
 
 def make_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int) -> Step:
@@ -102,6 +113,18 @@ def make_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int) ->
     return step
 
 
+def with_barrier(model: nn.Module, batch: int) -> Step:
+    """The local step of a model alike; then all wait for each other."""
+    alike = copy.deepcopy(model)
+    local = make_step(alike, sgd(alike), batch)
+
+    def step() -> None:
+        local()
+        circle.barrier()
+
+    return step
+
+
 def sgd(of: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(of.parameters(), lr=0.001, momentum=0.9)
 
@@ -110,7 +133,7 @@ def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
     """Each way to make a step, on a model of its own; and the number of parameters."""
     torch.manual_seed(1)
     model = workload.make()
-    steps = {"local": make_step(model, sgd(model), workload.batch)}
+    steps = {"local": make_step(model, sgd(model), workload.batch), "barrier": with_barrier(model, workload.batch)}
     for system in ("ciranda", "buckets"):
         ours = copy.deepcopy(model)
         optimizer = circle.DistributedOptimizer(
@@ -127,6 +150,7 @@ def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
     )
     hooked.register_comm_hook(GROUPS["ciranda"], ddp_comm_hook)
     steps["ddp/hook"] = make_step(hooked, sgd(hooked), workload.batch)
+    steps |= combine_alone(model, workload.name)
     return steps, sum(p.numel() for p in model.parameters())
 
 
@@ -142,82 +166,31 @@ class Row:
     parameters: int
     times: dict[str, Timing]
 
-    def overhead(self, system: str) -> float:
+    def exposed(self, system: str) -> float:
         return self.times[system].median - self.times["local"].median
 
     def efficiency(self, system: str) -> float:
         return self.times["local"].median / self.times[system].median
 
     def lines(self) -> str:
-        local, gloo_overhead = self.times["local"], self.overhead("ddp/gloo")
-        lines = [f"{self.workload}: {self.parameters:,} parameters, local {local.median:.3f} (min {local.min:.3f})"]
+        local, gloo_exposed = self.times["local"], self.exposed("ddp/gloo")
+        alone = ", ".join(f"{name} {self.times[f'alone/{name}'].median:.3f}" for name in ("ciranda", "gloo"))
+        lines = [
+            f"{self.workload}: {self.parameters:,} parameters, local {local.median:.3f} (min {local.min:.3f})",
+            f"  combining alone: {alone}",
+        ]
         for system, what in SYSTEMS.items():
-            timing, overhead = self.times[system], self.overhead(system)
-            # Infinite where the overhead is lost in the noise.
-            ratio = gloo_overhead / overhead if overhead > 0 else float("inf")
+            timing, exposed = self.times[system], self.exposed(system)
+            # Infinite where what is exposed is lost in the noise.
+            ratio = gloo_exposed / exposed if exposed > 0 else float("inf")
             lines.append(
-                f"  {what:52} {timing.median:9.3f} {timing.min:9.3f} {overhead:9.3f} {self.efficiency(system):6.0%}"
+                f"  {what:52} {timing.median:9.3f} {timing.min:9.3f} {exposed:9.3f} {self.efficiency(system):6.0%}"
                 f" {ratio:6.1f}x"
             )
         return "\n".join(lines)
 
 
-HEADER = f"  {'':52} {'median':>9} {'min':>9} {'overhead':>9} {'effic.':>6} {'gloo/it':>7}"
-
-
-# --- gradients alone
-
-
-def resnet50_shapes() -> list[tuple[int, ...]]:
-    """The 161 parameters of ResNet-50."""
-    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
-    inputs = 64
-    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for block in range(blocks):
-            for shape in ((width, inputs, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)):
-                shapes += [shape, shape[:1], shape[:1]]
-            if block == 0:
-                shapes += [(4 * width, inputs, 1, 1), (4 * width,), (4 * width,)]
-            inputs = 4 * width
-    return [*shapes, (1000, 2048), (1000,)]
-
-
-GRADIENTS = {"ResNet-50": resnet50_shapes(), "160 small": [(305,)] * 160}
-
-
-def combine(name: str, shapes: list[tuple[int, ...]], blocks: int) -> dict[str, Timing]:
-    """The time to combine gradients that are all there, written anew before each time."""
-    gradients = [torch.ones(shape) for shape in shapes]
-    memory = circle.empty(sum(gradient.numel() for gradient in gradients))
-    parts = torch.split(memory, [gradient.numel() for gradient in gradients])
-    shared = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
-    flat = [torch.cat([gradient.flatten() for gradient in gradients])]
-
-    def rewrite(tensors: list[torch.Tensor]) -> Step:
-        def call() -> None:
-            for tensor in tensors:
-                tensor.fill_(1.0)
-
-        return call
-
-    def over(group: distributed.ProcessGroup | None) -> Step:
-        return lambda: [distributed.all_reduce(tensor, group=group) for tensor in flat] and None
-
-    return interleave(
-        {
-            "private": lambda: circle.grouped_allreduce_(gradients, op=circle.Sum, name=f"{name}.private") and None,
-            "shared": lambda: circle.grouped_allreduce_(shared, op=circle.Sum, name=f"{name}.shared") and None,
-            "ddp/ciranda": over(GROUPS["ciranda"]),
-            "ddp/gloo": over(None),
-            "floor": rewrite(gradients),
-        },
-        name,
-        blocks,
-        steps=1,
-        warm_up=3,
-        before={"private": rewrite(gradients), "shared": rewrite(shared), "ddp/ciranda": rewrite(flat),
-                "ddp/gloo": rewrite(flat)},
-    )  # fmt: skip
+HEADER = f"  {'':52} {'median':>9} {'min':>9} {'exposed':>9} {'effic.':>6} {'gloo/it':>7}"
 
 
 def main() -> None:
@@ -228,7 +201,7 @@ def main() -> None:
     torch.set_num_threads(1)
     circle.init()
     is_first = circle.rank() == 0
-    rows, combined = [], {}
+    rows = []
     if is_first:
         print(f"{circle.size()} ranks, one torch thread each; milliseconds a step\n{HEADER}", flush=True)
     with gloo():
@@ -239,19 +212,8 @@ def main() -> None:
             rows.append(Row(workload.name, n_parameters, interleave(steps, workload.name, blocks, workload.steps, 3)))
             if is_first:
                 print(rows[-1].lines(), flush=True)
-        for name, shapes in GRADIENTS.items():
-            combined[name] = combine(name, shapes, args.blocks)
-            if is_first:
-                times = ", ".join(f"{way} {timing.median:.3f}" for way, timing in combined[name].items())
-                print(f"gradients of {name}, median: {times}", flush=True)
     if is_first and args.json is not None:
-        data = {
-            "steps": [asdict(row) for row in rows],
-            "gradients": {
-                name: {way: asdict(timing) for way, timing in times.items()} for name, times in combined.items()
-            },
-        }
-        args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
     circle.shutdown()
 
 

@@ -168,3 +168,12 @@ def test_a_run_without_peers(tmp_path: Path) -> None:
         ("allgather", 4096),
     ]
     assert all(row["floor_us"] > 0 and row["systems"]["ciranda"]["n_wrong"] == 0 for row in run["rows"])
+
+
+def test_gradients_are_as_many_as_the_models_have() -> None:
+    pytest.importorskip("torch")
+    import gradients
+
+    counts = {what.name: (len(what.shapes), what.count) for what in gradients.ALL}
+    assert counts["ResNet-50, float32"] == (161, 25_557_032)
+    assert counts["GPT-2 small"] == (148, 124_439_808)

@@ -15,6 +15,26 @@ Call keeping_its_result(Perform perform) {
   };
 }
 
+struct NamedPiece {
+  std::string name;
+  std::span<float> values;
+};
+
+Call many_allreduces(ciranda::Context& circle, const std::string& name, std::span<float> buffer) {
+  std::vector<NamedPiece> pieces;
+  for (const std::span<float> piece : pieces_of(buffer)) {
+    pieces.push_back({name + "." + std::to_string(pieces.size()), piece});
+  }
+  return [&circle, buffer, pieces] {
+    std::vector<ciranda::Operation> pending;
+    for (const NamedPiece& piece : pieces) {
+      pending.push_back(circle.allreduce_async(piece.values, {.name = piece.name, .deferrable = true}));
+    }
+    for (const ciranda::Operation& one : pending) one.wait();
+    return std::span<const float>(buffer);
+  };
+}
+
 }  // namespace
 
 std::string CirandaSystem::version() const { return CIRANDA_PEERS_VERSION; }
@@ -39,6 +59,7 @@ Call CirandaSystem::bind(const Case& what, std::span<float> buffer, std::span<fl
       return keeping_its_result([&circle, name, buffer] { return circle.reducescatter(buffer, {.name = name}); });
     case Collective::kAlltoall:
       return keeping_its_result([&circle, name, buffer] { return circle.alltoall(buffer, {.name = name}); });
+    case Collective::kManyAllreduces: return many_allreduces(circle, name, buffer);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <stdexcept>
+#include <vector>
 
 #include "system.hpp"
 
@@ -61,11 +62,25 @@ class MpiSystem final : public System {
           check(MPI_Alltoall(buffer.data(), part, MPI_FLOAT, result.data(), part, MPI_FLOAT, MPI_COMM_WORLD));
           return std::span<const float>(result);
         };
+      case Collective::kManyAllreduces: return many_allreduces(buffer);
     }
     return {};
   }
 
  private:
+  static Call many_allreduces(std::span<float> buffer) {
+    return [buffer, pieces = pieces_of(buffer), requests = std::vector<MPI_Request>()]() mutable {
+      requests.clear();
+      for (const std::span<float> piece : pieces) {
+        const int count = static_cast<int>(piece.size());
+        check(MPI_Iallreduce(MPI_IN_PLACE, piece.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+                             &requests.emplace_back()));
+      }
+      check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+      return std::span<const float>(buffer);
+    };
+  }
+
   int size_;
 };
 

@@ -30,11 +30,12 @@ using peers::Case;
 using peers::Collective;
 using peers::System;
 
-constexpr std::array<std::pair<const char*, Collective>, 5> kCollectives{{{"allreduce", Collective::kAllreduce},
+constexpr std::array<std::pair<const char*, Collective>, 6> kCollectives{{{"allreduce", Collective::kAllreduce},
                                                                           {"broadcast", Collective::kBroadcast},
                                                                           {"allgather", Collective::kAllgather},
                                                                           {"reducescatter", Collective::kReducescatter},
-                                                                          {"alltoall", Collective::kAlltoall}}};
+                                                                          {"alltoall", Collective::kAlltoall},
+                                                                          {"allreduces", Collective::kManyAllreduces}}};
 constexpr int kTurns = 10;
 constexpr int kWarmUp = 5;
 constexpr std::int64_t kLeastCalls = 5;
@@ -131,7 +132,8 @@ float sum_of_patterns(std::size_t place, std::size_t n_ranks) {
 float expected(Collective collective, std::size_t place, std::size_t count, std::size_t rank, std::size_t n_ranks) {
   const std::size_t part = count / n_ranks;
   switch (collective) {
-    case Collective::kAllreduce: return sum_of_patterns(place, n_ranks);
+    case Collective::kAllreduce:
+    case Collective::kManyAllreduces: return sum_of_patterns(place, n_ranks);
     case Collective::kBroadcast: return pattern(place, 0);
     case Collective::kAllgather: return pattern(place % count, place / count);
     case Collective::kReducescatter: return sum_of_patterns(rank * part + place, n_ranks);

@@ -6,6 +6,7 @@
 // Threads: one. Failure: exceptions, which end the rank.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -15,9 +16,11 @@
 
 namespace peers {
 
-enum class Collective { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAlltoall };
+enum class Collective { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAlltoall, kManyAllreduces };
 
-// One size of a collective of floats; an allreduce and a reducescatter add up. `count` is what one rank brings.
+// One size of a collective of floats; an allreduce and a reducescatter add up. `count` is what one rank brings. Many
+// allreduces: of pieces of kPieceCount floats, each a call of its own, all in flight at once.
+inline constexpr std::size_t kPieceCount = 256;
 struct Case {
   Collective collective;
   std::size_t count;
@@ -34,6 +37,14 @@ struct World {
 
 // Performs the collective, once, until it is done, and says where the result is.
 using Call = std::function<std::span<const float>()>;
+
+inline std::vector<std::span<float>> pieces_of(std::span<float> buffer) {
+  std::vector<std::span<float>> pieces;
+  for (std::size_t at = 0; at < buffer.size(); at += kPieceCount) {
+    pieces.push_back(buffer.subspan(at, std::min(kPieceCount, buffer.size() - at)));
+  }
+  return pieces;
+}
 
 class System {
  public:
