@@ -44,6 +44,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.use_shared_memory = config.shared_memory;
   options.slot_bytes = static_cast<std::size_t>(config.slot_bytes);
   options.n_lanes = static_cast<std::uint32_t>(config.num_lanes);
+  options.n_sockets = static_cast<std::uint32_t>(config.sockets);
   options.uses_relays = config.relays;
   options.algorithm = config.algorithm;
   options.one_shot_bytes = config.one_shot_bytes;

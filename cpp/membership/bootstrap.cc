@@ -101,6 +101,9 @@ Status Joining::check_options() const {
     return Status::invalid_argument("slots of " + std::to_string(options_.slot_bytes) +
                                     " bytes are not possible: it must be a multiple of 4096");
   }
+  if (options_.n_sockets < 1 || options_.n_sockets > kMostSockets) {
+    return Status::invalid_argument(std::to_string(options_.n_sockets) + " sockets between two ranks are not possible");
+  }
   return {};
 }
 
@@ -176,6 +179,7 @@ Endpoint Joining::describe_myself() const {
   endpoint.tries_shared_memory = options_.use_shared_memory;
   endpoint.slot_bytes = options_.slot_bytes;
   endpoint.n_lanes = options_.n_lanes;
+  endpoint.n_sockets = options_.n_sockets;
   endpoint.uses_relays = options_.uses_relays;
   endpoint.one_shot_bytes = options_.one_shot_bytes;
   endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
@@ -203,6 +207,9 @@ Status Joining::compare_settings(int rank) const {
   }
   if (other.n_lanes != options_.n_lanes) {
     return differ("CIRANDA_NUM_LANES, or num_lanes of init(),", options_.n_lanes, other.n_lanes);
+  }
+  if (other.n_sockets != options_.n_sockets) {
+    return differ("CIRANDA_SOCKETS", options_.n_sockets, other.n_sockets);
   }
   if (other.uses_relays != options_.uses_relays) {
     return differ("CIRANDA_RELAYS", options_.uses_relays ? 1 : 0, other.uses_relays ? 1 : 0);
@@ -288,7 +295,7 @@ Status Joining::share_memory() {
 Status Joining::connect_data() {
   std::vector<int> by_tcp = others();
   std::erase_if(by_tcp, [this](int rank) { return shares(rank); });
-  return connector_->connect(Role::kData, by_tcp);
+  return connector_->connect(Role::kData, by_tcp, static_cast<int>(options_.n_sockets));
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
@@ -313,7 +320,9 @@ SocketMeshPeer Joining::make_peer(int rank) {
   peer.control = connector_->take(Role::kControl, rank);
   peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
   if (!shares(rank)) {
-    peer.data = connector_->take(Role::kData, rank);
+    for (int i = 0; i < static_cast<int>(options_.n_sockets); ++i) {
+      peer.data.push_back(connector_->take(Role::kData, rank, i));
+    }
   } else if (from.machine == identity_.machine) {
     auto bell = Bell::open(static_cast<pid_t>(from.pid), static_cast<int>(from.bell_fd));
     if (bell.ok()) {

@@ -41,6 +41,7 @@ struct BootstrapOptions {
   bool use_shared_memory = true;
   std::size_t slot_bytes = 256 * 1024;  // a multiple of 4096, equal on all ranks
   std::uint32_t n_lanes = 1;            // equal on all ranks
+  std::uint32_t n_sockets = 1;          // for the data of two ranks that share no memory; equal on all ranks
   bool uses_relays = true;              // equal on all ranks
   std::string algorithm;                // equal on all ranks
   std::int64_t one_shot_bytes = -1;     // equal on all ranks

@@ -27,6 +27,7 @@ struct Endpoint {
   bool tries_shared_memory = false;
   std::uint64_t slot_bytes = 0;
   std::uint32_t n_lanes = 1;
+  std::uint32_t n_sockets = 1;
   bool uses_relays = true;
   std::int64_t one_shot_bytes = -1;
   std::uint32_t n_cores = 0;

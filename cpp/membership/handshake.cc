@@ -47,7 +47,7 @@ std::vector<std::byte> encode_hello(const Credentials& credentials, const Purpos
   const Digest job = sha256({bytes_of(credentials.job)});
   ByteWriter out;
   out.raw(bytes_of(kMagic)).number(kProtocolVersion).number(static_cast<std::uint8_t>(purpose.role));
-  out.number(std::uint8_t{0}).number(credentials.epoch).number(purpose.from).number(purpose.to).number(purpose.size);
+  out.number(purpose.index).number(credentials.epoch).number(purpose.from).number(purpose.to).number(purpose.size);
   out.raw(short_job(job)).raw(nonce);
   return out.take();
 }
@@ -57,7 +57,7 @@ Hello decode_hello(std::span<const std::byte> bytes) {
   Hello hello;
   hello.version = in.number<std::uint16_t>();
   hello.role = in.number<std::uint8_t>();
-  in.number<std::uint8_t>();
+  hello.purpose.index = in.number<std::uint8_t>();
   hello.epoch = in.number<std::uint64_t>();
   hello.purpose.role = static_cast<Role>(hello.role);
   hello.purpose.from = in.number<std::uint32_t>();

@@ -46,6 +46,7 @@ struct Purpose {
   std::uint32_t from = 0;
   std::uint32_t to = 0;    // 0 for the store
   std::uint32_t size = 0;  // of the job; 0 for the store
+  std::uint8_t index = 0;  // among the connections of this role between the two
 };
 
 enum class Verdict : std::uint8_t { kPending, kAccepted, kRefused };

@@ -44,14 +44,13 @@ Result<std::unique_ptr<PairConnector>> PairConnector::create(UniqueFd listener, 
   return connector;
 }
 
-Status PairConnector::connect(Role role, const std::vector<int>& peers) {
+Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_connections) {
   std::set<Key> missing;
   for (const int rank : peers) {
-    if (!ready_.contains({role, rank})) {
-      missing.insert({role, rank});
-    }
-    if (rank < options_.rank) {
-      attempts_.try_emplace({role, rank});
+    for (int index = 0; index < n_connections; ++index) {
+      const Key key{role, rank, index};
+      if (!ready_.contains(key)) missing.insert(key);
+      if (rank < options_.rank) attempts_.try_emplace(key);
     }
   }
   while (!missing.empty()) {
@@ -81,8 +80,8 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers) {
   return {};
 }
 
-UniqueFd PairConnector::take(Role role, int peer) {
-  auto node = ready_.extract({role, peer});
+UniqueFd PairConnector::take(Role role, int peer, int index) {
+  auto node = ready_.extract({role, peer, index});
   return std::move(node.mapped());
 }
 
@@ -91,10 +90,10 @@ Status PairConnector::begin_tries(Clock::time_point now) {
     if (attempt.connection || ready_.contains(key) || attempt.next_try > now) {
       continue;
     }
-    const Purpose purpose{key.first, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(key.second),
-                          static_cast<std::uint32_t>(options_.peers.size())};
+    const Purpose purpose{key.role, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(key.peer),
+                          static_cast<std::uint32_t>(options_.peers.size()), static_cast<std::uint8_t>(key.index)};
     attempt.connection =
-        std::make_unique<OutgoingConnection>(loop_, peer(key.second).address, options_.credentials, purpose);
+        std::make_unique<OutgoingConnection>(loop_, peer(key.peer).address, options_.credentials, purpose);
     if (Status settled = settle(key, attempt, now); !settled.ok()) {
       return settled;
     }
@@ -106,7 +105,8 @@ Status PairConnector::on_event(std::uint64_t token, Clock::time_point now) {
   if (acceptor_->owns(token)) {
     auto admitted = acceptor_->on_event(token, now);
     if (admitted) {
-      ready_.insert_or_assign({admitted->purpose.role, static_cast<int>(admitted->purpose.from)},
+      const Purpose& purpose = admitted->purpose;
+      ready_.insert_or_assign({purpose.role, static_cast<int>(purpose.from), purpose.index},
                               std::move(admitted->socket));
     }
     return {};
@@ -135,7 +135,7 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
   const bool for_good = connection.for_good();
   attempt.connection.reset();
   attempt.next_try = now + kBetweenTries;
-  const std::string failure = peer(key.second).name + " cannot be reached: " + attempt.last_reason;
+  const std::string failure = peer(key.peer).name + " cannot be reached: " + attempt.last_reason;
   if (for_good) {
     return Status::invalid_argument(failure);
   }
@@ -157,7 +157,7 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
 Status PairConnector::look_for_dead(const std::set<Key>& missing) const {
   const std::vector<std::string> dead = dead_peers();
   const bool matters = std::any_of(missing.begin(), missing.end(), [&](const Key& key) {
-    return std::find(dead.begin(), dead.end(), peer(key.second).name) != dead.end();
+    return std::find(dead.begin(), dead.end(), peer(key.peer).name) != dead.end();
   });
   if (!matters) {
     return {};
@@ -190,9 +190,11 @@ std::vector<std::string> PairConnector::dead_peers() const {
 
 Status PairConnector::timed_out(const std::set<Key>& missing) const {
   std::string text;
+  int last_named = -1;
   for (const Key& key : missing) {
+    if (std::exchange(last_named, key.peer) == key.peer) continue;
     const auto attempt = attempts_.find(key);
-    text += (text.empty() ? "" : "; ") + peer(key.second).name;
+    text += (text.empty() ? "" : "; ") + peer(key.peer).name;
     if (attempt == attempts_.end()) {
       text += " did not connect in time";
     } else if (attempt->second.last_reason.empty()) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,18 +43,25 @@ class PairConnector {
   // The members are public to make_unique only: use create().
   PairConnector(EventLoop loop, PairConnectorOptions options) : loop_(std::move(loop)), options_(std::move(options)) {}
 
-  // Has the connections of this role with all these peers when it returns OK.
-  Status connect(Role role, const std::vector<int>& peers);
+  // Has so many connections of this role with each of these peers when it returns OK.
+  Status connect(Role role, const std::vector<int>& peers, int n_connections = 1);
 
   // REQUIRES: connect() has made it. May be called once for each.
-  UniqueFd take(Role role, int peer);
-  int fd(Role role, int peer) const { return ready_.at({role, peer}).get(); }
+  UniqueFd take(Role role, int peer, int index = 0);
+  int fd(Role role, int peer) const { return ready_.at({role, peer, 0}).get(); }
 
   // An error about a peer that went away, with those added that have ended on this machine: one of them may be why.
   Status with_the_dead(const Status& error) const;
 
  private:
-  using Key = std::pair<Role, int>;
+  struct Key {
+    Role role;
+    int peer;
+    int index;
+    bool operator<(const Key& other) const {
+      return std::tie(role, peer, index) < std::tie(other.role, other.peer, other.index);
+    }
+  };
   struct Attempt {
     std::unique_ptr<OutgoingConnection> connection;
     Clock::time_point next_try;

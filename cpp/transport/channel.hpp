@@ -1,6 +1,7 @@
 // Channel: an ordered, reliable, non-blocking byte stream to one peer.
 //
-// Implementations: a socket (tcp), a ring in shared memory (shm), a ring in private memory (loopback, for tests).
+// Implementations: a socket (tcp), several of them (striped), a ring in shared memory (shm), a ring in private memory
+// (loopback, for tests).
 // Thread-safety: one thread at a time on each end (the holder of the engine's progress token).
 // Failure: a channel never throws. Once state() is not kOpen it stays so; bytes that arrived before are still readable.
 #pragma once
@@ -34,6 +35,9 @@ class Channel {
   virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
 
   virtual ChannelState state() const = 0;
+
+  // Whether bytes were taken that are not on their way yet: Mesh::poll_events() goes on with them.
+  virtual bool has_unsent() const { return false; }
 };
 
 }  // namespace ciranda

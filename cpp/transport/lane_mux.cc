@@ -72,12 +72,14 @@ bool LaneMux::flush() {
 
 bool LaneMux::is_flushed(int peer) const {
   const std::unique_ptr<Link>& link = links_[static_cast<std::size_t>(peer)];
-  return !link || link->unsent_begin == link->unsent_end;
+  return !link || (link->unsent_begin == link->unsent_end && !mesh_.data(peer).has_unsent());
 }
 
 bool LaneMux::has_unsent() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link && link->unsent_begin != link->unsent_end; });
+  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+    if (!is_flushed(static_cast<int>(peer))) return true;
+  }
+  return false;
 }
 
 // --- incoming

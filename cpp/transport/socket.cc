@@ -126,4 +126,6 @@ void tune_connection(int fd) {
   }
 }
 
+void limit_unsent(int fd, int n_bytes) { set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, n_bytes); }
+
 }  // namespace ciranda

@@ -26,4 +26,8 @@ Status finish_connecting(int fd, const SocketAddress& to);
 // refuses one of them.
 void tune_connection(int fd);
 
+// From now on no more bytes than this wait in the system for their turn, besides those that are on their way. So what
+// is written tells how fast the connection is.
+void limit_unsent(int fd, int n_bytes);
+
 }  // namespace ciranda

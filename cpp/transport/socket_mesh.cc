@@ -14,6 +14,7 @@
 #include "transport/ring_channel.hpp"
 #include "transport/sleep_gate.hpp"
 #include "transport/socket.hpp"
+#include "transport/striped_channel.hpp"
 #include "transport/tcp_channel.hpp"
 
 namespace ciranda {
@@ -24,10 +25,13 @@ constexpr std::uint32_t kHangUp = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 // Looking at the sockets of so few peers is cheaper than asking which of them have something.
 constexpr std::size_t kFewPeers = 2;
 
-enum class Source : std::uint32_t { kControl, kData, kProcess };
+// What an event comes from; above kData are the other data sockets.
+enum Source : std::uint64_t { kControl, kProcess, kData };
+constexpr int kSourceBits = 8;
+static_assert(kData + kMostSockets <= 1U << kSourceBits);
 
-std::uint64_t token_of(int peer, Source source) {
-  return static_cast<std::uint64_t>(peer) << 2 | static_cast<std::uint64_t>(source);
+std::uint64_t token_of(int peer, std::uint64_t source) {
+  return static_cast<std::uint64_t>(peer) << kSourceBits | source;
 }
 
 // A peer and how to reach it.
@@ -37,16 +41,23 @@ struct Link {
     if (peer.control.valid()) {
       control_socket.emplace(std::move(peer.control));
     }
-    if (peer.data.valid()) {
-      data_socket.emplace(std::move(peer.data));
+    if (peer.data.size() == 1) {
+      data_socket.emplace(std::move(peer.data.front()));
+    } else if (!peer.data.empty()) {
+      std::vector<TcpChannel> sockets;
+      for (UniqueFd& each : peer.data) sockets.emplace_back(std::move(each));
+      striped.emplace(std::move(sockets));
     }
   }
 
   bool has_rings() const { return control_ring.has_value(); }
+  std::size_t n_data_sockets() const { return striped ? striped->n_sockets() : data_socket ? 1 : 0; }
+  TcpChannel& data(std::size_t index) { return striped ? striped->socket(index) : *data_socket; }
 
   PeerInfo info;
   std::optional<TcpChannel> control_socket;
   std::optional<TcpChannel> data_socket;
+  std::optional<StripedChannel> striped;  // instead, where there are several
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
   std::optional<Bell> bell;
@@ -84,6 +95,7 @@ class SocketMesh final : public Mesh {
   }
   Channel& data(int peer) override {
     Link& to = link(peer);
+    if (to.striped) return *to.striped;
     return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : *to.data_socket;
   }
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
@@ -100,7 +112,7 @@ class SocketMesh final : public Mesh {
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
   void attach_memory();
   Status watch(Link& peer);
-  void on_event(Link& peer, Source source, std::uint32_t events);
+  void on_event(Link& peer, std::uint64_t source, std::uint32_t events);
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
   void take_events();
@@ -114,7 +126,8 @@ class SocketMesh final : public Mesh {
   std::vector<std::unique_ptr<Link>> links_;
   std::optional<SharedArena> arena_;
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
-  std::vector<Link*> sharing_;  // the links with rings
+  std::vector<Link*> sharing_;            // the links with rings
+  std::vector<StripedChannel*> striped_;  // those of all links
   std::vector<int> closed_;
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
@@ -179,14 +192,14 @@ Status SocketMesh::watch() {
 
 Status SocketMesh::watch(Link& peer) {
   tune_connection(peer.control_socket->fd());
-  Status watched =
-      loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, Source::kControl));
-  if (watched.ok() && peer.data_socket) {
-    tune_connection(peer.data_socket->fd());
-    watched = loop_.add(peer.data_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, Source::kData));
+  Status watched = loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
+  for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
+    tune_connection(peer.data(i).fd());
+    watched = loop_.add(peer.data(i).fd(), TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
+  if (peer.striped) striped_.push_back(&*peer.striped);
   if (watched.ok() && peer.process.valid()) {
-    watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, Source::kProcess));
+    watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
   }
   return watched;
 }
@@ -208,16 +221,16 @@ SocketMesh::~SocketMesh() {
 void SocketMesh::poll_events() {
   if (looks_at_sockets_) {
     for (const auto& each : links_) {
-      if (each->data_socket) {
-        each->control_socket->look_again();
-        each->data_socket->look_again();
+      for (std::size_t i = 0; i < each->n_data_sockets(); ++i) {
+        if (i == 0) each->control_socket->look_again();
+        each->data(i).look_again();
       }
     }
   }
-  if (++n_polls_ < poll_period_ && !woken_by_socket_.load(std::memory_order_relaxed)) {
-    return;
+  if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) {
+    take_events();
   }
-  take_events();
+  for (StripedChannel* each : striped_) each->flush();
 }
 
 void SocketMesh::take_events() {
@@ -225,14 +238,14 @@ void SocketMesh::take_events() {
   woken_by_socket_.store(false, std::memory_order_relaxed);
   for (const EventLoop::Event& event : loop_.wait(0)) {
     took_events_.store(true, std::memory_order_relaxed);
-    on_event(link(static_cast<int>(event.token >> 2)), static_cast<Source>(event.token & 3), event.events);
+    on_event(link(static_cast<int>(event.token >> kSourceBits)), event.token & ((1U << kSourceBits) - 1), event.events);
   }
 }
 
-void SocketMesh::on_event(Link& peer, Source source, std::uint32_t events) {
+void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events) {
   switch (source) {
-    case Source::kProcess: close_peer(peer); return;
-    case Source::kControl:
+    case kProcess: close_peer(peer); return;
+    case kControl:
       if (peer.has_rings()) {
         drop_wake_ups(peer);
       } else {
@@ -242,8 +255,8 @@ void SocketMesh::on_event(Link& peer, Source source, std::uint32_t events) {
         close_peer(peer);
       }
       return;
-    case Source::kData:
-      peer.data_socket->on_events(events);
+    default:
+      peer.data(source - kData).on_events(events);
       // An orderly end of data comes with one of control, whose last bytes may still be on their way; anything else is
       // the end of the peer.
       if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
@@ -262,7 +275,7 @@ void SocketMesh::close_peer(Link& peer) {
     peer.data_ring->close();
   } else {
     peer.control_socket->mark_closed();
-    peer.data_socket->mark_closed();
+    for (std::size_t i = 0; i < peer.n_data_sockets(); ++i) peer.data(i).mark_closed();
   }
   closed_.push_back(peer.info.rank);
 }

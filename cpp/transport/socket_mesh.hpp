@@ -1,4 +1,5 @@
-// SocketMesh: the mesh of real jobs. Peers that share memory talk through rings in it, all others through TCP.
+// SocketMesh: the mesh of real jobs. Peers that share memory talk through rings in it, all others through TCP, where
+// the data may have several connections (StripedChannel).
 //
 // With every peer there is one control connection. Where memory is shared it carries nothing but wake-ups (and these
 // only if the peer's bell could not be opened); everywhere its end is how the peer's end is noticed, together with a
@@ -22,12 +23,14 @@
 
 namespace ciranda {
 
+inline constexpr std::size_t kMostSockets = 16;
+
 struct SocketMeshPeer {
   PeerInfo info;
-  UniqueFd control;          // connected, for every rank but one's own
-  UniqueFd data;             // connected, unless memory is shared
-  std::optional<Bell> bell;  // only where memory is shared; without it the control connection wakes
-  UniqueFd process;          // a pidfd, where there can be one
+  UniqueFd control;            // connected, for every rank but one's own
+  std::vector<UniqueFd> data;  // connected, unless memory is shared; at most kMostSockets
+  std::optional<Bell> bell;    // only where memory is shared; without it the control connection wakes
+  UniqueFd process;            // a pidfd, where there can be one
 };
 
 struct SharedMemory {

@@ -20,16 +20,18 @@ TcpChannel::~TcpChannel() {
   }
 }
 
-std::size_t TcpChannel::write_some(std::span<const std::byte> first, std::span<const std::byte> second) {
-  if (!may_write_ || closed_ || (first.empty() && second.empty())) {
-    return 0;
-  }
-  // What is sent is only read, but iovec knows no const.
-  std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(first.data()), first.size()},
-                             iovec{const_cast<std::byte*>(second.data()), second.size()}};
+std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>, 3>& ranges) {
+  std::array<iovec, 3> parts{};
   msghdr message{};
   message.msg_iov = parts.data();
-  message.msg_iovlen = second.empty() ? 1 : 2;
+  for (const std::span<const std::byte> range : ranges) {
+    if (range.empty()) continue;
+    // What is sent is only read, but iovec knows no const.
+    parts[message.msg_iovlen++] = {const_cast<std::byte*>(range.data()), range.size()};
+  }
+  if (!may_write_ || closed_ || message.msg_iovlen == 0) {
+    return 0;
+  }
   ssize_t n_sent = 0;
   do {
     n_sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,7 +29,11 @@ class TcpChannel final : public Channel {
   TcpChannel& operator=(TcpChannel&&) = delete;
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some(bytes, {}); }
-  std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
+  std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override {
+    return write_parts({first, second, {}});
+  }
+  // The same for three ranges.
+  std::size_t write_parts(const std::array<std::span<const std::byte>, 3>& ranges);
   std::size_t read_some(std::span<std::byte> bytes) override;
   ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.multiprocess
 TYPES = (*DTYPES, "bfloat16")
 VARIANTS = {
     "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
+    "three sockets": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SOCKETS": "3"},
     "hosts": {"CIRANDA_RELAYS": "1"},  # see _host_of
     "small slots": {"CIRANDA_SLOT_BYTES": "4096"},
     "two shots always": {"CIRANDA_ONE_SHOT_BYTES": "0"},

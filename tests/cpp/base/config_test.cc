@@ -63,7 +63,7 @@ std::pair<std::string, std::string> other_value(const Setting& setting) {
   const Config defaults;
   switch (setting.type) {
     case SettingType::kInteger: {
-      const std::string value = setting.name == "SLOT_BYTES" ? "8192" : "17";
+      const std::string value = setting.name == "SLOT_BYTES" ? "8192" : "9";
       return {value, value};
     }
     case SettingType::kReal: return {"2.5", std::to_string(2.5)};

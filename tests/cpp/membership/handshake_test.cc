@@ -17,7 +17,7 @@ Credentials credentials() {
   return result;
 }
 
-constexpr Purpose kPurpose{Role::kControl, 2, 1, 4};
+constexpr Purpose kPurpose{Role::kControl, 2, 1, 4, 5};
 constexpr AcceptingHandshake::Expectation kExpectation{false, 1, 4};
 
 Nonce nonce_of(int value) {
@@ -71,6 +71,7 @@ TEST(Handshake, SucceedsBetweenTwoOfOneJob) {
   EXPECT_EQ(accepting.verdict(), Verdict::kAccepted);
   EXPECT_EQ(accepting.purpose().role, Role::kControl);
   EXPECT_EQ(accepting.purpose().from, 2U);
+  EXPECT_EQ(accepting.purpose().index, 5U);
   EXPECT_EQ(connecting.wants() + accepting.wants(), 0U) << "must not read what follows";
 }
 

@@ -67,7 +67,7 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12, 5,           true,       262144,  3,    false,     -1,
+  Endpoint endpoint{12, 5,           true,       262144,  3,    2,         false,          -1,
                     8,  HostCosts{}, "two-shot", "node7", "id", "machine", "10.0.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
@@ -77,6 +77,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_TRUE(decoded.value().tries_shared_memory);
   EXPECT_EQ(decoded.value().slot_bytes, 262144U);
   EXPECT_EQ(decoded.value().n_lanes, 3U);
+  EXPECT_EQ(decoded.value().n_sockets, 2U);
   EXPECT_FALSE(decoded.value().uses_relays);
   EXPECT_EQ(decoded.value().one_shot_bytes, -1);
   EXPECT_EQ(decoded.value().n_cores, 8U);
@@ -100,8 +101,8 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
-  for (const std::size_t place : {9U, 22U, 35U}) {  // of an endpoint's three
-    auto blob = encode(Endpoint{12, 5, true, 262144, 3, true, -1, 8, HostCosts{}, "", "", "", "", ""});
+  for (const std::size_t place : {9U, 26U, 39U}) {  // of an endpoint's three
+    auto blob = encode(Endpoint{12, 5, true, 262144, 3, 2, true, -1, 8, HostCosts{}, "", "", "", "", ""});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());

@@ -235,6 +235,14 @@ TEST(ShmProbe, DifferentNumbersOfLanesAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, DifferentNumbersOfSocketsAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.n_sockets = options.rank == 0 ? 2 : 1; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_SOCKETS is ")) << each.status().message();
+  }
+}
+
 TEST(ShmProbe, RelaysThatOnlySomeUseAreAMismatchForAll) {
   TestJob job(3);
   for (const auto& each : job.join([](BootstrapOptions& options) { options.uses_relays = options.rank != 1; })) {

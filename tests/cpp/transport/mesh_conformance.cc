@@ -74,8 +74,8 @@ TEST_P(MeshConformance, AllPairsCarryBytesInOrder) {
         mesh.notify();
         mesh.poll_events();
       }
-      return std::all_of(streams.begin(), streams.end(), [n_bytes](const Stream& stream) {
-        return stream.n_sent == n_bytes && stream.n_received == n_bytes;
+      return std::all_of(streams.begin(), streams.end(), [&mesh, n_bytes](const Stream& stream) {
+        return stream.n_sent == n_bytes && stream.n_received == n_bytes && !mesh.data(stream.peer).has_unsent();
       });
     };
     EXPECT_TRUE(sleep_until(mesh, turn)) << "rank " << mesh.rank() << " hangs";

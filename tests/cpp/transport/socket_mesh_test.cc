@@ -1,4 +1,5 @@
-// The real mesh without bells: peers that share memory wake each other through their control connections.
+// The real mesh without bells, where peers that share memory wake each other through their control connections; and
+// with several data sockets.
 #include "transport/socket_mesh.hpp"
 
 #include <gtest/gtest.h>
@@ -54,6 +55,41 @@ Meshes make_without_bells(int n_ranks) {
     meshes.push_back(make_socket_mesh(std::move(each)).value());
   }
   return meshes;
+}
+
+// Two ranks with so many data sockets, and a second descriptor of rank 0's last one.
+std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets) {
+  std::array<std::vector<SocketMeshPeer>, 2> peers;
+  for (std::vector<SocketMeshPeer>& each : peers) each.resize(2);
+  Ends control = connect_two();
+  peers[0][1].control = std::move(control.left);
+  peers[1][0].control = std::move(control.right);
+  for (int i = 0; i < n_sockets; ++i) {
+    Ends data = connect_two();
+    peers[0][1].data.push_back(std::move(data.left));
+    peers[1][0].data.push_back(std::move(data.right));
+  }
+  UniqueFd last(dup(peers[0][1].data.back().get()));
+  Meshes meshes;
+  for (int rank = 0; rank < 2; ++rank) {
+    auto& mine = peers[static_cast<std::size_t>(rank)];
+    for (int peer = 0; peer < 2; ++peer)
+      mine[static_cast<std::size_t>(peer)].info = {peer, 1, "host", "", peer == rank};
+    meshes.push_back(make_socket_mesh({rank, std::move(mine), Bell::create().value(), {}}).value());
+  }
+  return {std::move(meshes), std::move(last)};
+}
+
+TEST(SocketMesh, ThePeerIsLostWithAnyOfItsDataSockets) {
+  for (const int n_sockets : {1, 2, 16}) {
+    auto [meshes, last] = make_two_by_sockets(n_sockets);
+    const sockaddr nobody{AF_UNSPEC, {}};
+    ASSERT_EQ(connect(last.get(), &nobody, sizeof(nobody)), 0);  // resets the connection
+    for (const auto& mesh : meshes) {
+      EXPECT_TRUE(sleep_until(*mesh, [&mesh = mesh] { return mesh->closed_peers().size() == 1; }));
+      EXPECT_EQ(mesh->data(1 - mesh->rank()).state(), ChannelState::kClosed);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Socket, MeshConformance,

@@ -1,0 +1,166 @@
+#include "transport/striped_channel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/socket.hpp"
+
+namespace ciranda {
+namespace {
+
+// A write of this size or more may be spread.
+constexpr std::size_t kLarge = StripedChannel::kSegmentBytes / 2;
+
+// How much of what is to be written the next segment takes: no small one is left for the end.
+std::size_t next_segment(std::size_t n_left) {
+  return n_left <= StripedChannel::kSegmentBytes + kLarge ? n_left : StripedChannel::kSegmentBytes;
+}
+
+}  // namespace
+
+StripedChannel::StripedChannel(std::vector<TcpChannel> sockets) {
+  strands_.reserve(sockets.size());
+  for (TcpChannel& each : sockets) {
+    limit_unsent(each.fd(), static_cast<int>(4 * kSegmentBytes));
+    strands_.emplace_back(std::move(each));
+  }
+}
+
+ChannelState StripedChannel::state() const {
+  const bool is_open = std::all_of(strands_.begin(), strands_.end(),
+                                   [](const Strand& each) { return each.socket.state() == ChannelState::kOpen; });
+  return is_open ? ChannelState::kOpen : ChannelState::kClosed;
+}
+
+// --- outgoing
+
+std::size_t StripedChannel::write_some(std::span<const std::byte> first, std::span<const std::byte> second) {
+  if (state() != ChannelState::kOpen) return 0;
+  std::size_t n_taken = 0;
+  while (!first.empty() || !second.empty()) {
+    const std::size_t n_bytes = next_segment(first.size() + second.size());
+    const auto from_first = first.first(std::min(n_bytes, first.size()));
+    const auto from_second = second.first(n_bytes - from_first.size());
+    const Header header{n_written_, static_cast<std::uint32_t>(n_bytes) & 0x7fffffffU, n_bytes >= kLarge};
+    if (!hand_out(header, from_first, from_second)) break;
+    ++n_written_;
+    may_write_to_any_ = header.roams != 0;
+    first = first.subspan(from_first.size());
+    second = second.subspan(from_second.size());
+    n_taken += n_bytes;
+  }
+  return n_taken;
+}
+
+// Returns whether some socket has taken it.
+bool StripedChannel::hand_out(const Header& header, std::span<const std::byte> first,
+                              std::span<const std::byte> second) {
+  if (!may_write_to_any_) {
+    next_writer_ = 1 % strands_.size();
+    return write_segment(strands_.front(), header, first, second);
+  }
+  for (std::size_t i = 0; i < strands_.size(); ++i) {
+    Strand& strand = strands_[next_writer_];
+    next_writer_ = (next_writer_ + 1) % strands_.size();
+    if (write_segment(strand, header, first, second)) return true;
+  }
+  return false;
+}
+
+// Returns whether the segment was taken.
+bool StripedChannel::write_segment(Strand& strand, const Header& header, std::span<const std::byte> first,
+                                   std::span<const std::byte> second) {
+  if (!flush(strand)) return false;
+  const std::array parts{std::as_bytes(std::span(&header, 1)), first, second};
+  std::size_t n_sent = strand.socket.write_parts(parts);
+  if (n_sent == 0) return false;
+  strand.unsent.clear();
+  strand.unsent_begin = 0;
+  for (const auto& part : parts) {
+    const auto rest = part.subspan(std::min(n_sent, part.size()));
+    n_sent -= part.size() - rest.size();
+    strand.unsent.insert(strand.unsent.end(), rest.begin(), rest.end());
+  }
+  return true;
+}
+
+// Returns whether nothing is left behind.
+bool StripedChannel::flush(Strand& strand) {
+  while (strand.unsent_begin < strand.unsent.size()) {
+    const std::size_t n = strand.socket.write_some(std::span(strand.unsent).subspan(strand.unsent_begin));
+    if (n == 0) return false;
+    strand.unsent_begin += n;
+  }
+  return true;
+}
+
+void StripedChannel::flush() {
+  for (Strand& each : strands_) flush(each);
+}
+
+bool StripedChannel::has_unsent() const {
+  return std::any_of(strands_.begin(), strands_.end(),
+                     [](const Strand& each) { return each.unsent_begin < each.unsent.size(); });
+}
+
+// --- incoming
+
+std::size_t StripedChannel::read_some(std::span<std::byte> bytes) {
+  std::size_t n_read = 0;
+  while (n_read < bytes.size() && (n_to_read_ > 0 || find_segment())) {
+    const std::size_t n = take(bytes.subspan(n_read));
+    if (n == 0) break;
+    n_read += n;
+  }
+  return n_read;
+}
+
+// Returns whether the beginning of the next segment has come.
+bool StripedChannel::find_segment() {
+  const std::size_t n_candidates = may_come_by_any_ ? strands_.size() : 1;
+  for (std::size_t i = 0; i < n_candidates; ++i) {
+    const std::size_t candidate = may_come_by_any_ ? (reader_ + 1 + i) % strands_.size() : 0;
+    Strand& strand = strands_[candidate];
+    if (!look_for_header(strand) || strand.header.number != n_begun_) continue;
+    strand.has_header = false;
+    reader_ = candidate;
+    n_to_read_ = strand.header.n_bytes;
+    may_come_by_any_ = strand.header.roams != 0;
+    ++n_begun_;
+    return true;
+  }
+  return false;
+}
+
+// Returns whether the strand's next segment is known.
+bool StripedChannel::look_for_header(Strand& strand) {
+  if (strand.has_header) return true;
+  if (strand.ahead_end - strand.ahead_begin < sizeof(Header)) {
+    std::memmove(strand.ahead.data(), strand.ahead.data() + strand.ahead_begin, strand.ahead_end - strand.ahead_begin);
+    strand.ahead_end -= strand.ahead_begin;
+    strand.ahead_begin = 0;
+    strand.ahead_end += strand.socket.read_some(std::span(strand.ahead).subspan(strand.ahead_end));
+    if (strand.ahead_end < sizeof(Header)) return false;
+  }
+  std::memcpy(&strand.header, strand.ahead.data() + strand.ahead_begin, sizeof(Header));
+  strand.ahead_begin += sizeof(Header);
+  strand.has_header = true;
+  return true;
+}
+
+// Bytes of the segment that is read: those that came with its header first.
+std::size_t StripedChannel::take(std::span<std::byte> bytes) {
+  Strand& strand = strands_[reader_];
+  bytes = bytes.first(std::min(bytes.size(), n_to_read_));
+  const std::size_t n_ahead = strand.ahead_end - strand.ahead_begin;
+  const std::size_t n = n_ahead == 0 ? strand.socket.read_some(bytes) : std::min(bytes.size(), n_ahead);
+  if (n_ahead != 0) {
+    std::memcpy(bytes.data(), strand.ahead.data() + strand.ahead_begin, n);
+    strand.ahead_begin += n;
+  }
+  n_to_read_ -= n;
+  return n;
+}
+
+}  // namespace ciranda
