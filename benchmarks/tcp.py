@@ -3,6 +3,7 @@
     python benchmarks/tcp.py loopback --mpi openmpi=peers/openmpi
     python benchmarks/tcp.py link --rate 1gbit --rate 10gbit
     python benchmarks/tcp.py link --local 2    # ranks at each end, which share memory
+    python benchmarks/tcp.py link --links 2    # of which Ciranda uses all, its peers the first
 
 Everything happens in network namespaces of its own, which go with the processes in them: nothing of this machine's
 network is touched. ``--control`` is the congestion control that sockets get there unless they ask for another, as
@@ -25,8 +26,7 @@ import peers
 from ciranda.bench.cli import describe
 from ciranda.bench.plan import Plan, format_size
 
-_ADDRESSES = ("10.91.1.1", "10.91.1.2")
-_INTERFACE = "wire0"
+_ENDS = (1, 2)
 _CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 _OVER_TCP = {
     "CIRANDA_SHARED_MEMORY": "0",
@@ -63,6 +63,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ciranda over TCP beside its peers.")
     parser.add_argument("where", choices=["loopback", "link"])
     parser.add_argument("--rate", action="append", default=[], help="of the link, as tc takes it")
+    parser.add_argument("--links", type=int, default=1, help="between the hosts, each of the rate")
     parser.add_argument("--local", type=int, default=1, help="ranks at each end of the link")
     parser.add_argument("--control", default="reno", help="congestion control; a namespace may not get all")
     parser.add_argument("--sizes", default="4,1M,64M", help="of the result")
@@ -95,23 +96,28 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
         assert other.stdout is not None
         other.stdout.readline()  # its namespace is there
         enter = ["nsenter", "--net", "--target", str(other.pid)]
-        run("ip", "link", "add", _INTERFACE, "type", "veth", "peer", "name", _INTERFACE, "netns", str(other.pid))
         run(*enter, "ip", "link", "set", "lo", "up")
         run(*enter, sys.executable, "-c", f"open('{_CONTROL}', 'w').write('{args.control}')")
-        for prefix, address in zip([[], enter], _ADDRESSES, strict=True):
-            run(*prefix, "ip", "address", "add", f"{address}/24", "dev", _INTERFACE)
-            run(*prefix, "ip", "link", "set", _INTERFACE, "up")
+        wires = [f"wire{link}" for link in range(args.links)]
+        for link, wire in enumerate(wires):
+            run("ip", "link", "add", wire, "type", "veth", "peer", "name", wire, "netns", str(other.pid))
+            for prefix, end in zip([[], enter], _ENDS, strict=True):
+                run(*prefix, "ip", "address", "add", f"10.91.{1 + link}.{end}/24", "dev", wire)
+                run(*prefix, "ip", "link", "set", wire, "up")
         of_rank = {
             rank: [*(enter if rank >= args.local else []), "env", *labels("ab"[rank // args.local])]
             for rank in range(args.np)
         }
-        place = peers.Place(_ADDRESSES[0], of_rank, {"GLOO_SOCKET_IFNAME": _INTERFACE})
+        settings = {"GLOO_SOCKET_IFNAME": wires[0], "CIRANDA_INTERFACE": ",".join(wires)}
+        place = peers.Place(f"10.91.1.{_ENDS[0]}", of_rank, settings)
         found = []
         for rate in args.rate or ["1gbit"]:
             for prefix in ([], enter):
                 bucket = ("root", "tbf", "rate", rate, "burst", "256kb", "latency", "20ms")
-                run(*prefix, "tc", "qdisc", "replace", "dev", _INTERFACE, *bucket)
-            found.append({"rate": rate, **peers.measure(args, args.peers.split(","), f"a link of {rate}", None, place)})
+                for wire in wires:
+                    run(*prefix, "tc", "qdisc", "replace", "dev", wire, *bucket)
+            what = f"a link of {rate}" if args.links == 1 else f"{args.links} links of {rate}"
+            found.append({"rate": rate, **peers.measure(args, args.peers.split(","), what, None, place)})
         return found
     finally:
         other.kill()

@@ -84,9 +84,11 @@ constexpr std::array kSettings{
          "Seconds that init() waits for all ranks to come."),
     ports("PORT_RANGE", "", &Config::port_range, "low-high: the only ports to listen on; empty for any."),
     text("INTERFACE", "HOROVOD_GLOO_IFACE", &Config::interface,
-         "Network interface (name or address) to use; empty to choose the one that reaches the store."),
-    integer("SOCKETS", "", &Config::sockets, 1, 16,
-            "Connections for the data of two ranks that share no memory; the same on all ranks."),
+         "Network interface (name or address) to use; several by comma, over which the sockets of two ranks are "
+         "spread; empty to choose the one that reaches the store."),
+    integer("SOCKETS", "", &Config::sockets, 0, 16,
+            "Connections for the data of two ranks that share no memory; 0 for one on each interface. The same on all "
+            "ranks."),
     boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
     integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),

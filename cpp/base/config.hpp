@@ -32,7 +32,7 @@ struct Config {
   double start_timeout_seconds = 30;
   std::string port_range;
   std::string interface;
-  std::int64_t sockets = 1;
+  std::int64_t sockets = 0;  // one for each interface
   bool shared_memory = true;
   // Data.
   std::int64_t slot_bytes = 256 << 10;

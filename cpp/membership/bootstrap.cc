@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "membership/bootstrap_messages.hpp"
+#include "membership/chosen_interfaces.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
@@ -24,6 +25,16 @@ UniqueFd open_process(std::uint32_t pid) {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
 }
 
+Result<std::vector<SocketAddress>> parse_all(const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    auto address = SocketAddress::parse(text);
+    if (!address.ok()) return address.status();
+    addresses.push_back(address.value());
+  }
+  return addresses;
+}
+
 // The state of one rank's joining, step by step.
 class Joining {
  public:
@@ -31,7 +42,9 @@ class Joining {
       : options_(options),
         limit_(Clock::now() + options.start_timeout, options.interrupted),
         identity_(identify_host(options.shm_folder)),
-        host_(options.host.empty() ? host_name() : options.host) {}
+        host_(options.host.empty() ? host_name() : options.host),
+        interface_names_(split_candidates(options.interface)),
+        n_sockets_(options.n_sockets > 0 ? options.n_sockets : std::max<std::size_t>(interface_names_.size(), 1)) {}
 
   Result<std::unique_ptr<Mesh>> run();
 
@@ -40,7 +53,6 @@ class Joining {
   Result<std::unique_ptr<Mesh>> make_mesh_of_one();
   Status find_peers();
   Status listen(const StoreClient& store);
-  Result<SocketAddress> choose_address(const StoreClient& store) const;
   Endpoint describe_myself() const;
   Status compare_settings(int rank) const;
   Status read_endpoints(const std::vector<Blob>& blobs);
@@ -62,8 +74,10 @@ class Joining {
   HostIdentity identity_;
   std::string host_;
   std::optional<Bell> bell_;
-  UniqueFd listener_;
-  SocketAddress address_;
+  std::vector<std::string> interface_names_;
+  std::size_t n_sockets_;
+  std::vector<InterfaceAddress> interfaces_;  // where the others shall reach this rank
+  std::vector<UniqueFd> listeners_;           // as many
   std::vector<Endpoint> endpoints_;
   std::vector<UniqueFd> processes_;
   std::unique_ptr<PairConnector> connector_;
@@ -101,8 +115,9 @@ Status Joining::check_options() const {
     return Status::invalid_argument("slots of " + std::to_string(options_.slot_bytes) +
                                     " bytes are not possible: it must be a multiple of 4096");
   }
-  if (options_.n_sockets < 1 || options_.n_sockets > kMostSockets) {
-    return Status::invalid_argument(std::to_string(options_.n_sockets) + " sockets between two ranks are not possible");
+  if (std::max(n_sockets_, interface_names_.size()) > kMostSockets) {
+    return Status::invalid_argument("at most " + std::to_string(kMostSockets) +
+                                    " interfaces, and sockets between two ranks, are possible");
   }
   return {};
 }
@@ -136,40 +151,20 @@ Status Joining::find_peers() {
 }
 
 Status Joining::listen(const StoreClient& store) {
-  const auto address = choose_address(store);
+  auto chosen = choose_interfaces(interface_names_, store);
   const auto ports = parse_port_range(options_.port_range);
-  if (!address.ok() || !ports.ok()) {
-    return address.ok() ? ports.status() : address.status();
+  if (!chosen.ok() || !ports.ok()) {
+    return chosen.ok() ? ports.status() : chosen.status();
   }
-  auto listener = listen_on(address.value(), ports.value());
-  if (!listener.ok()) {
-    return listener.status();
-  }
-  listener_ = std::move(listener).value();
-  address_ = SocketAddress::local_of(listener_.get());
-  return {};
-}
-
-// Where the others shall reach this rank.
-Result<SocketAddress> Joining::choose_address(const StoreClient& store) const {
-  const SocketAddress reached_from = store.local_address();
-  if (!options_.interface.empty()) {
-    return find_interface(options_.interface, reached_from.family());
-  }
-  if (!reached_from.is_loopback()) {
-    return reached_from;
-  }
-  // The store is on this host. If it has other addresses too, ranks elsewhere come by them, and to us as well.
-  const auto interfaces = interface_addresses();
-  for (const SocketAddress& candidate : store.candidates()) {
-    const bool is_ours = std::any_of(interfaces.begin(), interfaces.end(), [&candidate](const InterfaceAddress& each) {
-      return each.address.same_ip(candidate);
-    });
-    if (!candidate.is_loopback() && is_ours) {
-      return candidate;
+  interfaces_ = std::move(chosen).value();
+  for (const InterfaceAddress& each : interfaces_) {
+    auto listener = listen_on(each.address, ports.value());
+    if (!listener.ok()) {
+      return listener.status();
     }
+    listeners_.push_back(std::move(listener).value());
   }
-  return reached_from;
+  return {};
 }
 
 Endpoint Joining::describe_myself() const {
@@ -179,7 +174,7 @@ Endpoint Joining::describe_myself() const {
   endpoint.tries_shared_memory = options_.use_shared_memory;
   endpoint.slot_bytes = options_.slot_bytes;
   endpoint.n_lanes = options_.n_lanes;
-  endpoint.n_sockets = options_.n_sockets;
+  endpoint.n_sockets = static_cast<std::uint32_t>(n_sockets_);
   endpoint.uses_relays = options_.uses_relays;
   endpoint.one_shot_bytes = options_.one_shot_bytes;
   endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
@@ -188,7 +183,9 @@ Endpoint Joining::describe_myself() const {
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
   endpoint.machine = identity_.machine;
-  endpoint.address = address_.to_string();
+  for (const UniqueFd& each : listeners_) {
+    endpoint.addresses.push_back(SocketAddress::local_of(each.get()).to_string());
+  }
   return endpoint;
 }
 
@@ -208,8 +205,8 @@ Status Joining::compare_settings(int rank) const {
   if (other.n_lanes != options_.n_lanes) {
     return differ("CIRANDA_NUM_LANES, or num_lanes of init(),", options_.n_lanes, other.n_lanes);
   }
-  if (other.n_sockets != options_.n_sockets) {
-    return differ("CIRANDA_SOCKETS", options_.n_sockets, other.n_sockets);
+  if (other.n_sockets != n_sockets_) {
+    return differ("CIRANDA_SOCKETS, or the number of interfaces,", n_sockets_, std::size_t{other.n_sockets});
   }
   if (other.uses_relays != options_.uses_relays) {
     return differ("CIRANDA_RELAYS", options_.uses_relays ? 1 : 0, other.uses_relays ? 1 : 0);
@@ -236,9 +233,9 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   };
   for (int rank = 0; rank < options_.size; ++rank) {
     auto decoded = decode_endpoint(blobs[static_cast<std::size_t>(rank)]);
-    auto address = decoded.ok() ? SocketAddress::parse(decoded.value().address) : decoded.status();
-    if (!address.ok()) {
-      return Status::internal("rank " + std::to_string(rank) + " " + address.status().message());
+    auto addresses = decoded.ok() ? parse_all(decoded.value().addresses) : decoded.status();
+    if (!addresses.ok()) {
+      return Status::internal("rank " + std::to_string(rank) + " " + addresses.status().message());
     }
     endpoints_.push_back(std::move(decoded).value());
     if (Status status = compare_settings(rank); !status.ok()) return status;
@@ -249,9 +246,10 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
     if (watchable && !processes_.back().valid() && errno == ESRCH) {
       return Status::ranks_lost(name(rank) + " ended while the job was starting");
     }
-    connecting.peers.push_back({address.value(), name(rank), processes_.back().get()});
+    connecting.peers.push_back({std::move(addresses).value(), name(rank), processes_.back().get()});
   }
-  auto connector = PairConnector::create(std::move(listener_), std::move(connecting));
+  connecting.interfaces = interfaces_;
+  auto connector = PairConnector::create(std::move(listeners_), std::move(connecting));
   if (!connector.ok()) {
     return connector.status();
   }
@@ -295,7 +293,7 @@ Status Joining::share_memory() {
 Status Joining::connect_data() {
   std::vector<int> by_tcp = others();
   std::erase_if(by_tcp, [this](int rank) { return shares(rank); });
-  return connector_->connect(Role::kData, by_tcp, static_cast<int>(options_.n_sockets));
+  return connector_->connect(Role::kData, by_tcp, static_cast<int>(n_sockets_));
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
@@ -311,8 +309,12 @@ SocketMeshPeer Joining::make_peer(int rank) {
   const Endpoint& from = endpoint(rank);
   SocketMeshPeer peer;
   const bool is_me = rank == options_.rank;
-  peer.info = {rank,         static_cast<int>(from.pid), from.host,
-               from.address, is_me || shares(rank),      static_cast<int>(from.n_cores),
+  peer.info = {rank,
+               static_cast<int>(from.pid),
+               from.host,
+               from.addresses.front(),
+               is_me || shares(rank),
+               static_cast<int>(from.n_cores),
                from.costs};
   if (is_me) {
     return peer;
@@ -320,7 +322,7 @@ SocketMeshPeer Joining::make_peer(int rank) {
   peer.control = connector_->take(Role::kControl, rank);
   peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
   if (!shares(rank)) {
-    for (int i = 0; i < static_cast<int>(options_.n_sockets); ++i) {
+    for (int i = 0; i < static_cast<int>(n_sockets_); ++i) {
       peer.data.push_back(connector_->take(Role::kData, rank, i));
     }
   } else if (from.machine == identity_.machine) {
@@ -333,7 +335,7 @@ SocketMeshPeer Joining::make_peer(int rank) {
 }
 
 std::string Joining::name(int rank) const {
-  return "rank " + std::to_string(rank) + " on " + endpoint(rank).host + " (" + endpoint(rank).address + ")";
+  return "rank " + std::to_string(rank) + " on " + endpoint(rank).host + " (" + endpoint(rank).addresses.front() + ")";
 }
 
 std::vector<int> Joining::others() const {

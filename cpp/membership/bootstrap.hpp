@@ -35,17 +35,18 @@ struct BootstrapOptions {
   std::string host;        // label for messages; empty: the host's name
   std::string host_id;     // only ranks with equal ids try to share memory; empty: derived from kernel and user
   std::string port_range;  // "4000-4100"; empty: any port
-  // Name or address of the network interface to use. Empty: the one by which the store is reached; loopback where all
-  // of the store's addresses are loopback.
+  // Names or addresses of the network interfaces to use, by comma: the connections of two ranks are spread over them.
+  // Empty: the one by which the store is reached; loopback where all of the store's addresses are loopback.
   std::string interface;
   bool use_shared_memory = true;
   std::size_t slot_bytes = 256 * 1024;  // a multiple of 4096, equal on all ranks
   std::uint32_t n_lanes = 1;            // equal on all ranks
-  std::uint32_t n_sockets = 1;          // for the data of two ranks that share no memory; equal on all ranks
-  bool uses_relays = true;              // equal on all ranks
-  std::string algorithm;                // equal on all ranks
-  std::int64_t one_shot_bytes = -1;     // equal on all ranks
-  std::optional<HostCosts> costs;       // for the others to know
+  // Connections for the data of two ranks that share no memory, equal on all ranks; 0: one for each interface.
+  std::uint32_t n_sockets = 0;
+  bool uses_relays = true;           // equal on all ranks
+  std::string algorithm;             // equal on all ranks
+  std::int64_t one_shot_bytes = -1;  // equal on all ranks
+  std::optional<HostCosts> costs;    // for the others to know
   std::chrono::milliseconds start_timeout{30000};
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr

@@ -44,7 +44,8 @@ std::vector<std::byte> encode(const Endpoint& endpoint) {
   out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes)).number(endpoint.n_cores);
   write_costs(out, endpoint.costs);
   out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
-  out.text(shortened(endpoint.machine)).text(shortened(endpoint.address));
+  out.text(shortened(endpoint.machine)).number(static_cast<std::uint32_t>(endpoint.addresses.size()));
+  for (const std::string& address : endpoint.addresses) out.text(shortened(address));
   return out.take();
 }
 
@@ -66,9 +67,13 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   endpoint.host = in.text(kMostTextBytes);
   endpoint.host_id = in.text(kMostTextBytes);
   endpoint.machine = in.text(kMostTextBytes);
-  endpoint.address = in.text(kMostTextBytes);
+  const auto n_addresses = in.number<std::uint32_t>();
+  const bool is_count_usable = n_addresses > 0 && n_addresses <= kMostAddresses;
+  for (std::uint32_t i = 0; is_count_usable && i < n_addresses; ++i) {
+    endpoint.addresses.push_back(in.text(kMostTextBytes));
+  }
   const bool are_costs_usable = !endpoint.costs || are_within_bounds(*endpoint.costs);
-  if (!is_endpoint || !in.complete() || !are_costs_usable) {
+  if (!is_endpoint || !in.complete() || !are_costs_usable || !is_count_usable) {
     return malformed("description of itself");
   }
   return endpoint;

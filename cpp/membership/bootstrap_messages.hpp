@@ -18,6 +18,7 @@
 namespace ciranda {
 
 inline constexpr std::size_t kMostTextBytes = 1024;
+inline constexpr std::size_t kMostAddresses = 16;
 inline constexpr std::size_t kMostProbeBytes = 64 << 10;
 
 // One rank, as the others must know it.
@@ -33,10 +34,10 @@ struct Endpoint {
   std::uint32_t n_cores = 0;
   std::optional<HostCosts> costs;
   std::string algorithm;
-  std::string host;     // for messages
-  std::string host_id;  // HostIdentity::shared_memory, or what the user says instead
-  std::string machine;  // HostIdentity::machine
-  std::string address;  // where it listens
+  std::string host;                    // for messages
+  std::string host_id;                 // HostIdentity::shared_memory, or what the user says instead
+  std::string machine;                 // HostIdentity::machine
+  std::vector<std::string> addresses;  // where it listens; one at least
 };
 
 std::vector<std::byte> encode(const Endpoint& endpoint);  // no frame: a blob of the store

@@ -13,7 +13,7 @@
 namespace ciranda {
 
 OutgoingConnection::OutgoingConnection(EventLoop& loop, const SocketAddress& to, const Credentials& credentials,
-                                       const Purpose& purpose)
+                                       const Purpose& purpose, const SocketAddress& from)
     : loop_(&loop), to_(to) {
   Nonce nonce{};
   if (Status filled = fill_random(nonce); !filled.ok()) {
@@ -21,7 +21,7 @@ OutgoingConnection::OutgoingConnection(EventLoop& loop, const SocketAddress& to,
     return;
   }
   handshake_ = std::make_unique<ConnectingHandshake>(credentials, purpose, nonce);
-  auto started = start_connecting(to);
+  auto started = start_connecting(to, from);
   if (!started.ok()) {
     fail(started.status());
     return;

@@ -22,7 +22,9 @@ class OutgoingConnection {
   enum class State : std::uint8_t { kTrying, kReady, kFailed };
 
   // Begins at once. REQUIRES: loop outlives the connection.
-  OutgoingConnection(EventLoop& loop, const SocketAddress& to, const Credentials& credentials, const Purpose& purpose);
+  // `from`: see start_connecting().
+  OutgoingConnection(EventLoop& loop, const SocketAddress& to, const Credentials& credentials, const Purpose& purpose,
+                     const SocketAddress& from = {});
   ~OutgoingConnection();
   OutgoingConnection(const OutgoingConnection&) = delete;
   OutgoingConnection& operator=(const OutgoingConnection&) = delete;

@@ -23,7 +23,8 @@ std::string ended(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Result<std::unique_ptr<PairConnector>> PairConnector::create(UniqueFd listener, PairConnectorOptions options) {
+Result<std::unique_ptr<PairConnector>> PairConnector::create(std::vector<UniqueFd> listeners,
+                                                             PairConnectorOptions options) {
   auto loop = EventLoop::create();
   if (!loop.ok()) {
     return loop.status();
@@ -34,8 +35,6 @@ Result<std::unique_ptr<PairConnector>> PairConnector::create(UniqueFd listener, 
                            static_cast<std::uint32_t>(options.peers.size())};
   accepting.on_refused = options.on_refused;
   auto connector = std::make_unique<PairConnector>(std::move(loop).value(), std::move(options));
-  std::vector<UniqueFd> listeners;
-  listeners.push_back(std::move(listener));
   auto acceptor = Acceptor::create(connector->loop_, std::move(listeners), std::move(accepting));
   if (!acceptor.ok()) {
     return acceptor.status();
@@ -85,6 +84,16 @@ UniqueFd PairConnector::take(Role role, int peer, int index) {
   return std::move(node.mapped());
 }
 
+SocketAddress PairConnector::source_for(const SocketAddress& to, std::size_t index) const {
+  const std::vector<InterfaceAddress>& ours = options_.interfaces;
+  if (ours.size() < 2) return {};
+  const InterfaceAddress& in_place = ours[index % ours.size()];
+  if (in_place.is_next_to(to)) return in_place.address;
+  const auto near = std::find_if(ours.begin(), ours.end(), [&to](const auto& each) { return each.is_next_to(to); });
+  if (near != ours.end()) return near->address;
+  return in_place.address.family() == to.family() ? in_place.address : SocketAddress();
+}
+
 Status PairConnector::begin_tries(Clock::time_point now) {
   for (auto& [key, attempt] : attempts_) {
     if (attempt.connection || ready_.contains(key) || attempt.next_try > now) {
@@ -92,8 +101,11 @@ Status PairConnector::begin_tries(Clock::time_point now) {
     }
     const Purpose purpose{key.role, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(key.peer),
                           static_cast<std::uint32_t>(options_.peers.size()), static_cast<std::uint8_t>(key.index)};
+    const std::vector<SocketAddress>& addresses = peer(key.peer).addresses;
+    const auto index = static_cast<std::size_t>(key.index);
+    const SocketAddress& to = addresses[index % addresses.size()];
     attempt.connection =
-        std::make_unique<OutgoingConnection>(loop_, peer(key.peer).address, options_.credentials, purpose);
+        std::make_unique<OutgoingConnection>(loop_, to, options_.credentials, purpose, source_for(to, index));
     if (Status settled = settle(key, attempt, now); !settled.ok()) {
       return settled;
     }

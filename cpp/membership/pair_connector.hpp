@@ -1,5 +1,6 @@
 // PairConnector: makes the connections of one rank with all others, all at once. Of a pair, the higher rank connects
-// and the lower one accepts.
+// and the lower one accepts. Several connections are spread over the peer's addresses, and with them over one's own
+// interfaces: from that which is in the same network, else from that in the same place of the list.
 //
 // Threads: one. Failure: errors name the peer, its host and its address. A peer on this machine that dies meanwhile is
 // noticed at once.
@@ -24,22 +25,24 @@
 namespace ciranda {
 
 struct PeerAddress {
-  SocketAddress address;
-  std::string name;     // "rank 2 on node7 (10.0.0.7:4000)"
-  int process_fd = -1;  // a pidfd, not owned; -1 where there is none
+  std::vector<SocketAddress> addresses;  // one at least
+  std::string name;                      // "rank 2 on node7 (10.0.0.7:4000)"
+  int process_fd = -1;                   // a pidfd, not owned; -1 where there is none
 };
 
 struct PairConnectorOptions {
   Credentials credentials;
   int rank = 0;
   std::vector<PeerAddress> peers;  // by rank
+  // To connect from; the system chooses where there are less than two.
+  std::vector<InterfaceAddress> interfaces;
   WaitLimit limit;
   std::function<void(const std::string&)> on_refused;
 };
 
 class PairConnector {
  public:
-  static Result<std::unique_ptr<PairConnector>> create(UniqueFd listener, PairConnectorOptions options);
+  static Result<std::unique_ptr<PairConnector>> create(std::vector<UniqueFd> listeners, PairConnectorOptions options);
   // The members are public to make_unique only: use create().
   PairConnector(EventLoop loop, PairConnectorOptions options) : loop_(std::move(loop)), options_(std::move(options)) {}
 
@@ -70,6 +73,7 @@ class PairConnector {
   };
 
   const PeerAddress& peer(int rank) const { return options_.peers[static_cast<std::size_t>(rank)]; }
+  SocketAddress source_for(const SocketAddress& to, std::size_t index) const;
   Status begin_tries(Clock::time_point now);
   Status on_event(std::uint64_t token, Clock::time_point now);
   Status settle(const Key& key, Attempt& attempt, Clock::time_point now);

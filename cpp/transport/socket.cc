@@ -92,13 +92,21 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports) {
                                   ": give a wider range, or none for any port");
 }
 
-Result<UniqueFd> start_connecting(const SocketAddress& to) {
+Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& from) {
   auto fd = new_socket(to.family());
   if (!fd.ok()) {
     return fd;
   }
   if (to.is_private()) {
     avoid_pacing(fd.value().get());
+  }
+  if (from.n_bytes() > 0) {
+    SocketAddress any_port = from;
+    any_port.set_port(0);
+    set_option(fd.value().get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (bind(fd.value().get(), any_port.raw(), any_port.n_bytes()) != 0) {
+      return Status::internal("cannot connect from " + from.ip() + ": " + text_of(errno));
+    }
   }
   if (connect(fd.value().get(), to.raw(), to.n_bytes()) != 0 && errno != EINPROGRESS && errno != EINTR) {
     return cannot_connect(to, errno);

@@ -18,8 +18,9 @@ namespace ciranda {
 Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 
 // A connected socket, or one on its way: it becomes writable when connecting has ended, as finish_connecting() tells.
-// RanksLost when nobody listens there, Internal for other failures.
-Result<UniqueFd> start_connecting(const SocketAddress& to);
+// RanksLost when nobody listens there, Internal for other failures. `from`: this host's address to use, whatever its
+// port; empty for the system to choose.
+Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& from = {});
 Status finish_connecting(int fd, const SocketAddress& to);
 
 // No delay for small writes; keep-alive, so that a vanished host is noticed. A socket stays usable when the system

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -95,6 +96,15 @@ std::span<const std::uint8_t> ip_bytes(const sockaddr_storage& storage) {
   return {};
 }
 
+std::size_t count_bits(const sockaddr* mask, socklen_t n_bytes) {
+  if (mask == nullptr) return 0;
+  sockaddr_storage storage{};
+  std::memcpy(&storage, mask, n_bytes);
+  std::size_t n_bits = 0;
+  for (const std::uint8_t byte : ip_bytes(storage)) n_bits += static_cast<std::size_t>(std::popcount(byte));
+  return n_bits;
+}
+
 }  // namespace
 
 SocketAddress::SocketAddress(const sockaddr* address, socklen_t n_bytes)
@@ -169,6 +179,16 @@ bool SocketAddress::same_ip(const SocketAddress& other) const {
   return std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end());
 }
 
+bool SocketAddress::same_prefix(const SocketAddress& other, std::size_t n_bits) const {
+  const auto mine = ip_bytes(storage_);
+  const auto theirs = ip_bytes(other.storage_);
+  if (mine.size() != theirs.size()) return false;
+  for (std::size_t bit = 0; bit < std::min(n_bits, 8 * mine.size()); ++bit) {
+    if (((mine[bit / 8] ^ theirs[bit / 8]) & (0x80U >> bit % 8)) != 0) return false;
+  }
+  return true;
+}
+
 std::string SocketAddress::ip() const {
   std::array<char, NI_MAXHOST> text{};
   if (n_bytes_ == 0 || getnameinfo(raw(), n_bytes_, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
@@ -194,27 +214,32 @@ std::vector<InterfaceAddress> interface_addresses() {
     if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) {
       continue;
     }
-    if (each->ifa_addr->sa_family == AF_INET) {
-      result.push_back({each->ifa_name, SocketAddress(each->ifa_addr, sizeof(sockaddr_in))});
-    } else if (each->ifa_addr->sa_family == AF_INET6) {
-      result.push_back({each->ifa_name, SocketAddress(each->ifa_addr, sizeof(sockaddr_in6))});
+    const int family = each->ifa_addr->sa_family;
+    if (family == AF_INET || family == AF_INET6) {
+      const socklen_t n_bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      result.push_back(
+          {each->ifa_name, SocketAddress(each->ifa_addr, n_bytes), count_bits(each->ifa_netmask, n_bytes)});
     }
   }
   return result;
 }
 
-Result<SocketAddress> find_interface(const std::string& name_or_address, int family) {
+bool InterfaceAddress::is_next_to(const SocketAddress& other) const {
+  return address.same_prefix(other, n_prefix_bits);
+}
+
+Result<InterfaceAddress> find_interface(const std::string& name_or_address, int family) {
   const auto parsed = SocketAddress::from_ip(name_or_address, 0);
   std::string there_are;
-  std::optional<SocketAddress> other_family;
+  std::optional<InterfaceAddress> other_family;
   for (const InterfaceAddress& each : interface_addresses()) {
     there_are += (there_are.empty() ? "" : ", ") + each.name + " (" + each.address.ip() + ")";
     if (parsed.ok() ? each.address.same_ip(parsed.value()) : each.name == name_or_address) {
       if (parsed.ok() || each.address.family() == family) {
-        return each.address;
+        return each;
       }
       if (!other_family) {
-        other_family = each.address;
+        other_family = each;
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -40,6 +41,7 @@ class SocketAddress {
   bool is_private() const;
   // The same host, whatever the port.
   bool same_ip(const SocketAddress& other) const;
+  bool same_prefix(const SocketAddress& other, std::size_t n_bits) const;
 
   std::string ip() const;
   std::string to_string() const;  // as parse() reads it
@@ -52,14 +54,18 @@ class SocketAddress {
 // One network interface's address.
 struct InterfaceAddress {
   std::string name;
-  SocketAddress address;
+  SocketAddress address;  // port 0
+  std::size_t n_prefix_bits = 0;
+
+  // Whether it is in the same network: reached without a router.
+  bool is_next_to(const SocketAddress& other) const;
 };
 
 // Addresses of the interfaces that are up.
 std::vector<InterfaceAddress> interface_addresses();
 
-// The address (port 0) of the interface that has this name or this address. An IPv4 address is preferred unless
-// `family` is AF_INET6. Failure lists what there is.
-Result<SocketAddress> find_interface(const std::string& name_or_address, int family);
+// The interface that has this name or this address. Where a name has several addresses, an IPv4 address is preferred
+// unless `family` is AF_INET6. Failure lists what there is.
+Result<InterfaceAddress> find_interface(const std::string& name_or_address, int family);
 
 }  // namespace ciranda

@@ -59,7 +59,7 @@ void seed_bootstrap_messages(Corpus corpus) {
   endpoint.host_id = "a/b/0/1";
   endpoint.machine = "a/b";
   for (const char* address : {"10.0.0.7:4000", "[fd00::1]:4000"}) {
-    endpoint.address = address;
+    endpoint.addresses.emplace_back(address);
     corpus.add(encode(endpoint));
     endpoint.costs.emplace();
   }

@@ -199,18 +199,31 @@ def test_the_doctor_finds_this_machine_fit_and_says_so_in_json() -> None:
 
 @pytest.fixture
 def slow_links(hosts: netns.Hosts) -> Iterator[None]:
-    """What each host sends passes a token bucket, as on a link of a known rate."""
+    """Two links between the hosts, eth0 and eth1; what they send passes token buckets, as on links of a known rate."""
     if shutil.which("tc") is None:
         pytest.skip("LINKS WITH A RATE ARE NOT TESTED: needs the program tc")
-    for host in hosts.hosts:
-        tc(host, "replace", "tbf", "rate", "2gbit", "burst", "256kb", "latency", "20ms")
+    ends = [["eth1", "netns", str(host.holder)] for host in hosts.hosts[:2]]
+    subprocess.run(["ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1]], check=True)
+    for number, host in enumerate(hosts.hosts[:2]):
+        subprocess.run([*host.enter, "ip", "address", "add", f"10.92.0.{number}/31", "dev", "eth1"], check=True)
+        subprocess.run([*host.enter, "ip", "link", "set", "eth1", "up"], check=True)
+        tc(host, "replace", "eth0", "tbf", "rate", "2gbit", "burst", "256kb", "latency", "20ms")
+        tc(host, "replace", "eth1", "tbf", "rate", "1gbit", "burst", "256kb", "latency", "20ms")
     yield
-    for host in hosts.hosts:
-        tc(host, "delete")
+    for host in hosts.hosts[:2]:
+        tc(host, "delete", "eth0")
+    subprocess.run([*hosts[0].enter, "ip", "link", "delete", "eth1"], check=True)
 
 
-def tc(host: netns.Host, verb: str, *qdisc: str) -> None:
-    subprocess.run([*host.enter, "tc", "qdisc", verb, "dev", "eth0", "root", *qdisc], check=True)
+def tc(host: netns.Host, verb: str, interface: str, *qdisc: str) -> None:
+    subprocess.run([*host.enter, "tc", "qdisc", verb, "dev", interface, "root", *qdisc], check=True)
+
+
+def n_bytes_sent(host: netns.Host, interface: str) -> int:
+    shown = subprocess.run(
+        [*host.enter, "ip", "--json", "-s", "link", "show", interface], check=True, capture_output=True
+    )
+    return int(json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"])
 
 
 @pytest.mark.netns
@@ -219,10 +232,15 @@ def tc(host: netns.Host, verb: str, *qdisc: str) -> None:
 def test_reductions_between_hosts_have_the_bits_of_those_on_one(hosts: netns.Hosts) -> None:
     script = [sys.executable, str(Path(__file__).with_name("reductions_between_hosts.py"))]
     runs = [ciranda_run(["run", "-np", "4", "--no-prefix", *script])]
-    for places in ("hostA:2,hostB:2", "hostA:3,hostB:1"):  # as many on each: by hosts; else each with each
-        between = ["run", "-F", str(hosts.ssh_config), "--no-prefix", "-H", places, *script]
-        runs.append(ciranda_run(between, hosts[0].enter))
+    for places, interfaces in (
+        ("hostA:2,hostB:2", "eth0"),  # as many on each: by hosts
+        ("hostA:3,hostB:1", "eth0,eth1"),  # each with each
+    ):
+        between = ["run", "-F", str(hosts.ssh_config), "--no-prefix", "--network-interface", interfaces]
+        runs.append(ciranda_run([*between, "-H", places, *script], hosts[0].enter))
     assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * 3
     digests = [done.stdout.splitlines() for done in runs]
     assert [len(lines) for lines in digests] == [4, 4, 4]
     assert len({digest for lines in digests for digest in lines}) == 1
+    for host in hosts.hosts[:2]:
+        assert n_bytes_sent(host, "eth1") > 10_000_000, "the second link was hardly used"

@@ -29,7 +29,7 @@ class RunOptions:
         env: variables to set for every rank.
         output_dir: also write each rank's output to ``output_dir/rank.N/stdout`` and ``stderr``.
         start_timeout: seconds for all hosts to answer, and for the ranks to find each other.
-        network_interface: the interface to use on every host.
+        network_interface: the interface to use on every host; several by comma are used together.
         port_range: "low-high", the only ports to listen on.
         bind_to: "core" gives each rank its share of its host's cores, "none" lets it run on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.

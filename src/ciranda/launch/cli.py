@@ -118,7 +118,7 @@ def _run(
     ] = None,
     network_interface: Annotated[
         str | None, typer.Option("--network-interface", metavar="NAME",
-                                 help="Network interface that the ranks use.",
+                                 help="Network interface that the ranks use; several by comma to use them together.",
                                  show_default="the one that reaches the others", rich_help_panel=_SSH),
     ] = None,
     port_range: Annotated[

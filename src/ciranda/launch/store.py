@@ -76,10 +76,10 @@ def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: 
     """This machine's addresses that the ranks can reach: loopback if all are here, else those that face their hosts.
 
     Raises:
-        LaunchError: no address faces a host, or ``interface`` has none.
+        LaunchError: no address faces a host, or ``interface``, or one of them if there are several by comma, has none.
     """
     if interface is not None:
-        return interface_addresses(interface)
+        return [address for name in interface.split(",") for address in interface_addresses(name)]
     if not remote_hosts:
         return ["127.0.0.1"]
     found: list[str] = []

@@ -220,7 +220,7 @@ TEST(Bootstrap, UsesTheInterfaceThatIsAskedFor) {
     EXPECT_TRUE(contains(meshes[0]->peer(1).address, "127.0.0.1:"));
   }
   BootstrapOptions options = job.options(0);
-  options.interface = "nosuch0";
+  options.interface = "lo,nosuch0";
   const auto failed = join_circle(options);
   EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
   EXPECT_TRUE(contains(failed.status().message(), "no network interface 'nosuch0'"));
@@ -264,7 +264,7 @@ void play_a_rank_that_never_connects(TestJob& job, pid_t pid = getpid()) {
   endpoint.slot_bytes = kTestSlotBytes;
   endpoint.host = "elsewhere";
   endpoint.machine = identify_host("/dev/shm").machine;
-  endpoint.address = "127.0.0.1:1";
+  endpoint.addresses = {"127.0.0.1:1"};
   EXPECT_TRUE(store.value().exchange("epoch 1", 2, encode(endpoint), deadline).ok());
 }
 

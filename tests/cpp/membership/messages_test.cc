@@ -67,8 +67,8 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12, 5,           true,       262144,  3,    2,         false,          -1,
-                    8,  HostCosts{}, "two-shot", "node7", "id", "machine", "10.0.0.7:4000"};
+  Endpoint endpoint{12, 5, true, 262144, 3, 2, false, -1, 8, HostCosts{}, "two-shot", "node7", "id", "machine", {}};
+  endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
   ASSERT_TRUE(decoded.ok());
@@ -84,7 +84,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().costs, HostCosts{});
   EXPECT_EQ(decoded.value().algorithm, "two-shot");
   EXPECT_EQ(decoded.value().host + decoded.value().host_id + decoded.value().machine, "node7idmachine");
-  EXPECT_EQ(decoded.value().address, "10.0.0.7:4000");
+  EXPECT_EQ(decoded.value().addresses, endpoint.addresses);
   expect_exact(blob, decode_endpoint);
 
   ProbeOffer offer{"/proc/1/fd/2", 4096, {}, "why"};
@@ -102,7 +102,8 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
   for (const std::size_t place : {9U, 26U, 39U}) {  // of an endpoint's three
-    auto blob = encode(Endpoint{12, 5, true, 262144, 3, 2, true, -1, 8, HostCosts{}, "", "", "", "", ""});
+    auto blob =
+        encode(Endpoint{12, 5, true, 262144, 3, 2, true, -1, 8, HostCosts{}, "", "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());
@@ -112,6 +113,7 @@ TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
 TEST(BootstrapMessages, CostsOutOfBoundsAreRefused) {
   for (const HostCost& each : kHostCosts) {
     Endpoint endpoint;
+    endpoint.addresses = {"10.0.0.7:4000"};
     endpoint.costs.emplace();
     (*endpoint.costs).*each.value = each.highest;
     EXPECT_TRUE(decode_endpoint(encode(endpoint)).ok()) << each.name;
@@ -119,6 +121,14 @@ TEST(BootstrapMessages, CostsOutOfBoundsAreRefused) {
       (*endpoint.costs).*each.value = wrong;
       EXPECT_FALSE(decode_endpoint(encode(endpoint)).ok()) << each.name << " " << wrong;
     }
+  }
+}
+
+TEST(BootstrapMessages, NoAddressesAndTooManyAreRefused) {
+  for (const std::size_t n_addresses : {std::size_t{0}, kMostAddresses, kMostAddresses + 1}) {
+    Endpoint endpoint;
+    endpoint.addresses.assign(n_addresses, "10.0.0.7:4000");
+    EXPECT_EQ(decode_endpoint(encode(endpoint)).ok(), n_addresses == kMostAddresses);
   }
 }
 

@@ -61,7 +61,7 @@ Endpoint endpoint_of_nobody() {
   endpoint.host = kTestHost;
   endpoint.host_id = "id";
   endpoint.machine = identify_host("/dev/shm").machine;
-  endpoint.address = "127.0.0.1:1";
+  endpoint.addresses = {"127.0.0.1:1"};
   return endpoint;
 }
 
@@ -71,9 +71,11 @@ Status connect_to_rank_0(const RankPlan& plan, const std::string& address, WaitL
   options.rank = plan.rank;
   options.limit = std::move(limit);
   options.peers.resize(static_cast<std::size_t>(plan.size));
-  options.peers[0].address = SocketAddress::parse(address).value();
+  options.peers[0].addresses = {SocketAddress::parse(address).value()};
   auto listener = listen_on(SocketAddress::parse("127.0.0.1:0").value(), {});
-  auto connector = PairConnector::create(std::move(listener).value(), std::move(options));
+  std::vector<UniqueFd> listeners;
+  listeners.push_back(std::move(listener).value());
+  auto connector = PairConnector::create(std::move(listeners), std::move(options));
   return connector.ok() ? connector.value()->connect(Role::kControl, {0}) : connector.status();
 }
 
@@ -88,7 +90,7 @@ int end_early(const RankPlan& plan) {
   if (!blobs.ok() || plan.life == Life::kNeverConnects) {
     return blobs.ok() ? 0 : 1;
   }
-  return connect_to_rank_0(plan, decode_endpoint(blobs.value()[0]).value().address, deadline).ok() ? 0 : 1;
+  return connect_to_rank_0(plan, decode_endpoint(blobs.value()[0]).value().addresses.front(), deadline).ok() ? 0 : 1;
 }
 
 int live(const RankPlan& plan) {

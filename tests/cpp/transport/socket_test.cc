@@ -48,13 +48,34 @@ TEST(SocketAddress, KnowsWhatIsPrivate) {
 }
 
 TEST(Interface, IsFoundByNameAndByAddressElseListed) {
-  EXPECT_TRUE(find_interface("lo", AF_INET).value().is_loopback());
-  EXPECT_EQ(find_interface("lo", AF_INET).value().family(), AF_INET);
-  EXPECT_EQ(find_interface("127.0.0.1", AF_INET).value().ip(), "127.0.0.1");
+  EXPECT_TRUE(find_interface("lo", AF_INET).value().address.is_loopback());
+  EXPECT_EQ(find_interface("lo", AF_INET).value().address.family(), AF_INET);
+  EXPECT_EQ(find_interface("127.0.0.1", AF_INET).value().address.ip(), "127.0.0.1");
   const auto missing = find_interface("nosuch0", AF_INET);
   EXPECT_EQ(missing.status().kind(), ErrorKind::kInvalidArgument);
   EXPECT_TRUE(contains(missing.status().message(), "'nosuch0'"));
   EXPECT_TRUE(contains(missing.status().message(), "lo (127.0.0.1)"));
+}
+
+TEST(Interface, KnowsItsNeighbours) {
+  const auto lo = find_interface("127.0.0.1", AF_INET).value();
+  EXPECT_EQ(lo.n_prefix_bits, 8U);
+  EXPECT_TRUE(lo.is_next_to(SocketAddress::from_ip("127.200.3.1", 80).value()));
+  EXPECT_FALSE(lo.is_next_to(SocketAddress::from_ip("126.0.0.1", 80).value()));
+  EXPECT_FALSE(lo.is_next_to(SocketAddress::from_ip("::1", 80).value()));
+  const InterfaceAddress odd{"", SocketAddress::from_ip("10.0.0.0", 0).value(), 19};
+  EXPECT_TRUE(odd.is_next_to(SocketAddress::from_ip("10.0.31.255", 0).value()));
+  EXPECT_FALSE(odd.is_next_to(SocketAddress::from_ip("10.0.32.0", 0).value()));
+}
+
+TEST(Connecting, BeginsAtTheAddressThatIsAskedFor) {
+  const auto listener = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+  const auto to = SocketAddress::local_of(listener.value().get());
+  const auto socket = start_connecting(to, SocketAddress::from_ip("127.0.0.5", 1234).value());
+  ASSERT_TRUE(socket.ok()) << socket.status().message();
+  EXPECT_EQ(SocketAddress::local_of(socket.value().get()).ip(), "127.0.0.5");
+  const auto foreign = start_connecting(to, SocketAddress::from_ip("192.0.2.1", 0).value());
+  EXPECT_TRUE(contains(foreign.status().message(), "192.0.2.1"));
 }
 
 TEST(PortRange, ReadsRangesAndRefusesOthers) {
