@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
   const auto endpoint = ciranda::decode_endpoint(bytes);
   if (endpoint.ok()) {
     expect_same(bytes, ciranda::encode(endpoint.value()));
-    (void)ciranda::SocketAddress::parse(endpoint.value().address);
+    for (const std::string& address : endpoint.value().addresses) (void)ciranda::SocketAddress::parse(address);
   }
   try_frame(bytes, &ciranda::decode_offer);
   try_frame(bytes, &ciranda::decode_answer);
