@@ -27,6 +27,7 @@ Call many_allreduces(ciranda::Context& circle, const std::string& name, std::spa
   }
   return [&circle, buffer, pieces] {
     std::vector<ciranda::Operation> pending;
+    pending.reserve(pieces.size());
     for (const NamedPiece& piece : pieces) {
       pending.push_back(circle.allreduce_async(piece.values, {.name = piece.name, .deferrable = true}));
     }
