@@ -1,6 +1,7 @@
 // Copies between piece lists of the same length, leaving out what is the same memory.
 #pragma once
 
+#include "base/copy_bytes.hpp"
 #include "fuse/piece_list.hpp"
 
 namespace ciranda {
@@ -10,7 +11,7 @@ inline void copy_pieces(const InputPieces& from, const OutputPieces& to, std::si
   to.for_range(offset, n_bytes, [&](std::span<std::byte> part, std::size_t at) {
     from.for_range(offset + at, part.size(), [&](std::span<const std::byte> source, std::size_t inner) {
       std::byte* destination = part.data() + inner;
-      if (source.data() != destination) std::memcpy(destination, source.data(), source.size());
+      if (source.data() != destination) copy_bytes(destination, source.data(), source.size());
     });
   });
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
+#include "base/copy_bytes.hpp"
 #include "collective/members.hpp"
 #include "collective/region_pieces.hpp"
 #include "collective/shm_allreduce.hpp"
@@ -84,7 +84,7 @@ class TwoShot final : public RunningCollective {
       std::byte* result = regions_.at(session_.member(), offset);
       kernels::reduce(reduction_, inputs_, result, n / size_of(reduction_.dtype));
       for (int member = 0; member < session_.n_members(); ++member) {
-        if (member != session_.member()) std::memcpy(regions_.at(member, offset), result, n);
+        if (member != session_.member()) copy_bytes(regions_.at(member, offset), result, n);
       }
       offset += n;
     }
@@ -116,25 +116,38 @@ class TwoShot final : public RunningCollective {
       const bool is_read_in_place =
           member == session_.member() && !plan_.input.contiguous(offset + part.offset, part.n_bytes).empty();
       if (is_read_in_place) continue;
-      gather(plan_.input, offset + part.offset, {session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes});
+      const std::span slot(session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes);
+      session_.writer().gather(plan_.input, offset + part.offset, slot);
     }
   }
 
   void reduce(std::size_t i) {
     const Slice own = slice(i, session_.member());
-    std::byte* result = session_.own_slot(first_chunk_ + i) + own.offset;
+    std::byte* in_slot = session_.own_slot(first_chunk_ + i) + own.offset;
     const std::size_t offset = chunk_range(i).offset + own.offset;
+    const std::span<std::byte> block = session_.writer().block_past_caches();
     for (std::size_t done = 0; done < own.n_bytes;) {
-      const std::size_t n = regions_.in_one_piece(offset + done, own.n_bytes - done);
+      const std::size_t n_left = own.n_bytes - done;
+      const std::size_t n =
+          regions_.in_one_piece(offset + done, block.empty() ? n_left : std::min(n_left, block.size()));
       for (std::size_t k = 0; k < inputs_.size(); ++k) {
         const std::byte* in_region = regions_.at(contributors_[k], offset + done);
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
-      kernels::reduce(reduction_, inputs_, result + done, n / size_of(reduction_.dtype));
+      reduce_into(in_slot + done, block, offset + done, n);
       done += n;
     }
     session_.publish(Counter::kReduced, first_chunk_ + i);
-    if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {result, own.n_bytes});
+    if (block.empty() && plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {in_slot, own.n_bytes});
+  }
+
+  // Through a block of memory, if there is one; then to where the result is wanted too.
+  void reduce_into(std::byte* in_slot, std::span<std::byte> block, std::size_t offset, std::size_t n_bytes) {
+    std::byte* result = block.empty() ? in_slot : block.data();
+    kernels::reduce(reduction_, inputs_, result, n_bytes / size_of(reduction_.dtype));
+    if (block.empty()) return;
+    copy_past_caches(in_slot, result, n_bytes);
+    if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {result, n_bytes});
   }
 
   // A member's input for this rank's slice of chunk i.

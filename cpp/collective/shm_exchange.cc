@@ -69,7 +69,8 @@ class ShmExchange final : public RunningCollective {
   void pack_for(int member, std::size_t i) {
     const InputPieces& input = plan_.input_for(member);
     const Slice part = range(i, input.n_bytes());
-    gather(input, part.offset, {session_.own_slot(first_chunk_ + i) + offset_for(member), part.n_bytes});
+    session_.writer().gather(input, part.offset,
+                             {session_.own_slot(first_chunk_ + i) + offset_for(member), part.n_bytes});
   }
 
   // Only those are waited for that have something for this rank.

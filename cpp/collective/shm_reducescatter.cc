@@ -57,7 +57,8 @@ class ShmReducescatter final : public RunningCollective {
       const InputPieces& input = plan_.input_for(member);
       const Slice part = range(i, input.n_bytes());
       const bool is_read_in_place = member == self && !input.contiguous(part.offset, part.n_bytes).empty();
-      if (!is_read_in_place) gather(input, part.offset, {part_of_slot(self, i, member), part.n_bytes});
+      if (is_read_in_place) continue;
+      session_.writer().gather(input, part.offset, {part_of_slot(self, i, member), part.n_bytes});
     }
     session_.publish(Counter::kPacked, first_chunk_ + i);
   }

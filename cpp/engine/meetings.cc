@@ -1,10 +1,10 @@
 #include "engine/meetings.hpp"
 
 #include <chrono>
-#include <cstring>
 #include <span>
 #include <utility>
 
+#include "base/copy_bytes.hpp"
 #include "engine/work.hpp"
 #include "kernels/kernels.hpp"
 #include "transport/meeting.hpp"
@@ -72,7 +72,7 @@ void Meetings::bring(const Pending& pending) const {
   std::byte* to = brought(pending, mesh_.rank());
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorSignature& tensor = request.signature.tensors[i];
-    if (tensor.n_bytes() > 0) std::memcpy(to, request.memory[i].input, tensor.n_bytes());
+    copy_bytes(to, request.memory[i].input, tensor.n_bytes());
     to += meeting_bytes(tensor);
   }
 }
@@ -93,8 +93,8 @@ void Meetings::carry_out(const Pending& pending) const {
       const kernels::Reduction reduction{tensor.dtype,        signature.op, signature.prescale,
                                          signature.postscale, mesh_.size(), {}};
       kernels::reduce(reduction, from, output, count_of(tensor.shape));
-    } else if (tensor.n_bytes() > 0 && output != nullptr) {
-      std::memcpy(output, from.front(), tensor.n_bytes());
+    } else if (output != nullptr) {
+      copy_bytes(output, from.front(), tensor.n_bytes());
     }
     for (const std::byte*& source : from) source += meeting_bytes(tensor);
   }

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <vector>
+
+#include "base/copy_bytes.hpp"
 
 namespace ciranda {
 
@@ -81,7 +82,7 @@ using OutputPieces = PieceList<std::byte>;
 // Pack: pieces -> destination.
 inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination) {
   pieces.for_range(offset, destination.size(), [&](std::span<const std::byte> part, std::size_t at) {
-    std::memcpy(destination.data() + at, part.data(), part.size());
+    copy_bytes(destination.data() + at, part.data(), part.size());
   });
 }
 
@@ -97,7 +98,7 @@ inline const std::byte* contiguous_or_gathered(const InputPieces& pieces, std::s
 // Unpack: source -> pieces.
 inline void scatter(const OutputPieces& pieces, std::size_t offset, std::span<const std::byte> source) {
   pieces.for_range(offset, source.size(), [&](std::span<std::byte> part, std::size_t at) {
-    std::memcpy(part.data(), source.data() + at, part.size());
+    copy_bytes(part.data(), source.data() + at, part.size());
   });
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cstring>
 
+#include "base/copy_bytes.hpp"
 #include "kernels/cpu.hpp"
 #include "kernels/level.hpp"
 #include "kernels/scaled_integers.hpp"
@@ -55,7 +55,7 @@ bool is_scalable(TypeClass type_class) {
 }
 
 void copy(const std::byte* from, std::byte* to, std::size_t n_bytes) {
-  if (from != to) std::memcpy(to, from, n_bytes);
+  if (from != to) copy_bytes(to, from, n_bytes);
 }
 
 }  // namespace
