@@ -89,6 +89,8 @@ constexpr std::array kSettings{
     integer("SOCKETS", "", &Config::sockets, 0, 16,
             "Connections for the data of two ranks that share no memory; 0 for one on each interface. The same on all "
             "ranks."),
+    boolean("CHECK_DATA", "", &Config::check_data,
+            "Find out whether tensors are changed on their way through sockets, with a CRC32C; the same on all ranks."),
     boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
     integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),

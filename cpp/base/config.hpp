@@ -32,6 +32,7 @@ struct Config {
   double start_timeout_seconds = 30;
   std::string port_range;
   std::string interface;
+  bool check_data = false;
   std::int64_t sockets = 0;  // one for each interface
   bool shared_memory = true;
   // Data.

@@ -46,6 +46,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.n_lanes = static_cast<std::uint32_t>(config.num_lanes);
   options.n_sockets = static_cast<std::uint32_t>(config.sockets);
   options.uses_relays = config.relays;
+  options.checks_data = config.check_data;
   options.algorithm = config.algorithm;
   options.one_shot_bytes = config.one_shot_bytes;
   options.start_timeout =

@@ -176,6 +176,7 @@ Endpoint Joining::describe_myself() const {
   endpoint.n_lanes = options_.n_lanes;
   endpoint.n_sockets = static_cast<std::uint32_t>(n_sockets_);
   endpoint.uses_relays = options_.uses_relays;
+  endpoint.checks_data = options_.checks_data;
   endpoint.one_shot_bytes = options_.one_shot_bytes;
   endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
   endpoint.costs = options_.costs;
@@ -210,6 +211,9 @@ Status Joining::compare_settings(int rank) const {
   }
   if (other.uses_relays != options_.uses_relays) {
     return differ("CIRANDA_RELAYS", options_.uses_relays ? 1 : 0, other.uses_relays ? 1 : 0);
+  }
+  if (other.checks_data != options_.checks_data) {
+    return differ("CIRANDA_CHECK_DATA", options_.checks_data ? 1 : 0, other.checks_data ? 1 : 0);
   }
   if (other.algorithm != options_.algorithm) {
     return differ_in("CIRANDA_ALGORITHM", "'" + options_.algorithm + "'", "'" + other.algorithm + "'");
@@ -297,7 +301,7 @@ Status Joining::connect_data() {
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
-  SocketMeshParts parts{options_.rank, {}, std::move(*bell_), std::move(shared_)};
+  SocketMeshParts parts{options_.rank, {}, std::move(*bell_), std::move(shared_), options_.checks_data};
   for (int rank = 0; rank < options_.size; ++rank) {
     parts.peers.push_back(make_peer(rank));
   }

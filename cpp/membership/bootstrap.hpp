@@ -44,6 +44,7 @@ struct BootstrapOptions {
   // Connections for the data of two ranks that share no memory, equal on all ranks; 0: one for each interface.
   std::uint32_t n_sockets = 0;
   bool uses_relays = true;           // equal on all ranks
+  bool checks_data = false;          // what comes by sockets; equal on all ranks
   std::string algorithm;             // equal on all ranks
   std::int64_t one_shot_bytes = -1;  // equal on all ranks
   std::optional<HostCosts> costs;    // for the others to know

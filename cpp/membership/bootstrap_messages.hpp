@@ -30,6 +30,7 @@ struct Endpoint {
   std::uint32_t n_lanes = 1;
   std::uint32_t n_sockets = 1;
   bool uses_relays = true;
+  bool checks_data = false;
   std::int64_t one_shot_bytes = -1;
   std::uint32_t n_cores = 0;
   std::optional<HostCosts> costs;

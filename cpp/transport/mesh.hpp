@@ -82,6 +82,9 @@ class Mesh {
   // Ranks whose connection has closed so far, in the order noticed. Whether they had said goodbye is the engine's to
   // know.
   virtual const std::vector<int>& closed_peers() const = 0;
+
+  // What ended the connection from this side, as it continues a sentence that names the peer; empty if nothing did.
+  virtual std::string why_closed(int /*peer*/) const { return {}; }
 };
 
 inline bool shares_memory_with_all(const Mesh& mesh) {

@@ -36,17 +36,17 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
 
 // A peer and how to reach it.
 struct Link {
-  explicit Link(SocketMeshPeer peer)
+  Link(SocketMeshPeer peer, bool checks_data)
       : info(std::move(peer.info)), bell(std::move(peer.bell)), process(std::move(peer.process)) {
     if (peer.control.valid()) {
       control_socket.emplace(std::move(peer.control));
     }
-    if (peer.data.size() == 1) {
+    if (peer.data.size() == 1 && !checks_data) {
       data_socket.emplace(std::move(peer.data.front()));
     } else if (!peer.data.empty()) {
       std::vector<TcpChannel> sockets;
       for (UniqueFd& each : peer.data) sockets.emplace_back(std::move(each));
-      striped.emplace(std::move(sockets));
+      striped.emplace(std::move(sockets), checks_data);
     }
   }
 
@@ -57,7 +57,7 @@ struct Link {
   PeerInfo info;
   std::optional<TcpChannel> control_socket;
   std::optional<TcpChannel> data_socket;
-  std::optional<StripedChannel> striped;  // instead, where there are several
+  std::optional<StripedChannel> striped;  // instead, where there are several, or data is checked
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
   std::optional<Bell> bell;
@@ -76,7 +76,7 @@ class SocketMesh final : public Mesh {
         gate_(std::move(gate)) {
     links_.reserve(parts.peers.size());
     for (SocketMeshPeer& peer : parts.peers) {
-      links_.push_back(std::make_unique<Link>(std::move(peer)));
+      links_.push_back(std::make_unique<Link>(std::move(peer), parts.checks_data));
     }
     attach_memory();
   }
@@ -107,6 +107,7 @@ class SocketMesh final : public Mesh {
   void sleep(std::optional<std::chrono::nanoseconds> at_most) override;
   void kick() override { bell_.ring(); }
   const std::vector<int>& closed_peers() const override { return closed_; }
+  std::string why_closed(int peer) const override;
 
  private:
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
@@ -126,8 +127,8 @@ class SocketMesh final : public Mesh {
   std::vector<std::unique_ptr<Link>> links_;
   std::optional<SharedArena> arena_;
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
-  std::vector<Link*> sharing_;            // the links with rings
-  std::vector<StripedChannel*> striped_;  // those of all links
+  std::vector<Link*> sharing_;  // the links with rings
+  std::vector<Link*> striped_;  // the links with such a channel
   std::vector<int> closed_;
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
@@ -197,7 +198,7 @@ Status SocketMesh::watch(Link& peer) {
     tune_connection(peer.data(i).fd());
     watched = loop_.add(peer.data(i).fd(), TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
-  if (peer.striped) striped_.push_back(&*peer.striped);
+  if (peer.striped) striped_.push_back(&peer);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
   }
@@ -230,7 +231,17 @@ void SocketMesh::poll_events() {
   if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) {
     take_events();
   }
-  for (StripedChannel* each : striped_) each->flush();
+  for (Link* each : striped_) {
+    each->striped->flush();
+    if (each->striped->is_damaged()) close_peer(*each);
+  }
+}
+
+std::string SocketMesh::why_closed(int peer) const {
+  const Link& from = link(peer);
+  if (!from.striped || !from.striped->is_damaged()) return {};
+  return " sent data that was changed on its way here: a checksum differs. Memory, a network card or what lies between "
+         "the two is faulty.";
 }
 
 void SocketMesh::take_events() {

@@ -44,6 +44,7 @@ struct SocketMeshParts {
   std::vector<SocketMeshPeer> peers;  // by rank, with an entry for one's own
   Bell bell;                          // one's own
   std::optional<SharedMemory> shared;
+  bool checks_data = false;  // what comes by sockets; the peers must know
 };
 
 // REQUIRES: peer.info.shares_memory only for members of parts.shared.

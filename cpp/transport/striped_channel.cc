@@ -1,9 +1,11 @@
 #include "transport/striped_channel.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
+#include "base/crc32c.hpp"
 #include "transport/socket.hpp"
 
 namespace ciranda {
@@ -19,10 +21,11 @@ std::size_t next_segment(std::size_t n_left) {
 
 }  // namespace
 
-StripedChannel::StripedChannel(std::vector<TcpChannel> sockets) {
+StripedChannel::StripedChannel(std::vector<TcpChannel> sockets, bool is_checked)
+    : is_checked_(is_checked), n_header_bytes_(is_checked ? sizeof(Header) : offsetof(Header, sum_of_bytes)) {
   strands_.reserve(sockets.size());
   for (TcpChannel& each : sockets) {
-    limit_unsent(each.fd(), static_cast<int>(4 * kSegmentBytes));
+    if (sockets.size() > 1) limit_unsent(each.fd(), static_cast<int>(4 * kSegmentBytes));
     strands_.emplace_back(std::move(each));
   }
 }
@@ -30,7 +33,7 @@ StripedChannel::StripedChannel(std::vector<TcpChannel> sockets) {
 ChannelState StripedChannel::state() const {
   const bool is_open = std::all_of(strands_.begin(), strands_.end(),
                                    [](const Strand& each) { return each.socket.state() == ChannelState::kOpen; });
-  return is_open ? ChannelState::kOpen : ChannelState::kClosed;
+  return is_open && !is_damaged_ ? ChannelState::kOpen : ChannelState::kClosed;
 }
 
 // --- outgoing
@@ -69,10 +72,15 @@ bool StripedChannel::hand_out(const Header& header, std::span<const std::byte> f
 }
 
 // Returns whether the segment was taken.
-bool StripedChannel::write_segment(Strand& strand, const Header& header, std::span<const std::byte> first,
+bool StripedChannel::write_segment(Strand& strand, Header header, std::span<const std::byte> first,
                                    std::span<const std::byte> second) {
-  if (!flush(strand)) return false;
-  const std::array parts{std::as_bytes(std::span(&header, 1)), first, second};
+  if (!flush(strand) || !strand.socket.may_write()) return false;
+  const auto header_bytes = std::as_bytes(std::span(&header, 1)).first(n_header_bytes_);
+  if (is_checked_) {
+    header.sum_of_bytes = crc32c(second, crc32c(first));
+    header.sum_of_header = crc32c(header_bytes.first(offsetof(Header, sum_of_header)));
+  }
+  const std::array parts{header_bytes, first, second};
   std::size_t n_sent = strand.socket.write_parts(parts);
   if (n_sent == 0) return false;
   strand.unsent.clear();
@@ -108,7 +116,7 @@ bool StripedChannel::has_unsent() const {
 
 std::size_t StripedChannel::read_some(std::span<std::byte> bytes) {
   std::size_t n_read = 0;
-  while (n_read < bytes.size() && (n_to_read_ > 0 || find_segment())) {
+  while (n_read < bytes.size() && !is_damaged_ && (n_to_read_ > 0 || find_segment())) {
     const std::size_t n = take(bytes.subspan(n_read));
     if (n == 0) break;
     n_read += n;
@@ -126,6 +134,7 @@ bool StripedChannel::find_segment() {
     strand.has_header = false;
     reader_ = candidate;
     n_to_read_ = strand.header.n_bytes;
+    sum_read_ = 0;
     may_come_by_any_ = strand.header.roams != 0;
     ++n_begun_;
     return true;
@@ -136,17 +145,19 @@ bool StripedChannel::find_segment() {
 // Returns whether the strand's next segment is known.
 bool StripedChannel::look_for_header(Strand& strand) {
   if (strand.has_header) return true;
-  if (strand.ahead_end - strand.ahead_begin < sizeof(Header)) {
+  if (strand.ahead_end - strand.ahead_begin < n_header_bytes_) {
     std::memmove(strand.ahead.data(), strand.ahead.data() + strand.ahead_begin, strand.ahead_end - strand.ahead_begin);
     strand.ahead_end -= strand.ahead_begin;
     strand.ahead_begin = 0;
     strand.ahead_end += strand.socket.read_some(std::span(strand.ahead).subspan(strand.ahead_end));
-    if (strand.ahead_end < sizeof(Header)) return false;
+    if (strand.ahead_end < n_header_bytes_) return false;
   }
-  std::memcpy(&strand.header, strand.ahead.data() + strand.ahead_begin, sizeof(Header));
-  strand.ahead_begin += sizeof(Header);
-  strand.has_header = true;
-  return true;
+  const auto bytes = std::span(strand.ahead).subspan(strand.ahead_begin, n_header_bytes_);
+  std::memcpy(&strand.header, bytes.data(), bytes.size());
+  strand.ahead_begin += bytes.size();
+  is_damaged_ |= is_checked_ && crc32c(bytes.first(offsetof(Header, sum_of_header))) != strand.header.sum_of_header;
+  strand.has_header = !is_damaged_;
+  return strand.has_header;
 }
 
 // Bytes of the segment that is read: those that came with its header first.
@@ -160,7 +171,10 @@ std::size_t StripedChannel::take(std::span<std::byte> bytes) {
     strand.ahead_begin += n;
   }
   n_to_read_ -= n;
-  return n;
+  if (!is_checked_) return n;
+  sum_read_ = crc32c(bytes.first(n), sum_read_);
+  is_damaged_ = n_to_read_ == 0 && sum_read_ != strand.header.sum_of_bytes;
+  return is_damaged_ ? 0 : n;
 }
 
 }  // namespace ciranda

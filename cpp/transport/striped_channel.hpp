@@ -5,6 +5,9 @@
 // memory: what comes too early waits in the system's buffers. What is small stays on the first socket, which is the
 // only one that is looked at then: a large segment says that the next may be on any.
 //
+// If asked to, a segment also tells what it and its header are to be when they arrive (CRC32C). Of one that arrives
+// otherwise the last bytes are not handed out: the channel has ended then, and is_damaged().
+//
 // A segment is taken whole: what its socket has no room for is kept here, has_unsent() meanwhile, until flush().
 // Threads, failure: as Channel. Once one of the sockets has ended, all of it has.
 #pragma once
@@ -24,8 +27,8 @@ class StripedChannel final : public Channel {
  public:
   static constexpr std::size_t kSegmentBytes = 64 << 10;  // about: the last one of a write may be half as large again
 
-  // REQUIRES: at least one; in the same order at both ends.
-  explicit StripedChannel(std::vector<TcpChannel> sockets);
+  // REQUIRES: at least one; in the same order, and with the same `is_checked`, at both ends.
+  explicit StripedChannel(std::vector<TcpChannel> sockets, bool is_checked = false);
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some(bytes, {}); }
   std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
@@ -33,6 +36,7 @@ class StripedChannel final : public Channel {
   ChannelState state() const override;
   bool has_unsent() const override;
   void flush();
+  bool is_damaged() const { return is_damaged_; }
 
   std::size_t n_sockets() const { return strands_.size(); }
   TcpChannel& socket(std::size_t index) { return strands_[index].socket; }
@@ -42,6 +46,9 @@ class StripedChannel final : public Channel {
     std::uint32_t number = 0;
     std::uint32_t n_bytes : 31 = 0;
     std::uint32_t roams : 1 = 0;  // the next segment may be on any socket, not just the first
+    // Only where it is checked:
+    std::uint32_t sum_of_bytes = 0;
+    std::uint32_t sum_of_header = 0;  // without this
   };
   struct Strand {
     explicit Strand(TcpChannel channel) : socket(std::move(channel)) {}
@@ -59,14 +66,16 @@ class StripedChannel final : public Channel {
   };
 
   static bool flush(Strand& strand);
-  static bool write_segment(Strand& strand, const Header& header, std::span<const std::byte> first,
-                            std::span<const std::byte> second);
-  static bool look_for_header(Strand& strand);
+  bool write_segment(Strand& strand, Header header, std::span<const std::byte> first,
+                     std::span<const std::byte> second);
+  bool look_for_header(Strand& strand);
   bool hand_out(const Header& header, std::span<const std::byte> first, std::span<const std::byte> second);
   bool find_segment();
   std::size_t take(std::span<std::byte> bytes);
 
   std::vector<Strand> strands_;
+  bool is_checked_;
+  std::size_t n_header_bytes_;
   // Outgoing.
   std::uint32_t n_written_ = 0;  // segments
   bool may_write_to_any_ = false;
@@ -75,6 +84,8 @@ class StripedChannel final : public Channel {
   std::uint32_t n_begun_ = 0;
   std::size_t reader_ = 0;
   std::size_t n_to_read_ = 0;
+  std::uint32_t sum_read_ = 0;
+  bool is_damaged_ = false;
   bool may_come_by_any_ = false;
 };
 

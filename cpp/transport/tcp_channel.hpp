@@ -37,6 +37,8 @@ class TcpChannel final : public Channel {
   std::size_t read_some(std::span<std::byte> bytes) override;
   ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
 
+  bool may_write() const { return may_write_ && !closed_; }  // for all that is known
+
   int fd() const { return socket_.get(); }
   void on_events(std::uint32_t events);
   void mark_closed();

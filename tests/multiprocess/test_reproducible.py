@@ -21,6 +21,7 @@ TYPES = (*DTYPES, "bfloat16")
 VARIANTS = {
     "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
     "three sockets": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SOCKETS": "3"},
+    "checked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_CHECK_DATA": "1"},
     "hosts": {"CIRANDA_RELAYS": "1"},  # see _host_of
     "small slots": {"CIRANDA_SLOT_BYTES": "4096"},
     "two shots always": {"CIRANDA_ONE_SHOT_BYTES": "0"},

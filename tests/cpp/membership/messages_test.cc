@@ -67,7 +67,8 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12, 5, true, 262144, 3, 2, false, -1, 8, HostCosts{}, "two-shot", "node7", "id", "machine", {}};
+  Endpoint endpoint{12, 5, true,        262144,     3,       2,    false,     true,
+                    -1, 8, HostCosts{}, "two-shot", "node7", "id", "machine", {}};
   endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
@@ -79,6 +80,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().n_lanes, 3U);
   EXPECT_EQ(decoded.value().n_sockets, 2U);
   EXPECT_FALSE(decoded.value().uses_relays);
+  EXPECT_TRUE(decoded.value().checks_data);
   EXPECT_EQ(decoded.value().one_shot_bytes, -1);
   EXPECT_EQ(decoded.value().n_cores, 8U);
   EXPECT_EQ(decoded.value().costs, HostCosts{});
@@ -101,9 +103,9 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
-  for (const std::size_t place : {9U, 26U, 39U}) {  // of an endpoint's three
+  for (const std::size_t place : {9U, 26U, 27U, 40U}) {  // of an endpoint's four
     auto blob =
-        encode(Endpoint{12, 5, true, 262144, 3, 2, true, -1, 8, HostCosts{}, "", "", "", "", {"10.0.0.7:4000"}});
+        encode(Endpoint{12, 5, true, 262144, 3, 2, true, true, -1, 8, HostCosts{}, "", "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());

@@ -244,6 +244,14 @@ TEST(ShmProbe, DifferentNumbersOfSocketsAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, ChecksThatOnlySomeMakeAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.checks_data = options.rank == 0; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_CHECK_DATA is ")) << each.status().message();
+  }
+}
+
 TEST(ShmProbe, RelaysThatOnlySomeUseAreAMismatchForAll) {
   TestJob job(3);
   for (const auto& each : job.join([](BootstrapOptions& options) { options.uses_relays = options.rank != 1; })) {

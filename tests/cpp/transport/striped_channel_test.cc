@@ -26,7 +26,7 @@ std::pair<UniqueFd, UniqueFd> connected_pair(int n_buffer_bytes) {
 // Two channels over links that carry, with every poll, at most so many bytes each way.
 class StripedPair final : public ChannelPair {
  public:
-  explicit StripedPair(std::vector<std::size_t> speeds) : speeds_(std::move(speeds)) {
+  explicit StripedPair(std::vector<std::size_t> speeds, bool is_checked = false) : speeds_(std::move(speeds)) {
     std::vector<TcpChannel> left;
     std::vector<TcpChannel> right;
     for (std::size_t i = 0; i < speeds_.size(); ++i) {
@@ -36,8 +36,8 @@ class StripedPair final : public ChannelPair {
       right.emplace_back(std::move(there));
       links_.push_back({std::move(near), std::move(far), {}, {}});
     }
-    left_.emplace(std::move(left));
-    right_.emplace(std::move(right));
+    left_.emplace(std::move(left), is_checked);
+    right_.emplace(std::move(right), is_checked);
     for (std::size_t i = 0; i < speeds_.size(); ++i) {
       EXPECT_TRUE(loop_.add(left_->socket(i).fd(), TcpChannel::kEvents, 2 * i).ok());
       EXPECT_TRUE(loop_.add(right_->socket(i).fd(), TcpChannel::kEvents, 2 * i + 1).ok());
@@ -74,12 +74,16 @@ class StripedPair final : public ChannelPair {
     links_[link].near = UniqueFd();
     links_[link].far = UniqueFd();
   }
+  // Changes a bit of what goes from left to right.
+  void damage(std::size_t link, std::size_t at_byte) { links_[link].rightward.damaged_at = at_byte; }
+  bool is_right_damaged() const { return right_->is_damaged(); }
   std::size_t n_carried(std::size_t link) const { return links_[link].rightward.n_carried; }
 
  private:
   struct Stream {
     std::vector<std::byte> held;
     std::size_t n_carried = 0;
+    std::optional<std::size_t> damaged_at;
   };
   struct Link {
     UniqueFd near;
@@ -94,6 +98,9 @@ class StripedPair final : public ChannelPair {
       stream.held.resize(speed);
       const ssize_t n = recv(from.get(), stream.held.data(), speed, MSG_DONTWAIT);
       stream.held.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+      if (stream.damaged_at && *stream.damaged_at - stream.n_carried < stream.held.size()) {
+        stream.held[*stream.damaged_at - stream.n_carried] ^= std::byte{0x10};
+      }
     }
     const ssize_t n = send(to.get(), stream.held.data(), stream.held.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n <= 0) return;
@@ -115,7 +122,12 @@ ChannelKind kind(const std::string& name) {
 
 INSTANTIATE_TEST_SUITE_P(Striped, ChannelConformance,
                          testing::Values(kind<100'000>("one"), kind<50'000, 50'000>("two"),
-                                         kind<20'000, 3'001, 90'000>("three")),
+                                         kind<20'000, 3'001, 90'000>("three"),
+                                         ChannelKind{"checked",
+                                                     [] {
+                                                       const std::vector<std::size_t> speeds{50'000, 40'000};
+                                                       return std::make_unique<StripedPair>(speeds, true);
+                                                     }}),
                          [](const auto& each) { return each.param.name; });
 
 // Writes these sizes one after the other, while the other end reads in chunks of the other sizes, in turns.
@@ -242,6 +254,33 @@ TEST(StripedChannel, OneThatStandsStillHoldsNothingUpThatComesBeforeIt) {
   }
   EXPECT_FALSE(pair.left().has_unsent());
   EXPECT_EQ(received, sent);
+}
+
+TEST(StripedChannel, WhatIsChangedOnItsWayIsNotHandedOut) {
+  const auto sent = random_bytes(20 * kSegment, 10);
+  // Bytes of headers and of what follows them, of the first segments and of later ones.
+  for (const std::size_t at : {0U, 4U, 7U, 8U, 12U, 16U, 5000U, 65'551U, 65'552U, 65'560U, 65'564U, 300'000U}) {
+    for (const std::size_t link : {0U, 1U}) {
+      StripedPair pair({20'000, 20'000}, true);
+      pair.damage(link, at);
+      std::size_t n_sent = 0;
+      std::vector<std::byte> received;
+      std::vector<std::byte> chunk(30'000);
+      for (int turn = 0; turn < 300; ++turn) {
+        n_sent += pair.left().write_some(std::span(sent).subspan(n_sent));
+        pair.poll();
+        const std::size_t n = pair.right().read_some(chunk);
+        received.insert(received.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(n));
+      }
+      EXPECT_TRUE(pair.is_right_damaged()) << "byte " << at << " of link " << link;
+      EXPECT_EQ(pair.right().state(), ChannelState::kClosed);
+      EXPECT_EQ(pair.right().read_some(chunk), 0U);
+      // Of the segment that was changed all but its last bytes may have been handed out.
+      const auto n_right = std::mismatch(received.begin(), received.end(), sent.begin()).first - received.begin();
+      EXPECT_LT(received.size() - static_cast<std::size_t>(n_right), kSegment);
+      EXPECT_LT(received.size(), sent.size());
+    }
+  }
 }
 
 }  // namespace
