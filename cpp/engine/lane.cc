@@ -124,7 +124,7 @@ bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePo
     if (const auto avoided = participant_.avoid(request.name)) meetings_.close(arena, *avoided);
     return false;
   }
-  if (!meetings_.come(arena, *meeting, ticket)) {
+  if (!meetings_.come(*arena, *meeting, ticket)) {
     add_ready(participant_.missed(meeting->slot));
   } else {
     meet(now);

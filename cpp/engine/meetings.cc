@@ -18,12 +18,12 @@ Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
 
 }  // namespace
 
-bool Meetings::come(SharedArena* arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
-  for (const auto& [slot, other] : std::exchange(to_close_, {})) close(arena, other);
-  const Pending pending{meeting, ticket, arena};
+bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
+  for (const auto& [slot, other] : std::exchange(to_close_, {})) close(&arena, other);
+  const Pending pending{meeting, ticket, &arena};
   bring(pending);
   in_flight_.at(ticket).operation->note(Moment::kReady);
-  if (!at(*arena, meeting).come(meeting.round)) return false;
+  if (!at(arena, meeting).come(meeting.round)) return false;
   pending_.push_back(pending);
   return true;
 }

@@ -27,11 +27,11 @@ class Meetings {
   Meetings(const Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
       : mesh_(mesh), in_flight_(in_flight), n_met_(n_met) {}
 
-  // `arena`: the lane's; it outlives this. Null where there is none, or none yet.
+  // `arena`: the lane's; it outlives this.
 
-  // False: the meeting is closed. REQUIRES: an arena.
-  bool come(SharedArena* arena, const Participant::Meeting& meeting, Participant::Ticket ticket);
-  // Where this rank does not come. REQUIRES: it has not.
+  // False: the meeting is closed.
+  bool come(SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket);
+  // Where this rank does not come. `arena`: null where there is none, or none yet. REQUIRES: it has not come.
   void close(SharedArena* arena, const Participant::Meeting& meeting);
 
   bool empty() const { return pending_.empty(); }
@@ -48,7 +48,7 @@ class Meetings {
   struct Pending {
     Participant::Meeting meeting;
     Participant::Ticket ticket;
-    SharedArena* arena;
+    const SharedArena* arena;  // not null
   };
 
   std::byte* brought(const Pending& pending, int member) const;

@@ -69,6 +69,7 @@ TEST(TcpChannel, EndIsSeenWhileAForkedChildHoldsTheSocketAndTheChildsEndIsNot) {
   char byte = 0;
   const pid_t child = fork();
   if (child == 0) {
+    close(to_child[1]);                    // so that the child ends with its parent, however that ends
     const int held = dup(pair.left_fd());  // as any child of a rank that does not exec
     pair.end_left();                       // ends the child's copy of the channel, and nothing else
     const bool told = write(from_child[1], &byte, 1) == 1;
