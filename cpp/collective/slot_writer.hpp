@@ -1,10 +1,10 @@
-// SlotWriter: copies into this rank's slots, past the caches when lines go to and fro between caches slowly.
+// SlotWriter: copies into this rank's slots, past the caches where lines go to and fro between caches slowly.
 //
-// A slot's lines lie in the caches of those who have read it, and must be taken back to be written. That is usually
-// faster than memory. But there are runs, and times within a run, in which it is several times slower, for large
-// amounts only, and then an allreduce takes four or five times as long (docs/performance.md; why is not known). A rank
-// notices by how long its own copies take, so these are timed. After a slow one the next pass by the caches, and now
-// and then one does not, to see whether that is still so. No result depends on it.
+// A slot's lines lie in the caches of those who have read it, and must be taken back to be written. Between cores that
+// are near each other that is faster than memory. Where they are far apart (other dies, other processors; virtual cores
+// may be moved there) it is several times slower, for whoever writes and for whoever reads (docs/performance.md). A
+// rank notices by how long its own copies take, so these are timed. After a slow one the next pass by the caches, and
+// now and then one does not, to see whether that is still so. No result depends on it.
 //
 // One thread.
 #pragma once

@@ -394,44 +394,38 @@ class Context {
 
   template <typename T>
   [[nodiscard]] Operation allgather_async(std::span<const T> values, const GatherOptions& options = {}) {
-    const Rows rows = rows_of(values.size(), options.row_shape);
-    const ciranda_tensor tensor = rows.tensor(values);
-    return submit(request_for(CIRANDA_ALLGATHER, options, &tensor));
+    return allgather(values, options, 0);
   }
 
   template <typename T, std::size_t Extent>
   Gathered<std::remove_const_t<T>> allgather(std::span<T, Extent> values, const GatherOptions& options = {}) {
     using Value = std::remove_const_t<T>;
-    return Gathered<Value>(allgather_async<Value>(std::span<const Value>(values), options));
+    return Gathered<Value>(allgather<Value>(std::span<const Value>(values), options, CIRANDA_REQUEST_AWAITED));
   }
 
   // This rank's part of the rows of an allreduce.
   template <typename T>
   [[nodiscard]] Operation reducescatter_async(std::span<const T> values, const ReducescatterOptions& options = {}) {
-    const Rows rows = rows_of(values.size(), options.row_shape);
-    const ciranda_tensor tensor = rows.tensor(values);
-    return submit(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
+    return reducescatter(values, options, 0);
   }
 
   template <typename T, std::size_t Extent>
   Gathered<std::remove_const_t<T>> reducescatter(std::span<T, Extent> values,
                                                  const ReducescatterOptions& options = {}) {
     using Value = std::remove_const_t<T>;
-    return Gathered<Value>(reducescatter_async<Value>(std::span<const Value>(values), options));
+    return Gathered<Value>(reducescatter<Value>(std::span<const Value>(values), options, CIRANDA_REQUEST_AWAITED));
   }
 
   // Other rows to each rank. Gathered::received() says how many came from whom.
   template <typename T>
   [[nodiscard]] Operation alltoall_async(std::span<const T> values, const AlltoallOptions& options = {}) {
-    const Rows rows = rows_of(values.size(), options.row_shape);
-    const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    return submit(request_for(CIRANDA_ALLTOALL, options, &tensor));
+    return alltoall(values, options, 0);
   }
 
   template <typename T, std::size_t Extent>
   Gathered<std::remove_const_t<T>> alltoall(std::span<T, Extent> values, const AlltoallOptions& options = {}) {
     using Value = std::remove_const_t<T>;
-    return Gathered<Value>(alltoall_async<Value>(std::span<const Value>(values), options));
+    return Gathered<Value>(alltoall<Value>(std::span<const Value>(values), options, CIRANDA_REQUEST_AWAITED));
   }
 
   // An allgather for the root alone.
@@ -592,6 +586,33 @@ class Context {
     ciranda_request request = request_for(CIRANDA_BROADCAST, options, &tensor);
     request.root = options.root;
     request.flags = flags;
+    return submit(request);
+  }
+
+  template <typename T>
+  Operation allgather(std::span<const T> values, const GatherOptions& options, std::uint32_t flags) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values);
+    ciranda_request request = request_for(CIRANDA_ALLGATHER, options, &tensor);
+    request.flags |= flags;
+    return submit(request);
+  }
+
+  template <typename T>
+  Operation reducescatter(std::span<const T> values, const ReducescatterOptions& options, std::uint32_t flags) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values);
+    ciranda_request request = reduction_for(CIRANDA_REDUCESCATTER, options, &tensor);
+    request.flags |= flags;
+    return submit(request);
+  }
+
+  template <typename T>
+  Operation alltoall(std::span<const T> values, const AlltoallOptions& options, std::uint32_t flags) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(values, options.splits);
+    ciranda_request request = request_for(CIRANDA_ALLTOALL, options, &tensor);
+    request.flags |= flags;
     return submit(request);
   }
 
