@@ -89,6 +89,11 @@ def named(name: str) -> Combine:
     return combine
 
 
+def buckets_of(flat: torch.Tensor) -> Tensors:
+    """Views of gradients that lie one after the other."""
+    return list(flat.split(BUCKET_BYTES // flat.element_size()))
+
+
 def over_gloo(tensors: Tensors) -> None:
     for work in [distributed.all_reduce(tensor, async_op=True) for tensor in tensors]:
         work.wait()
@@ -104,7 +109,7 @@ def measure(what: Gradients, blocks: int) -> dict[str, Timing]:
         "shared": (grouped(f"{what.name}.shared"), shared),
         "grouped": (grouped(f"{what.name}.grouped"), private),
         "named": (named(what.name), private),
-        "gloo, buckets": (over_gloo, list(flat.split(BUCKET_BYTES // flat.element_size()))),
+        "gloo, buckets": (over_gloo, buckets_of(flat)),
         "gloo, tensors": (over_gloo, private),
     }
 

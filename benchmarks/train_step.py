@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from gradients import BUCKET_BYTES, grouped, over_gloo
+from gradients import buckets_of, grouped, over_gloo
 from measuring import Timing, gloo, interleave
 from torch import distributed, nn
 from torch.nn import functional
@@ -98,7 +98,7 @@ def combine_alone(model: nn.Module, name: str) -> dict[str, Step]:
     """The gradients of a model, and nothing else: with Ciranda, and over gloo in buckets."""
     ours = [torch.zeros_like(parameter, requires_grad=False) for parameter in model.parameters()]
     flat = torch.cat([gradient.flatten() for gradient in ours])
-    combine, buckets = grouped(f"{name}.alone"), list(flat.split(BUCKET_BYTES // flat.element_size()))
+    combine, buckets = grouped(f"{name}.alone"), buckets_of(flat)
     return {"alone/ciranda": lambda: combine(ours), "alone/gloo": lambda: over_gloo(buckets)}
 
 

@@ -162,9 +162,8 @@ Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, co
     case Collective::kAllgather:
     case Collective::kGather: return one_plan(gather(first, at, mesh));
     case Collective::kAlltoall:
-      if (keeps_rows(at.request)) return even_exchange(at);
-      return exchange_splits_first(first.ticket, in_flight, mesh);
-    case Collective::kScatter: return exchange_splits_first(first.ticket, in_flight, mesh);
+    case Collective::kScatter:
+      return keeps_rows(at.request) ? even_exchange(at) : exchange_splits_first(first.ticket, in_flight, mesh);
   }
   return Work{};
 }

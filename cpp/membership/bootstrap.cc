@@ -115,6 +115,7 @@ Status Joining::check_options() const {
     return Status::invalid_argument("slots of " + std::to_string(options_.slot_bytes) +
                                     " bytes are not possible: it must be a multiple of 4096");
   }
+  static_assert(kMostSockets <= kMostAddresses, "as many interfaces as sockets can be told of");
   if (std::max(n_sockets_, interface_names_.size()) > kMostSockets) {
     return Status::invalid_argument("at most " + std::to_string(kMostSockets) +
                                     " interfaces, and sockets between two ranks, are possible");

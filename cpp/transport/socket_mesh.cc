@@ -222,10 +222,9 @@ SocketMesh::~SocketMesh() {
 void SocketMesh::poll_events() {
   if (looks_at_sockets_) {
     for (const auto& each : links_) {
-      for (std::size_t i = 0; i < each->n_data_sockets(); ++i) {
-        if (i == 0) each->control_socket->look_again();
-        each->data(i).look_again();
-      }
+      if (each->n_data_sockets() == 0) continue;
+      each->control_socket->look_again();
+      for (std::size_t i = 0; i < each->n_data_sockets(); ++i) each->data(i).look_again();
     }
   }
   if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) {

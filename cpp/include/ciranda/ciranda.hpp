@@ -522,11 +522,7 @@ class Context {
   // --- without tensors
 
   [[nodiscard]] Operation barrier_async(const Place& at = {}) { return submit(request_at(CIRANDA_BARRIER, at)); }
-  void barrier(const Place& at = {}) {
-    ciranda_request request = request_at(CIRANDA_BARRIER, at);
-    request.flags = CIRANDA_REQUEST_AWAITED;
-    submit(request).wait();
-  }
+  void barrier(const Place& at = {}) { submit(request_at(CIRANDA_BARRIER, at), CIRANDA_REQUEST_AWAITED).wait(); }
 
   // Until all ranks of the set have said so too, this one stands aside: see CIRANDA_JOIN. Give the operation to
   // last_to_join().
@@ -566,6 +562,11 @@ class Context {
     void operator()(ciranda_context* context) const noexcept { ciranda_shutdown(context); }
   };
 
+  Operation submit(ciranda_request request, std::uint32_t more_flags) {
+    request.flags |= more_flags;
+    return submit(request);
+  }
+
   template <typename T>
   Operation allreduce(std::span<const T> input, std::span<T> output, const ReduceOptions& options,
                       std::uint32_t flags) {
@@ -574,9 +575,8 @@ class Context {
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, &tensor);
     request.weight = options.weight ? &*options.weight : nullptr;
-    request.flags |= flags;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
-    return submit(request);
+    return submit(request, flags);
   }
 
   template <typename T>
@@ -585,35 +585,28 @@ class Context {
     const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = request_for(CIRANDA_BROADCAST, options, &tensor);
     request.root = options.root;
-    request.flags = flags;
-    return submit(request);
+    return submit(request, flags);
   }
 
   template <typename T>
   Operation allgather(std::span<const T> values, const GatherOptions& options, std::uint32_t flags) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    ciranda_request request = request_for(CIRANDA_ALLGATHER, options, &tensor);
-    request.flags |= flags;
-    return submit(request);
+    return submit(request_for(CIRANDA_ALLGATHER, options, &tensor), flags);
   }
 
   template <typename T>
   Operation reducescatter(std::span<const T> values, const ReducescatterOptions& options, std::uint32_t flags) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    ciranda_request request = reduction_for(CIRANDA_REDUCESCATTER, options, &tensor);
-    request.flags |= flags;
-    return submit(request);
+    return submit(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor), flags);
   }
 
   template <typename T>
   Operation alltoall(std::span<const T> values, const AlltoallOptions& options, std::uint32_t flags) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    ciranda_request request = request_for(CIRANDA_ALLTOALL, options, &tensor);
-    request.flags |= flags;
-    return submit(request);
+    return submit(request_for(CIRANDA_ALLTOALL, options, &tensor), flags);
   }
 
   template <typename T>
