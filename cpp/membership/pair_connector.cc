@@ -72,7 +72,7 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
     }
     acceptor_->expire(Clock::now());
     std::erase_if(missing, [this](const Key& key) { return ready_.contains(key); });
-    if (Status alive = look_for_dead(missing); !alive.ok()) {
+    if (Status alive = missing.empty() ? Status() : look_for_dead(); !alive.ok()) {
       return alive;
     }
   }
@@ -164,17 +164,11 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
   return {};
 }
 
-// Only an end that leaves us without a connection matters here, but all who ended are named then: one of them, which
-// was through with joining, may be why the other gave up.
-Status PairConnector::look_for_dead(const std::set<Key>& missing) const {
+// Nothing will come of the job once one has ended, also where we are through with that one: whoever is still missing
+// may have given up because of it, and will never come to say so.
+Status PairConnector::look_for_dead() const {
   const std::vector<std::string> dead = dead_peers();
-  const bool matters = std::any_of(missing.begin(), missing.end(), [&](const Key& key) {
-    return std::find(dead.begin(), dead.end(), peer(key.peer).name) != dead.end();
-  });
-  if (!matters) {
-    return {};
-  }
-  return Status::ranks_lost(ended(dead));
+  return dead.empty() ? Status() : Status::ranks_lost(ended(dead));
 }
 
 Status PairConnector::with_the_dead(const Status& error) const {
@@ -186,14 +180,20 @@ Status PairConnector::with_the_dead(const Status& error) const {
 }
 
 std::vector<std::string> PairConnector::dead_peers() const {
-  std::vector<pollfd> processes;  // poll() passes over those that are -1
+  const std::size_t n_peers = options_.peers.size();
+  // Of each peer its process, then of each its connection. poll() passes over those that are -1.
+  std::vector<pollfd> sources;
   for (const PeerAddress& each : options_.peers) {
-    processes.push_back({each.process_fd, POLLIN, 0});
+    sources.push_back({each.process_fd, POLLIN, 0});
   }
-  (void)poll(processes.data(), processes.size(), 0);
+  for (int rank = 0; rank < static_cast<int>(n_peers); ++rank) {
+    const auto connection = ready_.find({Role::kControl, rank, 0});
+    sources.push_back({connection == ready_.end() ? -1 : connection->second.get(), POLLRDHUP, 0});
+  }
+  (void)poll(sources.data(), sources.size(), 0);
   std::vector<std::string> dead;
-  for (std::size_t i = 0; i < processes.size(); ++i) {
-    if (processes[i].revents != 0) {
+  for (std::size_t i = 0; i < n_peers; ++i) {
+    if (sources[i].revents != 0 || sources[n_peers + i].revents != 0) {
       dead.push_back(options_.peers[i].name);
     }
   }

@@ -2,8 +2,8 @@
 // and the lower one accepts. Several connections are spread over the peer's addresses, and with them over one's own
 // interfaces: from that which is in the same network, else from that in the same place of the list.
 //
-// Threads: one. Failure: errors name the peer, its host and its address. A peer on this machine that dies meanwhile is
-// noticed at once.
+// Threads: one. Failure: errors name the peer, its host and its address. A peer that dies meanwhile is noticed at once
+// if it is on this machine or had connected.
 #pragma once
 
 #include <map>
@@ -53,7 +53,7 @@ class PairConnector {
   UniqueFd take(Role role, int peer, int index = 0);
   int fd(Role role, int peer) const { return ready_.at({role, peer, 0}).get(); }
 
-  // An error about a peer that went away, with those added that have ended on this machine: one of them may be why.
+  // An error about a peer that went away, with those added that have ended: one of them may be why.
   Status with_the_dead(const Status& error) const;
 
  private:
@@ -77,8 +77,8 @@ class PairConnector {
   Status begin_tries(Clock::time_point now);
   Status on_event(std::uint64_t token, Clock::time_point now);
   Status settle(const Key& key, Attempt& attempt, Clock::time_point now);
-  Status look_for_dead(const std::set<Key>& missing) const;
-  // The names of the peers on this machine that have ended.
+  Status look_for_dead() const;
+  // The names of the peers that have ended: those on this machine, and those who had connected.
   std::vector<std::string> dead_peers() const;
   Status timed_out(const std::set<Key>& missing) const;
   int timeout_ms(Clock::time_point now) const;
