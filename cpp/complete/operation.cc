@@ -6,12 +6,9 @@
 
 #include <cstdint>
 #include <ctime>
-#include <new>
 
 namespace ciranda {
 namespace {
-
-constexpr std::size_t kOutputAlignment = 64;
 
 std::uint32_t* word_of(const std::atomic<std::uint32_t>& atomic) {
   static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
@@ -28,19 +25,6 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) {
 }
 
 }  // namespace
-
-OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape) {
-  OutputBuffer buffer;
-  if (n_bytes > SIZE_MAX - kOutputAlignment) return buffer;
-  const std::size_t rounded = (n_bytes + kOutputAlignment) / kOutputAlignment * kOutputAlignment;
-  auto* data = static_cast<std::byte*>(::operator new (rounded, std::align_val_t{kOutputAlignment}, std::nothrow));
-  if (data == nullptr) return buffer;
-  buffer.data =
-      std::shared_ptr<std::byte>(data, [](std::byte* p) { ::operator delete (p, std::align_val_t{kOutputAlignment}); });
-  buffer.n_bytes = n_bytes;
-  buffer.shape = std::move(shape);
-  return buffer;
-}
 
 bool Operation::sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const {
   std::uint32_t seen = state_.load(std::memory_order_acquire);

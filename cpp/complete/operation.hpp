@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,18 +15,9 @@
 
 #include "base/status.hpp"
 #include "complete/moments.hpp"
+#include "complete/output_memory.hpp"
 
 namespace ciranda {
-
-// Memory that the engine allocated for one tensor of a result, aligned to 64 bytes; keeps itself alive.
-struct OutputBuffer {
-  std::shared_ptr<std::byte> data;
-  std::size_t n_bytes = 0;
-  std::vector<std::int64_t> shape;
-};
-
-// Allocates n_bytes (at least one cache line) aligned to 64 bytes; null data when there is no memory.
-OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape);
 
 class Operation {
  public:

@@ -24,7 +24,10 @@ class InFlight {
     std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
   };
 
-  explicit InFlight(NamesInUse& names) : names_(names) {}
+  // Both outlive this. `output_memory`: for the results of requests.
+  InFlight(NamesInUse& names, const OutputMemory& output_memory) : names_(names), output_memory_(output_memory) {}
+
+  const OutputMemory& output_memory() const { return output_memory_; }
 
   Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool holds_name) {
     if (request.is_deferrable) ++n_deferrable_;
@@ -70,6 +73,7 @@ class InFlight {
 
  private:
   NamesInUse& names_;
+  const OutputMemory& output_memory_;
   std::vector<Entry> entries_;
   std::vector<Participant::Ticket> free_;
   std::size_t n_deferrable_ = 0;

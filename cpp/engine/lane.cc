@@ -51,7 +51,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       changes_(around.changes),
       mesh_(around.world, around.mux, id, ranks, arena),
       unnamed_(around.names.unnamed),
-      in_flight_(around.names.in_use),
+      in_flight_(around.names.in_use, around.output_memory),
       participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size())}),
       meetings_(mesh_, in_flight_, around.n_met),
       log_(id, mesh_, control_, around.config, logger_),
@@ -276,7 +276,7 @@ void Lane::stand_in(Participant::Execute& entry) {
       for (TensorSignature& tensor : request.signature.tensors) tensor.shape.front() = 0;
     }
     settle_splits(request, mesh_.size(), mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]);
-    const OutputBuffer scratch = allocate_output(request.signature.n_bytes(), {});
+    const OutputBuffer scratch = in_flight_.output_memory().allocate(request.signature.n_bytes(), {});
     std::byte* at = scratch.data.get();
     for (const TensorSignature& tensor : request.signature.tensors) {
       request.memory.push_back({at, at});

@@ -55,6 +55,7 @@ class Lane {
     const Names& names;
     LaneChanges& changes;
     std::atomic<std::uint64_t>& n_met;
+    const OutputMemory& output_memory;
   };
 
   // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null.

@@ -62,7 +62,8 @@ bool take_given(const FirstDims& first_dims, const Request& request, Outputs& ou
   return true;
 }
 
-Result<Plan> gather(const Participant::Ready& ready, const InFlight::Entry& entry, const Mesh& mesh) {
+Result<Plan> gather(const Participant::Ready& ready, InFlight& in_flight, const Mesh& mesh) {
+  const InFlight::Entry& entry = in_flight.at(ready.ticket);
   const Request& request = entry.request;
   if (!ready.first_dims || !fits(*ready.first_dims, request, mesh)) {
     return Status::internal("the log's first dimensions for " + std::string(to_string(request.signature.collective)) +
@@ -76,7 +77,8 @@ Result<Plan> gather(const Participant::Ready& ready, const InFlight::Entry& entr
     outputs = {};
     std::vector<std::int64_t> n_rows;
     for (const auto& rows : *ready.first_dims) n_rows.push_back(*sum_of_rows(rows));
-    if (Status status = outputs.allocate(request, n_rows, mesh.peer(mesh.rank()).rank); !status.ok()) return status;
+    const int rank = mesh.peer(mesh.rank()).rank;
+    if (Status status = outputs.allocate(in_flight.output_memory(), request, n_rows, rank); !status.ok()) return status;
   }
   Plan plan = plan_gather(request, *ready.first_dims, outputs.memory);
   if (has_root) plan.receivers = {root};
@@ -84,7 +86,8 @@ Result<Plan> gather(const Participant::Ready& ready, const InFlight::Entry& entr
   return plan;
 }
 
-Result<Work> reducescatter(const InFlight::Entry& entry, const Mesh& mesh) {
+Result<Work> reducescatter(const Participant::Ready& ready, InFlight& in_flight, const Mesh& mesh) {
+  const InFlight::Entry& entry = in_flight.at(ready.ticket);
   const Request& request = entry.request;
   const auto is_given = [](const TensorMemory& memory) { return memory.output != nullptr; };
   Outputs outputs;
@@ -95,7 +98,8 @@ Result<Work> reducescatter(const InFlight::Entry& entry, const Mesh& mesh) {
     for (const TensorSignature& tensor : request.signature.tensors) {
       n_rows.push_back(even_splits(tensor.shape.front(), mesh.size())[static_cast<std::size_t>(mesh.rank())]);
     }
-    if (Status status = outputs.allocate(request, n_rows, mesh.peer(mesh.rank()).rank); !status.ok()) return status;
+    const int rank = mesh.peer(mesh.rank()).rank;
+    if (Status status = outputs.allocate(in_flight.output_memory(), request, n_rows, rank); !status.ok()) return status;
     entry.operation->set_outputs(std::move(outputs.buffers));
   }
   return many_plans(plan_reducescatter(request, mesh.size(), mesh.rank(), outputs.memory));
@@ -156,11 +160,11 @@ Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, co
     case Collective::kRemoveProcessSet: break;
     case Collective::kAllreduce:
     case Collective::kReduce: return reduction(entry, in_flight, mesh);
-    case Collective::kReducescatter: return reducescatter(at, mesh);
+    case Collective::kReducescatter: return reducescatter(first, in_flight, mesh);
     case Collective::kBroadcast:
     case Collective::kTransfer: return broadcast(at.request, mesh);
     case Collective::kAllgather:
-    case Collective::kGather: return one_plan(gather(first, at, mesh));
+    case Collective::kGather: return one_plan(gather(first, in_flight, mesh));
     case Collective::kAlltoall:
     case Collective::kScatter:
       return keeps_rows(at.request) ? even_exchange(at) : exchange_splits_first(first.ticket, in_flight, mesh);

@@ -26,11 +26,11 @@ struct Outputs {
   }
 
   // One for each tensor, of n_rows[tensor] rows.
-  Status allocate(const Request& request, const std::vector<std::int64_t>& n_rows, int rank) {
+  Status allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows, int rank) {
     for (std::size_t i = 0; i < n_rows.size(); ++i) {
       TensorSignature whole = request.signature.tensors[i];
       whole.shape.front() = n_rows[i];
-      buffers.push_back(allocate_output(whole.n_bytes(), whole.shape));
+      buffers.push_back(from.allocate(whole.n_bytes(), whole.shape));
       if (!buffers.back().data) {
         return Status::internal("rank " + std::to_string(rank) + " has no memory for the result of " +
                                 std::string(to_string(request.signature.collective)) + " '" + request.name + "', " +

@@ -66,7 +66,9 @@ class SplitExchange {
                               request().name + "' are larger than any tensor");
     }
     Outputs outputs;
-    if (Status status = outputs.allocate(request(), n_rows, mesh_.peer(mesh_.rank()).rank); !status.ok()) return status;
+    const int rank = mesh_.peer(mesh_.rank()).rank;
+    const Status status = outputs.allocate(in_flight_.output_memory(), request(), n_rows, rank);
+    if (!status.ok()) return status;
     Work work;
     work.plans.push_back(plan_exchange(request(), rows_to, rows_from, outputs.memory, longest_of_all()));
     if (!info(signature().collective).has_root) add_received_splits(rows_from, outputs.buffers);

@@ -47,7 +47,8 @@ Lane* Turn::find_or_make(LaneId id) {
 Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
   lanes_.push_back(std::make_unique<Lane>(
-      id, ranks, arena, Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this, n_met_}));
+      id, ranks, arena,
+      Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this, n_met_, output_memory_}));
   lane_by_id_[id] = lanes_.back().get();
   for (const Departure& departure : control_.departures()) {
     if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);

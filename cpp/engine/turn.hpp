@@ -77,6 +77,7 @@ class Turn final : private LaneMessages, private LaneChanges {
   const Names names_;
   ProcessSets& sets_;
   std::atomic<std::uint64_t> n_met_{0};  // calls
+  OutputMemory output_memory_;
   LaneMux mux_;
   ControlPlane control_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // the first is the world's

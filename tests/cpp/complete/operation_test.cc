@@ -239,37 +239,5 @@ TEST(Sleeping, OfOthersGoesOnWhenASignalEndsOne) {
   EXPECT_TRUE(second.result());
 }
 
-// --- outputs
-
-TEST(OutputBuffer, IsAlignedAndAllItsBytesCanBeWritten) {
-  for (const std::size_t n_bytes : {0U, 1U, 63U, 64U, 65U, 4096U, 100'000U}) {
-    const OutputBuffer buffer = allocate_output(n_bytes, {static_cast<std::int64_t>(n_bytes)});
-    ASSERT_NE(buffer.data, nullptr);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data.get()) % 64, 0U) << n_bytes;
-    EXPECT_EQ(buffer.n_bytes, n_bytes);
-    EXPECT_EQ(buffer.shape, (std::vector<std::int64_t>{static_cast<std::int64_t>(n_bytes)}));
-    for (std::size_t i = 0; i < n_bytes; ++i) buffer.data.get()[i] = std::byte{0xff};
-  }
-}
-
-TEST(OutputBuffer, KeepsItselfAlive) {
-  std::shared_ptr<std::byte> kept;
-  {
-    OutputBuffer buffer = allocate_output(64, {64});
-    kept = buffer.data;
-  }
-  kept.get()[63] = std::byte{1};
-  EXPECT_EQ(kept.use_count(), 1);
-}
-
-// Sizes that would wrap around when they are rounded up.
-TEST(OutputBuffer, IsNullWithoutMemory) {
-  for (const std::size_t n_bytes : {SIZE_MAX - 63, SIZE_MAX - 10, SIZE_MAX}) {
-    const OutputBuffer buffer = allocate_output(n_bytes, {});
-    EXPECT_EQ(buffer.data, nullptr) << n_bytes;
-    EXPECT_EQ(buffer.n_bytes, 0U) << n_bytes;
-  }
-}
-
 }  // namespace
 }  // namespace ciranda
