@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "backend/native.hpp"
+#include "engine/burst.hpp"
 #include "engine/patience.hpp"
 #include "engine/shared_memory.hpp"
 #include "engine/turn.hpp"
@@ -161,13 +162,14 @@ class Engine::Impl {
       request.memory.clear();
     }
     const bool is_awaited = request.is_awaited;
+    const std::size_t n_bytes = request.signature.n_bytes();
     Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate};
     if (is_awaited && take_in(submission)) return operation;
     submissions_.push(std::move(submission));
     if (is_shut_down_.load()) {
       fail_late_submissions();
     } else if (!is_awaited) {
-      turn_in_passing(false);
+      turn_or_leave_it(n_bytes);
     }
     return operation;
   }
@@ -353,6 +355,31 @@ class Engine::Impl {
     }
   }
 
+  void turn_or_leave_it(std::size_t n_bytes) {
+    const Burst::Choice choice = burst_.choose(n_bytes, Clock::now());
+    if (choice == Burst::Choice::kLeaveAndWake) mesh_->kick();
+    if (choice != Burst::Choice::kTurn) return;
+    if (burst_.is_watched() && n_waiting_.load() == 0) {
+      turn_in_burst();
+    } else {
+      turn_in_passing(false);
+    }
+    burst_.turned(Clock::now());
+  }
+
+  // The mesh stays disarmed: whoever watches the burst looks before long.
+  void turn_in_burst() {
+    if (!token_.try_take()) return;
+    {
+      const TokenHolder holder(token_);
+      if (is_shut_down_.load()) return;
+      mesh_->disarm();
+      for (int i = 0; i < kTurnsInPassing && turn_.run(); ++i) {
+      }
+    }
+    see_what_came_late();
+  }
+
   void turn_in_passing(bool is_waited_for) {
     const bool had_token = with_token([&] {
       if (is_waited_for) turn_.expect_no_more();
@@ -399,7 +426,8 @@ class Engine::Impl {
   void run_background() {
     std::optional<TimePoint> deadline;
     while (!is_shut_down_.load()) {
-      if (!is_something_unseen()) mesh_->sleep(time_to(deadline));
+      if (!is_something_unseen() && !burst_.is_watched()) mesh_->sleep(time_to(deadline));
+      watch_burst();
       if (is_shut_down_.load()) return;
       token_.take();
       const TokenHolder holder(token_);
@@ -407,6 +435,13 @@ class Engine::Impl {
       drive_in_background();
       if (!arm_when_nothing_moves()) mesh_->kick();
       deadline_ = deadline = turn_.next_deadline();
+    }
+  }
+
+  void watch_burst() {
+    while (burst_.is_watched() && !is_shut_down_.load()) {
+      mesh_->sleep(Burst::kBetweenLooks);
+      if (burst_.ends()) return;
     }
   }
 
@@ -457,6 +492,7 @@ class Engine::Impl {
   CoreSharing sharing_;
   const NativeOptions native_options_;
   ProgressToken token_;
+  Burst burst_;
   std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
   std::atomic<int> n_waiting_{0};  // threads in wait()
   std::atomic<std::uint64_t> n_waits_begun_{0};

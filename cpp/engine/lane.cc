@@ -147,6 +147,8 @@ bool Lane::look_at_meetings(bool closes, TimePoint now) {
     in_flight_.complete(ticket, Status::ok_status());
   }
   for (const std::uint32_t slot : news.missed) add_ready(participant_.missed(slot));
+  // To the coordinator, who announces something waits no longer.
+  if (!news.missed.empty() && has_said_waiting_) announce(WaitingMessage{}, now);
   return !news.met.empty() || !news.missed.empty();
 }
 

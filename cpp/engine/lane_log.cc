@@ -38,7 +38,7 @@ CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& confi
   options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
   options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.learned_order = config.learned_order;
-  options.announces_groups = has_relays;
+  options.announces_groups = true;
   if (has_relays) options.most_groups = kMostGroups;
   options.lets_ranks_meet = config.meetings && config.algorithm.empty() && !has_relays &&
                             shares_memory_with_all(mesh) && mesh.size() > 1 && mesh.size() <= Meeting::kMaxMembers;

@@ -31,7 +31,8 @@ struct Training {
   bool learned_order = true;
   bool announces_groups = false;
   bool lets_ranks_meet = false;
-  int ranks_per_host = 0;  // more than 0: through relays
+  bool changes_its_mind = false;  // whether a call is waited for at once
+  int ranks_per_host = 0;         // more than 0: through relays
   int fan_out = 0;
 };
 
@@ -45,7 +46,7 @@ struct Tensor {
 std::vector<Tensor> make_tensors(const Training& training, Random& random) {
   std::vector<Tensor> tensors;
   const int percent = training.announces_groups ? 95 : 80;
-  const int deferrable_percent = training.lets_ranks_meet ? 20 : percent;
+  const int deferrable_percent = training.changes_its_mind ? 50 : training.lets_ranks_meet ? 20 : percent;
   for (int i = 0; i < training.n_names; ++i) {
     const Shape shape{pick(random, 1, 9), pick(random, 1, training.lets_ranks_meet ? 400 : 40'000)};
     const int kind = pick(random, 0, 9);
@@ -93,7 +94,9 @@ void add_step(const Training& training, const std::vector<Tensor>& tensors, Rand
     if (has_joined[rank]) continue;
     if (!repeats && chance(random, 50)) std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
-      scripts[rank].emplace_back(call_of(tensors[i], wrong_rank[i] == static_cast<int>(rank), random));
+      Call call = call_of(tensors[i], wrong_rank[i] == static_cast<int>(rank), random);
+      if (training.changes_its_mind && chance(random, 2)) call.is_deferrable = !call.is_deferrable;
+      scripts[rank].emplace_back(std::move(call));
       if (repeats && chance(random, 10)) scripts[rank].emplace_back(Wait{});  // the same order: no deadlock
     }
     scripts[rank].emplace_back(Wait{});
@@ -116,6 +119,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
     std::vector<bool> has_joined(scripts.size());
     for (int step = 0; step < training.n_steps; ++step) {
       for (Tensor& tensor : tensors) {
+        if (training.changes_its_mind && chance(random, 3)) tensor.is_deferrable = !tensor.is_deferrable;
         if (chance(random, change_percent) && !tensor.signature.tensors.empty())
           ++tensor.signature.tensors.front().shape.back();
       }
@@ -230,6 +234,15 @@ TEST(RandomSchedules, WithRelays) {
 TEST(RandomSchedules, ManyRanksWithRelays) {
   EXPECT_GT(expect_groups({.n_ranks = 64, .ranks_per_host = 8, .fan_out = 2}, 2).n_of_all, 4U);
   expect_groups({.n_ranks = 128, .n_names = 8, .ranks_per_host = 8, .fan_out = 6}, 1);
+}
+
+// What is called now so and now so, by some ranks or by all, is in groups and open to meetings in turns.
+TEST(RandomSchedules, WithGroupsAndMeetings) {
+  for (const int n_ranks : {2, 3, 7}) {
+    const Groups seen = expect_groups({.n_ranks = n_ranks, .lets_ranks_meet = true, .changes_its_mind = true}, 30);
+    EXPECT_GT(seen.n_entries, 5U);
+    EXPECT_GT(seen.n_met, n_ranks == 2 ? 100U : 0U);  // the more there are, the sooner one leaves
+  }
 }
 
 // Ranks come to meetings in any order, and leave them when they like.

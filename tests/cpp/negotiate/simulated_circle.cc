@@ -268,6 +268,7 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
       settle(rank, ready.ticket, {true, kMetAt + meeting.round * kPlaces + meeting.place.number, {}, {}});
     } else if (closes || word(meeting).is_closed(meeting.round)) {
       announce(rank, rank.participant.missed(meeting.slot));
+      if (rank.is_waiting) announce(rank, WaitingMessage{});
     } else {
       rank.meetings.push_back(meeting);
     }

@@ -1,0 +1,82 @@
+// Burst: which submissions give the engine a turn in passing. Of many small ones, one soon after the other, most leave
+// it to a later one, and travel with that.
+//
+// Should no later one come, what was left must not lie there for long. So a burst is *watched*: the background thread,
+// woken once, looks from time to time whether anything was left since it last looked, and turns the engine when not.
+//
+// Threads: any. Those that submit at the same time may each take the other's for its own, which costs no more than
+// time.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace ciranda {
+
+class Burst {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // How long the watcher sleeps. What is left waits for twice as long, at most.
+  static constexpr std::chrono::microseconds kBetweenLooks{250};
+
+  enum class Choice : std::uint8_t {
+    kTurn,
+    kLeave,
+    kLeaveAndWake,  // the background thread, to watch
+  };
+
+  // REQUIRES: the submission is where the next turn takes it in.
+  Choice choose(std::size_t n_bytes, TimePoint now) {
+    const std::size_t n_left_bytes = n_left_bytes_.fetch_add(n_bytes, std::memory_order_relaxed) + n_bytes;
+    const bool is_soon = now - TimePoint(last_turn_.load(std::memory_order_relaxed)) < kBetweenTurns;
+    if (!is_soon) n_quick_.store(0, std::memory_order_relaxed);
+    if (!is_soon || n_left_bytes >= kMostLeftBytes) return Choice::kTurn;
+    n_left_.fetch_add(1, std::memory_order_relaxed);
+    if (is_watched_.load()) return Choice::kLeave;
+    if (n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 < kQuickInARow) return Choice::kTurn;
+    return is_watched_.exchange(true) ? Choice::kLeave : Choice::kLeaveAndWake;
+  }
+
+  // A turn was given in passing.
+  void turned(TimePoint now) {
+    last_turn_.store(now.time_since_epoch(), std::memory_order_relaxed);
+    n_left_bytes_.store(0, std::memory_order_relaxed);
+  }
+
+  bool is_watched() const { return is_watched_.load(); }
+
+  // The watcher's. Whether nothing was left since the last look: then the burst is over, and who looks for submissions
+  // after this sees all that were left.
+  bool ends() {
+    const std::uint64_t n_left = n_left_.load(std::memory_order_relaxed);
+    if (n_left != n_left_seen_) {
+      n_left_seen_ = n_left;
+      return false;
+    }
+    n_quick_.store(0, std::memory_order_relaxed);
+    is_watched_.store(false);
+    return true;
+  }
+
+ private:
+  using Duration = std::chrono::steady_clock::duration;
+
+  // Short beside what data takes to travel, long beside what a submission takes.
+  static constexpr std::chrono::microseconds kBetweenTurns{30};
+  // So much takes longer than a turn.
+  static constexpr std::size_t kMostLeftBytes = 256 << 10;
+  // A layer brings two or three gradients at once; to wake a thread for these does not pay.
+  static constexpr int kQuickInARow = 3;
+
+  std::atomic<Duration> last_turn_{Duration::min() / 2};
+  std::atomic<std::size_t> n_left_bytes_{0};  // since then
+  std::atomic<int> n_quick_{0};               // submissions in a row, each soon after a turn
+  std::atomic<std::uint64_t> n_left_{0};      // submissions
+  std::atomic<bool> is_watched_{false};
+  std::uint64_t n_left_seen_ = 0;  // the watcher's
+};
+
+}  // namespace ciranda

@@ -1,0 +1,86 @@
+// Which submissions give the engine a turn, and which leave it to others. Time is what the test says.
+#include "engine/burst.hpp"
+
+#include <gtest/gtest.h>
+
+namespace ciranda {
+namespace {
+
+using std::chrono::microseconds;
+using Choice = Burst::Choice;
+
+constexpr std::size_t kSmall = 1024;
+
+class BurstTest : public ::testing::Test {
+ protected:
+  // A submission `later` than the last; a turn takes no time.
+  Choice submit(microseconds later, std::size_t n_bytes = kSmall) {
+    now_ += later;
+    const Choice choice = burst_.choose(n_bytes, now_);
+    if (choice == Choice::kTurn) burst_.turned(now_);
+    return choice;
+  }
+  void begin_burst() {
+    while (submit(microseconds(1)) != Choice::kLeaveAndWake) {
+    }
+  }
+
+  Burst burst_;
+  Burst::TimePoint now_{std::chrono::hours(1)};
+};
+
+TEST_F(BurstTest, WhatComesNowAndThenGivesTurns) {
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(submit(microseconds(100)), Choice::kTurn);
+  EXPECT_FALSE(burst_.is_watched());
+}
+
+TEST_F(BurstTest, TwoAtOnceWakeNobody) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(submit(microseconds(100)), Choice::kTurn);
+    EXPECT_EQ(submit(microseconds(1)), Choice::kTurn);
+  }
+  EXPECT_FALSE(burst_.is_watched());
+}
+
+TEST_F(BurstTest, ManyAtOnceLeaveTheirTurnsAndWakeOnce) {
+  int n_turns = 0;
+  int n_wakes = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Choice choice = submit(microseconds(1), 16);
+    n_turns += choice == Choice::kTurn ? 1 : 0;
+    n_wakes += choice == Choice::kLeaveAndWake ? 1 : 0;
+  }
+  EXPECT_EQ(n_wakes, 1);
+  EXPECT_GT(n_turns, 10) << "what is left travels while the rest is submitted";
+  EXPECT_LT(n_turns, 100);
+}
+
+TEST_F(BurstTest, WhatIsLargeIsNotLeft) {
+  begin_burst();
+  EXPECT_EQ(submit(microseconds(1)), Choice::kLeave);
+  EXPECT_EQ(submit(microseconds(1), 1 << 20), Choice::kTurn);
+  EXPECT_EQ(submit(microseconds(1)), Choice::kLeave);
+}
+
+TEST_F(BurstTest, WhatIsMuchTogetherIsNotLeft) {
+  begin_burst();
+  int n_left = 0;
+  while (submit(microseconds(0), 32 << 10) == Choice::kLeave) ++n_left;
+  EXPECT_GT(n_left, 1);
+  EXPECT_LT(n_left, 100);
+}
+
+TEST_F(BurstTest, IsWatchedUntilNothingIsLeftBetweenTwoLooks) {
+  begin_burst();
+  EXPECT_TRUE(burst_.is_watched());
+  EXPECT_FALSE(burst_.ends());
+  submit(microseconds(1));
+  EXPECT_FALSE(burst_.ends()) << "one was left since the last look";
+  EXPECT_TRUE(burst_.ends());
+  EXPECT_FALSE(burst_.is_watched());
+  begin_burst();
+  EXPECT_TRUE(burst_.is_watched()) << "the next burst";
+}
+
+}  // namespace
+}  // namespace ciranda
