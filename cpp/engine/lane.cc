@@ -144,7 +144,7 @@ bool Lane::look_at_meetings(bool closes, TimePoint now) {
     log_.met(slot, now);
     const Participant::Ticket ticket = participant_.met(slot).ticket;
     in_flight_.at(ticket).operation->set_agreed(now);
-    in_flight_.complete(ticket, Status::ok_status());
+    in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
   for (const std::uint32_t slot : news.missed) add_ready(participant_.missed(slot));
   // To the coordinator, who announces something waits no longer.

@@ -44,24 +44,6 @@ Result<Work> many_plans(std::vector<Plan> plans) {
   return work;
 }
 
-// The caller's memory for an allgather's results, if it was given and fits: it has room for as many rows of each rank
-// as this one brings.
-bool take_given(const FirstDims& first_dims, const Request& request, Outputs& outputs) {
-  if (!request.has_room_for_all) return false;
-  for (std::size_t i = 0; i < first_dims.size(); ++i) {
-    const std::vector<std::int64_t>& rows = first_dims[i];
-    TensorSignature whole = request.signature.tensors[i];
-    std::byte* given = request.memory[i].output;
-    const bool is_given = given != nullptr || whole.n_bytes() == 0;
-    const auto n_own = whole.shape.front();
-    if (!is_given || std::any_of(rows.begin(), rows.end(), [n_own](std::int64_t n) { return n != n_own; }))
-      return false;
-    whole.shape.front() *= static_cast<std::int64_t>(rows.size());
-    outputs.give(given, whole);
-  }
-  return true;
-}
-
 Result<Plan> gather(const Participant::Ready& ready, InFlight& in_flight, const Mesh& mesh) {
   const InFlight::Entry& entry = in_flight.at(ready.ticket);
   const Request& request = entry.request;
@@ -71,51 +53,34 @@ Result<Plan> gather(const Participant::Ready& ready, InFlight& in_flight, const 
   }
   const bool has_root = info(request.signature.collective).has_root;
   const int root = root_member(request.signature, mesh);
-  Outputs outputs;
-  const bool is_given = !has_root && take_given(*ready.first_dims, request, outputs);
-  if (!is_given && (!has_root || root == mesh.rank())) {
-    outputs = {};
-    std::vector<std::int64_t> n_rows;
-    for (const auto& rows : *ready.first_dims) n_rows.push_back(*sum_of_rows(rows));
+  Result<Outputs> outputs = Outputs{};
+  if (!has_root || root == mesh.rank()) {
     const int rank = mesh.peer(mesh.rank()).rank;
-    if (Status status = outputs.allocate(in_flight.output_memory(), request, n_rows, rank); !status.ok()) return status;
+    outputs = outputs_of_gather(request, *ready.first_dims, in_flight.output_memory(), rank);
   }
-  Plan plan = plan_gather(request, *ready.first_dims, outputs.memory);
+  if (!outputs.ok()) return outputs.status();
+  Plan plan = plan_gather(request, *ready.first_dims, outputs.value().memory);
   if (has_root) plan.receivers = {root};
-  entry.operation->set_outputs(std::move(outputs.buffers));
+  entry.operation->set_outputs(std::move(outputs).value().buffers);
   return plan;
 }
 
 Result<Work> reducescatter(const Participant::Ready& ready, InFlight& in_flight, const Mesh& mesh) {
   const InFlight::Entry& entry = in_flight.at(ready.ticket);
-  const Request& request = entry.request;
-  const auto is_given = [](const TensorMemory& memory) { return memory.output != nullptr; };
-  Outputs outputs;
-  if (std::any_of(request.memory.begin(), request.memory.end(), is_given)) {
-    for (const TensorMemory& memory : request.memory) outputs.memory.push_back(memory.output);
-  } else {
-    std::vector<std::int64_t> n_rows;
-    for (const TensorSignature& tensor : request.signature.tensors) {
-      n_rows.push_back(even_splits(tensor.shape.front(), mesh.size())[static_cast<std::size_t>(mesh.rank())]);
-    }
-    const int rank = mesh.peer(mesh.rank()).rank;
-    if (Status status = outputs.allocate(in_flight.output_memory(), request, n_rows, rank); !status.ok()) return status;
-    entry.operation->set_outputs(std::move(outputs.buffers));
-  }
-  return many_plans(plan_reducescatter(request, mesh.size(), mesh.rank(), outputs.memory));
+  Result<Outputs> outputs = outputs_of_reducescatter(entry.request, mesh, in_flight.output_memory());
+  if (!outputs.ok()) return outputs.status();
+  entry.operation->set_outputs(std::move(outputs.value().buffers));
+  return many_plans(plan_reducescatter(entry.request, mesh.size(), mesh.rank(), outputs.value().memory));
 }
 
 // All send each other equal parts of as many rows, into memory that is there: nothing must be told before.
 Result<Work> even_exchange(const InFlight::Entry& entry) {
   const Request& request = entry.request;
   if (!request.refusal.ok()) return request.refusal;
-  Outputs outputs;
+  Outputs outputs = outputs_of_even_exchange(request);
   std::size_t longest_bytes = 0;
-  for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    TensorSignature whole = request.signature.tensors[i];
-    longest_bytes += static_cast<std::size_t>(request.splits[i].front()) * whole.row_bytes();
-    whole.shape.front() = request.signature.arguments[i];
-    outputs.give(request.memory[i].output, whole);
+  for (std::size_t i = 0; i < request.splits.size(); ++i) {
+    longest_bytes += static_cast<std::size_t>(request.splits[i].front()) * request.signature.tensors[i].row_bytes();
   }
   entry.operation->set_outputs(std::move(outputs.buffers));
   const FirstDims rows(request.splits.begin(), request.splits.end());

@@ -1,12 +1,10 @@
 #include "engine/meetings.hpp"
 
 #include <chrono>
-#include <span>
 #include <utility>
 
-#include "base/copy_bytes.hpp"
+#include "engine/meeting_data.hpp"
 #include "engine/work.hpp"
-#include "kernels/kernels.hpp"
 #include "transport/meeting.hpp"
 
 namespace ciranda {
@@ -46,7 +44,7 @@ Meetings::News Meetings::look(bool closes) {
     if (meeting.is_met(round) || (closes && !meeting.close(round))) {
       news.met.push_back(pending.meeting.slot);
       in_flight_.at(pending.ticket).operation->note(Moment::kAgreed);
-      carry_out(pending);
+      in_flight_.at(pending.ticket).outcome = carry_out(pending);
       n_met_.fetch_add(1, std::memory_order_relaxed);
       return true;
     }
@@ -69,35 +67,18 @@ void Meetings::bring(const Pending& pending) const {
   const Request& request = in_flight_.at(pending.ticket).request;
   const bool has_root = info(request.signature.collective).has_root;
   if (has_root && root_member(request.signature, mesh_) != mesh_.rank()) return;
-  std::byte* to = brought(pending, mesh_.rank());
-  for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    const TensorSignature& tensor = request.signature.tensors[i];
-    copy_bytes(to, request.memory[i].input, tensor.n_bytes());
-    to += meeting_bytes(tensor);
-  }
+  bring_to_meeting(request, brought(pending, mesh_.rank()));
 }
 
-void Meetings::carry_out(const Pending& pending) const {
-  const Request& request = in_flight_.at(pending.ticket).request;
-  const Signature& signature = request.signature;
+Status Meetings::carry_out(const Pending& pending) const {
+  const InFlight::Entry& entry = in_flight_.at(pending.ticket);
   std::vector<const std::byte*> from;
-  if (info(signature.collective).has_root) {
-    from.push_back(brought(pending, root_member(signature, mesh_)));
+  if (info(entry.request.signature.collective).has_root) {
+    from.push_back(brought(pending, root_member(entry.request.signature, mesh_)));
   } else {
     for (int member = 0; member < mesh_.size(); ++member) from.push_back(brought(pending, member));
   }
-  for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    const TensorSignature& tensor = signature.tensors[i];
-    std::byte* output = request.memory[i].output;
-    if (signature.collective == Collective::kAllreduce) {
-      const kernels::Reduction reduction{tensor.dtype,        signature.op, signature.prescale,
-                                         signature.postscale, mesh_.size(), {}};
-      kernels::reduce(reduction, from, output, count_of(tensor.shape));
-    } else if (output != nullptr) {
-      copy_bytes(output, from.front(), tensor.n_bytes());
-    }
-    for (const std::byte*& source : from) source += meeting_bytes(tensor);
-  }
+  return carry_out_meeting(entry, pending.meeting.first_dims.get(), std::move(from), mesh_, in_flight_.output_memory());
 }
 
 }  // namespace ciranda

@@ -36,7 +36,7 @@ class Meetings {
 
   bool empty() const { return pending_.empty(); }
 
-  // Carries out what is met, and completes it; says which slots' meetings were met and which are closed.
+  // Carries out what is met, whose outcome is then known; says which slots' meetings were met and which are closed.
   struct News {
     std::vector<std::uint32_t> met;
     std::vector<std::uint32_t> missed;
@@ -53,7 +53,7 @@ class Meetings {
 
   std::byte* brought(const Pending& pending, int member) const;
   void bring(const Pending& pending) const;
-  void carry_out(const Pending& pending) const;
+  Status carry_out(const Pending& pending) const;
 
   const Mesh& mesh_;
   InFlight& in_flight_;

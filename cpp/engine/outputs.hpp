@@ -6,51 +6,36 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
-#include "complete/operation.hpp"
+#include "complete/output_memory.hpp"
+#include "fuse/plan.hpp"
 #include "request/request.hpp"
+#include "transport/mesh.hpp"
 
 namespace ciranda {
 
 struct Outputs {
-  std::vector<OutputBuffer> buffers;
-  std::vector<std::byte*> memory;  // of each tensor
+  std::vector<OutputBuffer> buffers;  // what the operation gives its owner
+  std::vector<std::byte*> memory;     // of each tensor
 
   // For the next tensor. `given`: the caller's, as large as `whole`.
-  void give(std::byte* given, const TensorSignature& whole) {
-    memory.push_back(given);
-    buffers.push_back({std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), whole.n_bytes(), whole.shape});
-  }
-
+  void give(std::byte* given, const TensorSignature& whole);
   // One for each tensor, of n_rows[tensor] rows.
-  Status allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows, int rank) {
-    for (std::size_t i = 0; i < n_rows.size(); ++i) {
-      TensorSignature whole = request.signature.tensors[i];
-      whole.shape.front() = n_rows[i];
-      buffers.push_back(from.allocate(whole.n_bytes(), whole.shape));
-      if (!buffers.back().data) {
-        return Status::internal("rank " + std::to_string(rank) + " has no memory for the result of " +
-                                std::string(to_string(request.signature.collective)) + " '" + request.name + "', " +
-                                std::to_string(whole.n_bytes()) + " bytes");
-      }
-      memory.push_back(buffers.back().data.get());
-    }
-    return Status::ok_status();
-  }
+  Status allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows, int rank);
+  // An alltoall's, behind the tensors: how many rows came from each rank.
+  void add_received_splits(const FirstDims& rows_from);
 };
 
 // None if the numbers, which may have come over the network, are no numbers of rows, or too many.
-inline std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
-  constexpr std::int64_t kMaxRows = std::int64_t{1} << 56;
-  std::int64_t sum = 0;
-  for (const std::int64_t each : rows) {
-    if (each < 0 || each > kMaxRows - sum) return std::nullopt;
-    sum += each;
-  }
-  return sum;
-}
+std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
+
+// `rank`: this rank's, in the world. REQUIRES: first dimensions that have sums.
+Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const OutputMemory& memory,
+                                  int rank);
+Result<Outputs> outputs_of_reducescatter(const Request& request, const Mesh& mesh, const OutputMemory& memory);
+// REQUIRES: keeps_rows(request).
+Outputs outputs_of_even_exchange(const Request& request);
 
 }  // namespace ciranda

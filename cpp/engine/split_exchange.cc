@@ -1,7 +1,6 @@
 #include "engine/split_exchange.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,7 +70,7 @@ class SplitExchange {
     if (!status.ok()) return status;
     Work work;
     work.plans.push_back(plan_exchange(request(), rows_to, rows_from, outputs.memory, longest_of_all()));
-    if (!info(signature().collective).has_root) add_received_splits(rows_from, outputs.buffers);
+    if (!info(signature().collective).has_root) outputs.add_received_splits(rows_from);
     in_flight_.at(ticket_).operation->set_outputs(std::move(outputs.buffers));
     return work;
   }
@@ -138,14 +137,6 @@ class SplitExchange {
                                       " gave splits that cannot be; its own error says why. No rank got anything.");
     }
     return Status::ok_status();
-  }
-
-  static void add_received_splits(const FirstDims& rows_from, std::vector<OutputBuffer>& buffers) {
-    for (const std::vector<std::int64_t>& rows : rows_from) {
-      const std::size_t n_bytes = rows.size() * sizeof(std::int64_t);
-      buffers.push_back(allocate_output(n_bytes, {static_cast<std::int64_t>(rows.size())}));
-      if (buffers.back().data) std::memcpy(buffers.back().data.get(), rows.data(), n_bytes);
-    }
   }
 
   Participant::Ticket ticket_;  // what it stands for moves when others come

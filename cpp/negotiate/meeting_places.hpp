@@ -3,9 +3,12 @@
 // all of them know the same without being told. Places are never given back, as slots are not. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "request/request.hpp"
 
@@ -17,26 +20,75 @@ struct MeetingPlace {
   std::size_t n_bytes = 0;  // for one round
 };
 
-// What each tensor takes there: whole cache lines.
-inline std::size_t meeting_bytes(const TensorSignature& tensor) {
+// --- what a member brings: each tensor from a new cache line on; before them, to an alltoall, how many rows of each
+// tensor go to each rank, as int64
+
+inline constexpr std::size_t kMostMeetingBytes = 16 << 10;
+// For a call that may bring more or less each time, and goes another way where it brings more than this.
+inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
+
+inline std::size_t whole_lines(std::size_t n_bytes) {
   constexpr std::size_t kLine = 64;
-  return (tensor.n_bytes() + kLine - 1) / kLine * kLine;
+  return (n_bytes + kLine - 1) / kLine * kLine;
 }
 
-// What a member brings; nothing where the call needs more than a look at what all bring, or is large: then work is
-// better shared out.
-inline std::optional<std::size_t> meeting_bytes(const Signature& signature) {
-  constexpr std::size_t kMostBytes = 16 << 10;
-  const bool is_allreduce = signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum;
-  const bool is_simple =
-      is_allreduce || signature.collective == Collective::kBroadcast || signature.collective == Collective::kBarrier;
-  if (!is_simple || signature.is_weighted || signature.tensors.size() > kMostBytes ||
-      signature.n_bytes() > kMostBytes) {
-    return std::nullopt;
+// The bytes of some rows, or kMostMeetingBytes + 1 if they are more than that.
+inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
+  const auto rows = static_cast<std::uint64_t>(n_rows);
+  if (rows == 0 || row_bytes == 0) return 0;
+  const bool is_large = rows > kMostMeetingBytes || row_bytes > kMostMeetingBytes;
+  return is_large ? kMostMeetingBytes + 1 : std::min(rows * row_bytes, kMostMeetingBytes + 1);
+}
+
+// n_bytes_of(tensor): as bytes_of_rows(). None where it is too much.
+template <typename NumBytes>
+std::optional<std::size_t> sum_of_lines(std::size_t n_tensors, NumBytes n_bytes_of) {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < n_tensors && sum <= kMostMeetingBytes; ++i) sum += whole_lines(n_bytes_of(i));
+  return sum <= kMostMeetingBytes ? std::optional(sum) : std::nullopt;
+}
+
+inline std::size_t bytes_of_splits(std::size_t n_tensors, std::size_t n_ranks) {
+  return whole_lines(n_tensors * n_ranks * sizeof(std::int64_t));
+}
+inline std::size_t bytes_of_rows(const std::vector<std::int64_t>& splits, const TensorSignature& tensor) {
+  return bytes_of_rows(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), tensor.row_bytes());
+}
+
+// What any member brings at most; none where the call needs more than a look at what all bring, or is large: then work
+// is better shared out. `first_dims`: [tensor][rank], where they may differ; they may have come over the network.
+inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
+                                                const std::vector<std::vector<std::int64_t>>* first_dims) {
+  const auto& tensors = signature.tensors;
+  switch (signature.collective) {
+    case Collective::kAllreduce:
+      if (signature.op == ReduceOp::kAdasum || signature.is_weighted) return std::nullopt;
+      [[fallthrough]];
+    case Collective::kBroadcast:
+    case Collective::kBarrier:
+    case Collective::kReducescatter:
+      if (signature.n_bytes() > kMostMeetingBytes) return std::nullopt;
+      return sum_of_lines(tensors.size(), [&](std::size_t i) { return tensors[i].n_bytes(); });
+    case Collective::kAllgather:
+      if (first_dims == nullptr || first_dims->size() != tensors.size()) return std::nullopt;
+      return sum_of_lines(tensors.size(), [&](std::size_t i) {
+        std::size_t most = 0;
+        for (const std::int64_t n : (*first_dims)[i]) most = std::max(most, bytes_of_rows(n, tensors[i].row_bytes()));
+        return most;
+      });
+    case Collective::kAlltoall: return kVaryingMeetingBytes;
+    default: return std::nullopt;
   }
-  std::size_t n_bytes = 0;
-  for (const TensorSignature& tensor : signature.tensors) n_bytes += meeting_bytes(tensor);
-  return n_bytes <= kMostBytes ? std::optional(n_bytes) : std::nullopt;
+}
+
+// Whether this call brings no more than there is room for. REQUIRES: its name has the place.
+inline bool fits(const Request& request, const MeetingPlace& place) {
+  if (request.signature.collective != Collective::kAlltoall) return true;
+  if (!request.refusal.ok()) return false;
+  const auto& splits = request.splits;
+  const auto n_bytes = sum_of_lines(
+      splits.size(), [&](std::size_t i) { return bytes_of_rows(splits[i], request.signature.tensors[i]); });
+  return n_bytes && bytes_of_splits(splits.size(), splits.front().size()) + *n_bytes <= place.n_bytes;
 }
 
 class MeetingPlaces {

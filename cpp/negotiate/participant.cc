@@ -35,10 +35,11 @@ std::optional<Participant::Meeting> Participant::meet(const Request& request, Ti
   if (found == names_.end()) return std::nullopt;
   Name& name = *found->second;
   if (!name.may_meet || !name.pending.empty() || !(name.known == request.signature)) return std::nullopt;
+  if (!fits(request, *name.place)) return std::nullopt;
   name.meets = true;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
-  return Meeting{name.slot, *name.place, name.n_meetings};
+  return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims};
 }
 
 Participant::Ready Participant::met(std::uint32_t slot) {
@@ -68,7 +69,7 @@ std::optional<Participant::Meeting> Participant::avoid(Name& name) {
 
 // All members do so at the same place of the log, with the same signature.
 void Participant::open_to_meetings(Name& name) {
-  const std::optional<std::size_t> n_bytes = meeting_bytes(name.known);
+  const std::optional<std::size_t> n_bytes = meeting_bytes(name.known, name.first_dims.get());
   if (!n_bytes) return;
   if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
   if (!name.place) return;

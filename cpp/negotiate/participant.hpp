@@ -39,6 +39,7 @@ class Participant {
     std::uint32_t slot = kNoSlot;  // of the name
     MeetingPlace place;
     std::uint64_t round = 0;
+    std::shared_ptr<const FirstDims> first_dims = {};  // null where first dimensions cannot differ
   };
 
   // What others do while this rank has joined: it helps, without data of its own.

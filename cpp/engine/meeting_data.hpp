@@ -1,0 +1,25 @@
+// What a rank brings to a meeting, and what it makes of what all have brought. negotiate/meeting_places.hpp says how
+// that lies in memory.
+//
+// One thread (the holder of the progress token).
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/status.hpp"
+#include "engine/in_flight.hpp"
+#include "fuse/plan.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+// REQUIRES: there is room for it.
+void bring_to_meeting(const Request& request, std::byte* to);
+
+// Carries the request out, and gives its operation the outputs. `brought`: by each member; by the root alone, where
+// there is one. `first_dims`: null where they cannot differ. Not ok: there is no memory for the result.
+Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
+                         std::vector<const std::byte*> brought, const Mesh& mesh, const OutputMemory& memory);
+
+}  // namespace ciranda
