@@ -100,6 +100,31 @@ class Handle(Generic[Result]):
         return Handle(self._operation, lambda _: change(self.wait()))
 
 
+class InPlaceHandle(Handle[Tensor]):
+    """A handle of an operation on one tensor, in place. `bring_back` gets what the engine worked on, and the tensor.
+
+    There may be thousands at a time: each is one object, without a closure, for the garbage collector to look at.
+    """
+
+    __slots__ = ("_bring_back", "_tensor", "_work")
+
+    def __init__(
+        self, operation: _core.Operation, bring_back: Callable[[Tensor, Tensor], Tensor], work: Tensor, tensor: Tensor
+    ) -> None:
+        self._operation = operation
+        self._bring_back = bring_back
+        self._work: Tensor | None = work
+        self._tensor = tensor
+
+    def wait(self) -> Tensor:
+        """Return the tensor when the operation is done; raise what it failed with. Ctrl-C interrupts the wait."""
+        self._operation.wait()
+        work, self._work = self._work, None
+        if work is not None:
+            self._bring_back(work, self._tensor)
+        return self._tensor
+
+
 def submit_reduction(
     collective: int,
     inputs: object,
@@ -124,9 +149,10 @@ def submit_reduction(
         prescale,
         postscale,
         True,
-        process_set=id_of(process_set),
-        weight=weight,
-        divides_by_all=divides_by_all(divisor, op, weight),
+        None,
+        id_of(process_set),  # by their places: to look up what names mean takes as long as the rest
+        weight,
+        divides_by_all(divisor, op, weight),
     )
 
 
@@ -151,7 +177,7 @@ def submit_move(
 ) -> _core.Operation:
     """Start a collective that moves tensors and combines none. `inputs` and `outputs` are as the engine takes them."""
     return _basics.engine().submit(
-        collective, inputs, outputs, name, Sum, root, 1.0, 1.0, True, splits, process_set=id_of(process_set)
+        collective, inputs, outputs, name, Sum, root, 1.0, 1.0, True, splits, id_of(process_set)
     )
 
 
@@ -177,7 +203,11 @@ def lists_of_splits(
 
 def poll(handle: Handle[Any]) -> bool:
     """Whether the operation of `handle` is done. Never blocks. Raises InvalidArgumentError for what is no handle."""
-    return _handle(handle).poll()
+    try:
+        poll_it = handle.poll
+    except AttributeError:
+        raise _no_handle(handle) from None
+    return poll_it()
 
 
 def synchronize(handle: Handle[Result]) -> Result:
@@ -185,13 +215,15 @@ def synchronize(handle: Handle[Result]) -> Result:
 
     Raises what the operation failed with (see `ciranda.errors`), and InvalidArgumentError for what is no handle.
     """
-    return _handle(handle).wait()
+    try:
+        wait = handle.wait
+    except AttributeError:
+        raise _no_handle(handle) from None
+    return wait()
 
 
-def _handle(handle: Handle[Result]) -> Handle[Result]:
-    if not hasattr(handle, "wait"):
-        raise InvalidArgumentError(f"{handle!r} is no handle: asynchronous operations return those")
-    return handle
+def _no_handle(handle: object) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{handle!r} is no handle: asynchronous operations return those")
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

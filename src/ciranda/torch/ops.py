@@ -29,6 +29,7 @@ from ciranda._ops import (
     BROADCAST,
     Divisor,
     Handle,
+    InPlaceHandle,
     choose_op,
     divides_by_all,
     submit_move,
@@ -161,7 +162,7 @@ def allreduce_async_(
         divisor,
         weight,
     )
-    return Handle(operation, lambda _: bring_back(work, tensor))
+    return InPlaceHandle(operation, bring_back, work, tensor)
 
 
 def allreduce_(
@@ -188,9 +189,10 @@ def allreduce_(
         -1,
         prescale_factor,
         postscale_factor,
-        process_set=id_of(process_set),
-        weight=weight,
-        divides_by_all=divides_by_all(divisor, chosen, weight),
+        None,
+        id_of(process_set),
+        weight,
+        divides_by_all(divisor, chosen, weight),
     )
     return bring_back(work, tensor)
 
@@ -360,7 +362,7 @@ def broadcast_async_(
     work = contiguous(tensor)
     target = for_engine(work)
     operation = submit_move(BROADCAST, target, target, name, process_set, root_rank)
-    return Handle(operation, lambda _: bring_back(work, tensor))
+    return InPlaceHandle(operation, bring_back, work, tensor)
 
 
 def broadcast_(

@@ -16,6 +16,9 @@ HAS_EXCHANGE_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 _NUMBER_OF = {getattr(torch, name): number for name, number in _core.DATA_TYPES.items() if hasattr(torch, name)}
 
+_Tensor = torch.Tensor
+_strided = torch.strided
+
 # Tells autograd that a tensor was written to; absent from the oldest versions of torch.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 
@@ -51,9 +54,9 @@ def needs_gradient(tensors: Iterable[torch.Tensor]) -> bool:
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """Return `tensor` if it is contiguous, else a contiguous copy."""
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, _Tensor):
         raise InvalidArgumentError(f"expected a torch tensor, got {type(tensor).__name__}")
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not _strided:
         raise InvalidArgumentError(
             f"a tensor with layout {tensor.layout} cannot be communicated; make it dense first, or use "
             "sparse_allreduce_async()"
