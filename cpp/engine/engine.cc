@@ -474,7 +474,9 @@ class Engine::Impl {
   }
 
   void fail_late_submissions() {
-    for (Submission& late : submissions_.take()) {
+    std::vector<Submission> all;
+    submissions_.take(all);
+    for (Submission& late : all) {
       late.operation->complete(
           Status::aborted("rank " + std::to_string(mesh_->rank()) + " has shut down; call init() again."));
     }

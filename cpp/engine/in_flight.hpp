@@ -54,11 +54,13 @@ class InFlight {
   Entry& at(Participant::Ticket ticket) { return entries_[ticket]; }
 
   void complete(Participant::Ticket ticket, const Status& status) {
-    Entry done = std::exchange(entries_[ticket], {});
-    free_.push_back(ticket);
+    Entry& done = entries_[ticket];
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
     if (done.holds_name) names_.release(done.request);  // first: who sees it done may use the name again
-    done.operation->complete(status);
+    const std::shared_ptr<Operation> operation = std::move(done.operation);
+    done = {};
+    free_.push_back(ticket);
+    operation->complete(status);  // whose callback may submit
   }
 
   // Completes all, or all that are not executing.

@@ -25,12 +25,11 @@ class SubmissionQueue {
     is_empty_.store(false);
   }
   bool is_empty() const { return is_empty_.load(); }
-  std::vector<Submission> take() {
-    std::vector<Submission> taken;
+  // What is in the queue comes into `taken`, whose memory the queue uses next. REQUIRES: `taken` is empty.
+  void take(std::vector<Submission>& taken) {
     const std::lock_guard lock(mutex_);
     taken.swap(submissions_);
     is_empty_.store(true);
-    return taken;
   }
 
  private:

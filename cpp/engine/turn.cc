@@ -12,6 +12,8 @@ namespace {
 
 // More than a rank can be ahead of another by without a fault.
 constexpr std::size_t kMostEarlyMessages = 1 << 20;
+// What the queue keeps room for.
+constexpr std::size_t kMostKeptSubmissions = 4096;
 
 }  // namespace
 
@@ -169,7 +171,10 @@ Result<bool> Turn::execute(TimePoint now) {
 
 bool Turn::take_submissions(TimePoint now) {
   if (submissions_.is_empty()) return false;
-  for (Submission& submission : submissions_.take()) take(std::move(submission), now);
+  submissions_.take(taken_);
+  for (Submission& submission : taken_) take(std::move(submission), now);
+  taken_.clear();
+  if (taken_.capacity() > kMostKeptSubmissions) taken_ = {};
   return true;
 }
 

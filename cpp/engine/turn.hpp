@@ -89,6 +89,7 @@ class Turn final : private LaneMessages, private LaneChanges {
     Message message;
   };
   std::vector<Early> early_;
+  std::vector<Submission> taken_;  // empty but while they are taken in
   std::optional<Status> failure_;  // the circle is broken, or ended: every request fails with this
   std::size_t n_departures_heeded_ = 0;
   bool has_lazy_news_ = false;  // the last that the others were told may wait until they wake
