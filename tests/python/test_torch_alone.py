@@ -80,6 +80,7 @@ def test_views_and_parameters() -> None:
             lambda: torch.ones(2).to_sparse(),
             r"torch\.sparse_coo cannot be communicated; .* sparse_allreduce_async",
         ),
+        (lambda: torch.ones(2).to_mkldnn(), r"torch\._mkldnn cannot be communicated"),
         (lambda: torch.ones(2, device="meta"), "meta.* only tensors in CPU memory|communicated: .* on meta"),
         (lambda: [1.0, 2.0], "expected a torch tensor, got list"),
     ],
@@ -87,6 +88,23 @@ def test_views_and_parameters() -> None:
 def test_tensors_that_cannot_be_communicated(make: Callable[[], torch.Tensor], pattern: str) -> None:
     with pytest.raises(InvalidArgumentError, match=pattern):
         hvd.allreduce(make())
+    with pytest.raises(InvalidArgumentError, match=pattern):
+        hvd.grouped_allreduce_([torch.ones(2), make()])
+
+
+@pytest.mark.usefixtures("handover")
+def test_groups_of_all_kinds_of_views() -> None:
+    matrix = torch.arange(12.0).reshape(3, 4)
+    negative = torch._neg_view(torch.arange(3.0))
+    with torch.inference_mode():
+        fixed = torch.ones(2)
+    views = [torch.ones(2), matrix.t(), negative, fixed]
+    expected = [3.0 * view.clone() for view in views]
+    for chosen in (views[:1], views[1:2], views[2:3], views[3:], views):
+        results = hvd.grouped_allreduce(chosen, op=hvd.Sum, postscale_factor=3.0)
+        assert all(torch.equal(result, 3.0 * view) for result, view in zip(results, chosen, strict=True))
+    assert all(map(torch.equal, hvd.grouped_allreduce_(views, op=hvd.Sum, postscale_factor=3.0), expected))
+    assert all(map(torch.equal, views, expected))
 
 
 def test_gathered_memory_outlives_everything() -> None:
@@ -101,6 +119,10 @@ def test_in_place_invalidates_what_autograd_saved() -> None:
     tensor = torch.ones(3)
     product = weight * tensor
     hvd.allreduce_(tensor, op=hvd.Sum, postscale_factor=2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+    product = weight * tensor
+    hvd.grouped_allreduce_([torch.ones(3), tensor], op=hvd.Sum, postscale_factor=2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.sum().backward()
 

@@ -39,6 +39,8 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import autograd
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.tensors import (
+    all_contiguous,
+    all_for_engine,
     bring_all_back,
     bring_back,
     contiguous,
@@ -209,12 +211,12 @@ def grouped_allreduce_async(
     divisor: Divisor = "contributors",
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
-    work = [contiguous(tensor) for tensor in tensors]
+    work = all_contiguous(tensors)
     outputs = [empty_like(tensor) for tensor in work]
     operation = submit_reduction(
         ALLREDUCE,
-        [for_engine(tensor) for tensor in work],
-        [for_engine(output) for output in outputs],
+        all_for_engine(work),
+        all_for_engine(outputs),
         name,
         choose_op(op, average),
         prescale_factor,
@@ -264,8 +266,8 @@ def grouped_allreduce_async_(
     divisor: Divisor = "contributors",
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
-    work = [contiguous(tensor) for tensor in tensors]
-    targets = [for_engine(tensor) for tensor in work]
+    work = all_contiguous(tensors)
+    targets = all_for_engine(work)
     operation = submit_reduction(
         ALLREDUCE,
         targets,
@@ -321,8 +323,8 @@ def grouped_allgather_async(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensors]:
     """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
-    work = [contiguous(tensor) for tensor in tensors]
-    inputs = [for_engine(tensor) for tensor in work]
+    work = all_contiguous(tensors)
+    inputs = all_for_engine(work)
     operation = submit_move(ALLGATHER, inputs, None, name, process_set)
     return Handle(operation, lambda done: like_inputs(done.outputs(), work))
 
@@ -376,9 +378,9 @@ def grouped_broadcast_async(
     tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensors]:
     """Start `grouped_broadcast()`. `synchronize(handle)` returns the list of results."""
-    work = [contiguous(tensor) for tensor in tensors]
+    work = all_contiguous(tensors)
     outputs = [empty_like(tensor) for tensor in work]
-    sources, targets = ([for_engine(tensor) for tensor in each] for each in (work, outputs))
+    sources, targets = (all_for_engine(each) for each in (work, outputs))
     operation = submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
     return Handle(operation, lambda _: outputs)
 
@@ -396,8 +398,8 @@ def grouped_broadcast_async_(
     tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensors]:
     """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same tensors."""
-    work = [contiguous(tensor) for tensor in tensors]
-    targets = [for_engine(tensor) for tensor in work]
+    work = all_contiguous(tensors)
+    targets = all_for_engine(work)
     operation = submit_move(BROADCAST, targets, targets, name, process_set, root_rank)
     return Handle(operation, lambda _: bring_all_back(work, tensors))
 

@@ -30,10 +30,10 @@ from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import rooted_autograd
 from ciranda.torch.rows import Splits, splits_list
 from ciranda.torch.tensors import (
+    all_contiguous,
+    all_for_engine,
     bring_all_back,
-    contiguous,
     empty_like,
-    for_engine,
     like_inputs,
     needs_gradient,
 )
@@ -56,12 +56,12 @@ def grouped_reduce_async(
     divisor: Divisor = "contributors",
 ) -> Handle[Tensors | None]:
     """Start `grouped_reduce()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
-    work = [contiguous(tensor) for tensor in tensors]
+    work = all_contiguous(tensors)
     results = [empty_like(tensor) for tensor in work] if _basics.rank() == root_rank else None
     operation = submit_reduction(
         REDUCE,
-        [for_engine(tensor) for tensor in work],
-        None if results is None else [for_engine(result) for result in results],
+        all_for_engine(work),
+        None if results is None else all_for_engine(results),
         name,
         op,
         prescale_factor,
@@ -143,8 +143,8 @@ def grouped_reduce_async_(
     divisor: Divisor = "contributors",
 ) -> Handle[Tensors]:
     """Start `grouped_reduce_()`. `synchronize(handle)` returns the list of the same tensors."""
-    work = [contiguous(tensor) for tensor in tensors]
-    targets = [for_engine(tensor) for tensor in work]
+    work = all_contiguous(tensors)
+    targets = all_for_engine(work)
     is_root = _basics.rank() == root_rank
     operation = submit_reduction(
         REDUCE,
@@ -222,8 +222,8 @@ def grouped_gather_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Tensors | None]:
     """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
-    work = [contiguous(tensor) for tensor in tensors]
-    operation = submit_move(GATHER, [for_engine(tensor) for tensor in work], None, name, process_set, root_rank)
+    work = all_contiguous(tensors)
+    operation = submit_move(GATHER, all_for_engine(work), None, name, process_set, root_rank)
     is_root = _basics.rank() == root_rank
     return Handle(operation, lambda done: like_inputs(done.outputs(), work) if is_root else None)
 
@@ -277,11 +277,9 @@ def grouped_scatter_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Tensors]:
     """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
-    work = [contiguous(tensor) for tensor in tensors]
+    work = all_contiguous(tensors)
     numbers = lists_of_splits(len(work), splits, splits_list) if _basics.rank() == root_rank else None
-    operation = submit_move(
-        SCATTER, [for_engine(tensor) for tensor in work], None, name, process_set, root_rank, numbers
-    )
+    operation = submit_move(SCATTER, all_for_engine(work), None, name, process_set, root_rank, numbers)
     return Handle(operation, lambda done: like_inputs(done.outputs(), work))
 
 

@@ -28,7 +28,14 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import rows_autograd
 from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.tensors import bring_all_back, contiguous, for_engine, like_input, like_inputs, needs_gradient
+from ciranda.torch.tensors import (
+    all_contiguous,
+    all_for_engine,
+    bring_all_back,
+    like_input,
+    like_inputs,
+    needs_gradient,
+)
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
@@ -69,12 +76,12 @@ def grouped_reducescatter_async(
     outputs: Sequence[Tensor] | None = None,
 ) -> Handle[Tensors]:
     """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
-    work = [contiguous(tensor) for tensor in tensors]
-    results = None if outputs is None else apart_from(work, [contiguous(it) for it in outputs], _share_memory)
+    work = all_contiguous(tensors)
+    results = None if outputs is None else apart_from(work, all_contiguous(outputs), _share_memory)
     operation = submit_reduction(
         REDUCESCATTER,
-        [for_engine(tensor) for tensor in work],
-        None if results is None else [for_engine(result) for result in results],
+        all_for_engine(work),
+        None if results is None else all_for_engine(results),
         name,
         choose_op(op, None),
         prescale_factor,
@@ -191,8 +198,8 @@ def grouped_alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[Received]]:
     """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
-    work = [contiguous(tensor) for tensor in tensors]
-    inputs = [for_engine(tensor) for tensor in work]
+    work = all_contiguous(tensors)
+    inputs = all_for_engine(work)
     numbers = lists_of_splits(len(work), splits, splits_list)
     operation = submit_move(ALLTOALL, inputs, None, name, process_set, splits=numbers)
 
@@ -289,8 +296,8 @@ def grouped_alltoall_async_(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[Tensors]:
     """Start `grouped_alltoall_()`. `synchronize(handle)` returns the list of the same tensors."""
-    work = [contiguous(tensor) for tensor in tensors]
-    targets = [for_engine(each) for each in work]
+    work = all_contiguous(tensors)
+    targets = all_for_engine(work)
     operation = submit_move(ALLTOALL, targets, targets, name, process_set)
     return Handle(operation, lambda _: bring_all_back(work, tensors))
 

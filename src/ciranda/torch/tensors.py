@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter, is_
 from typing import Any
 
 import torch
@@ -21,6 +22,18 @@ _strided = torch.strided
 
 # Tells autograd that a tensor was written to; absent from the oldest versions of torch.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
+
+
+def _increments_many() -> bool:
+    try:
+        _increment_version([torch.empty(0)])  # type: ignore[misc]
+    except TypeError:  # an older torch takes one tensor
+        return False
+    return True
+
+
+_INCREMENTS_MANY = _increments_many()
+_layout_of = attrgetter("layout")
 
 
 def number_of(dtype: torch.dtype) -> int:
@@ -66,6 +79,26 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
 
+def all_contiguous(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return `contiguous()` of each. Where all are, that is seen without a call in Python for each."""
+    work = list(tensors)
+    try:
+        is_any_other = (
+            any(layout is not _strided for layout in set(map(_layout_of, work)))
+            or not all(map(_Tensor.is_contiguous, work))
+            or any(map(_Tensor.is_conj, work))
+            or any(map(_Tensor.is_neg, work))
+        )
+    except (AttributeError, TypeError, RuntimeError):  # contiguous() says what is wrong
+        is_any_other = True
+    return [contiguous(tensor) for tensor in work] if is_any_other else work
+
+
+def all_for_engine(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | _core.TensorDescription]:
+    """`for_engine()` of several tensors."""
+    return tensors if HAS_EXCHANGE_TABLE else [describe(tensor) for tensor in tensors]
+
+
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
     """Return a new tensor for the result of an operation on the contiguous `tensor`."""
     return torch.empty_like(tensor, requires_grad=False)
@@ -83,6 +116,9 @@ def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 def bring_all_back(work: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """`bring_back()` of several tensors."""
+    if _INCREMENTS_MANY and all(map(is_, work, tensors)) and not any(map(_Tensor.is_inference, tensors)):
+        _increment_version(tensors)  # type: ignore[misc]
+        return list(tensors)
     return [bring_back(*pair) for pair in zip(work, tensors, strict=True)]
 
 
