@@ -153,7 +153,7 @@ struct NativeBackend::Choice {
 NativeOptions native_options(const Config& config) {
   NativeOptions options;
   if (config.one_shot_bytes >= 0) options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
-  options.segment_bytes = static_cast<std::size_t>(config.slot_bytes);
+  options.segment_bytes = std::min(options.segment_bytes, static_cast<std::size_t>(config.slot_bytes));
   options.algorithm = config.algorithm;
   return options;
 }

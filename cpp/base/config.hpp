@@ -36,7 +36,7 @@ struct Config {
   std::int64_t sockets = 0;  // one for each interface
   bool shared_memory = true;
   // Data.
-  std::int64_t slot_bytes = 256 << 10;
+  std::int64_t slot_bytes = 512 << 10;
   std::string algorithm;
   std::int64_t one_shot_bytes = -1;  // as the costs say
   std::string costs_folder;

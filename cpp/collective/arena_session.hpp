@@ -25,11 +25,12 @@ class ArenaSession {
   int n_members() const { return arena_.n_members(); }
   int member() const { return arena_.member(); }
   std::size_t slot_bytes() const { return arena_.slot_bytes(); }
-  // What each member may have of a slot that is shared out equally: whole cache lines. 0: there are too many members.
-  std::size_t share_bytes() const {
+  // What each of so many may have of a slot that is shared out equally: whole cache lines. 0: they are too many.
+  std::size_t share_bytes(int n_shares) const {
     constexpr std::size_t kLine = 64;
-    return slot_bytes() / static_cast<std::size_t>(n_members()) / kLine * kLine;
+    return slot_bytes() / static_cast<std::size_t>(n_shares) / kLine * kLine;
   }
+  std::size_t share_bytes() const { return share_bytes(n_members()); }
   std::byte* slot(int member, std::uint64_t chunk) const { return arena_.slot(member, chunk); }
   std::byte* own_slot(std::uint64_t chunk) const { return slot(member(), chunk); }
   SlotWriter& writer() { return writer_; }

@@ -14,7 +14,7 @@ class ShmExchange final : public RunningCollective {
       : session_(session),
         plan_(plan),
         is_shared_out_(is_shared_out),
-        part_bytes_(is_shared_out ? session.share_bytes() : session.slot_bytes()),
+        part_bytes_(is_shared_out ? session.share_bytes(session.n_members() - 1) : session.slot_bytes()),
         n_chunks_((plan.n_bytes + part_bytes_ - 1) / part_bytes_),
         first_chunk_(session.take(n_chunks_)) {}
 
@@ -46,9 +46,9 @@ class ShmExchange final : public RunningCollective {
     const std::size_t begin = std::min(i * part_bytes_, n_bytes);
     return {begin, std::min(part_bytes_, n_bytes - begin)};
   }
-  // Where in a slot that lies which is for a member.
-  std::size_t offset_for(int member) const {
-    return is_shared_out_ ? static_cast<std::size_t>(member) * part_bytes_ : 0;
+  // Where in the owner's slot that lies which is for a member: the owner itself has no share.
+  std::size_t offset_for(int member, int owner) const {
+    return is_shared_out_ ? static_cast<std::size_t>(member < owner ? member : member - 1) * part_bytes_ : 0;
   }
   const OutputPieces& output_of(int member) const { return plan_.output_by_rank[static_cast<std::size_t>(member)]; }
 
@@ -69,8 +69,8 @@ class ShmExchange final : public RunningCollective {
   void pack_for(int member, std::size_t i) {
     const InputPieces& input = plan_.input_for(member);
     const Slice part = range(i, input.n_bytes());
-    session_.writer().gather(input, part.offset,
-                             {session_.own_slot(first_chunk_ + i) + offset_for(member), part.n_bytes});
+    const std::size_t offset = offset_for(member, session_.member());
+    session_.writer().gather(input, part.offset, {session_.own_slot(first_chunk_ + i) + offset, part.n_bytes});
   }
 
   // Only those are waited for that have something for this rank.
@@ -91,7 +91,7 @@ class ShmExchange final : public RunningCollective {
       const int member = (self + step) % session_.n_members();
       const Slice part = range(i, output_of(member).n_bytes());
       scatter(output_of(member), part.offset,
-              {session_.slot(member, first_chunk_ + i) + offset_for(self), part.n_bytes});
+              {session_.slot(member, first_chunk_ + i) + offset_for(self, member), part.n_bytes});
     }
     session_.publish(Counter::kConsumed, first_chunk_ + i);
   }

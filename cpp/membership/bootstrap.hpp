@@ -39,7 +39,7 @@ struct BootstrapOptions {
   // Empty: the one by which the store is reached; loopback where all of the store's addresses are loopback.
   std::string interface;
   bool use_shared_memory = true;
-  std::size_t slot_bytes = 256 * 1024;  // a multiple of 4096, equal on all ranks
+  std::size_t slot_bytes = 512 * 1024;  // a multiple of 4096, equal on all ranks
   std::uint32_t n_lanes = 1;            // equal on all ranks
   // Connections for the data of two ranks that share no memory, equal on all ranks; 0: one for each interface.
   std::uint32_t n_sockets = 0;
