@@ -18,6 +18,9 @@ function(ciranda_cpp_test name)
   ciranda_compile_options(${target})
   # The tests' own code is hardly worth optimizing: that would take half as long again as compiling it takes.
   target_compile_options(${target} PRIVATE -O1)
+  if(CIRANDA_SANITIZE)
+    target_compile_definitions(${target} PRIVATE CIRANDA_SANITIZED)
+  endif()
   if(CIRANDA_SANITIZE MATCHES "undefined")
     # And what only calls the engine is not worth the instructions that look for undefined behaviour either: with them it
     # takes two and a half times as long to compile. What computes, in files of other names, keeps both.

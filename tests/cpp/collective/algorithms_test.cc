@@ -7,6 +7,7 @@
 
 #include "collective/stepped_ranks.hpp"
 #include "kernels/reference.hpp"
+#include "repetitions.hpp"
 
 namespace ciranda {
 namespace {
@@ -293,7 +294,7 @@ class AlgorithmTest : public ::testing::TestWithParam<std::tuple<std::size_t, in
 
 // Several in a row, all sizes mixed: a rank may be a whole collective ahead of another.
 TEST_P(AlgorithmTest, GivesTheRightBitsInEveryInterleaving) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < repetitions(12); ++seed) {
     Draw random(seed);
     SteppedRanks ranks(n_ranks(), seed);
     std::vector<Case> cases;
@@ -365,7 +366,7 @@ INSTANTIATE_TEST_SUITE_P(All, AlgorithmTest,
 
 // Algorithms that use the arena share its sequence of chunks; those that do not, share the channels.
 TEST(MixedAlgorithmsTest, FollowEachOtherInOneSession) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < repetitions(40); ++seed) {
     Draw random(seed);
     const int n_ranks = 2 + static_cast<int>(seed % 4);
     SteppedRanks ranks(n_ranks, seed);

@@ -8,6 +8,7 @@
 
 #include "collective/stepped_ranks.hpp"
 #include "kernels/reference.hpp"
+#include "repetitions.hpp"
 
 namespace ciranda {
 namespace {
@@ -151,7 +152,7 @@ class Cases : public RegionsTest {
 
 TEST_F(Cases, CopyNothingWhereAllShare) {
   for (const int n_ranks : {2, 3, 4, 7}) {
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (std::uint64_t seed = 0; seed < repetitions(20); ++seed) {
       SCOPED_TRACE(::testing::Message() << n_ranks << " ranks, seed " << seed);
       expect_right(n_ranks, seed, true);
     }
@@ -160,7 +161,7 @@ TEST_F(Cases, CopyNothingWhereAllShare) {
 
 TEST_F(Cases, AreRightWhoeverShares) {
   for (const int n_ranks : {2, 3, 4}) {
-    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    for (std::uint64_t seed = 0; seed < repetitions(40); ++seed) {
       SCOPED_TRACE(::testing::Message() << n_ranks << " ranks, seed " << seed);
       expect_right(n_ranks, seed, false);
     }

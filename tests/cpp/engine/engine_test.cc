@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/world.hpp"
+#include "repetitions.hpp"
 
 namespace ciranda {
 namespace {
@@ -43,7 +44,7 @@ TEST_P(EngineTest, SumsOverAllRanks) {
 TEST_P(EngineTest, RepeatsOneNameManyTimes) {
   World world(size(), options());
   world.run([&](Engine& engine) {
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < static_cast<int>(repetitions(2000)); ++i) {
       std::array<double, 4> values;
       values.fill(i + engine.rank());
       auto r = request(Collective::kAllreduce, "again", DataType::kFloat64, {4}, values.data());

@@ -12,6 +12,7 @@
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "repetitions.hpp"
 
 namespace ciranda {
 namespace {
@@ -135,7 +136,7 @@ class FaultsTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
 };
 
 TEST_P(FaultsTest, DeathAtAnyMomentIsNamedToEverySurvivor) {
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = 0; seed < repetitions(40); ++seed) {
     const Watchdog watchdog("death, seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto dying = static_cast<int>(random() % static_cast<unsigned>(size()));
@@ -173,7 +174,7 @@ int n_shared_mappings() {
 // The first collective of a set makes the memory that its ranks share.
 TEST_P(FaultsTest, DeathAsASetBeginsIsNamedToEverySurvivorAndLeavesNoMemory) {
   const int n_before = n_shared_mappings();
-  for (unsigned seed = 0; seed < 30; ++seed) {
+  for (unsigned seed = 0; seed < repetitions(30); ++seed) {
     const Watchdog watchdog("death as a set begins, seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto dying = static_cast<int>(random() % static_cast<unsigned>(size()));
@@ -217,7 +218,7 @@ TEST_P(FaultsTest, DeathAsASetBeginsIsNamedToEverySurvivorAndLeavesNoMemory) {
 
 TEST_P(FaultsTest, TwoDeathsAtOnceFailEverything) {
   if (size() < 3) GTEST_SKIP() << "two die and one survives";
-  for (unsigned seed = 0; seed < 10; ++seed) {
+  for (unsigned seed = 0; seed < repetitions(10); ++seed) {
     const Watchdog watchdog("two deaths, seed " + std::to_string(seed));
     World world(size(), options());
     const auto moment = static_cast<Moment>(seed % kNumMoments);
@@ -236,7 +237,7 @@ TEST_P(FaultsTest, TwoDeathsAtOnceFailEverything) {
 }
 
 TEST_P(FaultsTest, CleanLeaveAtAnyMomentIsNamedToAllOthers) {
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = 0; seed < repetitions(40); ++seed) {
     const Watchdog watchdog("leave, seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto leaver = static_cast<int>(random() % static_cast<unsigned>(size()));
@@ -261,7 +262,7 @@ TEST_P(FaultsTest, CleanLeaveAtAnyMomentIsNamedToAllOthers) {
 }
 
 TEST_P(FaultsTest, AllLeaveAtDifferentMoments) {
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = 0; seed < repetitions(40); ++seed) {
     const Watchdog watchdog("all leave, seed " + std::to_string(seed));
     World world(size(), options());
     world.run([&](Engine& engine) {

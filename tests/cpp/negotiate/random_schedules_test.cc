@@ -10,6 +10,7 @@
 
 #include "negotiate/signatures.hpp"
 #include "negotiate/simulated_circle.hpp"
+#include "repetitions.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -181,7 +182,7 @@ std::string run(const Training& training, std::uint64_t seed, Groups* groups = n
 }
 
 void expect_kept(const Training& training, std::uint64_t n_seeds) {
-  for (std::uint64_t seed = 1; seed <= n_seeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= repetitions(n_seeds); ++seed) {
     ASSERT_EQ(run(training, seed), "") << training.n_ranks << " ranks, seed " << seed;
   }
 }
@@ -202,7 +203,7 @@ TEST(RandomSchedules, WithoutLearnedOrder) {
 Groups expect_groups(Training training, std::uint64_t n_seeds) {
   training.announces_groups = true;
   Groups groups;
-  for (std::uint64_t seed = 1; seed <= n_seeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= repetitions(n_seeds); ++seed) {
     for (const bool has_errors : {false, true}) {
       training.n_steps = 14;
       training.n_epochs = 1;
@@ -219,7 +220,7 @@ Groups expect_groups(Training training, std::uint64_t n_seeds) {
 }
 
 TEST(RandomSchedules, WithGroups) {
-  for (const int n_ranks : {2, 3, 7}) EXPECT_GT(expect_groups({.n_ranks = n_ranks}, 30).n_entries, 20U);
+  for (const int n_ranks : {2, 3, 7}) EXPECT_GT(expect_groups({.n_ranks = n_ranks}, 30).n_entries, repetitions(20));
 }
 
 TEST(RandomSchedules, WithRelays) {
@@ -249,7 +250,7 @@ TEST(RandomSchedules, WithGroupsAndMeetings) {
 TEST(RandomSchedules, Meetings) {
   Groups seen;
   for (const int n_ranks : {2, 3, 7}) {
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    for (std::uint64_t seed = 1; seed <= repetitions(60); ++seed) {
       Training training{.n_ranks = n_ranks, .lets_ranks_meet = true};
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks, seed " << seed;
       training.has_errors = false;
@@ -257,7 +258,7 @@ TEST(RandomSchedules, Meetings) {
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
     }
   }
-  EXPECT_GT(seen.n_met, 1000U);
+  EXPECT_GT(seen.n_met, repetitions(1000));
 }
 
 TEST(RandomSchedules, SmallCache) {
