@@ -194,6 +194,7 @@ def start(
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # as the other MPIs do without being asked
         "I_MPI_PIN": "0",
         "I_MPI_FABRICS": "shm",
         **place.settings,
