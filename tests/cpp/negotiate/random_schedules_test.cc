@@ -242,7 +242,9 @@ TEST(RandomSchedules, WithGroupsAndMeetings) {
   for (const int n_ranks : {2, 3, 7}) {
     const Groups seen = expect_groups({.n_ranks = n_ranks, .lets_ranks_meet = true, .changes_its_mind = true}, 30);
     EXPECT_GT(seen.n_entries, 5U);
-    EXPECT_GT(seen.n_met, n_ranks == 2 ? 100U : 0U);  // the more there are, the sooner one leaves
+    if (n_ranks < 7) {  // the more there are, the sooner one leaves
+      EXPECT_GT(seen.n_met, repetitions(100));
+    }
   }
 }
 

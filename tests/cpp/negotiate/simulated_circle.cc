@@ -265,7 +265,12 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
     if (word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round))) {
       const Participant::Ready ready = rank.participant.met(meeting.slot);
       ++rank.n_met;
-      settle(rank, ready.ticket, {true, kMetAt + meeting.round * kPlaces + meeting.place.number, {}, {}});
+      const auto& first_dims = meeting.first_dims;
+      settle(rank, ready.ticket,
+             {true,
+              kMetAt + meeting.round * kPlaces + meeting.place.number,
+              {},
+              first_dims ? *first_dims : Participant::FirstDims{}});
     } else if (closes || word(meeting).is_closed(meeting.round)) {
       announce(rank, rank.participant.missed(meeting.slot));
       if (rank.is_waiting) announce(rank, WaitingMessage{});
