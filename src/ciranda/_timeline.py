@@ -113,10 +113,14 @@ class _TracedEngine:
         root: int,
         prescale: float,
         postscale: float,
+        *rest: Any,
         **more: Any,
     ) -> list[Any]:
         kind, begin = _COLLECTIVE_NAMES[collective], _now_us()
-        operation = self.real.submit(collective, inputs, outputs, name, op, root, prescale, postscale, False, **more)
+        is_deferrable = False
+        operation = self.real.submit(
+            collective, inputs, outputs, name, op, root, prescale, postscale, is_deferrable, *rest, **more
+        )
         try:
             operation.wait()
         finally:

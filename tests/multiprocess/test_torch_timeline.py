@@ -28,6 +28,8 @@ def _record(path: str, by: str) -> None:
             hvd.start_timeline(path)
     handles = [hvd.allreduce_async(torch.ones(50_000), name=f"async {i}") for i in range(3)]
     hvd.allreduce(torch.ones(2), name="blocking")
+    hvd.allreduce_(torch.ones(2), name="in place")
+    ciranda.allreduce([1.0], name="of numpy")
     for handle in handles:
         hvd.synchronize(handle)
     hvd.broadcast(torch.ones(2), 0)
@@ -68,6 +70,8 @@ def test_timeline(circles: Any, tmp_path: Path, by: str) -> None:
         "allreduce.async 1": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
         "allreduce.async 2": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
         "allreduce.blocking": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
+        "allreduce.in place": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
+        "allreduce.of numpy": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
         "broadcast.noname.0": ["NEGOTIATE_BROADCAST", "BROADCAST"],
         "allgather.of numpy": ["NEGOTIATE_ALLGATHER", "ALLGATHER"],
         "barrier.noname.1": ["NEGOTIATE_BARRIER", "BARRIER"],
