@@ -55,8 +55,7 @@ Result<Plan> gather(const Participant::Ready& ready, InFlight& in_flight, const 
   const int root = root_member(request.signature, mesh);
   Result<Outputs> outputs = Outputs{};
   if (!has_root || root == mesh.rank()) {
-    const int rank = mesh.peer(mesh.rank()).rank;
-    outputs = outputs_of_gather(request, *ready.first_dims, in_flight.output_memory(), rank);
+    outputs = outputs_of_gather(request, *ready.first_dims, mesh, in_flight.output_memory());
   }
   if (!outputs.ok()) return outputs.status();
   Plan plan = plan_gather(request, *ready.first_dims, outputs.value().memory);

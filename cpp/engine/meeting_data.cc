@@ -49,7 +49,7 @@ class MeetingResult {
   }
 
   Status allgather(const FirstDims& first_dims) {
-    Result<Outputs> outputs = outputs_of_gather(request_, first_dims, memory_, mesh_.peer(mesh_.rank()).rank);
+    Result<Outputs> outputs = outputs_of_gather(request_, first_dims, mesh_, memory_);
     if (!outputs.ok()) return outputs.status();
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       const std::size_t row_bytes = tensors()[i].row_bytes();
@@ -141,8 +141,7 @@ class MeetingResult {
       if (!n) return Status::invalid_argument("alltoall '" + request_.name + "': a tensor cannot have so many rows.");
       n_rows.push_back(*n);
     }
-    const int rank = mesh_.peer(mesh_.rank()).rank;
-    if (Status status = outputs.allocate(memory_, request_, n_rows, rank); !status.ok()) return status;
+    if (Status status = outputs.allocate(memory_, request_, n_rows, mesh_); !status.ok()) return status;
     outputs.add_received_splits(rows_from);
     return outputs;
   }

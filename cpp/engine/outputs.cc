@@ -35,13 +35,14 @@ void Outputs::give(std::byte* given, const TensorSignature& whole) {
 }
 
 Status Outputs::allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows,
-                         int rank) {
+                         const Mesh& mesh) {
   for (std::size_t i = 0; i < n_rows.size(); ++i) {
     TensorSignature whole = request.signature.tensors[i];
     whole.shape.front() = n_rows[i];
     buffers.push_back(from.allocate(whole.n_bytes(), whole.shape));
     if (!buffers.back().data) {
-      return Status::internal("rank " + std::to_string(rank) + " has no memory for the result of " +
+      return Status::internal("rank " + std::to_string(mesh.peer(mesh.rank()).rank) +
+                              " has no memory for the result of " +
                               std::string(to_string(request.signature.collective)) + " '" + request.name + "', " +
                               std::to_string(whole.n_bytes()) + " bytes");
     }
@@ -68,14 +69,14 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
   return sum;
 }
 
-Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const OutputMemory& memory,
-                                  int rank) {
+Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const Mesh& mesh,
+                                  const OutputMemory& memory) {
   Outputs outputs;
   if (!info(request.signature.collective).has_root && take_given(first_dims, request, outputs)) return outputs;
   outputs = {};
   std::vector<std::int64_t> n_rows;
   for (const auto& rows : first_dims) n_rows.push_back(*sum_of_rows(rows));
-  if (Status status = outputs.allocate(memory, request, n_rows, rank); !status.ok()) return status;
+  if (Status status = outputs.allocate(memory, request, n_rows, mesh); !status.ok()) return status;
   return outputs;
 }
 
@@ -90,8 +91,7 @@ Result<Outputs> outputs_of_reducescatter(const Request& request, const Mesh& mes
   for (const TensorSignature& tensor : request.signature.tensors) {
     n_rows.push_back(even_splits(tensor.shape.front(), mesh.size())[static_cast<std::size_t>(mesh.rank())]);
   }
-  const int rank = mesh.peer(mesh.rank()).rank;
-  if (Status status = outputs.allocate(memory, request, n_rows, rank); !status.ok()) return status;
+  if (Status status = outputs.allocate(memory, request, n_rows, mesh); !status.ok()) return status;
   return outputs;
 }
 

@@ -23,7 +23,8 @@ struct Outputs {
   // For the next tensor. `given`: the caller's, as large as `whole`.
   void give(std::byte* given, const TensorSignature& whole);
   // One for each tensor, of n_rows[tensor] rows.
-  Status allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows, int rank);
+  Status allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows,
+                  const Mesh& mesh);
   // An alltoall's, behind the tensors: how many rows came from each rank.
   void add_received_splits(const FirstDims& rows_from);
 };
@@ -31,9 +32,9 @@ struct Outputs {
 // None if the numbers, which may have come over the network, are no numbers of rows, or too many.
 std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 
-// `rank`: this rank's, in the world. REQUIRES: first dimensions that have sums.
-Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const OutputMemory& memory,
-                                  int rank);
+// REQUIRES: first dimensions that have sums.
+Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const Mesh& mesh,
+                                  const OutputMemory& memory);
 Result<Outputs> outputs_of_reducescatter(const Request& request, const Mesh& mesh, const OutputMemory& memory);
 // REQUIRES: keeps_rows(request).
 Outputs outputs_of_even_exchange(const Request& request);

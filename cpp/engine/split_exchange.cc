@@ -65,8 +65,7 @@ class SplitExchange {
                               request().name + "' are larger than any tensor");
     }
     Outputs outputs;
-    const int rank = mesh_.peer(mesh_.rank()).rank;
-    const Status status = outputs.allocate(in_flight_.output_memory(), request(), n_rows, rank);
+    const Status status = outputs.allocate(in_flight_.output_memory(), request(), n_rows, mesh_);
     if (!status.ok()) return status;
     Work work;
     work.plans.push_back(plan_exchange(request(), rows_to, rows_from, outputs.memory, longest_of_all()));

@@ -18,6 +18,7 @@
 namespace ciranda {
 namespace {
 
+using testing::patient;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
@@ -42,13 +43,6 @@ std::vector<float> filled(std::size_t count, int rank, int step) {
   return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
 }
 float expected(int n_ranks, int step) { return static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)); }
-
-// Ranks may be taken off their core for as long as they like, so a meeting is patient here.
-WorldOptions patient() {
-  WorldOptions options;
-  options.config.spin_microseconds = 1e7;
-  return options;
-}
 
 // Whoever comes last needs no turn of the engine.
 TEST(Meetings, AreOverAsSoonAsTheLastHasCome) {

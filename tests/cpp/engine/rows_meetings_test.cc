@@ -14,23 +14,16 @@
 namespace ciranda {
 namespace {
 
+using testing::patient;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
-using testing::WorldOptions;
 
 using Rows = std::vector<std::int64_t>;
 using Values = std::vector<float>;
 
 constexpr int kSteps = 8;
 constexpr std::int64_t kWidth = 3;
-
-// Ranks may be taken off their core for as long as they like, so a meeting is patient here.
-WorldOptions patient() {
-  WorldOptions options;
-  options.config.spin_microseconds = 1e7;
-  return options;
-}
 
 Engine::OperationPtr call(Engine& engine, Request r, bool is_awaited = true) {
   r.is_awaited = is_awaited;
