@@ -61,7 +61,7 @@ constexpr Setting ports(std::string_view name, std::string_view horovod, std::st
 
 constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
 constexpr std::array<std::string_view, 3> kAlgorithms{"one-shot", "two-shot", "by-hosts"};
-constexpr std::array<std::string_view, 2> kBindings{"none", "core"};
+constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
 constexpr std::array kSettings{
     integer("RANK", "HOROVOD_RANK", &Config::rank, 0, kMaxRanks, "This process among all; set by the launcher."),
@@ -133,7 +133,8 @@ constexpr std::array kSettings{
     boolean("TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles,
             "Also record at which times the ranks agreed on what to execute."),
     word("BIND_TO", "", &Config::bind_to, kBindings,
-         "none: ranks run on any core; core: the launcher gives each its share of its host's cores."),
+         "none: ranks run on any core; core: the launcher gives each its share of its host's cores; numa: those of a NUMA "
+         "node."),
 };
 
 template <typename T>

@@ -159,9 +159,25 @@ def test_each_rank_has_cores_of_its_own_if_told_so() -> None:
     assert run(["run", "-np", "2", "--bind-to", "none", *ranks], env={"CIRANDA_BIND_TO": "core"})[1] == anywhere * 2
     assert run(["run", "-np", "1", *bound])[1] == anywhere
     wrong = run(["run", "-np", "2", *ranks], env={"CIRANDA_BIND_TO": "socket"})
-    assert wrong == (2, b"", b"ciranda: CIRANDA_BIND_TO='socket': must be none or core\n")
+    assert wrong == (2, b"", b"ciranda: CIRANDA_BIND_TO='socket': must be none, numa or core\n")
     too_many = len(all_cores) + 1
     assert run(["run", "-np", str(too_many), *bound])[1] == anywhere * too_many
+
+
+def test_ranks_are_spread_over_numa_nodes_if_told_so(tmp_path: Path) -> None:
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    command = launcher_command("run", "-np", "4", "--no-prefix", "--bind-to", "numa", *python_rank(code))
+    cpus = sorted(os.sched_getaffinity(0))
+    for cpu in cpus:
+        (tmp_path / f"cpu{cpu}" / f"node{int(cpu != cpus[0])}").mkdir(parents=True)
+    script = f'mount --bind {tmp_path} /sys/devices/system/cpu && exec "$@"'
+    unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    done = subprocess.run([*unshare, *command], capture_output=True, text=True, timeout=60, check=False)
+    if len(cpus) < 2 or "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip(f"NOT TESTED: needs two cores, and to show ranks another machine: {done.stderr}")
+    n_first = sum(2 * rank + 1 < 8 / len(cpus) for rank in range(4))  # of the four: the first core's share
+    expected = [str(cpus[:1])] * n_first + [str(cpus[1:])] * (4 - n_first)
+    assert sorted(done.stdout.splitlines()) == sorted(expected), done.stderr
 
 
 def test_a_module_named_like_a_standard_one_does_not_break_the_agent(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciranda.launch.cores import group, shares, usable_cores
+from ciranda.launch.cores import Place, cores_of, nodes_of, shares, spread, usable_places
 
 
 @pytest.mark.parametrize(
@@ -46,17 +49,69 @@ def test_nobody_gets_anothers_and_nothing_is_left(threads: list[int], n_ranks: i
 @pytest.mark.parametrize(
     ("places", "expected"),
     [
-        ({0: (0, 0), 1: (0, 1)}, [[0], [1]]),
-        ({0: (0, 0), 1: (1, 0), 2: (0, 0), 3: (1, 0)}, [[0, 2], [1, 3]]),  # two packages, two threads a core
-        ({0: (0, 0), 1: (1, 0), 2: (0, 1), 3: (1, 1)}, [[0], [2], [1], [3]]),  # packages that take turns
-        ({2: (-1, -1), 5: (-1, -1)}, [[2], [5]]),  # nothing is known
+        ({0: (0, 0, 0), 1: (0, 0, 1)}, [[0], [1]]),
+        ({0: (0, 0, 0), 1: (0, 1, 0), 2: (0, 0, 0), 3: (0, 1, 0)}, [[0, 2], [1, 3]]),  # packages, threads
+        ({0: (0, 0, 0), 1: (0, 1, 0), 2: (0, 0, 1), 3: (0, 1, 1)}, [[0], [2], [1], [3]]),  # packages that take turns
+        ({0: (0, 0, 0), 1: (1, 0, 1), 2: (0, 0, 2), 3: (1, 0, 3)}, [[0], [2], [1], [3]]),  # nodes that do, in a package
+        ({2: (-1, -1, -1), 5: (-1, -1, -1)}, [[2], [5]]),  # nothing is known
     ],
 )
-def test_threads_of_a_core_and_cores_of_a_package_go_together(
-    places: dict[int, tuple[int, int]], expected: list[list[int]]
+def test_threads_of_a_core_and_cores_of_a_node_go_together(
+    places: dict[int, tuple[int, int, int]], expected: list[list[int]]
 ) -> None:
-    assert group(places) == expected
+    assert cores_of({cpu: Place(*place) for cpu, place in places.items()}) == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "n_ranks", "expected"),
+    [
+        ([[0, 1], [2, 3]], 2, [{0, 1}, {2, 3}]),
+        ([[0, 1], [2, 3]], 4, [{0, 1}, {0, 1}, {2, 3}, {2, 3}]),
+        ([[0, 1], [2, 3]], 3, [{0, 1}, {2, 3}, {2, 3}]),
+        ([[0], [1, 2, 3]], 4, [{0}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}]),  # by their CPUs
+        ([[0], [1], [2], [3]], 2, [{0, 1}, {2, 3}]),  # no core is left unused
+        ([[0], [1]], 6, [{0}] * 3 + [{1}] * 3),  # more ranks than CPUs
+        ([[0, 1, 2, 3]], 2, [set(), set()]),
+        ([], 2, [set(), set()]),
+    ],
+)
+def test_ranks_are_spread_over_nodes(nodes: list[list[int]], n_ranks: int, expected: list[set[int]]) -> None:
+    assert spread(nodes, n_ranks) == expected
+
+
+@given(st.lists(st.integers(1, 16), min_size=2, max_size=8), st.integers(1, 80))
+def test_each_rank_has_whole_nodes_in_order(sizes: list[int], n_ranks: int) -> None:
+    first = [sum(sizes[:i]) for i in range(len(sizes))]
+    nodes = [list(range(start, start + n)) for start, n in zip(first, sizes, strict=True)]
+    given_out = spread(nodes, n_ranks)
+    assert len(given_out) == n_ranks
+    assert all(given_out)
+    assert all(share.issuperset(node) or share.isdisjoint(node) for share in given_out for node in nodes)
+    assert [min(share) for share in given_out] == sorted(min(share) for share in given_out)
+    if n_ranks < len(nodes):
+        assert sorted(cpu for share in given_out for cpu in share) == list(range(sum(sizes)))
+        return
+    for node, size in zip(nodes, sizes, strict=True):
+        assert abs(given_out.count(set(node)) - n_ranks * size / sum(sizes)) < 1
+
+
+def test_the_system_says_which_cpu_is_where(tmp_path: Path) -> None:
+    for cpu, (node, package, core) in {0: (0, 0, 0), 1: (0, 0, 0), 2: (1, 0, 4), 11: (10, 1, 0)}.items():
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}" / f"node{node}").mkdir()
+        (topology / "physical_package_id").write_text(f"{package}\n")
+        (topology / "core_id").write_text(f"{core}\n")
+    (tmp_path / "cpu12").mkdir()
+    places = usable_places(str(tmp_path), [12, 11, 2, 1, 0, 13])
+    nowhere = Place(-1, -1, -1)
+    assert places == {0: (0, 0, 0), 1: (0, 0, 0), 2: (1, 0, 4), 11: (10, 1, 0), 12: nowhere, 13: nowhere}
+    assert cores_of(places) == [[12], [13], [0, 1], [2], [11]]
+    assert nodes_of(places) == [[12, 13], [0, 1], [2], [11]]
 
 
 def test_this_machine_has_cores() -> None:
-    assert all(usable_cores())
+    places = usable_places()
+    assert set(places) == os.sched_getaffinity(0)
+    assert sorted(cpu for core in cores_of(places) for cpu in core) == sorted(places)
+    assert sorted(cpu for node in nodes_of(places) for cpu in node) == sorted(places)

@@ -190,9 +190,13 @@ class Agent:
         n_ranks = len(spec.rank_env)
         if spec.bind_to == "none" or n_ranks == 1:
             return [set() for _ in spec.rank_env]
-        shares = cores.shares(cores.usable_cores(), n_ranks)
+        places = cores.usable_places()
+        if spec.bind_to == "numa":
+            shares, why_not = cores.spread(cores.nodes_of(places), n_ranks), "there is one NUMA node"
+        else:
+            shares, why_not = cores.shares(cores.cores_of(places), n_ranks), "too few"
         bound = "; ".join(f"{rank} to {sorted(cpus)}" for (rank, _), cpus in zip(spec.rank_env, shares, strict=True))
-        text = f"ranks are bound to cores: {bound}" if all(shares) else "ranks are not bound to cores: too few"
+        text = f"ranks are bound to cores: {bound}" if all(shares) else f"ranks are not bound to cores: {why_not}"
         self._outbox.send({"t": "note", "text": text, "warning": False})
         return shares
 

@@ -31,7 +31,8 @@ class RunOptions:
         start_timeout: seconds for all hosts to answer, and for the ranks to find each other.
         network_interface: the interface to use on every host; several by comma are used together.
         port_range: "low-high", the only ports to listen on.
-        bind_to: "core" gives each rank its share of its host's cores, "none" lets it run on any; else CIRANDA_BIND_TO.
+        bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node, "none" lets it run
+            on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.
         ssh: how to call ssh.
         prefix: put ``[rank]<stream>:`` in front of each line of output.
@@ -44,7 +45,7 @@ class RunOptions:
     start_timeout: float = 30.0
     network_interface: str | None = None
     port_range: str | None = None
-    bind_to: Literal["core", "none"] | None = None
+    bind_to: Literal["core", "numa", "none"] | None = None
     python: str = field(default_factory=lambda: sys.executable)
     ssh: SshOptions = field(default_factory=SshOptions)
     prefix: bool = True

@@ -35,6 +35,7 @@ class Binding(str, Enum):
     """What ``--bind-to`` may be."""
 
     NONE = "none"
+    NUMA = "numa"
     CORE = "core"
 
 
@@ -135,7 +136,8 @@ def _run(
     ] = None,
     bind_to: Annotated[
         Binding | None, typer.Option("--bind-to", show_default="none",
-                                     help="Give each rank its share of its host's cores, or let all run anywhere.",
+                                     help="Give each rank its share of its host's cores, or those of a NUMA node, "
+                                          "or let all run anywhere.",
                                      rich_help_panel=_JOB),
     ] = None,
     start_timeout: Annotated[

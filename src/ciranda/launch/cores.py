@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/{}"
+_CPUS = "/sys/devices/system/cpu"
+_NODE = re.compile(r"node(\d+)")
 
 Core = Sequence[int]  # the CPUs, as the system counts them, that are threads of one core
+
+
+class Place(NamedTuple):
+    """Where a CPU is, by the system's numbers; -1 is what the system does not say."""
+
+    node: int  # of memory that is near
+    package: int
+    core: int
 
 
 def shares(cores: Sequence[Core], n_ranks: int) -> list[set[int]]:
@@ -21,35 +32,69 @@ def shares(cores: Sequence[Core], n_ranks: int) -> list[set[int]]:
         units = [[cpu] for core in cores for cpu in core]
     if len(units) < n_ranks:
         return [set() for _ in range(n_ranks)]
-    n = len(units)
-    return [
-        {cpu for unit in units[rank * n // n_ranks : (rank + 1) * n // n_ranks] for cpu in unit}
-        for rank in range(n_ranks)
-    ]
+    return [{cpu for unit in part for cpu in unit} for part in _parts(units, n_ranks)]
 
 
-def usable_cores() -> list[list[int]]:
-    """The cores that this process may use, those of one package next to each other.
+def spread(nodes: Sequence[Collection[int]], n_ranks: int) -> list[set[int]]:
+    """Give each rank all CPUs of a node; of several, where there are fewer ranks than nodes.
 
-    Where the system does not say what belongs together, every CPU is a core.
+    Neighbours go together, and a node gets as many ranks as its share of the CPUs says. With one node nobody is bound,
+    and each set is empty.
     """
-    cpus = sorted(os.sched_getaffinity(0))
-    places = {cpu: (_number(cpu, "physical_package_id"), _number(cpu, "core_id")) for cpu in cpus}
-    return group(places)
+    if len(nodes) < 2:
+        return [set() for _ in range(n_ranks)]
+    if n_ranks < len(nodes):
+        return [{cpu for node in part for cpu in node} for part in _parts(nodes, n_ranks)]
+    by_cpu = [node for node in nodes for _ in node]
+    return [set(by_cpu[(2 * rank + 1) * len(by_cpu) // (2 * n_ranks)]) for rank in range(n_ranks)]
 
 
-def group(places: Mapping[int, tuple[int, int]]) -> list[list[int]]:
-    """Put the CPUs of one package and core together; a core of -1 is none: such a CPU stands by itself."""
+def usable_places(root: str = _CPUS, cpus: Iterable[int] | None = None) -> dict[int, Place]:
+    """Where the CPUs are that this process may use."""
+    return {cpu: _place(f"{root}/cpu{cpu}") for cpu in sorted(os.sched_getaffinity(0) if cpus is None else cpus)}
+
+
+def cores_of(places: Mapping[int, Place]) -> list[list[int]]:
+    """Put the CPUs of one core together, those of one node and of one package next to each other.
+
+    A CPU of which the system does not say what it belongs to stands by itself.
+    """
     cores: dict[tuple[int, int, int], list[int]] = {}
     for cpu in sorted(places):
-        package, core = places[cpu]
-        cores.setdefault((package, core, cpu if core < 0 else -1), []).append(cpu)
-    return sorted(cores.values(), key=lambda core: (places[core[0]][0], core[0]))
+        place = places[cpu]
+        cores.setdefault((place.package, place.core, cpu if place.core < 0 else -1), []).append(cpu)
+    return sorted(cores.values(), key=lambda core: (places[core[0]][:2], core[0]))
 
 
-def _number(cpu: int, what: str) -> int:
+def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
+    """Put the CPUs of one node together; those of which the system does not say it count as one."""
+    nodes: dict[int, list[int]] = {}
+    for cpu in sorted(places):
+        nodes.setdefault(places[cpu].node, []).append(cpu)
+    return [nodes[node] for node in sorted(nodes)]
+
+
+def _parts(units: Sequence[Collection[int]], n_ranks: int) -> list[Sequence[Collection[int]]]:
+    n = len(units)
+    return [units[rank * n // n_ranks : (rank + 1) * n // n_ranks] for rank in range(n_ranks)]
+
+
+def _place(folder: str) -> Place:
+    topology = f"{folder}/topology"
+    return Place(_node(folder), _number(f"{topology}/physical_package_id"), _number(f"{topology}/core_id"))
+
+
+def _node(folder: str) -> int:
     try:
-        with open(_TOPOLOGY.format(cpu, what), encoding="ascii") as file:
+        names = os.listdir(folder)
+    except OSError:
+        return -1
+    return max((int(match[1]) for name in names if (match := _NODE.fullmatch(name))), default=-1)
+
+
+def _number(path: str) -> int:
+    try:
+        with open(path, encoding="ascii") as file:
             return int(file.read())
     except (OSError, ValueError):
         return -1

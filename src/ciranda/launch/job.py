@@ -27,7 +27,8 @@ def default_binding() -> str:
     """What CIRANDA_BIND_TO says; LaunchError if that is no binding."""
     text = os.environ.get("CIRANDA_BIND_TO") or BINDINGS[0]
     if text.lower() not in BINDINGS:
-        raise LaunchError(f"CIRANDA_BIND_TO={text!r}: must be {' or '.join(BINDINGS)}", exit_code=2)
+        known = f"{', '.join(BINDINGS[:-1])} or {BINDINGS[-1]}"
+        raise LaunchError(f"CIRANDA_BIND_TO={text!r}: must be {known}", exit_code=2)
     return text.lower()
 
 
@@ -44,8 +45,8 @@ class Job:
         start_timeout_seconds: for all agents to answer.
         network_interface, port_range: what the store listens on; the ranks are told by ``env``.
         blobs: variables, each to hold the path of a file with this content.
-        bind_to: "core" gives each rank its share of its host's cores; "none" leaves it to the system. By default what
-            CIRANDA_BIND_TO says, or "none".
+        bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node; "none" leaves it to
+            the system. By default what CIRANDA_BIND_TO says, or "none".
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
 

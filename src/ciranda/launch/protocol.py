@@ -19,7 +19,7 @@ from ciranda.launch.errors import ProtocolError
 VERSION = 1
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 64 << 10
-BINDINGS = ("none", "core")
+BINDINGS = ("none", "numa", "core")
 Message = dict[str, object]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -148,7 +148,7 @@ class Spec:
         grace_seconds: from SIGTERM to SIGKILL.
         blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
         want_results: give each rank a pipe for its result.
-        bind_to: "core" or "none": whether each rank is to have cores of its own.
+        bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
     """
 
     def __init__(self, message: Message) -> None:
