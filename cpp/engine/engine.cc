@@ -301,15 +301,17 @@ class Engine::Impl {
     bool has_ended_ = false;
   };
 
-  // Takes the token if it is free, turns while something moves and `keep_going` says so, and gives the token back.
-  // Returns whether it had the token.
-  template <typename KeepGoing>
-  bool with_token(KeepGoing drive) {
+  // Takes the token if it is free, turns as `drive` does, and gives the token back. Returns whether it had the token.
+  // `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended before
+  // this thread had the token, but cannot be over with before the token is given back.
+  template <typename Drive>
+  bool with_token(Drive drive, bool in_burst = false) {
     if (!token_.try_take()) return false;
     const TokenHolder holder(token_);
     if (is_shut_down_.load()) return true;
     mesh_->disarm();
     drive();
+    if (in_burst && burst_.is_watched()) return true;
     if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_->kick();
     return true;
   }
@@ -359,33 +361,17 @@ class Engine::Impl {
     const Burst::Choice choice = burst_.choose(n_bytes, Clock::now());
     if (choice == Burst::Choice::kLeaveAndWake) mesh_->kick();
     if (choice != Burst::Choice::kTurn) return;
-    if (burst_.is_watched() && n_waiting_.load() == 0) {
-      turn_in_burst();
-    } else {
-      turn_in_passing(false);
-    }
+    turn_in_passing(false, n_waiting_.load() == 0);
     burst_.turned(Clock::now());
   }
 
-  // The mesh stays disarmed: whoever watches the burst looks before long.
-  void turn_in_burst() {
-    if (!token_.try_take()) return;
-    {
-      const TokenHolder holder(token_);
-      if (is_shut_down_.load()) return;
-      mesh_->disarm();
-      for (int i = 0; i < kTurnsInPassing && turn_.run(); ++i) {
-      }
-    }
-    see_what_came_late();
-  }
-
-  void turn_in_passing(bool is_waited_for) {
-    const bool had_token = with_token([&] {
+  void turn_in_passing(bool is_waited_for, bool in_burst = false) {
+    const auto drive = [&] {
       if (is_waited_for) turn_.expect_no_more();
       for (int i = 0; i < kTurnsInPassing && turn_.run(); ++i) {
       }
-    });
+    };
+    const bool had_token = with_token(drive, in_burst);
     if (had_token) see_what_came_late();
   }
 
