@@ -1,6 +1,7 @@
-"""One training step alone, with Ciranda in five ways, and with torch DDP over gloo: in one run, in turns.
+"""One training step alone, with Ciranda in several ways, and with torch DDP over gloo: in one run, in turns.
 
     ciranda run --no-prefix -np 2 python benchmarks/train_step.py [--json FILE]
+    python benchmarks/tcp.py link --rate 1gbit --run "python benchmarks/train_step.py --only transformer"
 
 *exposed* is a step's time beyond the local one: what of the combining was not hidden behind the backward pass, and
 waiting for the slowest rank, which a barrier in each step shows by itself. *efficiency* is the local step's time over
@@ -13,7 +14,8 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import ciranda.torch as circle
 from ciranda.torch.distributed import ddp_comm_hook
+from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
 
 Step = Callable[[], None]
 
@@ -87,6 +90,8 @@ WORKLOADS = (
 SYSTEMS = {
     "barrier": "nothing but a barrier",
     "ciranda": "DistributedOptimizer",
+    "overlap": "DistributedOptimizer(overlap_forward=model)",
+    "overlap/fifo": "the same without priorities",
     "buckets": "DistributedOptimizer(gradient_as_bucket_view=True)",
     "ddp/ciranda": 'DDP, backend "ciranda"',
     "ddp/hook": 'DDP, backend "ciranda", views, ddp_comm_hook',
@@ -129,18 +134,32 @@ def sgd(of: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(of.parameters(), lr=0.001, momentum=0.9)
 
 
+@contextmanager
+def priorities(are_given: bool) -> Iterator[None]:
+    """Within this, optimizers give priorities to what the forward pass needs first, or none."""
+    usual = OverlappingOptimizer._priority_of
+    if not are_given:
+        OverlappingOptimizer._priority_of = lambda self, parameters: 0  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        OverlappingOptimizer._priority_of = usual  # type: ignore[method-assign]
+
+
 def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
     """Each way to make a step, on a model of its own; and the number of parameters."""
     torch.manual_seed(1)
     model = workload.make()
     steps = {"local": make_step(model, sgd(model), workload.batch), "barrier": with_barrier(model, workload.batch)}
-    for system in ("ciranda", "buckets"):
+    for system in ("ciranda", "overlap", "overlap/fifo", "buckets"):
         ours = copy.deepcopy(model)
-        optimizer = circle.DistributedOptimizer(
-            sgd(ours),
-            named_parameters=ours.named_parameters(prefix=f"{workload.name}.{system}"),
-            gradient_as_bucket_view=system == "buckets",
-        )
+        with priorities(system != "overlap/fifo"):
+            optimizer = circle.DistributedOptimizer(
+                sgd(ours),
+                named_parameters=ours.named_parameters(prefix=f"{workload.name}.{system}"),
+                gradient_as_bucket_view=system == "buckets",
+                overlap_forward=ours if system.startswith("overlap") else None,
+            )
         steps[system] = make_step(ours, optimizer, workload.batch)
     for backend in ("ciranda", "gloo"):
         theirs = DistributedDataParallel(copy.deepcopy(model), process_group=GROUPS[backend])
@@ -173,13 +192,16 @@ class Row:
         return self.times["local"].median / self.times[system].median
 
     def lines(self) -> str:
-        local, gloo_exposed = self.times["local"], self.exposed("ddp/gloo")
+        local = self.times["local"]
+        gloo_exposed = self.exposed("ddp/gloo") if "ddp/gloo" in self.times else float("nan")
         alone = ", ".join(f"{name} {self.times[f'alone/{name}'].median:.3f}" for name in ("ciranda", "gloo"))
         lines = [
             f"{self.workload}: {self.parameters:,} parameters, local {local.median:.3f} (min {local.min:.3f})",
             f"  combining alone: {alone}",
         ]
         for system, what in SYSTEMS.items():
+            if system not in self.times:
+                continue
             timing, exposed = self.times[system], self.exposed(system)
             # Infinite where what is exposed is lost in the noise.
             ratio = gloo_exposed / exposed if exposed > 0 else float("inf")
@@ -196,8 +218,11 @@ HEADER = f"  {'':52} {'median':>9} {'min':>9} {'exposed':>9} {'effic.':>6} {'glo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, default=30, help="turns that each system gets")
+    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS])
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="which of them, besides the local step")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
+    wanted = {"local", "alone/ciranda", "alone/gloo", *args.systems.split(",")}
     torch.set_num_threads(1)
     circle.init()
     is_first = circle.rank() == 0
@@ -207,7 +232,10 @@ def main() -> None:
     with gloo():
         GROUPS["ciranda"] = distributed.new_group(backend="ciranda")
         for workload in WORKLOADS:
+            if args.only not in (None, workload.name):
+                continue
             steps, n_parameters = steps_of(workload)
+            steps = {name: step for name, step in steps.items() if name in wanted}
             blocks = max(2, round(args.blocks * workload.share))
             rows.append(Row(workload.name, n_parameters, interleave(steps, workload.name, blocks, workload.steps, 3)))
             if is_first:

@@ -119,6 +119,7 @@ Result<Request> translate(const ciranda_request& request) {
   to.signature.collective = *collective;
   to.process_set = from.process_set;
   to.lane = from.lane;
+  to.priority = from.priority;
   if (from.arguments_count > kMaxTensorsPerRequest || (from.arguments_count > 0 && from.arguments == nullptr)) {
     return Status::invalid_argument("ciranda_request: arguments is NULL, or there are too many");
   }

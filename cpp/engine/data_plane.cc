@@ -115,6 +115,16 @@ void DataPlane::finish() {
   }
 }
 
+std::size_t DataPlane::n_bytes_under_way() const {
+  std::size_t n_bytes = 0;
+  for (const Participant::Execute& entry : queue_) {
+    for (const Participant::Ready& ready : entry.requests) {
+      n_bytes += in_flight_.at(ready.ticket).request.signature.n_bytes();
+    }
+  }
+  return n_bytes;
+}
+
 void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
   while (!queue_.empty() && n_executed_ + queue_.size() > log_index) {
     const Participant::Execute entry = std::move(queue_.back());

@@ -41,6 +41,9 @@ class DataPlane {
   // How many entries of the log are done with.
   std::uint64_t n_executed() const { return n_executed_; }
 
+  // Of what was given to enqueue() and is not done; at a cost for each request.
+  std::size_t n_bytes_under_way() const;
+
   // Entries from log_index on will not be executed: `status` for their requests.
   void give_up_from(std::uint64_t log_index, const Status& status);
 

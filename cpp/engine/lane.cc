@@ -216,7 +216,8 @@ Result<bool> Lane::agree(TimePoint now) {
   flush_ready(now);
   Result<bool> passed_on = log_.pass_on(now);
   if (!passed_on.ok()) return passed_on;
-  const LogMessage log = log_.write(data_.is_idle(), now);
+  const std::size_t n_bytes_under_way = log_.has_priorities() ? data_.n_bytes_under_way() : 0;
+  const LogMessage log = log_.write(data_.is_idle(), n_bytes_under_way, now);
   if (Status status = apply(log, now); !status.ok()) return status;
   if (participant_.has_pending()) {
     if (Status status = watch_.look(now); !status.ok()) return status;

@@ -140,13 +140,13 @@ void LaneLog::pass_down(const LogMessage& log) {
   for (const int member : below_) post(member, log);
 }
 
-LogMessage LaneLog::write(bool wire_is_idle, TimePoint now) {
+LogMessage LaneLog::write(bool wire_is_idle, std::size_t n_bytes_under_way, TimePoint now) {
   if (!coordinator_ || has_ended_) return {};
   if (const auto due = coordinator_->next_stall_check(); due && now >= *due) {
     for (const auto& report : coordinator_->check_stalls(now)) logger_.warning(report.text);
   }
   if (last_word_) coordinator_->fail_all(*last_word_);
-  LogMessage log{coordinator_->take_entries(wire_is_idle)};
+  LogMessage log{coordinator_->take_entries(wire_is_idle, n_bytes_under_way)};
   if (last_word_) log.entries.emplace_back(EndEntry{});
   has_ended_ = last_word_.has_value();
   if (!log.entries.empty()) pass_down(log);

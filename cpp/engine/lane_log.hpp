@@ -39,7 +39,9 @@ class LaneLog {
   // What members below have announced goes on. Returns whether there was any.
   Result<bool> pass_on(TimePoint now);
   // The coordinator's: what comes next, for this rank to carry out too. Nothing on other ranks.
-  LogMessage write(bool wire_is_idle, TimePoint now);
+  // `n_bytes_under_way`: in the log and not carried out yet; counts only where there are priorities.
+  LogMessage write(bool wire_is_idle, std::size_t n_bytes_under_way, TimePoint now);
+  bool has_priorities() const { return coordinator_ && coordinator_->has_priorities(); }
   // The lane is taken down: if this is the coordinator, all that is open fails with `why`, and the log ends.
   void end(const Status& why);
 

@@ -70,12 +70,14 @@ ErrorKind read_error_kind(Reader& r) {
 void write(Writer& w, const RequestMessage& m) {
   w.flag(m.is_cacheable);
   w.flag(m.is_deferrable);
+  w.number(m.priority);
   w.text(m.name);
   write(w, m.signature);
 }
 void read(Reader& r, RequestMessage& m) {
   m.is_cacheable = r.flag();
   m.is_deferrable = r.flag();
+  m.priority = r.number<std::int32_t>();
   m.name = r.text(kMaxNameBytes);
   m.signature = read_signature(r);
 }

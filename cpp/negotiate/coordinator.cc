@@ -44,6 +44,7 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
     return Status::internal(members_.rank_text(rank) + " announced what it should have refused: " + status.message());
   }
   NamedRounds& name = name_for(message.name, message.is_cacheable);
+  name.priority = message.priority;
   return announce(name, rank, std::move(message.signature), message.is_deferrable, now);
 }
 
@@ -269,14 +270,14 @@ void Coordinator::fail_all(const Status& why) {
 
 // --- the log
 
-std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle) {
+std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n_bytes_under_way) {
   std::vector<LogEntry> entries;
   for (Failure& failure : std::exchange(failures_, {})) {
     entries.emplace_back(FailEntry{std::move(failure.name), failure.kind, std::move(failure.text),
                                    ranges_of(std::move(failure.targets))});
   }
   const std::optional<int> last_joined = members_.last_joined();
-  for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined)) {
+  for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {
     entries.push_back(execute(batch));
   }
   if (last_joined && ready_.is_empty()) {

@@ -73,7 +73,10 @@ class Coordinator {
   void fail_all(const Status& why);
 
   // The entries to append to the log now. While the wire is busy, small requests are kept back to travel together.
-  std::vector<LogEntry> take_entries(bool wire_is_idle);
+  // Where requests have priorities, and enough bytes are under way already, all are kept back: what comes may be more
+  // urgent.
+  std::vector<LogEntry> take_entries(bool wire_is_idle, std::size_t n_bytes_under_way = 0);
+  bool has_priorities() const { return ready_.has_priorities(); }
 
   // --- ranks that never come
   // Names that have waited longer than the warning time since the last report; fails those over the shutdown time.

@@ -23,12 +23,13 @@ using LaneId = std::uint32_t;
 // --- rank -> coordinator. Every Request, every slot of a Ready and every Duplicate is an *announcement*; the log
 // --- answers each exactly once (an executed item or a failure), in the order announced for a name.
 
-// A name is used for the first time, or otherwise than last time, or has no slot.
+// A name is used for the first time, or otherwise than last time (with another priority, too), or has no slot.
 struct RequestMessage {
   std::string name;
   Signature signature;
   bool is_cacheable = true;
   bool is_deferrable = false;
+  std::int32_t priority = 0;
 };
 
 // Names are ready with the signature this rank had for their slots last time.

@@ -18,13 +18,14 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   ++n_pending_;
   name.pending.push_back({ticket, nullptr});
   if (is_duplicate) return DuplicateMessage{request.name};
-  if (name.slot != kNoSlot && name.is_known && name.known == request.signature) {
+  const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
+  if (is_same_priority && name.slot != kNoSlot && name.is_known && name.known == request.signature) {
     const std::uint32_t group = name.slot < group_of_slot_.size() ? group_of_slot_[name.slot] : kNoGroup;
     if (group != kNoGroup && request.is_deferrable) return hold(name, group);
     return ReadyMessage{{{name.slot, request.is_deferrable}}};
   }
   name.pending.back().in_full = std::make_unique<Signature>(request.signature);
-  return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable};
+  return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable, request.priority};
 }
 
 // --- meetings

@@ -110,6 +110,7 @@ class Participant {
   struct Name {
     std::uint32_t slot = kNoSlot;
     bool is_known = false;         // not after a round that this rank missed
+    std::int32_t priority = 0;     // as this rank said last
     bool is_held = false;          // the pending one is, and has not been announced
     bool may_meet = false;         // the log has opened it to meetings, and none was closed since
     bool meets = false;            // the pending one does, and has not been announced

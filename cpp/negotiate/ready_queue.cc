@@ -1,6 +1,8 @@
 #include "negotiate/ready_queue.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
 #include <utility>
 
 namespace ciranda {
@@ -9,6 +11,8 @@ namespace {
 
 // While the wire is busy at least this much must have gathered before another entry is worth its overhead.
 constexpr std::size_t kBusyBatchBytes = 4 << 20;
+// Where there are priorities: as much is given out in advance, and no more until half of it is done.
+constexpr std::size_t kMostUnderWay = 4 << 20;
 // Trainings have a few; a factor that is another in every step would make one in each.
 constexpr std::size_t kMostKinds = 64;
 
@@ -28,7 +32,7 @@ std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
 }
 
 void ReadyQueue::push(NamedRounds& name) {
-  waiting_.push_back({&name, nullptr, std::nullopt, 0});
+  add({&name, nullptr, std::nullopt, 0, name.priority});
   if (!learns_order_ || name.slot == kNoSlot) return;
   order_.observe(name.slot, name.agreed.n_bytes(), name.round.is_deferrable ? name.kind : kNoKind);
   count_for_plan();
@@ -37,8 +41,14 @@ void ReadyQueue::push(NamedRounds& name) {
   if (const auto group = waiting_.back().group) ++n_in_group_[*group];
 }
 
+void ReadyQueue::add(Waiting waiting) {
+  has_priorities_ = has_priorities_ || waiting.priority != 0;
+  waiting_.push_back(waiting);
+}
+
 void ReadyQueue::push(PlannedGroup& group) {
-  waiting_.push_back({nullptr, &group, std::nullopt, 0});
+  const auto urgency = [](const NamedRounds* name) { return name->priority; };
+  add({nullptr, &group, std::nullopt, 0, std::ranges::max(group.names | std::views::transform(urgency))});
   if (order_.has_plan() && order_.plan() == group.learned_plan) {
     order_.observe_group(group.number);
   } else {
@@ -68,11 +78,12 @@ bool ReadyQueue::is_held(const Waiting& waiting) const {
   return n_in_group_[*waiting.group] < order_.group_size(*waiting.group);
 }
 
-void ReadyQueue::leave_group(const Waiting& waiting) {
+void ReadyQueue::leave_group(Waiting& waiting) {
   if (waiting.group && waiting.plan == plan_) --n_in_group_[*waiting.group];
+  waiting.group.reset();
 }
 
-std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgent) {
+std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgent, std::size_t n_bytes_under_way) {
   std::vector<Waiting> held;
   std::vector<Waiting> free;
   std::size_t n_free_bytes = 0;
@@ -86,8 +97,23 @@ std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgen
   }
   if (free.empty() || (!wire_is_idle && n_free_bytes < kBusyBatchBytes)) return {};
   waiting_ = std::move(held);
-  for (const Waiting& waiting : free) leave_group(waiting);
+  for (Waiting& waiting : free) leave_group(waiting);
+  if (has_priorities_) free = most_urgent(std::move(free), wire_is_idle, n_bytes_under_way);
   return batches_of(free);
+}
+
+std::vector<ReadyQueue::Waiting> ReadyQueue::most_urgent(std::vector<Waiting> free, bool wire_is_idle,
+                                                         std::size_t n_bytes_under_way) {
+  std::ranges::stable_sort(free, std::greater{}, &Waiting::priority);
+  auto rest = free.begin();
+  if (n_bytes_under_way <= kMostUnderWay / 2) {
+    std::size_t n_bytes = n_bytes_under_way;
+    while (rest != free.end() && (n_bytes += rest->n_bytes()) <= kMostUnderWay) ++rest;
+    if (wire_is_idle && rest == free.begin()) ++rest;
+  }
+  waiting_.insert(waiting_.end(), rest, free.end());
+  free.erase(rest, free.end());
+  return free;
 }
 
 std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const std::vector<Waiting>& free) const {

@@ -77,6 +77,7 @@ struct NamedRounds {
   std::uint32_t slot = kNoSlot;
   std::uint32_t kind = kNoKind;   // of `agreed`; see learned_order.hpp
   PlannedGroup* group = nullptr;  // in the plan that ranks announce by
+  std::int32_t priority = 0;      // what the last member that announced in full said
   Signature agreed;               // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
   std::vector<Owed> owed;                             // the oldest first

@@ -73,7 +73,10 @@ struct Request {
   // Alltoall, and scatter on the root: splits[tensor][rank] rows of this rank's tensor go to each rank. No entry for a
   // tensor, or an empty one: equal parts.
   std::vector<std::vector<std::int64_t>> splits;
-  Status refusal;       // why the splits cannot be: see settle_splits()
+  Status refusal;  // why the splits cannot be: see settle_splits()
+  // Of what is ready on all ranks, a request of a higher one is carried out first. The coordinator goes by what one of
+  // the ranks has said; all should say the same.
+  std::int32_t priority = 0;
   double weight = 1.0;  // of this rank, if the signature is weighted. It travels with the data and need not agree
   // Allgather: the outputs have room for as many rows of each rank as this rank brings. They are used if all ranks
   // bring as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the

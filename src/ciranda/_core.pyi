@@ -82,6 +82,7 @@ class PreparedRequest:
         postscale: float = 1.0,
         process_set: int = 0,
         divides_by_all: bool = False,
+        priority: int = 0,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -135,6 +136,7 @@ class Engine:
         process_set: int = 0,
         weight: float | None = None,
         divides_by_all: bool = False,
+        priority: int = 0,
     ) -> Operation: ...
     def run(
         self,

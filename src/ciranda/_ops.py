@@ -137,6 +137,7 @@ def submit_reduction(
     divisor: Divisor,
     weight: float | None = None,
     root: int = -1,
+    priority: int = 0,
 ) -> _core.Operation:
     """Start a collective that combines tensors. `inputs` and `outputs` are as the engine takes them."""
     return _basics.engine().submit(
@@ -153,6 +154,7 @@ def submit_reduction(
         id_of(process_set),  # by their places: to look up what names mean takes as long as the rest
         weight,
         divides_by_all(divisor, op, weight),
+        priority,
     )
 
 

@@ -131,12 +131,13 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
-                       std::uint64_t place, std::optional<double> weight, bool divides_by_all) {
+                       std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority) {
   CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
                       false,      read_splits(splits)};
   options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
+  options.priority = priority;
   return self.submit(options, inputs, outputs);
 }
 
@@ -202,15 +203,16 @@ void bind_prepared_request(nb::module_& m) {
       .def(
           "__init__",
           [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place,
-             bool divides_by_all) {
+             bool divides_by_all, std::int32_t priority) {
             const int allreduce = static_cast<int>(Collective::kAllreduce);
             CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale, true};
             options.set_place(place);
             options.divides_by_all = divides_by_all;
+            options.priority = priority;
             new (self) PreparedRequest{make_request(options)};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
-          nb::arg("process_set") = 0, nb::arg("divides_by_all") = false)
+          nb::arg("process_set") = 0, nb::arg("divides_by_all") = false, nb::arg("priority") = 0)
       .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
 }
 
@@ -241,7 +243,7 @@ void bind_engine_handle(nb::module_& m) {
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0,
-           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false)
+           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false, nb::arg("priority") = 0)
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),

@@ -94,6 +94,7 @@ Request make_request(const CallOptions& options) {
   request.is_profiled = options.is_profiled;
   request.process_set = options.process_set;
   request.lane = options.lane;
+  request.priority = options.priority;
   Signature& signature = request.signature;
   signature.collective = collective_of(options.collective);
   signature.arguments = options.arguments;

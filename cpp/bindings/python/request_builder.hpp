@@ -34,6 +34,7 @@ struct CallOptions {
   std::optional<double> weight = {};
   bool divides_by_all = false;
   bool needs_all = false;
+  std::int32_t priority = 0;
   bool is_profiled = false;
 
   // As Python names a process set and a lane of it: by one number, the set's in its lower half, the lane's in the

@@ -30,7 +30,7 @@
 #define CIRANDA_API
 #endif
 
-#define CIRANDA_ABI_VERSION 2
+#define CIRANDA_ABI_VERSION 3
 
 #ifdef __cplusplus
 #define CIRANDA_NOEXCEPT noexcept
@@ -251,12 +251,16 @@ typedef struct ciranda_request {
   /* CIRANDA_ALLREDUCE with CIRANDA_AVERAGE only: this rank's weight, in a weighted average of floating-point or complex
    * tensors. Ranks may differ in it, but all or none must have one. NULL: all ranks weigh the same. */
   const double* weight;
+  /* Since version 3. Of what is ready on all ranks, requests of a higher priority are carried out first. Once one has
+   * another than 0, little is begun in advance, so that what comes may overtake the rest. A hint, the same on all
+   * ranks. */
+  int32_t priority;
 } ciranda_request;
 
 #define CIRANDA_REQUEST_INIT                                                                                         \
   {                                                                                                                  \
     sizeof(ciranda_request), sizeof(ciranda_tensor), CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 1.0, 1.0, 0, NULL, NULL, \
-        0, NULL, NULL, 0, NULL, 0, NULL                                                                              \
+        0, NULL, NULL, 0, NULL, 0, NULL, 0                                                                           \
   }
 
 /* Hands in a request; never blocks.

@@ -132,6 +132,7 @@ struct ReduceOptions {
   std::optional<double> weight = {};  // of this rank, in a weighted average
   bool divide_by_all = false;         // an average counts ranks that have joined too
   bool deferrable = false;            // may be held back to travel with others; wait for it
+  std::int32_t priority = 0;          // what is ready goes in descending order
   Place at = {};
 };
 
@@ -199,6 +200,7 @@ struct GroupOptions {
   std::optional<double> weight = {};
   bool divide_by_all = false;  // as in ReduceOptions
   bool deferrable = false;
+  std::int32_t priority = 0;  // as in ReduceOptions
   Place at = {};
 };
 
@@ -486,6 +488,7 @@ class Context {
         reduction_for(static_cast<ciranda_collective>(collective), options, tensors.data(), tensors.size());
     request.root = options.root;
     request.weight = options.weight ? &*options.weight : nullptr;
+    request.priority = options.priority;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
     return submit(request);
   }
@@ -575,6 +578,7 @@ class Context {
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, &tensor);
     request.weight = options.weight ? &*options.weight : nullptr;
+    request.priority = options.priority;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
     return submit(request, flags);
   }

@@ -60,8 +60,13 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Array]:
-    """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that.
+
+    Of what is ready on all ranks, what has a higher `priority` is carried out first; all ranks should give the same.
+    """
     array = readable(tensor)
     output = np.empty_like(array, subok=False)
     operation = submit_reduction(
@@ -75,6 +80,7 @@ def allreduce_async(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return Handle(operation, lambda _: output)
 
@@ -137,6 +143,8 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Array]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = writable(tensor)
@@ -152,6 +160,7 @@ def allreduce_async_(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return InPlaceHandle(operation, bring_back, work, tensor)
 
@@ -198,6 +207,8 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     arrays = [readable(tensor) for tensor in tensors]
@@ -213,6 +224,7 @@ def grouped_allreduce_async(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -244,6 +256,8 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Arrays]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
     work = [writable(tensor) for tensor in tensors]
@@ -259,6 +273,7 @@ def grouped_allreduce_async_(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return Handle(operation, lambda _: bring_all_back(work, tensors))
 

@@ -75,7 +75,7 @@ class Options:
         if self.process_set is None:
             self.process_set = global_process_set
 
-    def prepare(self, name: str) -> _core.PreparedRequest:
+    def prepare(self, name: str, priority: int = 0) -> _core.PreparedRequest:
         """Return the request for an allreduce, in place, that is made again and again."""
         return _core.PreparedRequest(
             f"{PREFIX}.{name}",
@@ -83,6 +83,7 @@ class Options:
             *self.factors(self.op),
             process_set=id_of(self.process_set),
             divides_by_all=self.divides_by_all(self.op),
+            priority=priority,
         )
 
     def divides_by_all(self, op: int) -> bool:
@@ -116,17 +117,18 @@ class GradientGroup:
         "_waiting_for",
         "_watched",
         "bucket",
+        "is_deferred",
         "is_here",
         "names",
         "operation",
         "sparse",
     )
 
-    def __init__(self, names: list[str], options: Options, bucket: Bucket | None = None) -> None:
+    def __init__(self, names: list[str], options: Options, bucket: Bucket | None = None, priority: int = 0) -> None:
         self.names = names
         self.bucket = bucket
         self._options = options
-        self._prepared = options.prepare(joined(names))
+        self._prepared = options.prepare(joined(names), priority)
         #: Backward passes that each member still has to make.
         self._remaining = [options.passes] * len(names)
         self.operation: _core.Operation | None = None
@@ -144,6 +146,8 @@ class GradientGroup:
         self.is_here = [False] * n_members
         self._to_send: list[Tensor | None] = [None] * n_members
         self.operation = None
+        #: Whether the step has been made but for its end, which the next forward pass waits for.
+        self.is_deferred = False
         self.sparse.clear()
         self._finishers.clear()
         self._watched: tuple[Tensor, int] | None = None
@@ -166,7 +170,9 @@ class GradientGroup:
 
     @property
     def has_started(self) -> bool:
-        """Whether a backward pass has reached a member since the last reset."""
+        """Whether a backward pass has reached a member since the last step."""
+        if self.is_deferred:
+            return False
         passes = self._options.passes
         return self._waiting_for < len(self.names) or any(left != passes for left in self._remaining)
 
@@ -180,6 +186,12 @@ class GradientGroup:
             left = remaining[member] = remaining[member] - 1
             if left == 0:
                 self.add(member, parameter)
+            elif self.is_deferred:
+                raise AssertionError(
+                    f"the gradient of {PREFIX}.{self.names[member]} was computed before the parameter was updated with "
+                    "the one before: a forward pass has read it without calling its module. Call synchronize() before "
+                    "that, or leave out overlap_forward"
+                )
             elif left < 0:
                 raise AssertionError(
                     f"the gradient of {PREFIX}.{self.names[member]} was computed more than {self._options.passes} "
@@ -303,9 +315,10 @@ class Presence:
     It is an allreduce of the kind that the gradients have, so that it travels with the last of them.
     """
 
-    def __init__(self, name: str, options: Options) -> None:
+    def __init__(self, name: str, options: Options, priority: int = 0) -> None:
         self._name = f"{PREFIX}.{name}.presence"
         self._options = options
+        self._priority = priority
         self._op = options.op if options.op in (Average, Sum) else Max
         #: Row 0: whether there is a gradient, row 1: whether it is sparse.
         self._usual = torch.empty(2, 0)
@@ -333,6 +346,7 @@ class Presence:
             True,
             process_set=id_of(self._options.process_set),
             divides_by_all=self._options.divides_by_all(self._op),
+            priority=self._priority,
         )
 
     def _look(self, members: Sequence[Sequence[Tensor]]) -> Tensor:

@@ -65,8 +65,13 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Tensor]:
-    """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+    """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that.
+
+    Of what is ready on all ranks, what has a higher `priority` is carried out first; all ranks should give the same.
+    """
     work = contiguous(tensor)
     output = empty_like(work)
     operation = submit_reduction(
@@ -80,6 +85,7 @@ def allreduce_async(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return Handle(operation, lambda _: output)
 
@@ -148,6 +154,8 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Tensor]:
     """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
     work = contiguous(tensor)
@@ -163,6 +171,7 @@ def allreduce_async_(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return InPlaceHandle(operation, bring_back, work, tensor)
 
@@ -209,6 +218,8 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
     work = all_contiguous(tensors)
@@ -224,6 +235,7 @@ def grouped_allreduce_async(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return Handle(operation, lambda _: outputs)
 
@@ -264,6 +276,8 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
     divisor: Divisor = "contributors",
+    *,
+    priority: int = 0,
 ) -> Handle[Tensors]:
     """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
     work = all_contiguous(tensors)
@@ -279,6 +293,7 @@ def grouped_allreduce_async_(
         process_set,
         divisor,
         weight,
+        priority=priority,
     )
     return Handle(operation, lambda _: bring_all_back(work, tensors))
 

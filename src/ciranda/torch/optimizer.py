@@ -1,7 +1,8 @@
 """DistributedOptimizer: an optimizer that combines the gradients of all ranks before it steps.
 
 As soon as the backward pass has computed a gradient, its allreduce starts, in place, while the backward pass goes on;
-`step()` waits for all of them and then makes the wrapped optimizer's step.
+`step()` waits for all of them and then makes the wrapped optimizer's step; or leaves that to the next forward pass
+(overlapping_optimizer.py).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class GradientOptimizer(WrappedOptimizer):
         self._should_synchronize = True
         #: Whether who called synchronize() ought to step within skip_synchronize().
         self._is_expected_to_skip = False
-        self._presence = Presence(joined(list(names.values())), options)
+        self._presence = Presence(joined(list(names.values())), options, self._priority_of(list(names)))
         weakref.finalize(self, _remove, self._hooks).atexit = False
         #: Whether this rank's gradients are combined with others' at all.
         self._takes_part = options.process_set.included() is not False
@@ -60,11 +61,16 @@ class GradientOptimizer(WrappedOptimizer):
     def _distribution(self) -> tuple[Any, ...]:
         return self._options, self._names, self._members
 
+    def _priority_of(self, _parameters: list[Tensor]) -> int:
+        """Return the priority with which the gradients of these parameters travel."""
+        return 0
+
     def _add_group(self, parameters: list[Tensor]) -> None:
         if not self._takes_part:
             return
         bucket = Bucket(parameters) if self._options.has_buckets else None
-        group = GradientGroup([self._names[parameter] for parameter in parameters], self._options, bucket)
+        names = [self._names[parameter] for parameter in parameters]
+        group = GradientGroup(names, self._options, bucket, self._priority_of(parameters))
         self._members.append(parameters)
         self._groups.append(group)
         for member, parameter in enumerate(parameters):
@@ -155,11 +161,14 @@ class GradientOptimizer(WrappedOptimizer):
         self._synchronized = self._is_expected_to_skip = True
         self._warn_of_missing(missing)
 
-    def _combine(self) -> list[str]:
-        """Return the names of the gradients that other ranks have and this one does not."""
+    def _tell_presence(self) -> _core.Operation:
         if self._options.shares_buckets:
             share([group.bucket for group in self._groups if group.bucket is not None])
-        presence = self._presence.tell(self._groups, self._members)
+        return self._presence.tell(self._groups, self._members)
+
+    def _combine(self) -> list[str]:
+        """Return the names of the gradients that other ranks have and this one does not."""
+        presence = self._tell_presence()
         missing: list[str] = []
         if not all(group.is_under_way for group in self._groups):
             presence.wait()
@@ -287,6 +296,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     process_set: ProcessSet = global_process_set,
     gradient_as_bucket_view: bool = False,
     divisor: Divisor = "contributors",
+    overlap_forward: torch.nn.Module | None = None,
 ) -> Any:
     """Return an optimizer of `optimizer`'s own class whose `step()` uses the gradients of all ranks.
 
@@ -313,6 +323,9 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does. Weighted averages divide by the sum of
             the weights.
+        overlap_forward: the model: `step()` waits for nothing, and each module's parameters are updated right before
+            the module's next forward pass, while later ones' gradients still travel. Who reads parameters otherwise
+            than through the model or its state_dict() calls `synchronize()` first. Not with op=Adasum or LBFGS.
 
     Raises:
         InvalidArgumentError: (a ValueError) names are missing or not unique, or an argument is out of range.
@@ -331,6 +344,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     divides_by_all(divisor)  # which refuses what is none
     if gradient_as_bucket_view and chosen == Adasum:
         raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
+    if overlap_forward is not None and (chosen == Adasum or isinstance(optimizer, torch.optim.LBFGS)):
+        raise InvalidArgumentError("overlap_forward cannot be used with op=Adasum or LBFGS: they step with all at once")
     options = Options(
         compression,
         passes,
@@ -343,4 +358,10 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     )
     names = name_parameters(optimizer, named_parameters)
     members = make_groups([parameter for parameter in names if parameter.requires_grad], groups)
+    if overlap_forward is not None:
+        from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
+
+        overlapping = wrap(optimizer, OverlappingOptimizer, options, names, members)
+        overlapping.overlap_forward(overlap_forward)
+        return overlapping
     return wrap(optimizer, AdasumOptimizer if chosen == Adasum else GradientOptimizer, options, names, members)

@@ -134,6 +134,15 @@ TEST(Translate, TakesARequestOfVersion1) {
   EXPECT_TRUE(result.value().signature.arguments.empty());
 }
 
+TEST(Translate, TakesARequestOfVersion2) {
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.collective = CIRANDA_BARRIER;
+  request.priority = 7;
+  EXPECT_EQ(translate(request).value().priority, 7);
+  request.struct_size = offsetof(ciranda_request, priority);
+  EXPECT_EQ(translate(request).value().priority, 0);
+}
+
 TEST(Translate, CarriesSplits) {
   float values[6] = {};
   const std::int64_t shape[] = {3, 2};

@@ -48,6 +48,12 @@ class Desk {
   void request_by_all(const std::string& name, const Signature& signature, bool is_deferrable = false) {
     for (int rank = 0; rank < size_; ++rank) request(rank, name, signature, is_deferrable);
   }
+  void urge_by_all(const std::string& name, const Signature& signature, std::int32_t priority,
+                   bool is_deferrable = false) {
+    for (int rank = 0; rank < size_; ++rank) {
+      expect_ok(coordinator_.on_request(rank, {name, signature, true, is_deferrable, priority}, kNow));
+    }
+  }
   void ready(int rank, std::uint32_t slot, bool is_deferrable = true) {
     expect_ok(coordinator_.on_ready(rank, {{{slot, is_deferrable}}}, kNow));
   }
@@ -57,9 +63,9 @@ class Desk {
   void duplicate(int rank, const std::string& name) { expect_ok(coordinator_.on_duplicate(rank, {name}, kNow)); }
 
   // The slots or, where they are defined, names of each entry; failures as "!text".
-  std::vector<std::vector<std::string>> taken(bool wire_is_idle = true) {
+  std::vector<std::vector<std::string>> taken(bool wire_is_idle = true, std::size_t n_bytes_under_way = 0) {
     std::vector<std::vector<std::string>> out;
-    for (const LogEntry& entry : coordinator_.take_entries(wire_is_idle)) {
+    for (const LogEntry& entry : coordinator_.take_entries(wire_is_idle, n_bytes_under_way)) {
       auto& row = out.emplace_back();
       if (const auto* failure = std::get_if<FailEntry>(&entry)) row.push_back("!" + failure->text);
       if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
@@ -268,6 +274,83 @@ TEST(Slots, ThatWereNeverGivenAreRefused) {
   const Status status = desk.coordinator().on_ready(1, {{{0, true}}}, kNow);
   EXPECT_EQ(status.kind(), ErrorKind::kInternal);
   EXPECT_EQ(status.message(), "rank 1 announced slot 0 of only 0");
+}
+
+// --- priorities
+
+// Two ranks. What is given out in advance is 4 MiB.
+class Priorities : public ::testing::Test {
+ protected:
+  static Signature mebis(std::int64_t n) { return allreduce({n * kMebi / 4}); }
+  void urge(const std::string& name, std::int64_t n_mebi, std::int32_t priority) {
+    desk_.urge_by_all(name, mebis(n_mebi), priority);
+  }
+  // While `n_mebi` that were given out are not carried out yet.
+  Rows taken_beside(std::size_t n_mebi) { return desk_.taken(false, n_mebi << 20U); }
+
+  Desk desk_{2};
+};
+
+TEST_F(Priorities, LetTheMostUrgentGoFirst) {
+  urge("a", 1, -1);
+  urge("b", 1, 0);
+  urge("c", 1, 7);
+  urge("d", 1, 0);
+  EXPECT_EQ(desk_.taken(), (Rows{{"c", "b", "d", "a"}}));
+}
+
+TEST_F(Priorities, LetWhatComesLaterOvertakeWhatIsNotUnderWay) {
+  for (const char* name : {"a", "b", "c", "d"}) urge(name, 2, 1);
+  EXPECT_EQ(desk_.taken(), (Rows{{"a", "b"}}));
+  urge("e", 2, 2);
+  EXPECT_EQ(taken_beside(4), Rows{});
+  EXPECT_EQ(taken_beside(2), (Rows{{"e"}}));
+  EXPECT_EQ(desk_.taken(), (Rows{{"c", "d"}}));
+}
+
+TEST_F(Priorities, LetOneThatIsLargerThanAllThatGoesInAdvanceGoAlone) {
+  urge("a", 9, 1);
+  urge("b", 1, 0);
+  EXPECT_EQ(taken_beside(1), Rows{});
+  EXPECT_EQ(desk_.taken(), (Rows{{"a"}}));
+  EXPECT_EQ(desk_.taken(), (Rows{{"b"}}));
+}
+
+TEST_F(Priorities, ChangeWithACall) {
+  urge("a", 3, 0);
+  urge("b", 3, 1);
+  EXPECT_EQ(desk_.taken(), Rows{{"b"}});
+  EXPECT_EQ(desk_.taken(), Rows{{"a"}});
+  urge("a", 3, 2);
+  desk_.ready_by_all(0);  // b, as before
+  EXPECT_EQ(desk_.taken(), Rows{{"a"}});
+  EXPECT_EQ(desk_.taken(), Rows{{"0"}});
+}
+
+TEST_F(Priorities, HoldNothingBackWhereThereAreNone) {
+  for (const char* name : {"a", "b", "c"}) urge(name, 3, 0);
+  EXPECT_EQ(desk_.taken(), (Rows{{"a", "b", "c"}}));
+  for (const std::uint32_t slot : {0U, 1U, 2U}) desk_.ready_by_all(slot);
+  EXPECT_EQ(taken_beside(100), (Rows{{"0", "1", "2"}}));
+}
+
+// What is left of a group that was complete is not held for those of it that have gone.
+TEST_F(Priorities, CutGroupsOfTheLearnedOrder) {
+  desk_.urge_by_all("a", allreduce({kMebi / 8}), 1, true);  // with b more than 1 MiB
+  desk_.urge_by_all("b", mebis(4), 2, true);
+  desk_.taken();
+  desk_.taken();
+  for (int step = 0; step < 2; ++step) {
+    for (const std::uint32_t slot : {1U, 0U}) desk_.ready_by_all(slot);
+    desk_.coordinator().on_waiting(0);
+    desk_.taken();
+    desk_.taken();
+  }
+  desk_.ready_by_all(1);
+  EXPECT_EQ(desk_.taken(), Rows{});  // it is held for the other
+  desk_.ready_by_all(0);
+  EXPECT_EQ(desk_.taken(), (Rows{{"0"}}));
+  EXPECT_EQ(desk_.taken(), (Rows{{"1"}}));
 }
 
 // --- groups in the learned order

@@ -72,6 +72,20 @@ TEST(Participant, AnnouncesAChangeInFull) {
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({5})), 3)));
 }
 
+TEST(Participant, AnnouncesANewPriorityInFull) {
+  Participant participant(0);
+  Request a = request("a", allreduce({4}));
+  for (const std::int32_t priority : {0, 3}) {
+    a.priority = priority;
+    const Message first = participant.submit(a, 1);
+    ASSERT_TRUE(std::holds_alternative<RequestMessage>(first));
+    EXPECT_EQ(std::get<RequestMessage>(first).priority, priority);
+    execute(participant, {definition(0, "a")});
+    EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 2)));
+    execute(participant, {use(0)});
+  }
+}
+
 // What failed was not agreed on: the signature of before is still the slot's.
 TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
   Participant participant(0);

@@ -53,7 +53,7 @@ class Maker {
     return some;
   }
 
-  void fill(RequestMessage& m) { m = {text(40), signature(), flag(), flag()}; }
+  void fill(RequestMessage& m) { m = {text(40), signature(), flag(), flag(), number<std::int32_t>()}; }
   void fill(ReadyMessage& m) {
     m.items.resize(up_to(5));
     for (auto& item : m.items) item = {number<std::uint32_t>(), flag(), bytes()};
@@ -187,7 +187,7 @@ bool same(const FailEntry& a, const FailEntry& b) {
 
 bool same(const RequestMessage& a, const RequestMessage& b) {
   return a.name == b.name && same(a.signature, b.signature) && a.is_cacheable == b.is_cacheable &&
-         a.is_deferrable == b.is_deferrable;
+         a.is_deferrable == b.is_deferrable && a.priority == b.priority;
 }
 bool same(const ReadyMessage& a, const ReadyMessage& b) {
   return same_lists(a.items, b.items, [](const auto& x, const auto& y) {

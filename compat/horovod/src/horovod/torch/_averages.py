@@ -20,6 +20,7 @@ def _dividing_by_all(function: Any) -> Any:
         for name, value in zip(with_default, function.__defaults__, strict=True)
     )
     copy = FunctionType(function.__code__, function.__globals__, function.__name__, defaults, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
     copy.__doc__, copy.__annotations__, copy.__module__ = function.__doc__, function.__annotations__, __name__
     return cast(Any, copy)
 
