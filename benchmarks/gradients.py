@@ -2,8 +2,9 @@
 
     ciranda run --no-prefix -np 2 python benchmarks/gradients.py [--json FILE]
 
-The gradients of ResNet-50, in float32 and float16, and of GPT-2 small; 160 small tensors; 1,000 of 1 KiB. All are there
-before the time begins, written anew. *floor* is the time in which every rank writes its tensors anew, once.
+The gradients of ResNet-50, in float32 and float16, and of GPT-2 small; 160 small tensors; 1,000 of 1 KiB; 16 MiB of
+each floating type. All are there before the time begins, written anew. *floor* is the time in which every rank writes
+its tensors anew, once.
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ ALL = (
     Gradients("GPT-2 small", gpt2_shapes(), share=0.5),
     Gradients("160 small", [(305,)] * 160),
     Gradients("1,000 of 1 KiB", [(256,)] * 1000, share=0.5),
+    *(
+        Gradients(f"16 MiB, {str(dtype).removeprefix('torch.')}", [((16 << 20) // dtype.itemsize,)], dtype)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+    ),
 )
 
 
@@ -134,6 +139,7 @@ def line(what: Gradients, times: dict[str, Timing]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="tensors with this in their name")
     parser.add_argument("--blocks", type=int, default=10, help="turns that each way gets")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -142,7 +148,7 @@ def main() -> None:
     is_first = circle.rank() == 0
     found = {}
     with gloo():
-        for what in ALL:
+        for what in (each for each in ALL if args.only in each.name):
             times = found[what.name] = measure(what, args.blocks)
             if is_first and len(found) == 1:
                 print(f"{circle.size()} ranks, one torch thread each; medians in milliseconds")
