@@ -4,11 +4,13 @@
     python benchmarks/tcp.py link --rate 1gbit --rate 10gbit
     python benchmarks/tcp.py link --local 2    # ranks at each end, which share memory
     python benchmarks/tcp.py link --links 2    # of which Ciranda uses all, its peers the first
+    python benchmarks/tcp.py link --delay-ms 1 --loss 1e-4    # one way, and of packets, by the program relay
 
 Everything happens in network namespaces of its own, which go with the processes in them: nothing of this machine's
 network is touched. ``--control`` is the congestion control that sockets get there unless they ask for another, as
-Ciranda's do. A link is a pair of virtual interfaces, each behind a token bucket (tbf). A rank that
-is alone at its end sends as many bytes as the result has, so that the share of the rate can be told. Needs root, and
+Ciranda's do. A link is a pair of virtual interfaces, each behind a token bucket (tbf); one with a delay or losses has
+a relay between them (cpp/relay.cc), which is built with the C++ benchmarks and takes a part of a core. A rank that is
+alone at its end sends as many bytes as the result has, so that the share of the rate can be told. Needs root, and
 ``unshare``, ``nsenter``, ``ip`` and ``tc``.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +67,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("where", choices=["loopback", "link"])
     parser.add_argument("--rate", action="append", default=[], help="of the link, as tc takes it")
     parser.add_argument("--links", type=int, default=1, help="between the hosts, each of the rate")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="one way")
+    parser.add_argument("--loss", type=float, default=0.0, help="the share of packets that do not arrive")
+    parser.add_argument("--relay", type=Path, help="the program; by default that of --cpp, or of build/bench")
     parser.add_argument("--local", type=int, default=1, help="ranks at each end of the link")
     parser.add_argument("--control", default="reno", help="congestion control; a namespace may not get all")
     parser.add_argument("--sizes", default="4,1M,64M", help="of the result")
@@ -92,6 +98,7 @@ def over_loopback(args: argparse.Namespace) -> list[dict[str, Any]]:
 def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A run for each rate. Rank 1 runs in a namespace of its own, at the other end of the link."""
     other = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+    relays: list[subprocess.Popen[bytes]] = []
     try:
         assert other.stdout is not None
         other.stdout.readline()  # its namespace is there
@@ -100,7 +107,10 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
         run(*enter, sys.executable, "-c", f"open('{_CONTROL}', 'w').write('{args.control}')")
         wires = [f"wire{link}" for link in range(args.links)]
         for link, wire in enumerate(wires):
-            run("ip", "link", "add", wire, "type", "veth", "peer", "name", wire, "netns", str(other.pid))
+            if args.delay_ms or args.loss:
+                relays.append(start_relay(args, wire, other.pid))
+            else:
+                run("ip", "link", "add", wire, "type", "veth", "peer", "name", wire, "netns", str(other.pid))
             for prefix, end in zip([[], enter], _ENDS, strict=True):
                 run(*prefix, "ip", "address", "add", f"10.91.{1 + link}.{end}/24", "dev", wire)
                 run(*prefix, "ip", "link", "set", wire, "up")
@@ -117,11 +127,26 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
                 for wire in wires:
                     run(*prefix, "tc", "qdisc", "replace", "dev", wire, *bucket)
             what = f"a link of {rate}" if args.links == 1 else f"{args.links} links of {rate}"
+            what += f", {args.delay_ms:g} ms one way" if args.delay_ms else ""
+            what += f", {args.loss:g} lost" if args.loss else ""
             found.append({"rate": rate, **peers.measure(args, args.peers.split(","), what, None, place)})
         return found
     finally:
-        other.kill()
-        other.wait()
+        for process in (*relays, other):
+            process.kill()
+            process.wait()
+
+
+def start_relay(args: argparse.Namespace, wire: str, other: int) -> subprocess.Popen[bytes]:
+    """Make the interfaces of a link with a delay or losses, here and in the network of the process `other`."""
+    program = args.relay or (args.cpp or Path("build/bench")) / "benchmarks" / "cpp" / "relay"
+    character = ["--delay-us", str(round(1000 * args.delay_ms)), "--loss", str(args.loss)]
+    command = [program, str(os.getpid()), str(other), "--name", wire, *character]
+    relay = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert relay.stdout is not None
+    if relay.stdout.readline() != b"ready\n":
+        raise SystemExit("tcp: the relay did not start")
+    return relay
 
 
 def labels(host: str) -> list[str]:
