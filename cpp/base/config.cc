@@ -92,6 +92,8 @@ constexpr std::array kSettings{
     boolean("CHECK_DATA", "", &Config::check_data,
             "Find out whether tensors are changed on their way through sockets, with a CRC32C; the same on all ranks."),
     boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
+    real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
+         "After how many seconds a rank is given up whose host acknowledges nothing, as behind a cut cable."),
     integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
     word(

@@ -34,6 +34,7 @@ struct Config {
   std::string interface;
   bool check_data = false;
   std::int64_t sockets = 0;  // one for each interface
+  double link_timeout_seconds = 30;
   bool shared_memory = true;
   // Data.
   std::int64_t slot_bytes = 512 << 10;

@@ -31,6 +31,10 @@ std::optional<HostCosts> measured_costs(const Config& config, const Logger& logg
   return std::nullopt;
 }
 
+std::chrono::milliseconds whole_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+}
+
 Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t epoch) {
   BootstrapOptions options;
   options.rank = static_cast<int>(config.rank);
@@ -49,8 +53,8 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.checks_data = config.check_data;
   options.algorithm = config.algorithm;
   options.one_shot_bytes = config.one_shot_bytes;
-  options.start_timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.start_timeout_seconds * 1000)));
+  options.start_timeout = whole_milliseconds(config.start_timeout_seconds);
+  options.link_timeout = whole_milliseconds(config.link_timeout_seconds);
   const Logger logger(options.rank, log_level_from(config.log_level));
   options.warn = [logger](const std::string& text) { logger.warning(text); };
   if (config.size == 1) return options;

@@ -302,7 +302,8 @@ Status Joining::connect_data() {
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
-  SocketMeshParts parts{options_.rank, {}, std::move(*bell_), std::move(shared_), options_.checks_data};
+  SocketMeshParts parts{options_.rank,        {}, std::move(*bell_), std::move(shared_), options_.checks_data,
+                        options_.link_timeout};
   for (int rank = 0; rank < options_.size; ++rank) {
     parts.peers.push_back(make_peer(rank));
   }

@@ -50,6 +50,7 @@ struct BootstrapOptions {
   std::optional<HostCosts> costs;    // for the others to know
   std::chrono::milliseconds start_timeout{30000};
   std::string shm_folder = "/dev/shm";
+  std::chrono::milliseconds link_timeout{30000};  // see SocketMeshParts
   std::function<void(const std::string&)> warn;  // empty: a line on stderr
   std::function<bool()> interrupted;             // asked while others are waited for: true gives up, with Aborted
 };

@@ -4,8 +4,10 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -123,15 +125,21 @@ Status finish_connecting(int fd, const SocketAddress& to) {
   return error == 0 ? Status() : cannot_connect(to, error);
 }
 
-void tune_connection(int fd) {
+void tune_connection(int fd, std::chrono::milliseconds link_timeout) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   const SocketAddress peer = SocketAddress::peer_of(fd);
   if (!peer.is_loopback()) {
+    constexpr int kProbes = 4;
+    const auto sixth = static_cast<int>(std::max<std::int64_t>(link_timeout.count() / 6000, 1));
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2 * sixth);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, sixth);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   }
+}
+
+void limit_silence(int fd, std::chrono::milliseconds link_timeout) {
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(link_timeout.count()));
 }
 
 void limit_unsent(int fd, int n_bytes) { set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, n_bytes); }

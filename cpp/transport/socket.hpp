@@ -6,6 +6,8 @@
 // Failure: every error names the address.
 #pragma once
 
+#include <chrono>
+
 #include "base/port_range.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -23,9 +25,15 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& from = {});
 Status finish_connecting(int fd, const SocketAddress& to);
 
-// No delay for small writes; keep-alive, so that a vanished host is noticed. A socket stays usable when the system
-// refuses one of them.
-void tune_connection(int fd);
+inline constexpr std::chrono::milliseconds kLinkTimeout{30000};
+
+// No delay for small writes; keep-alive, so that a vanished host is noticed while nothing is sent. A socket stays
+// usable when the system refuses one of them.
+void tune_connection(int fd, std::chrono::milliseconds link_timeout = kLinkTimeout);
+
+// The connection fails when what was sent stays unacknowledged for so long; and when the peer has no room for more for
+// so long, so it is not for what a peer may stop to read for any time.
+void limit_silence(int fd, std::chrono::milliseconds link_timeout);
 
 // From now on no more bytes than this wait in the system for their turn, besides those that are on their way. So what
 // is written tells how fast the connection is.

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
 #include "transport/event_loop.hpp"
 #include "transport/fence.hpp"
 #include "transport/ring_channel.hpp"
+#include "transport/silence.hpp"
 #include "transport/sleep_gate.hpp"
 #include "transport/socket.hpp"
 #include "transport/striped_channel.hpp"
@@ -24,6 +27,9 @@ constexpr std::uint32_t kHangUp = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
 // Looking at the sockets of so few peers is cheaper than asking which of them have something.
 constexpr std::size_t kFewPeers = 2;
+
+// How often, in the time after which a link is given up, it is looked whether anything comes back.
+constexpr int kLooksForSilence = 8;
 
 // What an event comes from; above kData are the other data sockets.
 enum Source : std::uint64_t { kControl, kProcess, kData };
@@ -53,6 +59,12 @@ struct Link {
   bool has_rings() const { return control_ring.has_value(); }
   std::size_t n_data_sockets() const { return striped ? striped->n_sockets() : data_socket ? 1 : 0; }
   TcpChannel& data(std::size_t index) { return striped ? striped->socket(index) : *data_socket; }
+  // Some connection failed because nothing came back.
+  bool fell_silent() {
+    bool is_any = is_silent || (control_socket && control_socket->fell_silent());
+    for (std::size_t i = 0; i < n_data_sockets(); ++i) is_any = is_any || data(i).fell_silent();
+    return is_any;
+  }
 
   PeerInfo info;
   std::optional<TcpChannel> control_socket;
@@ -63,6 +75,8 @@ struct Link {
   std::optional<Bell> bell;
   UniqueFd process;
   std::atomic<std::uint32_t>* doorbell = nullptr;  // set where memory is shared
+  std::vector<Silence> silences;                   // of the data sockets
+  bool is_silent = false;                          // one of them, for too long
   bool closed = false;
 };
 
@@ -72,6 +86,7 @@ class SocketMesh final : public Mesh {
       : rank_(parts.rank),
         bell_(std::move(parts.bell)),
         shared_(std::move(parts.shared)),
+        link_timeout_(parts.link_timeout),
         loop_(std::move(loop)),
         gate_(std::move(gate)) {
     links_.reserve(parts.peers.size());
@@ -117,11 +132,14 @@ class SocketMesh final : public Mesh {
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
   void take_events();
+  void look_for_silence();
 
   pid_t owner_ = getpid();
   int rank_;
   Bell bell_;
   std::optional<SharedMemory> shared_;
+  Silence::Clock::duration link_timeout_;
+  Silence::Clock::time_point looked_for_silence_ = Silence::Clock::now();
   EventLoop loop_;
   std::unique_ptr<SleepGate> gate_;  // of the bell and loop_
   std::vector<std::unique_ptr<Link>> links_;
@@ -192,12 +210,15 @@ Status SocketMesh::watch() {
 }
 
 Status SocketMesh::watch(Link& peer) {
-  tune_connection(peer.control_socket->fd());
+  tune_connection(peer.control_socket->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
+  // Its few bytes always find room.
+  limit_silence(peer.control_socket->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
   Status watched = loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
-    tune_connection(peer.data(i).fd());
+    tune_connection(peer.data(i).fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
     watched = loop_.add(peer.data(i).fd(), TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
+  peer.silences.resize(peer.n_data_sockets());
   if (peer.striped) striped_.push_back(&peer);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
@@ -237,7 +258,12 @@ void SocketMesh::poll_events() {
 }
 
 std::string SocketMesh::why_closed(int peer) const {
-  const Link& from = link(peer);
+  Link& from = link(peer);
+  if (from.fell_silent()) {
+    const auto seconds = std::chrono::duration<double>(link_timeout_).count();
+    return " is gone: its host has acknowledged nothing for " + std::to_string(std::lround(seconds)) +
+           " seconds (CIRANDA_LINK_TIMEOUT), so the host is down, or a link to it is cut.";
+  }
   if (!from.striped || !from.striped->is_damaged()) return {};
   return " sent data that was changed on its way here: a checksum differs. Memory, a network card or what lies between "
          "the two is faulty.";
@@ -249,6 +275,21 @@ void SocketMesh::take_events() {
   for (const EventLoop::Event& event : loop_.wait(0)) {
     took_events_.store(true, std::memory_order_relaxed);
     on_event(link(static_cast<int>(event.token >> kSourceBits)), event.token & ((1U << kSourceBits) - 1), event.events);
+  }
+  if (!only_rings_) look_for_silence();
+}
+
+// On the data sockets, for which the system does not (silence.hpp).
+void SocketMesh::look_for_silence() {
+  const auto now = Silence::Clock::now();
+  if (now - looked_for_silence_ < link_timeout_ / kLooksForSilence) return;
+  looked_for_silence_ = now;
+  for (const auto& each : links_) {
+    for (std::size_t i = 0; i < each->silences.size() && !each->closed; ++i) {
+      if (each->silences[i].lasts(Silence::sight_of(each->data(i).fd()), now) < link_timeout_) continue;
+      each->is_silent = true;
+      close_peer(*each);
+    }
   }
 }
 
@@ -340,10 +381,11 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) {
     return;
   }
-  if (gate_->sleep(at_most)) {
-    bell_.drain();
-    woken_by_socket_.store(true, std::memory_order_relaxed);
-  }
+  if (!only_rings_)
+    at_most = std::min<std::chrono::nanoseconds>(at_most.value_or(link_timeout_), link_timeout_ / kLooksForSilence);
+  const bool has_news = gate_->sleep(at_most);
+  if (has_news) bell_.drain();
+  if (has_news || !only_rings_) woken_by_socket_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace

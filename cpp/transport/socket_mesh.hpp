@@ -4,12 +4,14 @@
 // With every peer there is one control connection. Where memory is shared it carries nothing but wake-ups (and these
 // only if the peer's bell could not be opened); everywhere its end is how the peer's end is noticed, together with a
 // process descriptor for peers on this machine, which works even while a forked child of the peer holds the sockets.
+// A host that vanishes, or a cable that is cut, ends nothing: that is noticed by what stays unacknowledged.
 //
 // Threads: as Mesh. Destruction closes all connections in a way that peers see at once; not in a forked child, where it
 // leaves them alone.
 // Ownership: everything handed in.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -45,6 +47,8 @@ struct SocketMeshParts {
   Bell bell;                          // one's own
   std::optional<SharedMemory> shared;
   bool checks_data = false;  // what comes by sockets; the peers must know
+  // A peer is lost whose host has acknowledged nothing of what it was sent for so long.
+  std::chrono::milliseconds link_timeout{30000};
 };
 
 // REQUIRES: peer.info.shares_memory only for members of parts.shared.

@@ -41,6 +41,7 @@ std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>,
   }
   may_write_ = false;
   if (!is_not_now(errno)) {
+    error_ = errno;
     closed_ = true;
   }
   return 0;
@@ -60,13 +61,18 @@ std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
     return static_cast<std::size_t>(n_read);
   }
   may_read_ = false;
-  if (n_read == 0 || !is_not_now(errno)) {
+  if (n_read < 0 && !is_not_now(errno)) error_ = errno;
+  if (n_read == 0 || error_ != 0) {
     closed_ = true;
   }
   return 0;
 }
 
 void TcpChannel::on_events(std::uint32_t events) {
+  if ((events & EPOLLERR) != 0 && error_ == 0) {
+    socklen_t n_bytes = sizeof(error_);
+    (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error_, &n_bytes);
+  }
   if ((events & EPOLLOUT) != 0) {
     may_write_ = true;
   }
@@ -76,6 +82,8 @@ void TcpChannel::on_events(std::uint32_t events) {
     may_read_ = true;
   }
 }
+
+bool TcpChannel::fell_silent() const { return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH; }
 
 void TcpChannel::mark_closed() {
   closed_ = true;

@@ -37,6 +37,9 @@ class TcpChannel final : public Channel {
   std::size_t read_some(std::span<std::byte> bytes) override;
   ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
 
+  // It ended because the peer's host answered no more.
+  bool fell_silent() const;
+
   bool may_write() const { return may_write_ && !closed_; }  // for all that is known
 
   int fd() const { return socket_.get(); }
@@ -51,6 +54,7 @@ class TcpChannel final : public Channel {
   bool may_read_ = true;
   bool may_write_ = true;
   bool closed_ = false;
+  int error_ = 0;  // what the system said when it ended, if it did
 };
 
 // Ends both directions of a connection and closes it. What the peer sent and nobody read is read and dropped first: to

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any
 
 import cloudpickle
+from link import Hosts, address
 from rank_main import receive, send
 
 from ciranda import _core
@@ -61,7 +62,9 @@ class Ranks:
         env: Mapping[str, str] | None = None,
         env_of: Callable[[int], Mapping[str, str]] = lambda rank: {},
         initialize: bool = True,
+        hosts: Hosts | None = None,
     ) -> None:
+        """Start them. With two hosts, the first half of the ranks is on the first."""
         self.n_ranks = n_ranks
         self.is_broken = False
         self._folder = tempfile.TemporaryDirectory(prefix="ciranda-test-")
@@ -71,12 +74,18 @@ class Ranks:
         secret_file.touch(mode=0o600)
         secret_file.write_text(secret)
         job = secrets.token_hex(8)
-        self.store = _core.StoreServer(["127.0.0.1"], 0, secret, n_ranks, job)
+        self._hosts = hosts
+        store_address = address() if hosts else "127.0.0.1"
+
+        def start_store() -> _core.StoreServer:
+            return _core.StoreServer([store_address], 0, secret, n_ranks, job)
+
+        self.store = hosts.on_first(start_store) if hosts else start_store()
         self.processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[socket.socket] = []
         self._errors: list[Path] = []
         common = {
-            "CIRANDA_STORE": f"127.0.0.1:{self.store.port}",
+            "CIRANDA_STORE": f"{store_address}:{self.store.port}",
             "CIRANDA_SECRET_FILE": str(secret_file),
             "CIRANDA_JOB": job,
             "CIRANDA_HOST": "localhost",
@@ -89,17 +98,24 @@ class Ranks:
             self.run(_initialize)
 
     def _identity(self, rank: int) -> dict[str, str]:
-        mine = {"RANK": rank, "LOCAL_RANK": rank, "CROSS_RANK": 0}
+        mine: dict[str, object] = {"RANK": rank, "LOCAL_RANK": rank, "CROSS_RANK": 0}
+        if self._hosts:
+            name = f"host{self._host_of(rank)}"
+            mine = {**mine, "HOST": name, "HOST_ID": name, "INTERFACE": self._hosts.interfaces}
         all_alike = {"SIZE": self.n_ranks, "LOCAL_SIZE": self.n_ranks, "CROSS_SIZE": 1}
         return {f"CIRANDA_{name}": str(value) for name, value in {**mine, **all_alike}.items()}
 
+    def _host_of(self, rank: int) -> int:
+        return 2 * rank // self.n_ranks
+
     def _start(self, rank: int, env: Mapping[str, str]) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
+        enter = self._hosts.enter(self._host_of(rank)) if self._hosts else []
         ours, theirs = socket.socketpair()
         errors = Path(self._folder.name) / f"stderr.{rank}"
         with theirs, errors.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, str(_MAIN), str(theirs.fileno())],
+                [*enter, sys.executable, str(_MAIN), str(theirs.fileno())],
                 env={**inherited, **env},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -131,6 +147,10 @@ class Ranks:
             self.is_broken = True
             code = self.processes[rank].wait(timeout=5)
             raise RankError(f"rank {rank} ended with code {code}:\n{self.stderr(rank)}") from None
+
+    def has_answered(self, rank: int, within: float) -> bool:
+        """Whether there is an outcome to collect, in that many seconds."""
+        return bool(select.select([self._connections[rank]], [], [], within)[0])
 
     def outcomes(
         self, function: Callable[..., Any], *arguments: Any, on: Sequence[int] | None = None, timeout: float = 120.0
@@ -212,6 +232,12 @@ class Ranks:
             assert not late, f"ranks {late} did not end by themselves:\n" + "\n".join(texts)
             harmed = [rank for rank, code in enumerate(codes) if code not in (0, -signal.SIGKILL)]
             assert not harmed, f"exit codes {codes}:\n" + "\n".join(texts)
+
+
+def cpu_seconds(pid: int) -> float:
+    """What the process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0, must: bool = True) -> bool:

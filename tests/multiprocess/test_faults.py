@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import Ranks, wait_until
+from ranks import Ranks, cpu_seconds, wait_until
 
 import ciranda as hvd
 from ciranda.errors import AbortedError, HorovodInternalError, RanksLostError
@@ -44,7 +44,7 @@ def test_sigkill_of_a_rank(victim: int, count: int) -> None:
         for rank in range(3):
             ranks.start(rank, _wait_for_the_lost, "busy", count)
         # In the middle of it: some operations have gone well.
-        wait_until(lambda: _cpu_seconds(ranks.processes[victim].pid) > 0.5)
+        wait_until(lambda: cpu_seconds(ranks.processes[victim].pid) > 0.5)
         ranks.signal(victim, signal.SIGKILL)
         killed_at = time.monotonic()
         for rank in others:
@@ -53,11 +53,6 @@ def test_sigkill_of_a_rank(victim: int, count: int) -> None:
             assert f"rank {victim}" in message
         for message in ranks.run(_later_calls_fail_too, on=others, timeout=5):
             assert f"rank {victim}" in message
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_sigkill_of_a_rank_that_nobody_waits_for_yet() -> None:

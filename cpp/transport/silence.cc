@@ -1,0 +1,28 @@
+#include "transport/silence.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace ciranda {
+
+Silence::Sight Silence::sight_of(int fd) {
+  tcp_info info{};
+  socklen_t n_bytes = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0) return {};
+  return {info.tcpi_retransmits > 0, std::chrono::milliseconds(info.tcpi_last_ack_recv)};
+}
+
+// What was last heard may be older than what has been sent in vain: it counts from when that was first seen.
+Silence::Clock::duration Silence::lasts(const Sight& sight, Clock::time_point now) {
+  if (!sight.was_sent_in_vain) {
+    since_.reset();
+    return {};
+  }
+  since_ = since_ ? std::max<Clock::time_point>(*since_, now - sight.last_answer_ago) : now;
+  return now - *since_;
+}
+
+}  // namespace ciranda

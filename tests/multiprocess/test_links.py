@@ -1,0 +1,107 @@
+"""Links between hosts that are slow, lose packets, or are cut."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import link
+import numpy as np
+import pytest
+from expected import reduced, values
+from ranks import Ranks, cpu_seconds, wait_until
+
+import ciranda as hvd
+from ciranda.errors import RanksLostError
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.netns]
+
+LINK_TIMEOUT = 1.0
+# One socket; several on one wire, or one on each of two; segments with checksums.
+WAYS = {
+    "one": (1, {}),
+    "three sockets": (1, {"CIRANDA_SOCKETS": "3"}),
+    "two wires": (2, {}),
+    "checked": (1, {"CIRANDA_CHECK_DATA": "1"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def _skip_without_wires() -> None:
+    reason = link.why_not()
+    if reason is not None:
+        pytest.skip(f"LINKS WITH FAULTS ARE NOT TESTED: {reason}")
+
+
+def _all_sums() -> None:
+    for turn in range(3):
+        for count in (1, 300, 5_000, 100_003, 700_001):
+            inputs = [values(rank, count, "int32", "sum", turn) for rank in range(hvd.size())]
+            got = hvd.allreduce(inputs[hvd.rank()], op=hvd.Sum, name=f"{count}")
+            np.testing.assert_array_equal(got, reduced(inputs, "sum"))
+
+
+@pytest.mark.parametrize("way", ["three sockets", "checked"])
+def test_results_are_right_over_a_link_with_delay_and_loss(way: str) -> None:
+    n_wires, env = WAYS[way]
+    with link.two_hosts(n_wires, delay_ms=1, loss=0.01) as hosts, Ranks(2, env=env, hosts=hosts) as ranks:
+        ranks.run(_all_sums, timeout=60)
+
+
+def _start_and_let_run(ranks: Ranks, function: Callable[..., Any], *arguments: Any) -> None:
+    """Start a function on both, and return in the middle of it."""
+    before = cpu_seconds(ranks.processes[0].pid)
+    for rank in range(2):
+        ranks.start(rank, function, *arguments)
+    wait_until(lambda: cpu_seconds(ranks.processes[0].pid) > before + 0.2)
+
+
+def _reduce_until_it_fails(count: int) -> tuple[float, str]:
+    try:
+        while True:
+            hvd.allreduce(np.ones(count, np.float32), name="busy")
+    except RanksLostError as error:
+        return time.monotonic(), str(error)
+
+
+@pytest.mark.parametrize(("way", "count"), [("one", 10), ("three sockets", 4_000_000), ("two wires", 4_000_000)])
+def test_a_cut_link_is_noticed(way: str, count: int) -> None:
+    n_wires, env = WAYS[way]
+    env = {**env, "CIRANDA_LINK_TIMEOUT": str(LINK_TIMEOUT)}
+    with link.two_hosts(n_wires, delay_ms=1) as hosts, Ranks(2, env=env, hosts=hosts) as ranks:
+        _start_and_let_run(ranks, _reduce_until_it_fails, count)
+        hosts.cut(n_wires - 1)
+        cut_at = time.monotonic()
+        for rank in range(2):
+            failed_at, message = ranks.outcome(rank, 30).value
+            assert 0 < failed_at - cut_at < 2 * LINK_TIMEOUT + 4, message
+            assert "CIRANDA_LINK_TIMEOUT" in message
+            assert f"rank {1 - rank}" in message or n_wires > 1  # over the other the first tells whom it has lost
+
+
+def test_a_cut_link_is_noticed_while_nothing_is_sent() -> None:
+    env = {"CIRANDA_LINK_TIMEOUT": str(LINK_TIMEOUT)}
+    with link.two_hosts() as hosts, Ranks(2, env=env, hosts=hosts) as ranks:
+        ranks.start(0, _reduce_until_it_fails, 10)
+        hosts.cut(0)
+        cut_at = time.monotonic()
+        failed_at, message = ranks.outcome(0, 30).value
+        assert 0 < failed_at - cut_at < 2 * LINK_TIMEOUT + 4
+        assert "rank 1" in message
+
+
+def _reduce_often() -> float:
+    return sum(float(hvd.allreduce(np.ones(2_000_000, np.float32), op=hvd.Sum, name="long")[-1]) for _ in range(100))
+
+
+def test_a_stopped_rank_is_waited_for_longer_than_for_a_cut_link() -> None:
+    """Its host acknowledges what it is sent, and says that there is no room for more."""
+    env = {"CIRANDA_LINK_TIMEOUT": str(LINK_TIMEOUT)}
+    with link.two_hosts() as hosts, Ranks(2, env=env, hosts=hosts) as ranks:
+        _start_and_let_run(ranks, _reduce_often)
+        ranks.signal(1, signal.SIGSTOP)
+        assert not ranks.has_answered(0, within=3.0)
+        ranks.signal(1, signal.SIGCONT)
+        assert [ranks.outcome(rank, 60).value for rank in range(2)] == [200.0, 200.0]
