@@ -26,6 +26,7 @@ struct Launch {
   kernels::Reduction reduction;
   int ranks_per_host;
   Scratch& scratch;
+  Rounding rounding;
 };
 using Start = std::unique_ptr<RunningCollective> (*)(const Launch&);
 
@@ -52,16 +53,18 @@ std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
   return shm_allreduce_two_shot(*l.session, l.plan, l.reduction);
 }
 std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
-  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction);
+  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction, l.rounding);
 }
 // Two ranks wait for each other at the end of each block, and no third has anything for them meanwhile: they fare best
 // with large ones.
 std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
-  const std::size_t segment_bytes = l.options.segment_bytes * (l.mesh.size() == 2 ? 2 : 1);
-  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, segment_bytes, l.scratch);
+  const std::size_t n_segments = (l.mesh.size() == 2 ? 2 : 1) * (l.rounding.is_on() ? 2 : 1);  // half as large
+  const std::size_t segment_bytes = l.options.segment_bytes * n_segments;
+  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, segment_bytes, l.scratch, l.rounding);
 }
 std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
-  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.ranks_per_host, l.options.segment_bytes, l.scratch);
+  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.ranks_per_host, l.options.segment_bytes, l.scratch,
+                                   l.rounding);
 }
 std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
 std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
@@ -113,10 +116,12 @@ struct NativeBackend::Choice {
   Memory available;
   std::size_t slot_bytes;
   bool goes_by_hosts;
+  bool rounds_hosts;  // what hosts combine first, so all must have it combined first
 
   bool is_possible(const PolicyRow& row, Collective collective, Memory needs, std::size_t n_bytes) const {
     if (row.collective != collective || row.needs != needs) return false;
     if (row.algorithm == Algorithm::kSharedOneShot) return n_bytes <= slot_bytes;
+    if (row.algorithm == Algorithm::kDirectTwoShot && rounds_hosts) return false;
     return row.algorithm != Algorithm::kDirectByHosts || goes_by_hosts;
   }
 
@@ -155,6 +160,7 @@ NativeOptions native_options(const Config& config) {
   if (config.one_shot_bytes >= 0) options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
   options.segment_bytes = std::min(options.segment_bytes, static_cast<std::size_t>(config.slot_bytes));
   options.algorithm = config.algorithm;
+  options.rounds_to_bfloat16 = !config.wire_dtype.empty();
   return options;
 }
 
@@ -168,15 +174,27 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
 
 void NativeBackend::use(SharedArena& arena) { session_.emplace(arena); }
 
-NativeBackend::Choice NativeBackend::choice(bool combines_in_parts) const {
+Rounding NativeBackend::rounding_of(const Plan& plan) const {
+  const bool is_allreduce = plan.collective == Collective::kAllreduce || plan.collective == Collective::kReduce;
+  if (!options_.rounds_to_bfloat16 || !is_allreduce || plan.dtype != DataType::kFloat32) return {};
+  if (shares_memory_with_all(mesh_)) return {};
+  return {ranks_per_host_ > 0 && combines_in_parts(plan) ? ranks_per_host_ : 1};
+}
+
+NativeBackend::Choice NativeBackend::choice(bool combines_in_parts, const Rounding& rounding) const {
   const Memory available = !session_                      ? Memory::kChannels
                            : session_->share_bytes() == 0 ? Memory::kArena
                                                           : Memory::kSharedSlots;
-  return {costs_, options_, available, session_ ? session_->slot_bytes() : 0, ranks_per_host_ > 0 && combines_in_parts};
+  return {costs_,
+          options_,
+          available,
+          session_ ? session_->slot_bytes() : 0,
+          ranks_per_host_ > 0 && combines_in_parts,
+          rounding.is_on() && !rounding.is_of_inputs()};
 }
 
-void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) {
-  if (plan.n_bytes > 0) local_combine(plan, reduction_of(plan), inputs);
+void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) const {
+  if (plan.n_bytes > 0) local_combine(plan, reduction_of(plan), rounding_of(plan), inputs);
 }
 
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
@@ -190,16 +208,18 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
     }
     return nullptr;
   }
-  const PolicyRow& row = choice(combines_in_parts(plan)).best(plan.collective, plan.n_bytes);
-  return row.start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_, scratch_});
+  const Rounding rounding = rounding_of(plan);
+  const PolicyRow& row = choice(combines_in_parts(plan), rounding).best(plan.collective, plan.n_bytes);
+  return row.start(
+      {mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_, scratch_, rounding});
 }
 
 std::string_view NativeBackend::algorithm_name(Collective collective, std::size_t n_bytes) const {
-  return choice(true).best(collective, n_bytes).name;
+  return choice(true, {}).best(collective, n_bytes).name;
 }
 
 std::vector<Candidate> NativeBackend::candidates(Collective collective, std::size_t n_bytes) const {
-  const Choice choice = this->choice(true);
+  const Choice choice = this->choice(true, {});
   const Memory needs = choice.needed(collective);
   const PolicyRow& best = choice.best(collective, n_bytes);
   std::vector<Candidate> found;

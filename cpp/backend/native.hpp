@@ -16,6 +16,7 @@
 #include "backend/cost_model.hpp"
 #include "base/config.hpp"
 #include "collective/arena_session.hpp"
+#include "collective/rounding.hpp"
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
 #include "fuse/plan.hpp"
@@ -28,6 +29,7 @@ struct NativeOptions {
   std::optional<std::size_t> one_shot_bytes;  // up to this size one shot, above not; none: as the costs say
   std::size_t segment_bytes = 256 << 10;
   std::string algorithm;  // of reductions, wherever possible: "one-shot", "two-shot", "by-hosts"; empty: by cost
+  bool rounds_to_bfloat16 = false;  // float32 that is reduced among ranks that do not all share memory (rounding.hpp)
 };
 NativeOptions native_options(const Config& config);
 
@@ -44,7 +46,7 @@ class NativeBackend {
   std::unique_ptr<RunningCollective> start(const Plan& plan);
 
   // An allreduce whose inputs, of all ranks one after the other, are here already.
-  static void combine(const Plan& plan, std::span<const std::byte> inputs);
+  void combine(const Plan& plan, std::span<const std::byte> inputs) const;
 
   // What the policy table says for a plan of this size (of a sum of float32, where that matters): "shm two-shot".
   std::string_view algorithm_name(Collective collective, std::size_t n_bytes) const;
@@ -53,7 +55,8 @@ class NativeBackend {
 
  private:
   struct Choice;
-  Choice choice(bool combines_in_parts) const;
+  Choice choice(bool combines_in_parts, const Rounding& rounding) const;
+  Rounding rounding_of(const Plan& plan) const;
 
   Mesh& mesh_;
   NativeOptions options_;

@@ -61,6 +61,7 @@ constexpr Setting ports(std::string_view name, std::string_view horovod, std::st
 
 constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
 constexpr std::array<std::string_view, 3> kAlgorithms{"one-shot", "two-shot", "by-hosts"};
+constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
 constexpr std::array kSettings{
@@ -91,9 +92,9 @@ constexpr std::array kSettings{
             "ranks."),
     boolean("CHECK_DATA", "", &Config::check_data,
             "Find out whether tensors are changed on their way through sockets, with a CRC32C; the same on all ranks."),
-    boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
     real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
          "After how many seconds a rank is given up whose host acknowledges nothing, as behind a cut cable."),
+    boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
     integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
     word(
@@ -103,6 +104,10 @@ constexpr std::array kSettings{
     integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, -1, kGiB,
             "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two); -1 "
             "to choose by cost. The same on all ranks."),
+    word(
+        "WIRE_DTYPE", "", &Config::wire_dtype, kWireDtypes,
+        "bf16: float32 that is reduced among several hosts travels between them as bfloat16, rounded; empty to send it "
+        "as it is. The same on all ranks."),
     text("COSTS_FOLDER", "", &Config::costs_folder,
          "Where 'ciranda tune' keeps what it measured, by which algorithms are chosen; empty for the user's cache "
          "folder, /dev/null for nowhere."),

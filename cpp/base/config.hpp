@@ -40,6 +40,7 @@ struct Config {
   std::int64_t slot_bytes = 512 << 10;
   std::string algorithm;
   std::int64_t one_shot_bytes = -1;  // as the costs say
+  std::string wire_dtype;
   std::string costs_folder;
   std::int64_t fusion_threshold_bytes = 128 << 20;
   std::int64_t cache_capacity = 65536;

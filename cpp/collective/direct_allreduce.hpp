@@ -4,11 +4,13 @@
 // One shot: everybody sends everything to everybody; one delay. Two shot: rank r gets slice r of every block from all
 // others, reduces it in rank order, sends the result to all. Unlike a ring, neither rounds between hops nor rotates the
 // order of the sum, so the bits are those of kernels::reduce over the inputs in rank order.
+// What is rounded to travel as bfloat16, and is by all of them with the same bits, is in rounding.hpp.
 // Blocks are pipelined: the slices of block b + 1 travel while block b is reduced and its results travel.
 #pragma once
 
 #include <memory>
 
+#include "collective/rounding.hpp"
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
 #include "fuse/plan.hpp"
@@ -18,21 +20,26 @@
 namespace ciranda {
 
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction);
+                                                             const kernels::Reduction& reduction,
+                                                             const Rounding& rounding = {});
 
+// REQUIRES: if it rounds, it rounds each rank's inputs.
 // segment_bytes: a rank's share of one block, a multiple of 64. The scratch is the collective's until it is gone.
 std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction,
-                                                             std::size_t segment_bytes, Scratch& scratch);
+                                                             std::size_t segment_bytes, Scratch& scratch,
+                                                             const Rounding& rounding = {});
 
 // For ranks on several hosts, n_neighbours on each (hosts.hpp): a host combines its own inputs first, and each of its
 // ranks exchanges a slice of that with the other hosts. What leaves a host is that of one rank, not of all; but there
 // are four delays instead of two. The bits are the same still, because the sum of a host's inputs is a subtree of the
 // tree over all.
-// REQUIRES: combines_in_parts(plan); n_neighbours is ranks_per_host(mesh), or any power of two that divides its size.
+// REQUIRES: combines_in_parts(plan); n_neighbours is ranks_per_host(mesh), or any power of two that divides its size;
+// if it rounds, so many ranks are together.
 std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction, int n_neighbours,
-                                                             std::size_t segment_bytes, Scratch& scratch);
+                                                             std::size_t segment_bytes, Scratch& scratch,
+                                                             const Rounding& rounding = {});
 
 // Whether everybody takes part, and the inputs of some ranks can be combined, stored in the plan's own type, and
 // combined with others later without rounding twice. Not so for 16-bit floats, averages of integers and scaled

@@ -6,6 +6,7 @@
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
 #include "collective/two_rounds.hpp"
+#include "kernels/bfloat16_wire.hpp"
 
 namespace ciranda {
 namespace {
@@ -21,10 +22,10 @@ constexpr std::size_t kDepth = TwoRounds::kDepth;
 class ByHosts final : public RunningCollective {
  public:
   ByHosts(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, int n_neighbours,
-          std::size_t segment_bytes, Scratch& scratch)
+          std::size_t segment_bytes, Scratch& scratch, const Rounding& rounding)
       : plan_(plan),
-        of_host_(reduction),
-        of_all_(reduction),
+        reductions_(reduction),
+        is_rounded_(rounding.is_on()),
         n_neighbours_(n_neighbours),
         n_hosts_(mesh.size() / n_neighbours),
         host_(mesh.rank() / n_neighbours),
@@ -33,14 +34,15 @@ class ByHosts final : public RunningCollective {
         rounds_{(plan.n_bytes + block_bytes_ - 1) / block_bytes_},
         transfers_(mesh),
         inputs_(static_cast<std::size_t>(std::max(n_neighbours_, n_hosts_))) {
-    if (reduction.op == ReduceOp::kAverage) of_host_.op = ReduceOp::kSum;
-    of_host_.postscale = of_all_.prescale = 1.0;
     for (const auto& piece : plan.output.pieces()) results_.add(piece.data(), piece.size());
     for (int host = 0; host < n_hosts_; ++host) {
       if (host != host_) counterparts_.push_back(host);
     }
     for (int place = 0; place < n_neighbours_; ++place) {
       if (place != own_) neighbours_.push_back(place);
+    }
+    for (const int host : counterparts_) {
+      if (is_rounded_) transfers_.round_for(counterpart(host));
     }
     share_out(scratch);
     for (std::size_t block = 0; block < std::min(kDepth, rounds_.n_blocks); ++block) exchange_slices(block);
@@ -146,7 +148,7 @@ class ByHosts final : public RunningCollective {
       inputs_[static_cast<std::size_t>(place)] =
           place == own_ ? contiguous_or_gathered(plan_.input, own.offset, arrived) : arrived.data();
     }
-    reduce(of_host_, n_neighbours_, at.sum.first(own.n_bytes));
+    reduce(reductions_.of_part, n_neighbours_, at.sum.first(own.n_bytes));
     for (const int host : counterparts_) {
       const Slice theirs = part(block, host);
       transfers_.send(counterpart(host), at.sum_pieces, theirs.offset - own.offset, theirs.n_bytes);
@@ -170,7 +172,7 @@ class ByHosts final : public RunningCollective {
     }
     const auto in_place = plan_.output.contiguous(own.offset, own.n_bytes);
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
-    reduce(of_all_, n_hosts_, result);
+    reduce(reductions_.of_all, n_hosts_, result);
     if (in_place.empty()) scatter(plan_.output, own.offset, result);
     at.result_pieces = InputPieces(result.data(), result.size());
     for (const int host : counterparts_) {
@@ -210,13 +212,14 @@ class ByHosts final : public RunningCollective {
 
   void reduce(const kernels::Reduction& reduction, int n_inputs, std::span<std::byte> result) const {
     if (result.empty()) return;
-    kernels::reduce(reduction, std::span(inputs_).first(static_cast<std::size_t>(n_inputs)), result.data(),
-                    result.size() / size_of(reduction.dtype));
+    const std::size_t count = result.size() / size_of(reduction.dtype);
+    kernels::reduce(reduction, std::span(inputs_).first(static_cast<std::size_t>(n_inputs)), result.data(), count);
+    if (is_rounded_) kernels::round_to_bfloat16(result.data(), result.data(), count);
   }
 
   const Plan& plan_;
-  kernels::Reduction of_host_;
-  kernels::Reduction of_all_;
+  InParts reductions_;  // a part is a host's
+  bool is_rounded_;
   int n_neighbours_;
   int n_hosts_;
   int host_;
@@ -250,8 +253,9 @@ bool combines_in_parts(const Plan& plan) {
 
 std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction, int n_neighbours,
-                                                             std::size_t segment_bytes, Scratch& scratch) {
-  return std::make_unique<ByHosts>(mesh, plan, reduction, n_neighbours, segment_bytes, scratch);
+                                                             std::size_t segment_bytes, Scratch& scratch,
+                                                             const Rounding& rounding) {
+  return std::make_unique<ByHosts>(mesh, plan, reduction, n_neighbours, segment_bytes, scratch, rounding);
 }
 
 }  // namespace ciranda

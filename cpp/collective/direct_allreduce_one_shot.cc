@@ -9,13 +9,15 @@ namespace {
 
 class OneShot final : public RunningCollective {
  public:
-  OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction)
+  OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding)
       : plan_(plan),
         reduction_(reduction),
+        rounding_(rounding),
         contributors_(members_of(plan.contributors, mesh.size())),
         transfers_(mesh),
         staging_(contributors_.size()),
         arrivals_(contributors_.size()) {
+    for (int peer = 0; rounding.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.round_for(peer);
     if (plan.is_receiver(mesh.rank())) receive(mesh.rank());
     if (!plan.is_contributor(mesh.rank())) return;
     for (int peer = 0; peer < mesh.size(); ++peer) {
@@ -29,7 +31,7 @@ class OneShot final : public RunningCollective {
     std::vector<const std::byte*> inputs(staging_.size());
     plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
       for (std::size_t i = 0; i < staging_.size(); ++i) inputs[i] = staging_[i].data() + at;
-      kernels::reduce(reduction_, inputs, part.data(), part.size() / size_of(reduction_.dtype));
+      reduce_rounded(reduction_, rounding_, inputs, part.data(), part.size() / size_of(reduction_.dtype));
     });
     return Progress::kDone;
   }
@@ -51,6 +53,7 @@ class OneShot final : public RunningCollective {
 
   const Plan& plan_;
   kernels::Reduction reduction_;
+  Rounding rounding_;
   std::vector<int> contributors_;
   PairTransfers transfers_;
   std::vector<std::vector<std::byte>> staging_;  // by contributor
@@ -60,8 +63,9 @@ class OneShot final : public RunningCollective {
 }  // namespace
 
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction) {
-  return std::make_unique<OneShot>(mesh, plan, reduction);
+                                                             const kernels::Reduction& reduction,
+                                                             const Rounding& rounding) {
+  return std::make_unique<OneShot>(mesh, plan, reduction, rounding);
 }
 
 }  // namespace ciranda

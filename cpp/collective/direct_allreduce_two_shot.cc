@@ -6,6 +6,7 @@
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
 #include "collective/two_rounds.hpp"
+#include "kernels/bfloat16_wire.hpp"
 
 namespace ciranda {
 namespace {
@@ -15,10 +16,11 @@ constexpr std::size_t kDepth = TwoRounds::kDepth;
 class TwoShot final : public RunningCollective {
  public:
   TwoShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes,
-          Scratch& scratch)
+          Scratch& scratch, const Rounding& rounding)
       : mesh_(mesh),
         plan_(plan),
         reduction_(reduction),
+        rounds_(rounding.is_on()),
         contributors_(members_of(plan.contributors, mesh.size())),
         block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
         n_blocks_((plan.n_bytes + block_bytes_ - 1) / block_bytes_),
@@ -35,6 +37,7 @@ class TwoShot final : public RunningCollective {
       stage.result = {memory, n_bytes};
       memory += n_bytes;
     }
+    if (rounds_) for_peers([&](int peer) { transfers_.round_for(peer); });
     for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) exchange_slices(block);
   }
 
@@ -110,13 +113,23 @@ class TwoShot final : public RunningCollective {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const int rank = contributors_[i];
       const auto arrived = at.arrived[static_cast<std::size_t>(rank)].first(own.n_bytes);
-      inputs_[i] = rank == mesh_.rank() ? contiguous_or_gathered(plan_.input, own.offset, arrived) : arrived.data();
+      inputs_[i] = rank == mesh_.rank() ? own_input(own.offset, arrived) : arrived.data();
     }
     const auto in_place = receives_ ? plan_.output.contiguous(own.offset, own.n_bytes) : std::span<std::byte>();
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
-    kernels::reduce(reduction_, inputs_, result.data(), own.n_bytes / size_of(reduction_.dtype));
+    const std::size_t count = own.n_bytes / size_of(reduction_.dtype);
+    kernels::reduce(reduction_, inputs_, result.data(), count);
+    if (rounds_) kernels::round_to_bfloat16(result.data(), result.data(), count);
     at.result_pieces = InputPieces(result.data(), own.n_bytes);
     if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
+  }
+
+  // As the others get what comes from here.
+  const std::byte* own_input(std::size_t offset, std::span<std::byte> staging) const {
+    const std::byte* input = contiguous_or_gathered(plan_.input, offset, staging);
+    if (!rounds_) return input;
+    kernels::round_to_bfloat16(input, staging.data(), staging.size() / sizeof(float));
+    return staging.data();
   }
 
   template <typename Visit>
@@ -136,6 +149,7 @@ class TwoShot final : public RunningCollective {
   Mesh& mesh_;
   const Plan& plan_;
   kernels::Reduction reduction_;
+  bool rounds_;
   std::vector<int> contributors_;
   bool contributes_ = plan_.is_contributor(mesh_.rank());
   bool receives_ = plan_.is_receiver(mesh_.rank());
@@ -151,8 +165,9 @@ class TwoShot final : public RunningCollective {
 
 std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
                                                              const kernels::Reduction& reduction,
-                                                             std::size_t segment_bytes, Scratch& scratch) {
-  return std::make_unique<TwoShot>(mesh, plan, reduction, segment_bytes, scratch);
+                                                             std::size_t segment_bytes, Scratch& scratch,
+                                                             const Rounding& rounding) {
+  return std::make_unique<TwoShot>(mesh, plan, reduction, segment_bytes, scratch, rounding);
 }
 
 }  // namespace ciranda

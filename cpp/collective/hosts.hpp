@@ -8,7 +8,8 @@
 namespace ciranda {
 
 // n if there are several hosts and the k-th has the ranks from k * n to k * n + n - 1, n a power of two and more than
-// 1; else 0. The same on all ranks. The labels of hosts decide, so nothing but speed may depend on it.
+// 1; else 0. The same on all ranks. The labels of hosts decide, so nothing but speed may depend on it,
+// unless rounding is asked for (rounding.hpp).
 inline int ranks_per_host(const Mesh& mesh) {
   const auto is_with_previous = [&mesh](int rank) { return mesh.peer(rank).host == mesh.peer(rank - 1).host; };
   int n = 1;

@@ -15,11 +15,12 @@ void local_reduce(const Plan& plan, const kernels::Reduction& reduction) {
   });
 }
 
-void local_combine(const Plan& plan, const kernels::Reduction& reduction, std::span<const std::byte> inputs) {
+void local_combine(const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding,
+                   std::span<const std::byte> inputs) {
   std::vector<const std::byte*> from(inputs.size() / plan.n_bytes);
   plan.output.for_range(0, plan.n_bytes, [&](std::span<std::byte> part, std::size_t at) {
     for (std::size_t i = 0; i < from.size(); ++i) from[i] = inputs.data() + i * plan.n_bytes + at;
-    kernels::reduce(reduction, from, part.data(), part.size() / size_of(reduction.dtype));
+    reduce_rounded(reduction, rounding, from, part.data(), part.size() / size_of(reduction.dtype));
   });
 }
 

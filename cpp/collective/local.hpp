@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "collective/rounding.hpp"
 #include "fuse/plan.hpp"
 #include "kernels/kernels.hpp"
 
@@ -11,7 +12,8 @@ namespace ciranda {
 
 void local_reduce(const Plan& plan, const kernels::Reduction& reduction);
 // `inputs`: of all ranks, one after the other, each in one piece.
-void local_combine(const Plan& plan, const kernels::Reduction& reduction, std::span<const std::byte> inputs);
+void local_combine(const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding,
+                   std::span<const std::byte> inputs);
 void local_copy(const Plan& plan);
 
 }  // namespace ciranda

@@ -46,8 +46,7 @@ bool PairTransfers::advance(Queue<Pieces>& queue, Move move) {
 std::vector<int> PairTransfers::awaited() const {
   std::vector<int> ranks;
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    const bool is_idle = peers_[peer].sends.open.empty() && peers_[peer].receives.open.empty();
-    if (!is_idle) ranks.push_back(static_cast<int>(peer));
+    if (!peers_[peer].is_idle()) ranks.push_back(static_cast<int>(peer));
   }
   return ranks;
 }
@@ -57,11 +56,25 @@ bool PairTransfers::step() {
   for (int distance = 1; distance < mesh_.size(); ++distance) {  // begin behind oneself: not all at the same peer
     const int peer = (mesh_.rank() + distance) % mesh_.size();
     Peer& queues = peers_[static_cast<std::size_t>(peer)];
-    if (queues.sends.open.empty() && queues.receives.open.empty()) continue;
+    if (queues.is_idle()) continue;
     Channel& channel = mesh_.data(peer);
-    moved |= advance(queues.sends, [&](std::span<const std::byte> bytes) { return channel.write_some(bytes); });
-    moved |= advance(queues.receives, [&](std::span<std::byte> bytes) { return channel.read_some(bytes); });
+    moved |= queues.rounded ? step_rounded(queues, channel) : step(queues, channel);
   }
+  return moved;
+}
+
+bool PairTransfers::step(Peer& peer, Channel& channel) {
+  const bool sent = advance(peer.sends, [&](std::span<const std::byte> bytes) { return channel.write_some(bytes); });
+  return advance(peer.receives, [&](std::span<std::byte> bytes) { return channel.read_some(bytes); }) || sent;
+}
+
+bool PairTransfers::step_rounded(Peer& peer, Channel& channel) {
+  RoundedStream& stream = *peer.rounded;
+  const bool had_unsent = stream.has_unsent();
+  bool moved = had_unsent && stream.flush(channel);
+  moved |= advance(peer.sends, [&](std::span<const std::byte> each) { return stream.write_some(channel, each); });
+  moved |= advance(peer.receives, [&](std::span<std::byte> each) { return stream.read_some(channel, each); });
+  if (had_unsent != stream.has_unsent()) n_unsent_ += had_unsent ? std::size_t{0} - 1 : 1;
   return moved;
 }
 

@@ -52,6 +52,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.uses_relays = config.relays;
   options.checks_data = config.check_data;
   options.algorithm = config.algorithm;
+  options.wire_dtype = config.wire_dtype;
   options.one_shot_bytes = config.one_shot_bytes;
   options.start_timeout = whole_milliseconds(config.start_timeout_seconds);
   options.link_timeout = whole_milliseconds(config.link_timeout_seconds);

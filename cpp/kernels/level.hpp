@@ -5,16 +5,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/dtype.hpp"
 #include "base/reduce_op.hpp"
 
 namespace ciranda::kernels {
 
+// Instead of a reduction: bfloat16_wire.hpp.
+enum class Conversion : std::uint8_t { kNone, kRound, kPack, kUnpack };
+
 // REQUIRES: op is not kAverage (an average is a sum with a postscale), not logical (a logical operator is one of bool
 // as a number: min, max, bitwise xor), elementwise; complex numbers come for their product only (a sum is that of their
 // parts); factors are 1 unless dtype is floating or complex; weights are for floating sums only; n_inputs >= 1.
 struct VectorJob {
+  Conversion conversion =
+      Conversion::kNone;  // of one input, whose n_bytes are those of the float32; else no more counts
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/level.hpp"
+#include "kernels/level_convert.hpp"
 #include "kernels/level_kernel.hpp"
 
 namespace ciranda::kernels {
@@ -172,6 +173,7 @@ void reduce_complex(const VectorJob& job) {
 
 template <class L>
 void reduce_level(const VectorJob& job) {
+  if (job.conversion != Conversion::kNone) return Converter<L>::run(job);
   switch (job.dtype) {
     case DataType::kBool: return reduce_bool<L>(job);
     case DataType::kUInt8: return reduce_integer<L, std::uint8_t, std::uint8_t>(job);

@@ -182,6 +182,7 @@ Endpoint Joining::describe_myself() const {
   endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
   endpoint.costs = options_.costs;
   endpoint.algorithm = options_.algorithm;
+  endpoint.wire_dtype = options_.wire_dtype;
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
   endpoint.machine = identity_.machine;
@@ -218,6 +219,9 @@ Status Joining::compare_settings(int rank) const {
   }
   if (other.algorithm != options_.algorithm) {
     return differ_in("CIRANDA_ALGORITHM", "'" + options_.algorithm + "'", "'" + other.algorithm + "'");
+  }
+  if (other.wire_dtype != options_.wire_dtype) {
+    return differ_in("CIRANDA_WIRE_DTYPE", "'" + options_.wire_dtype + "'", "'" + other.wire_dtype + "'");
   }
   if (other.one_shot_bytes != options_.one_shot_bytes) {
     return differ("CIRANDA_ONE_SHOT_BYTES", options_.one_shot_bytes, other.one_shot_bytes);

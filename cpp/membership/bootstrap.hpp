@@ -46,11 +46,12 @@ struct BootstrapOptions {
   bool uses_relays = true;           // equal on all ranks
   bool checks_data = false;          // what comes by sockets; equal on all ranks
   std::string algorithm;             // equal on all ranks
+  std::string wire_dtype;            // equal on all ranks
   std::int64_t one_shot_bytes = -1;  // equal on all ranks
   std::optional<HostCosts> costs;    // for the others to know
   std::chrono::milliseconds start_timeout{30000};
-  std::string shm_folder = "/dev/shm";
   std::chrono::milliseconds link_timeout{30000};  // see SocketMeshParts
+  std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr
   std::function<bool()> interrupted;             // asked while others are waited for: true gives up, with Aborted
 };

@@ -44,7 +44,8 @@ std::vector<std::byte> encode(const Endpoint& endpoint) {
   out.number(static_cast<std::uint8_t>(endpoint.checks_data));
   out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes)).number(endpoint.n_cores);
   write_costs(out, endpoint.costs);
-  out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
+  out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.wire_dtype));
+  out.text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
   out.text(shortened(endpoint.machine)).number(static_cast<std::uint32_t>(endpoint.addresses.size()));
   for (const std::string& address : endpoint.addresses) out.text(shortened(address));
   return out.take();
@@ -66,6 +67,7 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   endpoint.n_cores = in.number<std::uint32_t>();
   endpoint.costs = read_costs(in);
   endpoint.algorithm = in.text(kMostTextBytes);
+  endpoint.wire_dtype = in.text(kMostTextBytes);
   endpoint.host = in.text(kMostTextBytes);
   endpoint.host_id = in.text(kMostTextBytes);
   endpoint.machine = in.text(kMostTextBytes);

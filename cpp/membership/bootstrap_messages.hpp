@@ -35,6 +35,7 @@ struct Endpoint {
   std::uint32_t n_cores = 0;
   std::optional<HostCosts> costs;
   std::string algorithm;
+  std::string wire_dtype;
   std::string host;                    // for messages
   std::string host_id;                 // HostIdentity::shared_memory, or what the user says instead
   std::string machine;                 // HostIdentity::machine

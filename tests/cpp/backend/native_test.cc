@@ -147,6 +147,62 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
   }
 }
 
+// Only float32 that is reduced, and that some rank has to be sent.
+TEST(NativeBackendTest, RoundsWhatTravelsAsBFloat16) {
+  NativeOptions native;
+  native.rounds_to_bfloat16 = true;
+  const auto combined = [&native](const LoopbackOptions& options, DataType dtype) {
+    LoopbackFabric fabric(2, options);
+    const auto mesh = fabric.take_mesh(0);
+    std::vector<float> result(1);
+    Plan plan = allreduce_plan(result);
+    plan.dtype = dtype;
+    plan.prescale = 1;
+    plan.op = ReduceOp::kSum;
+    const std::array inputs{1.0F, 1.0F / 1024};
+    NativeBackend(*mesh, native).combine(plan, std::as_bytes(std::span(inputs)));
+    return result.front();
+  };
+  EXPECT_EQ(combined(on_hosts({"a", "b"}), DataType::kFloat32), 1.0F);
+  EXPECT_EQ(combined(on_hosts({"a", "a"}), DataType::kFloat32), 1.0F + 1.0F / 1024);
+  EXPECT_NE(combined(on_hosts({"a", "b"}), DataType::kInt32), 1.0F);  // the sum of the bits
+  native.rounds_to_bfloat16 = false;
+  EXPECT_EQ(combined(on_hosts({"a", "b"}), DataType::kFloat32), 1.0F + 1.0F / 1024);
+}
+
+// Where hosts combine first, all that is rounded must be theirs: not by the algorithm that knows no hosts.
+TEST(NativeBackendTest, RoundsOfHostsAreNotThoseOfRanks) {
+  NativeOptions native;
+  native.rounds_to_bfloat16 = true;
+  native.algorithm = "two-shot";
+  LoopbackFabric fabric(4, on_hosts({"a", "a", "b", "b"}));
+  std::vector<std::unique_ptr<Mesh>> meshes;
+  std::vector<std::unique_ptr<NativeBackend>> backends;
+  std::vector<std::vector<float>> values;
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < 4; ++rank) {
+    meshes.push_back(fabric.take_mesh(rank));
+    backends.push_back(std::make_unique<NativeBackend>(*meshes.back(), native));
+    values.emplace_back(100'000, std::array{256.0F, 1.0F, 0.5F, 0.5F}[static_cast<std::size_t>(rank)]);
+  }
+  for (auto& each : values) {
+    plans.push_back(allreduce_plan(each));
+    plans.back().op = ReduceOp::kSum;
+    plans.back().prescale = 1.0;
+  }
+  std::vector<std::unique_ptr<RunningCollective>> running;
+  for (std::size_t rank = 0; rank < 4; ++rank) running.push_back(backends[rank]->start(plans[rank]));
+  for (std::size_t n_done = 0; n_done < 4;) {
+    for (auto& each : running) {
+      if (each == nullptr || each->step() != Progress::kDone) continue;
+      each.reset();
+      ++n_done;
+    }
+  }
+  const std::vector<float> expected(100'000, 256.0F);  // 257, the first host's, is rounded to 256; of all it is 258
+  for (const auto& each : values) EXPECT_EQ(each, expected);
+}
+
 TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
   LoopbackFabric fabric(4, on_hosts({"a", "a", "b", "b"}));
   const auto mesh = fabric.take_mesh(0);

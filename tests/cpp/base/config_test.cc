@@ -68,7 +68,7 @@ std::pair<std::string, std::string> other_value(const Setting& setting) {
     }
     case SettingType::kReal: return {"2.5", std::to_string(2.5)};
     case SettingType::kBoolean: return defaults.*setting.boolean ? std::pair("no", "0") : std::pair("yes", "1");
-    case SettingType::kWord: return {std::string(setting.words[1]), std::string(setting.words[1])};
+    case SettingType::kWord: return {std::string(setting.words.back()), std::string(setting.words.back())};
     case SettingType::kPorts: return {"4000-4100", "4000-4100"};
     case SettingType::kText: return {"any text", "any text"};
   }

@@ -67,8 +67,8 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12, 5, true,        262144,     3,       2,    false,     true,
-                    -1, 8, HostCosts{}, "two-shot", "node7", "id", "machine", {}};
+  Endpoint endpoint{12, 5,           true,       262144, 3,       2,    false,     true, -1,
+                    8,  HostCosts{}, "two-shot", "bf16", "node7", "id", "machine", {}};
   endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
@@ -85,6 +85,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().n_cores, 8U);
   EXPECT_EQ(decoded.value().costs, HostCosts{});
   EXPECT_EQ(decoded.value().algorithm, "two-shot");
+  EXPECT_EQ(decoded.value().wire_dtype, "bf16");
   EXPECT_EQ(decoded.value().host + decoded.value().host_id + decoded.value().machine, "node7idmachine");
   EXPECT_EQ(decoded.value().addresses, endpoint.addresses);
   expect_exact(blob, decode_endpoint);
@@ -104,8 +105,8 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
   for (const std::size_t place : {9U, 26U, 27U, 40U}) {  // of an endpoint's four
-    auto blob =
-        encode(Endpoint{12, 5, true, 262144, 3, 2, true, true, -1, 8, HostCosts{}, "", "", "", "", {"10.0.0.7:4000"}});
+    auto blob = encode(
+        Endpoint{12, 5, true, 262144, 3, 2, true, true, -1, 8, HostCosts{}, "", "", "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());

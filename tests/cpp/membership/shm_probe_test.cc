@@ -269,6 +269,15 @@ TEST(ShmProbe, AlgorithmsThatDifferAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, WireTypesThatDifferAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each :
+       job.join([](BootstrapOptions& options) { options.wire_dtype = options.rank == 0 ? "bf16" : ""; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_WIRE_DTYPE is '")) << each.status().message();
+  }
+}
+
 TEST(ShmProbe, OneShotBytesThatDifferAreAMismatchForAll) {
   TestJob job(2);
   for (const auto& each : job.join([](BootstrapOptions& options) { options.one_shot_bytes = options.rank - 1; })) {

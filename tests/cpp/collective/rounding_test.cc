@@ -1,0 +1,152 @@
+// What travels as bfloat16: each algorithm rounds the same numbers, once, and all ranks get the same bits.
+#include "collective/rounding.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "collective/direct_allreduce.hpp"
+#include "collective/local.hpp"
+#include "collective/stepped_ranks.hpp"
+#include "kernels/half.hpp"
+#include "kernels/reference.hpp"
+#include "repetitions.hpp"
+
+namespace ciranda {
+namespace {
+
+using kernels::Reduction;
+using kernels::testing::Bytes;
+using testing::Algorithm;
+using testing::kSegmentBytes;
+using testing::SteppedRanks;
+
+constexpr int kOnAHost = 2;  // ranks, where hosts combine first
+
+Scratch& scratch_of(int rank) {
+  static std::array<Scratch, 8> all;  // by rank: the stepped ranks share a thread, not their scratch
+  return all[static_cast<std::size_t>(rank)];
+}
+
+const Algorithm kOneShot{
+    "one shot", Collective::kAllreduce, false, 1 << 20,
+    [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r, {1}); }};
+const Algorithm kTwoShot{"two shot", Collective::kAllreduce, false, 1 << 20,
+                         [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+                           return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch_of(m.rank()), {1});
+                         }};
+const Algorithm kOneShotOfHosts{"one shot of hosts", Collective::kAllreduce, false, 1 << 20,
+                                [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+                                  return direct_allreduce_one_shot(m, p, r, {kOnAHost});
+                                }};
+const Algorithm kByHosts{
+    "by hosts", Collective::kAllreduce, false, 1 << 20, [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+      return direct_allreduce_by_hosts(m, p, r, kOnAHost, kSegmentBytes, scratch_of(m.rank()), {kOnAHost});
+    }};
+
+// By the scalar conversions, and the kernels' own reference.
+Bytes rounded(Bytes values) {
+  for (std::size_t at = 0; at < values.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, values.data() + at, sizeof(value));
+    value = kernels::float_from_bfloat16(kernels::bfloat16_from_float(value));
+    std::memcpy(values.data() + at, &value, sizeof(value));
+  }
+  return values;
+}
+
+Bytes expected(const Reduction& reduction, const std::vector<Bytes>& inputs, std::size_t n_together) {
+  const std::size_t count = inputs.front().size() / sizeof(float);
+  std::vector<Bytes> parts;
+  Reduction of_all = reduction;
+  if (n_together > 1) of_all.prescale = 1;
+  for (std::size_t i = 0; i < inputs.size(); i += n_together) {
+    const std::vector<Bytes> together(inputs.begin() + static_cast<std::ptrdiff_t>(i),
+                                      inputs.begin() + static_cast<std::ptrdiff_t>(i + n_together));
+    Reduction of_part = reduction;
+    of_part.postscale = 1;
+    if (reduction.op == ReduceOp::kAverage) of_part.op = ReduceOp::kSum;
+    parts.push_back(rounded(n_together == 1 ? inputs[i] : kernels::testing::expected(of_part, together, count)));
+  }
+  return rounded(kernels::testing::expected(of_all, parts, count));
+}
+
+Plan plan_of(const Reduction& reduction, Bytes& values) {
+  Plan plan;
+  plan.collective = Collective::kAllreduce;
+  plan.dtype = DataType::kFloat32;
+  plan.op = reduction.op;
+  plan.prescale = reduction.prescale;
+  plan.postscale = reduction.postscale;
+  plan.n_average = reduction.n_average;
+  plan.n_bytes = values.size();
+  const std::size_t half = values.size() / 8 * 4;  // two tensors
+  plan.input.add(values.data(), half);
+  plan.input.add(values.data() + half, values.size() - half);
+  plan.output.add(values.data(), half);
+  plan.output.add(values.data() + half, values.size() - half);
+  return plan;
+}
+
+struct Case {
+  int n_ranks;
+  std::size_t n_together;
+  std::vector<const Algorithm*> algorithms;
+};
+
+class RoundingTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(RoundingTest, IsTheSameByAnyAlgorithm) {
+  const auto& [n_ranks, n_together, algorithms] = GetParam();
+  constexpr std::array<std::size_t, 5> kCounts{1, 3, 100, 1025, 5003};
+  for (std::uint64_t seed = 0; seed < repetitions(8); ++seed) {
+    Reduction reduction{.op = seed % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage, .n_average = n_ranks};
+    if (seed % 3 == 1) reduction.prescale = 0.3;
+    if (seed % 3 == 2) reduction.postscale = 1.7;
+    for (const std::size_t count : kCounts) {
+      const auto inputs =
+          kernels::testing::make_inputs(DataType::kFloat32, static_cast<std::size_t>(n_ranks), count, seed);
+      const Bytes wanted = expected(reduction, inputs, n_together);
+      for (const Algorithm* algorithm : algorithms) {
+        std::vector<Bytes> values = inputs;
+        std::vector<Plan> plans;
+        for (Bytes& each : values) plans.push_back(plan_of(reduction, each));
+        SteppedRanks ranks(n_ranks, seed);
+        for (int rank = 0; rank < n_ranks; ++rank) {
+          ranks.add(rank, *algorithm, plans[static_cast<std::size_t>(rank)]);
+        }
+        ASSERT_TRUE(ranks.run()) << "deadlock, seed " << seed;
+        for (const Bytes& each : values) ASSERT_EQ(each, wanted) << algorithm->name << ", " << count << ", " << seed;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RoundingTest,
+                         ::testing::Values(Case{2, 1, {&kOneShot, &kTwoShot}}, Case{3, 1, {&kOneShot, &kTwoShot}},
+                                           Case{7, 1, {&kOneShot, &kTwoShot}},
+                                           Case{4, kOnAHost, {&kOneShotOfHosts, &kByHosts}},
+                                           Case{6, kOnAHost, {&kOneShotOfHosts, &kByHosts}}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.n_ranks) +
+                                  (test.param.n_together == 1 ? "ranks" : "ranksByHosts");
+                         });
+
+TEST(RoundingOfInputs, ThatAreHereAlreadyIsTheSame) {
+  const auto inputs = kernels::testing::make_inputs(DataType::kFloat32, 4, 1025, 1);
+  Bytes all;
+  for (const Bytes& each : inputs) all.insert(all.end(), each.begin(), each.end());
+  const Reduction reduction{.op = ReduceOp::kAverage, .postscale = 0.7, .n_average = 4};
+  for (const int n_together : {1, 2}) {
+    Bytes result(inputs.front().size());
+    const Plan plan = plan_of(reduction, result);
+    local_combine(plan, reduction, {n_together}, all);
+    EXPECT_EQ(result, expected(reduction, inputs, static_cast<std::size_t>(n_together)));
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
