@@ -1,5 +1,6 @@
 // operation: ciranda_submit() to ciranda_operation_release().
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "capi/guard.hpp"
@@ -16,6 +17,14 @@ Operation::Callback callback_of(const ciranda_request& request) {
     const ciranda_operation view{nullptr, nullptr, &done};
     callback(&view, user_data);
   };
+}
+
+std::unique_ptr<ciranda_operation> handle_of(const ciranda_context& context, Engine::OperationPtr operation) {
+  auto handle = std::make_unique<ciranda_operation>();
+  handle->engine = context.engine;
+  handle->operation = operation.get();
+  handle->owned = std::move(operation);
+  return handle;
 }
 
 ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
@@ -37,6 +46,24 @@ ciranda_status wait(ciranda_operation& operation, const Engine::Interrupted& int
   return static_cast<ciranda_status>(operation.engine->wait(operation.owned, interrupted).kind());
 }
 
+ciranda_status run(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
+  Engine& engine = *context.engine;
+  std::optional<Engine::OperationPtr> submitted;
+  if (const std::optional<Call> call = as_call(from)) submitted = engine.repeat(*call);
+  if (submitted && *submitted == nullptr) return CIRANDA_OK;
+  if (!submitted) {
+    Result<Request> request = translate(from);
+    if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
+    request.value().is_awaited = true;
+    submitted = engine.submit(std::move(request).value(), callback_of(from));
+  }
+  const Engine::OperationPtr& done = *submitted;
+  const Status status = engine.wait(done);
+  const bool has_more = !status.ok() || !done->outputs().empty() || done->value() != 0;
+  if (operation != nullptr && has_more) *operation = handle_of(context, done).release();
+  return static_cast<ciranda_status>(status.kind());
+}
+
 }  // namespace
 }  // namespace ciranda::capi
 
@@ -47,6 +74,13 @@ ciranda_status ciranda_submit(ciranda_context* context, const ciranda_request* r
   if (operation != nullptr) *operation = nullptr;
   if (context == nullptr || request == nullptr) return CIRANDA_INVALID_ARGUMENT;
   return ciranda::capi::guarded([&] { return ciranda::capi::submit(*context, *request, operation); });
+}
+
+ciranda_status ciranda_run(ciranda_context* context, const ciranda_request* request,
+                           ciranda_operation** operation) noexcept {
+  if (operation != nullptr) *operation = nullptr;
+  if (context == nullptr || request == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  return ciranda::capi::guarded([&] { return ciranda::capi::run(*context, *request, operation); });
 }
 
 ciranda_status ciranda_wait(ciranda_operation* operation) noexcept {

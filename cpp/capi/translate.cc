@@ -96,6 +96,37 @@ Result<Options> translate(const ciranda_options* options) {
   return to;
 }
 
+std::optional<Call> as_call(const ciranda_request& request) {
+  if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return {};
+  const auto collective = from_abi(request.collective, collective_from_wire);
+  const bool is_reduction = collective == Collective::kAllreduce;
+  if (!is_reduction && collective != Collective::kBroadcast) return {};
+  constexpr std::uint32_t kPlainFlags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL;
+  const bool is_plain = request.process_set == 0 && request.lane == 0 && (request.flags & ~kPlainFlags) == 0 &&
+                        request.callback == nullptr && request.arguments_count == 0 && request.weight == nullptr;
+  if (!is_plain || request.name == nullptr || request.tensors_count != 1 || request.tensors == nullptr) return {};
+  const ciranda_tensor& tensor = *request.tensors;
+  const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
+  const auto op = from_abi(request.op, reduce_op_from_wire);
+  const bool has_shape = tensor.ndim == 0 || (tensor.ndim > 0 && tensor.shape != nullptr);
+  if (!dtype || !op || !has_shape || tensor.splits != nullptr || tensor.output == nullptr) return {};
+
+  Call call{.name = request.name, .collective = *collective, .dtype = *dtype};
+  if (is_reduction) {
+    call.op = *op;
+    call.prescale = request.prescale;
+    call.postscale = request.postscale;
+    call.divides_by_all = (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
+  } else {
+    call.root = request.root;
+  }
+  call.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
+  call.memory = {static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)};
+  call.priority = request.priority;
+  if (call.memory.input == nullptr) call.memory.input = call.memory.output;
+  return call;
+}
+
 Result<Request> translate(const ciranda_request& request) {
   const auto known =
       read_struct<ciranda_request>(&request, request.struct_size, offsetof(ciranda_request, lane), "ciranda_request");

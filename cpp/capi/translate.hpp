@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.hpp"
 #include "ciranda/ciranda.h"
+#include "request/call.hpp"
 #include "request/request.hpp"
 
 namespace ciranda::capi {
@@ -26,5 +28,8 @@ Result<Options> translate(const ciranda_options* options);
 
 // The name stays empty if there is none: the engine then gives one. REQUIRES: as above, and the same of its tensors.
 Result<Request> translate(const ciranda_request& request);
+
+// The request as a Call, if it can be one. REQUIRES: as above. Views of the request.
+std::optional<Call> as_call(const ciranda_request& request);
 
 }  // namespace ciranda::capi

@@ -46,7 +46,7 @@ class Operation {
   bool is_refused() const { return is_refused_; }
 
   // The engine's side. REQUIRES: not done yet.
-  void keep_moments() { moments_ = std::make_unique<Moments>(); }
+  void keep_moments(const Moments& so_far = {}) { moments_ = std::make_unique<Moments>(so_far); }
   void note(Moment moment) {
     if (moments_) moments_->note(moment);
   }

@@ -174,6 +174,20 @@ class Engine::Impl {
     return operation;
   }
 
+  // The mesh stays armed, as in take_in().
+  std::optional<OperationPtr> repeat(const Call& call, Moments* moments) {
+    if (moments != nullptr) moments->note(Moment::kSubmitted);
+    if (!token_.try_take()) return std::nullopt;
+    std::optional<OperationPtr> repeated;
+    {
+      const TokenHolder holder(token_);
+      const bool is_free = !is_shut_down_.load() && submissions_.is_empty();
+      if (is_free) repeated = turn_.repeat(call, moments, is_crowded_ ? 1 : kLooksAtOnce);
+    }
+    see_what_came_late();
+    return repeated;
+  }
+
   Status wait(const OperationPtr& operation, const Interrupted& interrupted, const Deadline& deadline) {
     if (operation->is_done()) return operation->status();
     Waiting waiting(*this);
@@ -504,6 +518,10 @@ bool Engine::shares_memory_with_all() const { return impl_->mesh().arena() != nu
 
 Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback) {
   return impl_->submit(std::move(request), std::move(callback));
+}
+
+std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, Moments* moments) {
+  return impl_->repeat(call, moments);
 }
 Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted, Deadline deadline) {
   return impl_->wait(operation, interrupted, deadline);

@@ -19,6 +19,7 @@
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "complete/operation.hpp"
+#include "request/call.hpp"
 #include "request/request.hpp"
 #include "transport/mesh.hpp"
 
@@ -52,6 +53,12 @@ class Engine {
   // invalid request gives an operation that has failed already. The request's memory must stay valid
   // until the operation is done.
   OperationPtr submit(Request request, Operation::Callback callback = nullptr);
+
+  // Before submit() and wait(), where these follow each other: a call that all ranks have agreed on before needs no
+  // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it.
+  // None: it is no such call, or others use the engine; submit() it. `moments`: null unless they are to be noted; an
+  // operation has its own.
+  std::optional<OperationPtr> repeat(const Call& call, Moments* moments = nullptr);
 
   // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline
   // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits.

@@ -58,6 +58,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       watch_(ranks_above(log_, mesh_),
              {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)}, control_,
              logger_),
+      repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
       brings_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
@@ -132,6 +133,17 @@ bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePo
   return true;
 }
 
+RepeatedCalls::Outcome Lane::repeat(const Call& call, Moments* moments, int n_looks) {
+  SharedArena* arena = data_.arena();
+  if (arena == nullptr || parting_) return std::nullopt;
+  const bool had_pending = participant_.has_pending();
+  RepeatedCalls::Outcome outcome = repeated_.repeat(*arena, call, moments, n_looks);
+  if (!outcome || *outcome == nullptr) return outcome;
+  has_said_waiting_ = false;
+  if (!had_pending) watch_.begin(std::chrono::steady_clock::now());
+  return outcome;
+}
+
 bool Lane::meet(TimePoint now) { return !meetings_.empty() && look_at_meetings(false, now); }
 
 void Lane::leave_meetings() {
@@ -141,7 +153,7 @@ void Lane::leave_meetings() {
 bool Lane::look_at_meetings(bool closes, TimePoint now) {
   const Meetings::News news = meetings_.look(closes);
   for (const std::uint32_t slot : news.met) {
-    log_.met(slot, now);
+    log_.met(slot);
     const Participant::Ticket ticket = participant_.met(slot).ticket;
     in_flight_.at(ticket).operation->set_agreed(now);
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));

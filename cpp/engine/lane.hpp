@@ -22,6 +22,7 @@
 #include "engine/meetings.hpp"
 #include "engine/names_in_use.hpp"
 #include "engine/process_sets.hpp"
+#include "engine/repeated_calls.hpp"
 #include "engine/submission.hpp"
 #include "engine/unnamed.hpp"
 #include "negotiate/participant.hpp"
@@ -68,6 +69,8 @@ class Lane {
   bool has_pending() const { return !in_flight_.empty(); }
 
   void submit(Submission submission, TimePoint now);
+  // REQUIRES: this is the world's first lane.
+  RepeatedCalls::Outcome repeat(const Call& call, Moments* moments, int n_looks);
   // `request` holds the name; none where the lane joins along with another. REQUIRES: no join is pending here.
   void join(std::shared_ptr<Operation> operation, std::optional<Request> request, TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
@@ -123,6 +126,7 @@ class Lane {
   Meetings meetings_;
   LaneLog log_;
   LogWatch watch_;
+  RepeatedCalls repeated_;
   DataPlane data_;
   ReadyMessage ready_;    // announcements of this turn, to travel in one frame
   GroupsMessage groups_;  // and in another

@@ -5,6 +5,7 @@
 // "Member" is a rank of the lane. One thread (the holder of the progress token).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,8 +29,8 @@ class LaneLog {
   // What this rank announces, in the order in which it is to be heard.
   void announce(const Message& message, TimePoint now);
   // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
-  void met(std::uint32_t slot, TimePoint now) {
-    if (coordinator_) coordinator_->on_met(slot, now);
+  void met(std::uint32_t slot) {
+    if (coordinator_) coordinator_->on_met(slot, std::chrono::steady_clock::now());
   }
   // Whether this rank has a use for what another member sent.
   bool expects(int from, const Message& message) const;

@@ -178,6 +178,17 @@ void bring_to_meeting(const Request& request, std::byte* to) {
   }
 }
 
+void bring_to_meeting(const Call& call, std::byte* to) { copy_bytes(to, call.memory.input, call.n_bytes()); }
+
+void carry_out_meeting(const Call& call, std::span<const std::byte* const> brought, int n_ranks) {
+  if (call.collective == Collective::kBroadcast) {
+    if (brought.front() != call.memory.output) copy_bytes(call.memory.output, brought.front(), call.n_bytes());
+  } else {
+    const kernels::Reduction reduction{call.dtype, call.op, call.prescale, call.postscale, n_ranks, {}};
+    kernels::reduce(reduction, brought, call.memory.output, call.count());
+  }
+}
+
 Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
                          std::vector<const std::byte*> brought, const Mesh& mesh, const OutputMemory& memory) {
   MeetingResult result(entry, std::move(brought), mesh, memory);

@@ -5,21 +5,26 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/status.hpp"
 #include "engine/in_flight.hpp"
 #include "fuse/plan.hpp"
+#include "request/call.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
 
-// REQUIRES: there is room for it.
+// REQUIRES, here and below: there is room for it.
 void bring_to_meeting(const Request& request, std::byte* to);
+// Of an allreduce or a broadcast, as here and below.
+void bring_to_meeting(const Call& call, std::byte* to);
 
 // Carries the request out, and gives its operation the outputs. `brought`: by each member; by the root alone, where
 // there is one. `first_dims`: null where they cannot differ. Not ok: there is no memory for the result.
 Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
                          std::vector<const std::byte*> brought, const Mesh& mesh, const OutputMemory& memory);
+void carry_out_meeting(const Call& call, std::span<const std::byte* const> brought, int n_ranks);
 
 }  // namespace ciranda

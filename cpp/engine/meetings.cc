@@ -1,8 +1,10 @@
 #include "engine/meetings.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "base/relax.hpp"
 #include "engine/meeting_data.hpp"
 #include "engine/work.hpp"
 #include "transport/meeting.hpp"
@@ -14,16 +16,55 @@ Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
   return {arena.meeting(meeting.place.number), arena.n_members()};
 }
 
+// Rounds take turns with two parts of the area: who brings something to a round knows that all have come to the one
+// before, and so have done with the one before that.
+std::byte* brought_by(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
+  const std::size_t n_before = meeting.round % 2 == 0 ? 0 : meeting.place.n_bytes;
+  return arena.meeting_area(member).data() + meeting.place.offset + n_before;
+}
+
 }  // namespace
 
 bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
-  for (const auto& [slot, other] : std::exchange(to_close_, {})) close(&arena, other);
+  close_what_is_due(arena);
   const Pending pending{meeting, ticket, &arena};
   bring(pending);
   in_flight_.at(ticket).operation->note(Moment::kReady);
   if (!at(arena, meeting).come(meeting.round)) return false;
   pending_.push_back(pending);
   return true;
+}
+
+Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
+                                        Moments* moments, int n_looks) {
+  const auto note = [moments](Moment moment) {
+    if (moments != nullptr) moments->note(moment);
+  };
+  close_what_is_due(arena);
+  const int root = info(call.collective).has_root ? call.root : -1;
+  if (root < 0 || root == mesh_.rank()) bring_to_meeting(call, brought_by(mesh_.rank(), arena, meeting));
+  note(Moment::kReady);
+  Meeting place = at(arena, meeting);
+  if (!place.come(meeting.round)) return Outcome::kClosed;
+  for (int i = 0; !place.is_met(meeting.round); ++i) {
+    if (i == n_looks || place.is_closed(meeting.round)) return Outcome::kOpen;
+    relax();
+  }
+  note(Moment::kAgreed);
+  brought_.clear();
+  const int n_members = root < 0 ? mesh_.size() : root + 1;
+  for (int member = std::max(root, 0); member < n_members; ++member) {
+    brought_.push_back(member == mesh_.rank() ? call.memory.input : brought_by(member, arena, meeting));
+  }
+  carry_out_meeting(call, brought_, mesh_.size());
+  note(Moment::kDone);
+  n_met_.fetch_add(1, std::memory_order_relaxed);
+  return Outcome::kMet;
+}
+
+void Meetings::close_what_is_due(SharedArena& arena) {
+  if (to_close_.empty()) return;
+  for (const auto& [slot, other] : std::exchange(to_close_, {})) close(&arena, other);
 }
 
 // Without this rank nobody meets, so it is in time if it is done before this rank comes to any. When a later round is
@@ -55,28 +96,22 @@ Meetings::News Meetings::look(bool closes) {
   return news;
 }
 
-// Rounds take turns with two parts of the area: who brings something to a round knows that all have come to the one
-// before, and so have done with the one before that.
-std::byte* Meetings::brought(const Pending& pending, int member) const {
-  const MeetingPlace& place = pending.meeting.place;
-  const std::size_t n_before = pending.meeting.round % 2 == 0 ? 0 : place.n_bytes;
-  return pending.arena->meeting_area(member).data() + place.offset + n_before;
-}
-
 void Meetings::bring(const Pending& pending) const {
   const Request& request = in_flight_.at(pending.ticket).request;
   const bool has_root = info(request.signature.collective).has_root;
   if (has_root && root_member(request.signature, mesh_) != mesh_.rank()) return;
-  bring_to_meeting(request, brought(pending, mesh_.rank()));
+  bring_to_meeting(request, brought_by(mesh_.rank(), *pending.arena, pending.meeting));
 }
 
 Status Meetings::carry_out(const Pending& pending) const {
   const InFlight::Entry& entry = in_flight_.at(pending.ticket);
   std::vector<const std::byte*> from;
   if (info(entry.request.signature.collective).has_root) {
-    from.push_back(brought(pending, root_member(entry.request.signature, mesh_)));
+    from.push_back(brought_by(root_member(entry.request.signature, mesh_), *pending.arena, pending.meeting));
   } else {
-    for (int member = 0; member < mesh_.size(); ++member) from.push_back(brought(pending, member));
+    for (int member = 0; member < mesh_.size(); ++member) {
+      from.push_back(brought_by(member, *pending.arena, pending.meeting));
+    }
   }
   return carry_out_meeting(entry, pending.meeting.first_dims.get(), std::move(from), mesh_, in_flight_.output_memory());
 }

@@ -34,6 +34,19 @@ class Meetings {
   // Where this rank does not come. `arena`: null where there is none, or none yet. REQUIRES: it has not come.
   void close(SharedArena* arena, const Participant::Meeting& meeting);
 
+  // A call that is nowhere in flight: comes, and looks so many times whether all others have too.
+  enum class Outcome : std::uint8_t {
+    kClosed,  // this rank has not come
+    kMet,     // the call is carried out
+    kOpen,    // others are missing: wait_for() them
+  };
+  Outcome try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call, Moments* moments,
+                      int n_looks);
+  // From here on it is in flight. REQUIRES: this rank has come, by try_to_meet().
+  void wait_for(const SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
+    pending_.push_back({meeting, ticket, &arena});
+  }
+
   bool empty() const { return pending_.empty(); }
 
   // Carries out what is met, whose outcome is then known; says which slots' meetings were met and which are closed.
@@ -51,7 +64,7 @@ class Meetings {
     const SharedArena* arena;  // not null
   };
 
-  std::byte* brought(const Pending& pending, int member) const;
+  void close_what_is_due(SharedArena& arena);
   void bring(const Pending& pending) const;
   Status carry_out(const Pending& pending) const;
 
@@ -60,6 +73,7 @@ class Meetings {
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;
   std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by slot; as soon as there is an arena
+  std::vector<const std::byte*> brought_;                             // what a call is carried out from
 };
 
 }  // namespace ciranda

@@ -2,11 +2,12 @@
 // own. Any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
-#include <utility>
 
 #include "request/request.hpp"
 
@@ -14,18 +15,39 @@ namespace ciranda {
 
 class NamesInUse {
  public:
+  // One name; whoever keeps it can take and release it without looking for it.
+  class Name {
+   public:
+    // False if the name is in use already.
+    bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
+    void release() { is_in_use_.store(false, std::memory_order_release); }
+
+   private:
+    friend class NamesInUse;
+    std::atomic<bool> is_in_use_{false};
+    bool is_kept_ = false;
+  };
+
   // False if the name is in use already.
   bool take(const Request& request) {
     const std::lock_guard lock(mutex_);
-    bool& is_in_use = is_world(request) ? names_[request.name] : names_[key(request)];
-    return !std::exchange(is_in_use, true);
+    return (is_world(request) ? names_[request.name] : names_[key(request)]).take();
   }
   void release(const Request& request) {
     const std::lock_guard lock(mutex_);
     const auto found = is_world(request) ? names_.find(request.name) : names_.find(key(request));
     if (found == names_.end()) return;
-    found->second = false;
+    found->second.release();
+    if (found->second.is_kept_) return;
     if (!request.is_cacheable || names_.size() > kMostKept) names_.erase(found);
+  }
+
+  // Of the world's first lane; lives as long as this.
+  Name& keep(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    Name& name = names_[std::string(text)];
+    name.is_kept_ = true;
+    return name;
   }
 
  private:
@@ -38,7 +60,7 @@ class NamesInUse {
   }
 
   std::mutex mutex_;
-  std::unordered_map<std::string, bool> names_;  // whether it is in use
+  std::unordered_map<std::string, Name> names_;
 };
 
 }  // namespace ciranda

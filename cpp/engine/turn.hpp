@@ -28,6 +28,11 @@ class Turn final : private LaneMessages, private LaneChanges {
   // Takes a submission in, and looks up to so many times whether all ranks meet for it. REQUIRES: the queue is empty.
   void submit(Submission submission, int n_looks);
 
+  // Of the world. REQUIRES: the queue is empty.
+  RepeatedCalls::Outcome repeat(const Call& call, Moments* moments, int n_looks) {
+    return failure_ ? std::nullopt : lanes_.front()->repeat(call, moments, n_looks);
+  }
+
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
   void expect_no_more();
 

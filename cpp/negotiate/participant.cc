@@ -43,6 +43,15 @@ std::optional<Participant::Meeting> Participant::meet(const Request& request, Ti
   return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims};
 }
 
+std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call) const {
+  if (n_open_to_meetings_ == 0) return std::nullopt;
+  const auto found = names_.find(call.name);
+  if (found == names_.end()) return std::nullopt;
+  const Name& name = *found->second;
+  if (!name.may_meet || !name.pending.empty() || !is_of(name.known, call)) return std::nullopt;
+  return Meeting{name.slot, *name.place, name.n_meetings};
+}
+
 Participant::Ready Participant::met(std::uint32_t slot) {
   Name& name = *slots_[slot];
   name.meets = false;
@@ -74,7 +83,7 @@ void Participant::open_to_meetings(Name& name) {
   if (!n_bytes) return;
   if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
   if (!name.place) return;
-  ++name.n_meetings;  // the one before may have been closed
+  ++name.n_meetings;                                            // the one before may have been closed
   name.may_meet = true;
   ++n_open_to_meetings_;
 }

@@ -14,9 +14,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "base/status.hpp"
 #include "negotiate/meeting_places.hpp"
 #include "negotiate/messages.hpp"
+#include "request/call.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
@@ -91,6 +94,11 @@ class Participant {
   Ready met(std::uint32_t slot);
   // The meeting is closed; what to tell the coordinator instead. REQUIRES: as above.
   ReadyMessage missed(std::uint32_t slot);
+  // Of a call for which no ticket is made: where ranks meet for it, if they may. It leaves no trace here: once all have
+  // come met_at_once() says so, in place of meet() and met(); and if that takes long, meet() makes it pending.
+  std::optional<Meeting> place_to_meet(const Call& call) const;
+  // REQUIRES: nothing was done with the name since place_to_meet().
+  void met_at_once(std::uint32_t slot) { ++slots_[slot]->n_meetings; }
   // Before submit(), where meet() was not tried: the meeting that others might come to, which is to be closed first.
   std::optional<Meeting> avoid(const std::string& name);
 
@@ -125,6 +133,11 @@ class Participant {
     std::vector<Pending> pending;  // announced and not yet answered, oldest first
   };
 
+  // So that a view of a name finds it.
+  struct HashText : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+
   struct Group {
     std::vector<std::uint32_t> slots;
     std::size_t n_held = 0;
@@ -150,7 +163,7 @@ class Participant {
   int rank_;
   MeetingPlaces places_;
   std::size_t n_open_to_meetings_ = 0;  // names
-  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
+  std::unordered_map<std::string, std::unique_ptr<Name>, HashText, std::equal_to<>> names_;
   std::vector<Name*> slots_;
   std::uint32_t plan_ = 0;  // 0: none
   std::vector<Group> groups_;

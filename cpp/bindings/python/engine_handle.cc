@@ -74,6 +74,35 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   return submit_request(std::move(request), std::move(tensors));
 }
 
+std::optional<Engine::OperationPtr> EngineHandle::repeat(const CallOptions& options, nb::handle inputs,
+                                                         nb::handle outputs, Moments* moments) {
+  const bool is_reduction = options.collective == static_cast<int>(Collective::kAllreduce);
+  const bool is_plain = is_reduction || options.collective == static_cast<int>(Collective::kBroadcast);
+  const auto op = std::in_range<std::uint8_t>(options.op) ? reduce_op_from_wire(static_cast<std::uint8_t>(options.op))
+                                                          : std::nullopt;
+  if (!is_plain || !options.name || !op || !outputs.is(inputs) || is_group(inputs) || !options.splits.empty() ||
+      options.weight || options.process_set != 0 || options.lane != 0 || options.needs_all) {
+    return std::nullopt;
+  }
+  Call call{.name = *options.name, .collective = static_cast<Collective>(options.collective)};
+  if (is_reduction) {
+    call.op = *op;
+    call.prescale = options.prescale;
+    call.postscale = options.postscale;
+    call.divides_by_all = options.divides_by_all;
+  } else {
+    call.root = options.root;
+  }
+  call.memory.output = session_->reader().read(inputs, Access::kWrite, repeated_);
+  if (call.memory.output == nullptr) return std::nullopt;
+  call.memory.input = call.memory.output;
+  call.priority = options.priority;
+  call.dtype = repeated_.dtype;
+  call.shape = repeated_.shape;
+  session_->release_done();
+  return session_->engine()->repeat(call, moments);
+}
+
 OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors,
                                               std::optional<double> weight) {
   Request request = prepared.prototype;
@@ -123,7 +152,14 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
   options.weight = weight;
   options.divides_by_all = divides_by_all;
   options.is_profiled = self.profile().is_kept();
-  OperationHandle handle = self.submit(options, inputs, outputs);
+  Moments moments;
+  const auto repeated = self.repeat(options, inputs, outputs, options.is_profiled ? &moments : nullptr);
+  if (repeated && *repeated == nullptr) {
+    if (options.is_profiled) self.profile().add(moments);
+    return {};
+  }
+  OperationHandle handle =
+      repeated ? self.handle_of(*repeated, inputs, outputs) : self.submit(options, inputs, outputs);
   handle.wait();
   if (handle.moments() != nullptr) self.profile().add(*handle.moments());
   return handle.outputs();

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "bindings/python/call_profile.hpp"
 #include "bindings/python/operation_handle.hpp"
@@ -31,6 +32,12 @@ class EngineHandle {
   CallProfile& profile() { return profile_; }
 
   OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
+  // Engine::repeat(), where the options and the tensors are those of a Call.
+  std::optional<Engine::OperationPtr> repeat(const CallOptions& options, nb::handle inputs, nb::handle outputs,
+                                             Moments* moments);
+  OperationHandle handle_of(Engine::OperationPtr operation, nb::handle inputs, nb::handle outputs) {
+    return {session_, std::move(operation), {nb::borrow(inputs), nb::borrow(outputs)}};
+  }
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight);
 
@@ -39,6 +46,7 @@ class EngineHandle {
 
   std::shared_ptr<Session> session_;
   CallProfile profile_;
+  TensorSignature repeated_;  // of the call at hand; keeps its memory
 };
 
 void bind_engine_handle(nb::module_& m);

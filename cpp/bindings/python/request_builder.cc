@@ -32,8 +32,6 @@ ReduceOp reduce_op_of(int value) {
   return *op;
 }
 
-bool is_group(nb::handle inputs) { return PyList_Check(inputs.ptr()) != 0 || PyTuple_Check(inputs.ptr()) != 0; }
-
 nb::tuple as_tuple(nb::handle sequence) {
   PyObject* tuple = PySequence_Tuple(sequence.ptr());
   if (tuple == nullptr) throw nb::python_error();
@@ -83,6 +81,8 @@ void resize(Request& request, std::size_t n_tensors) {
 }
 
 }  // namespace
+
+bool is_group(nb::handle inputs) { return PyList_Check(inputs.ptr()) != 0 || PyTuple_Check(inputs.ptr()) != 0; }
 
 Splits read_splits(nb::handle splits) { return splits.is_none() ? Splits{} : nb::cast<Splits>(splits); }
 

@@ -54,6 +54,9 @@ Splits read_splits(nb::handle splits);
 // A request without tensors, and without a name if the options have none.
 Request make_request(const CallOptions& options);
 
+// Whether it is a list or a tuple of tensors.
+bool is_group(nb::handle inputs);
+
 // Which share of the rows of a tensor is this rank's: all, unless it is one of several that share them.
 struct Share {
   int n_ranks = 1;

@@ -271,6 +271,13 @@ typedef struct ciranda_request {
 CIRANDA_API ciranda_status ciranda_submit(ciranda_context* context, const ciranda_request* request,
                                           ciranda_operation** operation) CIRANDA_NOEXCEPT;
 
+/* As ciranda_submit() with CIRANDA_REQUEST_AWAITED and ciranda_wait(), which it does for less where all ranks make the
+ * same call again. Returns how the operation ended; *operation is its handle, or NULL if it ended well and has neither
+ * outputs nor a value. With `operation` NULL nobody sees these, nor the message.
+ * CIRANDA_INVALID_ARGUMENT or CIRANDA_INTERNAL without an operation: as of ciranda_submit(). */
+CIRANDA_API ciranda_status ciranda_run(ciranda_context* context, const ciranda_request* request,
+                                       ciranda_operation** operation) CIRANDA_NOEXCEPT;
+
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 
 /* Blocks until the operation is done, its thread doing the work meanwhile, and returns the operation's status. A signal

@@ -366,29 +366,31 @@ class Context {
   template <typename T>
   [[nodiscard]] Operation allreduce_async(std::span<const T> input, std::span<T> output,
                                           const ReduceOptions& options = {}) {
-    return allreduce(input, output, options, 0);
+    return with_allreduce(input, output, options, [this](const ciranda_request& request) { return submit(request); });
   }
 
   // In place.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation allreduce_async(std::span<T, Extent> values, const ReduceOptions& options = {}) {
-    return allreduce(std::span<const T>(values), std::span<T>(values), options, 0);
+    return allreduce_async(std::span<const T>(values), std::span<T>(values), options);
   }
 
   template <typename T, std::size_t Extent>
   void allreduce(std::span<T, Extent> values, const ReduceOptions& options = {}) {
-    allreduce(std::span<const T>(values), std::span<T>(values), options, CIRANDA_REQUEST_AWAITED).wait();
+    with_allreduce(std::span<const T>(values), std::span<T>(values), options,
+                   [this](const ciranda_request& request) { run(request); });
   }
 
   // In place: on the root it is read, elsewhere written.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation broadcast_async(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
-    return broadcast(std::span<T>(values), options, 0);
+    return with_broadcast(std::span<T>(values), options,
+                          [this](const ciranda_request& request) { return submit(request); });
   }
 
   template <typename T, std::size_t Extent>
   void broadcast(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
-    broadcast(std::span<T>(values), options, CIRANDA_REQUEST_AWAITED).wait();
+    with_broadcast(std::span<T>(values), options, [this](const ciranda_request& request) { run(request); });
   }
 
   // --- with results that the library allocates: give the operation to Gathered<T>.
@@ -525,7 +527,7 @@ class Context {
   // --- without tensors
 
   [[nodiscard]] Operation barrier_async(const Place& at = {}) { return submit(request_at(CIRANDA_BARRIER, at)); }
-  void barrier(const Place& at = {}) { submit(request_at(CIRANDA_BARRIER, at), CIRANDA_REQUEST_AWAITED).wait(); }
+  void barrier(const Place& at = {}) { run(request_at(CIRANDA_BARRIER, at)); }
 
   // Until all ranks of the set have said so too, this one stands aside: see CIRANDA_JOIN. Give the operation to
   // last_to_join().
@@ -570,9 +572,16 @@ class Context {
     return submit(request);
   }
 
-  template <typename T>
-  Operation allreduce(std::span<const T> input, std::span<T> output, const ReduceOptions& options,
-                      std::uint32_t flags) {
+  // What it results in, if anything, is lost.
+  void run(const ciranda_request& request) {
+    ciranda_operation* handle = nullptr;
+    const ciranda_status status = ciranda_run(context_.get(), &request, &handle);
+    if (handle != nullptr) Operation(handle).wait();
+    if (status != CIRANDA_OK) throw Error(status, "ciranda_run refused the request");
+  }
+
+  template <typename T, typename Perform>
+  auto with_allreduce(std::span<const T> input, std::span<T> output, const ReduceOptions& options, Perform perform) {
     require(input.size() == output.size(), "allreduce: input and output differ in length");
     const auto shape = static_cast<std::int64_t>(input.size());
     const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
@@ -580,16 +589,16 @@ class Context {
     request.weight = options.weight ? &*options.weight : nullptr;
     request.priority = options.priority;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
-    return submit(request, flags);
+    return perform(request);
   }
 
-  template <typename T>
-  Operation broadcast(std::span<T> values, const BroadcastOptions& options, std::uint32_t flags) {
+  template <typename T, typename Perform>
+  auto with_broadcast(std::span<T> values, const BroadcastOptions& options, Perform perform) {
     const auto shape = static_cast<std::int64_t>(values.size());
     const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
     ciranda_request request = request_for(CIRANDA_BROADCAST, options, &tensor);
     request.root = options.root;
-    return submit(request, flags);
+    return perform(request);
   }
 
   template <typename T>

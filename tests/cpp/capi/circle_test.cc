@@ -47,6 +47,25 @@ TEST(Circle, SumsOverAllRanks) {
   }
 }
 
+TEST(Circle, RunsTheSameCallAgainAndAgain) {
+  for (const int n_ranks : {2, 4}) {
+    in_a_circle(n_ranks, [&](ciranda_context*& circle) {
+      for (int step = 0; step < 200; ++step) {
+        float value = static_cast<float>((ciranda_rank(circle) + 1) * step);
+        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+        ciranda_request request = CIRANDA_REQUEST_INIT;
+        request.name = "run";
+        request.tensors = &tensor;
+        request.tensors_count = 1;
+        ciranda_operation* operation = nullptr;
+        ASSERT_EQ(ciranda_run(circle, &request, &operation), CIRANDA_OK);
+        ASSERT_EQ(operation, nullptr);
+        ASSERT_EQ(value, static_cast<float>(n_ranks * (n_ranks + 1) / 2 * step));
+      }
+    });
+  }
+}
+
 TEST(Circle, GathersUnevenParts) {
   in_a_circle(3, [](ciranda_context*& circle) {
     const int rank = ciranda_rank(circle);

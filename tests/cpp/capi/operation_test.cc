@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "capi/circle_of_one.hpp"
@@ -49,6 +50,50 @@ TEST_F(CircleOfOne, AllreduceAppliesTheFactors) {
   EXPECT_EQ(output, (std::vector<float>{0.5, 1, 1.5}));
   EXPECT_EQ(ciranda_operation_outputs_count(operation), 0u);
   ciranda_operation_release(operation);
+}
+
+TEST_F(CircleOfOne, RunNeedsNoOperationWhereThereIsNothingToSay) {
+  std::vector<float> values{1, 2, 3};
+  const std::int64_t shape = 3;
+  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_request request = request_for(tensor);
+  request.postscale = 2;
+  request.name = "x";
+  ciranda_operation* operation = reinterpret_cast<ciranda_operation*>(&values);  // is overwritten
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_OK);
+    EXPECT_EQ(operation, nullptr);
+  }
+  ASSERT_EQ(ciranda_run(circle_, &request, nullptr), CIRANDA_OK);
+  EXPECT_EQ(values, (std::vector<float>{16, 32, 48}));
+}
+
+TEST_F(CircleOfOne, RunGivesTheOperationOfWhatFailedOrHasOutputs) {
+  float value = 1;
+  const ciranda_tensor no_memory{nullptr, nullptr, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_request request = request_for(no_memory);
+  ciranda_operation* operation = nullptr;
+  EXPECT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
+  ASSERT_NE(operation, nullptr);
+  EXPECT_NE(std::string(ciranda_operation_message(operation)).find("no memory"), std::string::npos);
+  ciranda_operation_release(operation);
+  EXPECT_EQ(ciranda_run(circle_, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
+
+  const std::int64_t shape = 1;
+  const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  request = request_for(tensor);
+  request.collective = CIRANDA_ALLGATHER;
+  EXPECT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_OK);
+  ASSERT_NE(operation, nullptr);
+  EXPECT_EQ(ciranda_operation_outputs_count(operation), 1u);
+  ciranda_operation_release(operation);
+
+  request.collective = 99;
+  operation = reinterpret_cast<ciranda_operation*>(&value);
+  EXPECT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(operation, nullptr);
+  EXPECT_EQ(ciranda_run(nullptr, &request, &operation), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_run(circle_, nullptr, &operation), CIRANDA_INVALID_ARGUMENT);
 }
 
 TEST_F(CircleOfOne, AllgatherGivesItsOutput) {

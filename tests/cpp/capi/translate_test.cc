@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 
 extern "C" ciranda_request request_initialised_in_c(void);
 
@@ -67,6 +68,74 @@ TEST(Translate, CarriesEveryField) {
   EXPECT_EQ(to.memory[0].input, reinterpret_cast<std::byte*>(values));
   EXPECT_EQ(to.memory[0].output, reinterpret_cast<std::byte*>(values + 1));
   EXPECT_EQ(to.memory[1].output, nullptr);
+}
+
+// A request that can be a Call means the same as one: what a Call cannot say is not left out.
+TEST(Translate, ToACallMeansTheSame) {
+  float values[6] = {};
+  const std::int64_t shape[] = {2, 3};
+  const ciranda_tensor tensor{values, values + 1, shape, 2, CIRANDA_FLOAT16, nullptr, 0};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.op = CIRANDA_AVERAGE;
+  request.prescale = 0.5;
+  request.postscale = 3;
+  request.flags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL;
+  request.name = "x";
+  request.tensors = &tensor;
+  request.tensors_count = 1;
+  for (const ciranda_collective collective : {CIRANDA_ALLREDUCE, CIRANDA_BROADCAST}) {
+    request.collective = collective;
+    request.root = 2;
+    request.priority = -3;
+    const auto call = as_call(request);
+    ASSERT_TRUE(call.has_value());
+    const Request made = make_request(*call);
+    const Request expected = translate(request).value();
+    EXPECT_EQ(made.name, expected.name);
+    EXPECT_EQ(made.priority, expected.priority);
+    EXPECT_EQ(made.signature, expected.signature);
+    EXPECT_EQ(made.memory[0].input, expected.memory[0].input);
+    EXPECT_EQ(made.memory[0].output, expected.memory[0].output);
+  }
+}
+
+TEST(Translate, ToACallOnlyWhatCanBeOne) {
+  float values[6] = {};
+  const std::int64_t shape[] = {2, 3};
+  static constexpr double kWeight = 1;
+  static constexpr std::int64_t kNumber = 1;
+  using Change = void (*)(ciranda_request&, ciranda_tensor&);
+  const Change changes[] = {
+      [](auto& r, auto&) { r.struct_size -= sizeof(void*); },
+      [](auto& r, auto&) { r.tensor_struct_size += 8; },
+      [](auto& r, auto&) { r.collective = CIRANDA_ALLGATHER; },
+      [](auto& r, auto&) { r.collective = 99; },
+      [](auto& r, auto&) { r.op = 99; },
+      [](auto& r, auto&) { r.process_set = 1; },
+      [](auto& r, auto&) { r.lane = 1; },
+      [](auto& r, auto&) { r.flags = CIRANDA_REQUEST_DEFERRABLE; },
+      [](auto& r, auto&) { r.flags = 1U << 31U; },
+      [](auto& r, auto&) { r.name = nullptr; },
+      [](auto& r, auto&) { r.tensors = nullptr; },
+      [](auto& r, auto&) { r.tensors_count = 2; },
+      [](auto& r, auto&) { r.callback = [](const ciranda_operation*, void*) {}; },
+      [](auto& r, auto&) { r.weight = &kWeight; },
+      [](auto& r, auto&) { r.arguments = &kNumber, r.arguments_count = 1; },
+      [](auto&, auto& t) { t.output = nullptr; },
+      [](auto&, auto& t) { t.shape = nullptr; },
+      [](auto&, auto& t) { t.ndim = -1; },
+      [](auto&, auto& t) { t.dtype = 99; },
+      [](auto&, auto& t) { t.splits = &kNumber, t.splits_count = 1; },
+  };
+  for (std::size_t i = 0; i <= std::size(changes); ++i) {
+    ciranda_tensor tensor{values, values, shape, 2, CIRANDA_FLOAT32, nullptr, 0};
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.name = "x";
+    request.tensors = &tensor;
+    request.tensors_count = 1;
+    if (i < std::size(changes)) changes[i](request, tensor);
+    EXPECT_EQ(as_call(request).has_value(), i == std::size(changes)) << "change " << i;
+  }
 }
 
 TEST(Translate, KeepsTheDivisorAndTheWeightOfAnAverage) {

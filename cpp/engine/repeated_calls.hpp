@@ -1,0 +1,51 @@
+// RepeatedCalls: blocking calls that all ranks have agreed on before, and make again. Ranks meet for them
+// (meetings.hpp); where they come at the same time that is all there is to do, and neither a request nor an operation
+// is made.
+//
+// Of the world's first lane. One thread (the holder of the progress token).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "complete/operation.hpp"
+#include "engine/in_flight.hpp"
+#include "engine/lane_log.hpp"
+#include "engine/meetings.hpp"
+#include "engine/names_in_use.hpp"
+#include "negotiate/participant.hpp"
+#include "request/call.hpp"
+#include "transport/arena.hpp"
+
+namespace ciranda {
+
+class RepeatedCalls {
+ public:
+  // A null operation: the call is done, and was successful. Another: that of the call, now in flight. None: it is no
+  // such call, or cannot be one now, and nothing has been done.
+  using Outcome = std::optional<std::shared_ptr<Operation>>;
+
+  // All outlive this.
+  RepeatedCalls(Participant& participant, Meetings& meetings, LaneLog& log, InFlight& in_flight, NamesInUse& names)
+      : participant_(participant), meetings_(meetings), log_(log), in_flight_(in_flight), names_(names) {}
+
+  // Looks so many times whether all have come. `moments`: null unless they are to be noted.
+  Outcome repeat(SharedArena& arena, const Call& call, Moments* moments, int n_looks);
+
+ private:
+  NamesInUse::Name& name_of(std::uint32_t slot, std::string_view text);
+  std::shared_ptr<Operation> wait_at(const SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
+                                     const Moments* moments);
+
+  Participant& participant_;
+  Meetings& meetings_;
+  LaneLog& log_;
+  InFlight& in_flight_;
+  NamesInUse& names_;
+  std::vector<NamesInUse::Name*> repeated_;  // by slot; null: no call of it was repeated
+};
+
+}  // namespace ciranda

@@ -1,0 +1,43 @@
+// Call: a blocking, named call of all ranks with one tensor, as its caller made it: nothing is copied, and nothing is
+// checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request is made of it.
+//
+// Views of the caller's memory, valid for the time of the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "request/request.hpp"
+
+namespace ciranda {
+
+struct Call {
+  std::string_view name = {};
+  Collective collective = Collective::kAllreduce;
+  ReduceOp op = ReduceOp::kSum;  // as in Signature, and what follows
+  std::int32_t root = -1;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  bool divides_by_all = false;
+  DataType dtype = DataType::kFloat32;
+  std::span<const std::int64_t> shape = {};
+  TensorMemory memory = {};
+  std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
+
+  // REQUIRES: the signature was agreed on.
+  std::size_t count() const {
+    std::size_t count = 1;
+    for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
+    return count;
+  }
+  std::size_t n_bytes() const { return count() * size_of(dtype); }
+};
+
+// Whether the signature is that of the call.
+bool is_of(const Signature& signature, const Call& call);
+
+Request make_request(const Call& call);
+
+}  // namespace ciranda

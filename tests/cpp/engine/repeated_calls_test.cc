@@ -1,0 +1,368 @@
+// Engine::repeat(): that it carries out what all ranks have agreed on before, and leaves everything else to submit():
+// what was never agreed on, is pending, has changed, or cannot be any more.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <latch>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+#include "text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::patient;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+
+// A call and the memory that it is about.
+struct Vector {
+  Vector(std::string_view name, std::size_t count, float value)
+      : values(count, value), shape(static_cast<std::int64_t>(count)), call{.name = name} {
+    call.shape = {&shape, 1};
+    call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+  }
+  Vector(const Vector&) = delete;
+  Vector& operator=(const Vector&) = delete;
+
+  std::vector<float> values;
+  std::int64_t shape;
+  Call call;
+};
+
+// As a blocking call does, and whether it was done without an operation.
+Status perform(Engine& engine, const Call& call, bool* is_at_once = nullptr) {
+  std::optional<Engine::OperationPtr> operation = engine.repeat(call);
+  if (is_at_once != nullptr) *is_at_once = operation && *operation == nullptr;
+  if (operation && *operation == nullptr) return Status::ok_status();
+  return engine.wait(operation ? *operation : engine.submit(make_request(call)));
+}
+
+// Comes to the meeting; null if that did it. Another thread of the engine may have it for a moment.
+Engine::OperationPtr come(Engine& engine, const Call& call) {
+  std::optional<Engine::OperationPtr> operation;
+  while (!operation) operation = engine.repeat(call);
+  return *operation;
+}
+
+// After which the name is open to meetings.
+void agree(Engine& engine, const Call& call) {
+  EXPECT_EQ(engine.repeat(call), std::nullopt);
+  EXPECT_TRUE(engine.wait(engine.submit(make_request(call))).ok());
+}
+
+// The last rank finds the others there.
+TEST(RepeatedCalls, NeedNoOperationWhereAllHaveCome) {
+  for (const int n_ranks : {2, 3, 4, 7}) {
+    const Watchdog watchdog("repeated calls");
+    World world(n_ranks, patient());
+    std::latch is_open(n_ranks);
+    std::latch have_come(n_ranks - 1);
+    world.run([&](Engine& engine) {
+      Vector x("x", 100, static_cast<float>(engine.rank() + 1));
+      x.call.op = ReduceOp::kAverage;
+      x.call.postscale = 2;
+      agree(engine, x.call);
+      x.values.assign(100, static_cast<float>(engine.rank() + 1));
+      is_open.arrive_and_wait();
+      if (engine.rank() == 0) {
+        have_come.wait();
+        EXPECT_EQ(come(engine, x.call), nullptr);
+      } else {
+        const Engine::OperationPtr operation = come(engine, x.call);
+        ASSERT_NE(operation, nullptr);
+        EXPECT_FALSE(operation->is_done());
+        have_come.count_down();
+        EXPECT_TRUE(engine.wait(operation).ok());
+      }
+      EXPECT_EQ(engine.n_met(), 1U);
+      EXPECT_EQ(x.values, std::vector<float>(100, static_cast<float>(n_ranks + 1)));
+    });
+  }
+}
+
+TEST(RepeatedCalls, OfABroadcast) {
+  const Watchdog watchdog("repeated broadcasts");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 50; ++step) {
+      Vector x("x", 33, static_cast<float>(100 * step + engine.rank()));
+      x.call.collective = Collective::kBroadcast;
+      x.call.root = 1;
+      ASSERT_TRUE(perform(engine, x.call).ok());
+      ASSERT_EQ(x.values, std::vector<float>(33, static_cast<float>(100 * step + 1)));
+    }
+    EXPECT_EQ(engine.n_met(), 49U);
+  });
+}
+
+TEST(RepeatedCalls, LeaveOutputAndInputApart) {
+  const Watchdog watchdog("outputs");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    Vector x("x", 5, 1);
+    std::vector<float> result(5);
+    x.call.memory.output = reinterpret_cast<std::byte*>(result.data());
+    for (int step = 1; step < 20; ++step) {
+      x.values.assign(5, static_cast<float>(step));
+      ASSERT_TRUE(perform(engine, x.call).ok());
+      ASSERT_EQ(x.values, std::vector<float>(5, static_cast<float>(step)));
+      ASSERT_EQ(result, std::vector<float>(5, static_cast<float>(2 * step)));
+    }
+  });
+}
+
+TEST(RepeatedCalls, AreOnlyThoseOfTheSignatureThatWasAgreedOn) {
+  const Watchdog watchdog("other signatures");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    Vector x("x", 4, 1);
+    agree(engine, x.call);
+    Vector longer("x", 5, 1);
+    EXPECT_EQ(engine.repeat(longer.call), std::nullopt);
+    Vector of_another_name("y", 4, 1);
+    EXPECT_EQ(engine.repeat(of_another_name.call), std::nullopt);
+    // It had no effect: the next call of all ranks is met as if it had not been.
+    ASSERT_TRUE(perform(engine, x.call).ok());
+    EXPECT_EQ(engine.n_met(), 1U);
+
+    // What one rank calls differently is an error on all, and the name's calls stay paired.
+    Vector mine("x", engine.rank() == 1 ? 5 : 4, 1);
+    const Status status = perform(engine, mine.call);
+    EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(status.message(), "[5] on rank 1")) << status.message();
+    for (int step = 0; step < 5; ++step) {
+      x.values.assign(4, static_cast<float>(step));
+      ASSERT_TRUE(perform(engine, x.call).ok());
+      ASSERT_EQ(x.values.front(), static_cast<float>(2 * step));
+    }
+
+    // From here on all agree on another one.
+    ASSERT_TRUE(perform(engine, longer.call).ok());
+    EXPECT_EQ(engine.repeat(x.call), std::nullopt);
+    longer.values.assign(5, 3);
+    ASSERT_TRUE(perform(engine, longer.call).ok());
+    EXPECT_EQ(longer.values.back(), 6.0F);
+  });
+}
+
+TEST(RepeatedCalls, AreNotMadeOfANameThatIsInUse) {
+  const Watchdog watchdog("a name in use");
+  World world(2, patient());
+  std::latch was_refused(1);
+  world.run([&](Engine& engine) {
+    Vector x("x", 4, 1);
+    agree(engine, x.call);
+    x.values.assign(4, 1);
+    if (engine.rank() == 1) {
+      was_refused.wait();
+      EXPECT_TRUE(engine.wait(engine.submit(make_request(x.call))).ok());
+    } else {
+      Request request = make_request(x.call);
+      request.is_awaited = false;
+      const Engine::OperationPtr first = engine.submit(std::move(request));
+      Vector second("x", 4, 1);
+      EXPECT_EQ(engine.repeat(second.call), std::nullopt);
+      was_refused.count_down();
+      EXPECT_TRUE(engine.wait(first).ok());
+    }
+    EXPECT_EQ(x.values, std::vector<float>(4, 2));
+  });
+}
+
+// One that waits for others holds its name as any other call does.
+TEST(RepeatedCalls, HoldTheirNameUntilTheyAreDone) {
+  const Watchdog watchdog("a held name");
+  World world(2, patient());
+  std::latch was_refused(1);
+  world.run([&](Engine& engine) {
+    Vector x("x", 4, 1);
+    agree(engine, x.call);
+    Status status;
+    if (engine.rank() == 1) {
+      was_refused.wait();
+      status = perform(engine, x.call);
+    } else {
+      const Engine::OperationPtr first = come(engine, x.call);
+      ASSERT_NE(first, nullptr);
+      Vector second("x", 4, 1);
+      const Engine::OperationPtr refused = engine.submit(make_request(second.call));
+      EXPECT_TRUE(refused->is_refused());
+      was_refused.count_down();
+      status = engine.wait(first);
+    }
+    EXPECT_TRUE(contains(status.message(), "Duplicate name 'x'")) << status.message();
+    // A call that comes before the coordinator has heard of the duplicate is taken for another one.
+    while (!perform(engine, x.call).ok()) {
+    }
+  });
+}
+
+TEST(RepeatedCalls, CloseTheMeetingWhenOthersAreLate) {
+  const Watchdog watchdog("a late rank");
+  World world(3);
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 12; ++step) {
+      if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
+      Vector x("x", 9, static_cast<float>((engine.rank() + 1) * step));
+      ASSERT_TRUE(perform(engine, x.call).ok());
+      ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(6 * step)));
+    }
+  });
+}
+
+// Each rank decides for itself how it calls. The orders in which they come are the scheduler's.
+TEST(RepeatedCalls, MixWithAllOtherCalls) {
+  for (const int n_ranks : {2, 3, 4}) {
+    const Watchdog watchdog("mixed calls");
+    World world(n_ranks);
+    world.run([&](Engine& engine) {
+      std::mt19937 random(static_cast<unsigned>(engine.rank()) + 17);
+      std::uint64_t n_at_once = 0;
+      for (int step = 0; step < 600; ++step) {
+        const std::string name = step % 3 == 0 ? "y" : "x";
+        Vector x(name, 9, static_cast<float>((engine.rank() + 1) * step));
+        Status status;
+        bool is_at_once = false;
+        switch (random() % 8) {
+          case 0: {
+            Request request = make_request(x.call);
+            request.is_awaited = false;
+            request.is_deferrable = random() % 2 == 0;
+            status = engine.wait(engine.submit(std::move(request)));
+            break;
+          }
+          case 1: status = engine.wait(engine.submit(make_request(x.call))); break;
+          default: status = perform(engine, x.call, &is_at_once);
+        }
+        n_at_once += is_at_once ? 1 : 0;
+        ASSERT_TRUE(status.ok()) << status.message();
+        ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(n_ranks * (n_ranks + 1) / 2 * step)));
+      }
+      EXPECT_LE(n_at_once, engine.n_met());
+    });
+  }
+}
+
+TEST(RepeatedCalls, OfSeveralThreads) {
+  const Watchdog watchdog("threads");
+  World world(2);
+  world.run([](Engine& engine) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&engine, i] {
+        const std::string name = "t" + std::to_string(i);
+        for (int step = 0; step < 200; ++step) {
+          Vector x(name, 4, static_cast<float>(step + i));
+          ASSERT_TRUE(perform(engine, x.call).ok());
+          ASSERT_EQ(x.values.front(), static_cast<float>(2 * (step + i)));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+// A joined rank comes to no meeting, though the name is open to them.
+TEST(RepeatedCalls, GoOnWithoutARankThatHasJoined) {
+  const Watchdog watchdog("a rank that has joined");
+  World world(3);
+  world.run([](Engine& engine) {
+    const int n_calls = engine.rank() == 2 ? 3 : 6;
+    for (int step = 0; step < n_calls; ++step) {
+      Vector x("x", 4, 1);
+      ASSERT_TRUE(perform(engine, x.call).ok());
+      EXPECT_EQ(x.values.front(), step < 3 ? 3.0F : 2.0F);
+    }
+    Request join;
+    join.signature.collective = Collective::kJoin;
+    join.is_cacheable = false;
+    EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+  });
+}
+
+TEST(RepeatedCalls, AreNoneAfterShutdownNorWithoutARank) {
+  const Watchdog watchdog("shutdown");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    Vector x("x", 4, 1);
+    agree(engine, x.call);
+    ASSERT_TRUE(perform(engine, x.call).ok());
+    if (engine.rank() == 1) {
+      engine.shutdown();
+      EXPECT_EQ(engine.repeat(x.call), std::nullopt);
+      return;
+    }
+    Status status = perform(engine, x.call);
+    EXPECT_EQ(status.kind(), ErrorKind::kAborted);
+    EXPECT_TRUE(contains(status.message(), "rank 1")) << status.message();
+    EXPECT_EQ(engine.repeat(x.call), std::nullopt);
+  });
+}
+
+TEST(RepeatedCalls, AreNoneWhereRanksDoNotMeet) {
+  const Watchdog watchdog("no meetings");
+  WorldOptions without = patient();
+  without.config.meetings = false;
+  WorldOptions apart = patient();
+  apart.fabric.with_arena = false;
+  WorldOptions compared = patient();
+  compared.config.check_consistency = 1;
+  for (const WorldOptions& options : {without, apart, compared}) {
+    World world(2, options);
+    world.run([](Engine& engine) {
+      for (int step = 0; step < 3; ++step) {
+        Vector x("x", 4, 1);
+        agree(engine, x.call);
+        ASSERT_EQ(x.values.front(), 2.0F);
+      }
+    });
+  }
+}
+
+// What a rank did last is told of it when it is missed.
+TEST(RepeatedCalls, AreRememberedWhenARankIsMissed) {
+  const Watchdog watchdog("a missed rank");
+  WorldOptions options = patient();
+  options.config.stall_warning_seconds = 0.05;
+  options.config.stall_shutdown_seconds = 0.2;
+  World world(2, options);
+  std::latch has_failed(1);
+  std::latch is_open(2);
+  std::latch has_come(1);
+  world.run([&](Engine& engine) {
+    for (const char* name : {"met", "other"}) {
+      Vector x(name, 4, 1);
+      agree(engine, x.call);
+    }
+    is_open.arrive_and_wait();
+    Vector met("met", 4, 1);
+    // Rank 0, the coordinator, is the last to come, and so needs no operation.
+    if (engine.rank() == 0) has_come.wait();
+    const Engine::OperationPtr operation = come(engine, met.call);
+    EXPECT_EQ(operation == nullptr, engine.rank() == 0);
+    if (engine.rank() == 1) {
+      has_come.count_down();
+      EXPECT_TRUE(engine.wait(operation).ok());
+      has_failed.wait();
+    }
+    Vector rare("rare", 4, 1);
+    const Status status = perform(engine, rare.call);
+    EXPECT_TRUE(contains(status.message(), "last submitted 'met'")) << status.message();
+    if (engine.rank() == 0) has_failed.count_down();
+  });
+}
+
+}  // namespace
+}  // namespace ciranda
