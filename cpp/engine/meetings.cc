@@ -18,7 +18,15 @@ Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
 
 // Rounds take turns with two parts of the area: who brings something to a round knows that all have come to the one
 // before, and so have done with the one before that.
+//
+// What is so little that all of it has room beside the word lies there: the cache line that tells of the meeting brings
+// it along.
 std::byte* brought_by(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
+  const auto n_members = static_cast<std::size_t>(arena.n_members());
+  if (2 * n_members * meeting.place.n_exact_bytes <= SharedArena::kBesideMeetingBytes) {
+    const std::size_t index = meeting.round % 2 * n_members + static_cast<std::size_t>(member);
+    return arena.beside_meeting(meeting.place.number) + index * meeting.place.n_exact_bytes;
+  }
   const std::size_t n_before = meeting.round % 2 == 0 ? 0 : meeting.place.n_bytes;
   return arena.meeting_area(member).data() + meeting.place.offset + n_before;
 }

@@ -24,6 +24,7 @@ class PaddedTail {
   PaddedTail(const Group& group, std::size_t n_inputs, std::size_t from_bytes, std::size_t to_bytes)
       : weights_(group.weights) {
     for (std::size_t i = 0; i < n_inputs; ++i) {
+      __builtin_memset(bytes_[i], 0, kMaxChunkBytes);
       __builtin_memcpy(bytes_[i], group.inputs[i] + group.offset_bytes + from_bytes, to_bytes - from_bytes);
       inputs_[i] = bytes_[i];
     }
@@ -31,8 +32,8 @@ class PaddedTail {
   Group group() const { return {inputs_, 0, weights_}; }
 
  private:
-  std::byte bytes_[kGroup][kMaxChunkBytes] = {};
-  const std::byte* inputs_[kGroup] = {};
+  std::byte bytes_[kGroup][kMaxChunkBytes];  // of as many as there are
+  const std::byte* inputs_[kGroup];
   const double* weights_;
 };
 

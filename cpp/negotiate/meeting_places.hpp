@@ -18,6 +18,10 @@ struct MeetingPlace {
   std::uint32_t number = 0;
   std::size_t offset = 0;   // in each member's area, of what it brings to even rounds; that for odd ones follows
   std::size_t n_bytes = 0;  // for one round
+  // What each member brings, if that is one tensor, and as much of each: it may lie where there is less room.
+  std::size_t n_exact_bytes = kNotExact;
+
+  static constexpr std::size_t kNotExact = 1 << 20;
 };
 
 // --- what a member brings: each tensor from a new cache line on; before them, to an alltoall, how many rows of each
@@ -81,6 +85,13 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
   }
 }
 
+inline std::size_t exact_meeting_bytes(const Signature& signature) {
+  const bool is_exact = signature.collective == Collective::kAllreduce ||
+                        signature.collective == Collective::kBroadcast ||
+                        signature.collective == Collective::kReducescatter;
+  return is_exact && signature.tensors.size() == 1 ? signature.tensors.front().n_bytes() : MeetingPlace::kNotExact;
+}
+
 // Whether this call brings no more than there is room for. REQUIRES: its name has the place.
 inline bool fits(const Request& request, const MeetingPlace& place) {
   if (request.signature.collective != Collective::kAlltoall) return true;
@@ -98,7 +109,7 @@ class MeetingPlaces {
 
   std::optional<MeetingPlace> take(std::size_t n_bytes) {
     if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * n_bytes) return std::nullopt;
-    const MeetingPlace place{static_cast<std::uint32_t>(n_taken_++), offset_, n_bytes};
+    const MeetingPlace place{.number = static_cast<std::uint32_t>(n_taken_++), .offset = offset_, .n_bytes = n_bytes};
     offset_ += 2 * n_bytes;
     return place;
   }

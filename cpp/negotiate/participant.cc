@@ -83,6 +83,7 @@ void Participant::open_to_meetings(Name& name) {
   if (!n_bytes) return;
   if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
   if (!name.place) return;
+  name.place->n_exact_bytes = exact_meeting_bytes(name.known);  // all have done with what they brought before
   ++name.n_meetings;                                            // the one before may have been closed
   name.may_meet = true;
   ++n_open_to_meetings_;

@@ -89,6 +89,11 @@ class SharedArena {
     const std::size_t first = static_cast<std::size_t>(n_members_) * (1 + kNumCounters);
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(first + number));
   }
+  // The rest of the cache line of a meeting's word.
+  static constexpr std::size_t kBesideMeetingBytes = 64 - sizeof(std::uint64_t);
+  std::byte* beside_meeting(std::size_t number) const {
+    return reinterpret_cast<std::byte*>(&meeting(number)) + sizeof(std::uint64_t);
+  }
   std::span<std::byte> meeting_area(int member) const {
     const std::size_t n_bytes = meeting_area_bytes(n_members_);
     const std::size_t behind_slots = header_bytes(n_members_) + static_cast<std::size_t>(n_members_) * 2 * slot_bytes_;
