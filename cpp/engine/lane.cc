@@ -52,7 +52,8 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       mesh_(around.world, around.mux, id, ranks, arena),
       unnamed_(around.names.unnamed),
       in_flight_(around.names.in_use, around.output_memory),
-      participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size())}),
+      participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
+                                  SharedArena::has_rings(mesh_.size())}),
       meetings_(mesh_, in_flight_, around.n_met),
       log_(id, mesh_, control_, around.config, logger_),
       watch_(ranks_above(log_, mesh_),
@@ -119,7 +120,9 @@ void Lane::submit(Submission submission, TimePoint now) {
 bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
   SharedArena* arena = data_.arena();
   const Request& request = in_flight_.at(ticket).request;
-  const bool may_come = arena != nullptr && request.is_awaited && !is_duplicate;
+  const bool may_come = arena != nullptr && request.is_awaited && !is_duplicate &&
+                        !(request.memory.size() == 1 &&
+                          Meetings::is_better_in_place(*arena, request.memory.front(), request.signature.n_bytes()));
   const auto meeting = may_come ? participant_.meet(request, ticket) : std::nullopt;
   if (!meeting) {
     if (const auto avoided = participant_.avoid(request.name)) meetings_.close(arena, *avoided);

@@ -16,31 +16,20 @@ Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
   return {arena.meeting(meeting.place.number), arena.n_members()};
 }
 
-// Rounds take turns with two parts of the area: who brings something to a round knows that all have come to the one
-// before, and so have done with the one before that.
-//
-// What is so little that all of it has room beside the word lies there: the cache line that tells of the meeting brings
-// it along.
-std::byte* brought_by(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
-  const auto n_members = static_cast<std::size_t>(arena.n_members());
-  if (2 * n_members * meeting.place.n_exact_bytes <= SharedArena::kBesideMeetingBytes) {
-    const std::size_t index = meeting.round % 2 * n_members + static_cast<std::size_t>(member);
-    return arena.beside_meeting(meeting.place.number) + index * meeting.place.n_exact_bytes;
-  }
-  const std::size_t n_before = meeting.round % 2 == 0 ? 0 : meeting.place.n_bytes;
-  return arena.meeting_area(member).data() + meeting.place.offset + n_before;
-}
-
 }  // namespace
 
 bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
   close_what_is_due(arena);
   const Pending pending{meeting, ticket, &arena};
-  bring(pending);
+  const bool has_room = bring(pending);
   in_flight_.at(ticket).operation->note(Moment::kReady);
-  if (!at(arena, meeting).come(meeting.round)) return false;
-  pending_.push_back(pending);
-  return true;
+  if (has_room && at(arena, meeting).come(meeting.round)) {
+    pending_.push_back(pending);
+    return true;
+  }
+  if (has_room) take_back(pending);
+  if (!has_room) close(&arena, meeting);
+  return false;
 }
 
 Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
@@ -50,10 +39,18 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   };
   close_what_is_due(arena);
   const int root = info(call.collective).has_root ? call.root : -1;
-  if (root < 0 || root == mesh_.rank()) bring_to_meeting(call, brought_by(mesh_.rank(), arena, meeting));
+  const bool brings = root < 0 || root == mesh_.rank();
+  if (brings) {
+    std::byte* to = memory_.for_writing(arena, meeting);
+    if (to == nullptr) return Outcome::kClosed;
+    bring_to_meeting(call, to);
+  }
   note(Moment::kReady);
   Meeting place = at(arena, meeting);
-  if (!place.come(meeting.round)) return Outcome::kClosed;
+  if (!place.come(meeting.round)) {
+    if (brings) memory_.give_back(arena, meeting);
+    return Outcome::kClosed;
+  }
   for (int i = 0; !place.is_met(meeting.round); ++i) {
     if (i == n_looks || place.is_closed(meeting.round)) return Outcome::kOpen;
     relax();
@@ -62,9 +59,10 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   brought_.clear();
   const int n_members = root < 0 ? mesh_.size() : root + 1;
   for (int member = std::max(root, 0); member < n_members; ++member) {
-    brought_.push_back(member == mesh_.rank() ? call.memory.input : brought_by(member, arena, meeting));
+    brought_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
   }
   carry_out_meeting(call, brought_, mesh_.size());
+  note_read(arena, meeting, root);
   note(Moment::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);
   return Outcome::kMet;
@@ -98,30 +96,52 @@ Meetings::News Meetings::look(bool closes) {
       return true;
     }
     if (!closes && !meeting.is_closed(round)) return false;
+    take_back(pending);
     news.missed.push_back(pending.meeting.slot);
     return true;
   });
   return news;
 }
 
-void Meetings::bring(const Pending& pending) const {
-  const Request& request = in_flight_.at(pending.ticket).request;
-  const bool has_root = info(request.signature.collective).has_root;
-  if (has_root && root_member(request.signature, mesh_) != mesh_.rank()) return;
-  bring_to_meeting(request, brought_by(mesh_.rank(), *pending.arena, pending.meeting));
+// The member that alone brings something; -1: all do.
+int Meetings::root_of(const Pending& pending) const {
+  const Signature& signature = in_flight_.at(pending.ticket).request.signature;
+  return info(signature.collective).has_root ? root_member(signature, mesh_) : -1;
+}
+
+bool Meetings::brings(const Pending& pending) const {
+  const int root = root_of(pending);
+  return root < 0 || root == mesh_.rank();
+}
+
+// False: there is no room for it.
+bool Meetings::bring(const Pending& pending) {
+  if (!brings(pending)) return true;
+  std::byte* to = memory_.for_writing(*pending.arena, pending.meeting);
+  if (to != nullptr) bring_to_meeting(in_flight_.at(pending.ticket).request, to);
+  return to != nullptr;
+}
+
+void Meetings::take_back(const Pending& pending) {
+  if (brings(pending)) memory_.give_back(*pending.arena, pending.meeting);
 }
 
 Status Meetings::carry_out(const Pending& pending) const {
-  const InFlight::Entry& entry = in_flight_.at(pending.ticket);
+  const int root = root_of(pending);
   std::vector<const std::byte*> from;
-  if (info(entry.request.signature.collective).has_root) {
-    from.push_back(brought_by(root_member(entry.request.signature, mesh_), *pending.arena, pending.meeting));
-  } else {
-    for (int member = 0; member < mesh_.size(); ++member) {
-      from.push_back(brought_by(member, *pending.arena, pending.meeting));
-    }
+  for (int member = std::max(root, 0); member < (root < 0 ? mesh_.size() : root + 1); ++member) {
+    from.push_back(MeetingMemory::of(member, *pending.arena, pending.meeting));
   }
-  return carry_out_meeting(entry, pending.meeting.first_dims.get(), std::move(from), mesh_, in_flight_.output_memory());
+  Status status = carry_out_meeting(in_flight_.at(pending.ticket), pending.meeting.first_dims.get(), std::move(from),
+                                    mesh_, in_flight_.output_memory());
+  note_read(*pending.arena, pending.meeting, root);
+  return status;
+}
+
+void Meetings::note_read(const SharedArena& arena, const Participant::Meeting& meeting, int root) const {
+  for (int member = std::max(root, 0); member < (root < 0 ? mesh_.size() : root + 1); ++member) {
+    if (member != mesh_.rank()) MeetingMemory::note_read(member, arena, meeting);
+  }
 }
 
 }  // namespace ciranda

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/in_flight.hpp"
+#include "engine/meeting_memory.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
 #include "transport/mesh.hpp"
@@ -47,6 +48,11 @@ class Meetings {
     pending_.push_back({meeting, ticket, &arena});
   }
 
+  // Whether such a tensor had better not come: it lies in shared memory, and need not be brought.
+  static bool is_better_in_place(const SharedArena& arena, const TensorMemory& memory, std::size_t n_bytes) {
+    return n_bytes > kMostMeetingBytes && arena.regions().find(memory.output, n_bytes).has_value();
+  }
+
   bool empty() const { return pending_.empty(); }
 
   // Carries out what is met, whose outcome is then known; says which slots' meetings were met and which are closed.
@@ -65,7 +71,11 @@ class Meetings {
   };
 
   void close_what_is_due(SharedArena& arena);
-  void bring(const Pending& pending) const;
+  int root_of(const Pending& pending) const;
+  bool brings(const Pending& pending) const;
+  bool bring(const Pending& pending);
+  void take_back(const Pending& pending);
+  void note_read(const SharedArena& arena, const Participant::Meeting& meeting, int root) const;
   Status carry_out(const Pending& pending) const;
 
   const Mesh& mesh_;
@@ -73,7 +83,8 @@ class Meetings {
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;
   std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by slot; as soon as there is an arena
-  std::vector<const std::byte*> brought_;                             // what a call is carried out from
+  MeetingMemory memory_;
+  std::vector<const std::byte*> brought_;  // what a call is carried out from
 };
 
 }  // namespace ciranda

@@ -6,7 +6,7 @@ namespace ciranda {
 
 RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Moments* moments, int n_looks) {
   const auto meeting = participant_.place_to_meet(call);
-  if (!meeting) return std::nullopt;
+  if (!meeting || Meetings::is_better_in_place(arena, call.memory, call.n_bytes())) return std::nullopt;
   NamesInUse::Name& name = name_of(meeting->slot, call.name);
   if (!name.take()) return std::nullopt;
   if (moments != nullptr) moments->note(Moment::kTaken);

@@ -21,7 +21,9 @@ struct MeetingPlace {
   // What each member brings, if that is one tensor, and as much of each: it may lie where there is less room.
   std::size_t n_exact_bytes = kNotExact;
 
-  static constexpr std::size_t kNotExact = 1 << 20;
+  static constexpr std::size_t kNotExact = ~std::size_t{0};
+
+  bool is_in_ring = false;  // there is no room for it in the areas; each member chooses a place for it each time
 };
 
 // --- what a member brings: each tensor from a new cache line on; before them, to an alltoall, how many rows of each
@@ -85,6 +87,17 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
   }
 }
 
+// Two ranks also meet for more: to pass once over what both bring takes no longer than to share that work out, and
+// needs no agreement. At 256 KiB the two took equally long.
+inline constexpr std::size_t kMostRingBytes = 128 << 10;
+inline bool is_for_ring(const Signature& signature) {
+  const bool is_plain =
+      signature.collective == Collective::kBroadcast ||
+      (signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum && !signature.is_weighted);
+  const std::size_t n_bytes = signature.n_bytes();
+  return is_plain && signature.tensors.size() == 1 && n_bytes > kMostMeetingBytes && n_bytes <= kMostRingBytes;
+}
+
 inline std::size_t exact_meeting_bytes(const Signature& signature) {
   const bool is_exact = signature.collective == Collective::kAllreduce ||
                         signature.collective == Collective::kBroadcast ||
@@ -104,8 +117,11 @@ inline bool fits(const Request& request, const MeetingPlace& place) {
 
 class MeetingPlaces {
  public:
-  // What there is: places, and bytes in each member's area. The same on all members.
-  MeetingPlaces(std::size_t n_places, std::size_t area_bytes) : n_places_(n_places), area_bytes_(area_bytes) {}
+  // What there is: places, bytes in each member's area, and whether members have rings. The same on all members.
+  MeetingPlaces(std::size_t n_places, std::size_t area_bytes, bool has_rings = false)
+      : n_places_(n_places), area_bytes_(area_bytes), has_rings_(has_rings) {}
+
+  bool has_rings() const { return has_rings_; }
 
   std::optional<MeetingPlace> take(std::size_t n_bytes) {
     if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * n_bytes) return std::nullopt;
@@ -117,6 +133,7 @@ class MeetingPlaces {
  private:
   std::size_t n_places_;
   std::size_t area_bytes_;
+  bool has_rings_;
   std::size_t n_taken_ = 0;
   std::size_t offset_ = 0;
 };

@@ -1,7 +1,8 @@
 // SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
 //
 // Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kMeetings meeting lines, then m
-// tables of places and their stages, then m x 2 slots of slot_bytes, then m areas for meetings (no slots, no areas).
+// tables of places and their stages, then m x 2 slots of slot_bytes, then m areas for meetings, then the rings of two
+// members (no slots, no areas and no rings).
 // Every counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only
 // grow, so there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's
 // buffer does).
@@ -36,7 +37,8 @@ class SharedArena {
 
   // The bytes an arena for n_members needs.
   static constexpr std::size_t required_bytes(int n_members, std::size_t slot_bytes) {
-    const std::size_t n_bytes_of_member = slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members);
+    const std::size_t n_bytes_of_member =
+        slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members) + ring_bytes(n_members);
     return header_bytes(n_members) + static_cast<std::size_t>(n_members) * n_bytes_of_member;
   }
 
@@ -104,7 +106,25 @@ class SharedArena {
     return std::clamp<std::size_t>(std::bit_floor((8U << 20) / static_cast<std::size_t>(n_members)), 64 << 10, 1 << 20);
   }
 
+  // Memory for what a member brings to larger meetings (meeting_ring.hpp), in units; and how often a member has read
+  // each unit of the other's. REQUIRES: it has a ring.
+  static constexpr bool has_rings(int n_members) { return n_members == 2; }
+  static constexpr std::size_t kRingUnits = 32;
+  static constexpr std::size_t kRingUnitBytes = 64 << 10;
+  std::byte* ring_unit(int member, std::size_t unit) const { return ring(member) + kAlignment + unit * kRingUnitBytes; }
+  std::atomic<std::uint32_t>& n_ring_reads(int reader, std::size_t unit) const {
+    return reinterpret_cast<std::atomic<std::uint32_t>*>(ring(reader))[unit];
+  }
+
  private:
+  static constexpr std::size_t ring_bytes(int n_members) {
+    return has_rings(n_members) ? kAlignment + kRingUnits * kRingUnitBytes : 0;
+  }
+  std::byte* ring(int member) const {
+    const auto m = static_cast<std::size_t>(n_members_);
+    const std::size_t behind_areas = header_bytes(n_members_) + m * (2 * slot_bytes_ + meeting_area_bytes(n_members_));
+    return memory_.data() + behind_areas + static_cast<std::size_t>(member) * ring_bytes(n_members_);
+  }
   static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
   static_assert(kTableBytes % kLineBytes == 0);
 

@@ -14,6 +14,7 @@
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
+#include "transport/arena.hpp"
 
 namespace ciranda {
 namespace {
@@ -84,14 +85,115 @@ TEST(Meetings, TakePlaceFromTheSecondCallOn) {
   }
 }
 
-TEST(Meetings, AreNotForWhatIsLargeOrIsNotWaitedFor) {
+// Two ranks meet for more than several.
+TEST(Meetings, OfTwoRanksAreForMore) {
+  const Watchdog watchdog("larger meetings");
+  for (const std::size_t count : {4096U, 4097U, 16'384U, 16'385U, 32'767U, 32'768U}) {
+    World world(2, patient());
+    world.run([&](Engine& engine) {
+      for (int step = 0; step < 80; ++step) {  // more than once around the ring
+        std::vector<float> values = filled(count, engine.rank(), step);
+        ASSERT_TRUE(sum(engine, "x", values).ok());
+        ASSERT_EQ(values, std::vector<float>(count, expected(2, step)));
+      }
+      EXPECT_EQ(engine.n_met(), 79U);
+    });
+  }
+}
+
+// Of several names, in other orders on either rank, and of sizes that come and go.
+TEST(Meetings, OfTwoRanksShareTheirMemory) {
+  const Watchdog watchdog("larger meetings of several threads");
+  World world(2);
+  world.run([](Engine& engine) {
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < 3; ++i) {
+      threads.emplace_back([&engine, i] {
+        const std::string name = "t" + std::to_string(i);
+        for (int step = 0; step < 120; ++step) {
+          const std::size_t count = 3000 * (1 + i + static_cast<std::size_t>(step) / 40 * 5);
+          const bool is_awaited = step % 7 != static_cast<int>(i) || engine.rank() == 0;
+          std::vector<float> values = filled(count, engine.rank(), step);
+          ASSERT_TRUE(sum(engine, name, values, is_awaited).ok());
+          ASSERT_EQ(values, std::vector<float>(count, expected(2, step)));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+// Rank 0 brings more than its ring has room for before rank 1 comes to any of it.
+TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
+  const Watchdog watchdog("more than the ring has room for");
+  constexpr std::size_t kCalls = 20;
+  constexpr std::size_t kCount = 32'768;
   World world(2, patient());
+  std::latch is_open(2);
+  std::latch have_come(1);
+  world.run([&](Engine& engine) {
+    std::vector<std::vector<float>> tensors;
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      tensors.push_back(filled(kCount, engine.rank(), 0));
+      ASSERT_TRUE(sum(engine, std::to_string(i), tensors[i]).ok());
+      tensors[i] = filled(kCount, engine.rank(), static_cast<int>(i));
+    }
+    is_open.arrive_and_wait();
+    if (engine.rank() == 1) have_come.wait();
+    std::vector<Engine::OperationPtr> operations;
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      operations.push_back(engine.submit(awaited(
+          request(Collective::kAllreduce, std::to_string(i), DataType::kFloat32, {kCount}, tensors[i].data()))));
+      if (engine.rank() == 1) {
+        ASSERT_TRUE(engine.wait(operations[i]).ok());
+      }
+    }
+    if (engine.rank() == 0) have_come.count_down();
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      ASSERT_TRUE(engine.wait(operations[i]).ok());
+      ASSERT_EQ(tensors[i], std::vector<float>(kCount, expected(2, static_cast<int>(i))));
+    }
+    EXPECT_LE(engine.n_met(), SharedArena::kRingUnits * SharedArena::kRingUnitBytes / (kCount * sizeof(float)));
+  });
+}
+
+TEST(Meetings, OfTwoRanksForALargeBroadcast) {
+  const Watchdog watchdog("large broadcasts");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 80; ++step) {
+      for (const int root : {0, 1}) {
+        std::vector<float> values = filled(20'000, engine.rank(), step);
+        Request r =
+            request(Collective::kBroadcast, "b" + std::to_string(root), DataType::kFloat32, {20'000}, values.data());
+        r.signature.root = root;
+        ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(r)))).ok());
+        ASSERT_EQ(values, filled(20'000, root, step));
+      }
+    }
+    EXPECT_EQ(engine.n_met(), 2 * 79U);
+  });
+}
+
+TEST(Meetings, AreNotForWhatIsLargeOrIsNotWaitedFor) {
+  World world(3, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < 5; ++step) {
       std::vector<float> large = filled(4097, engine.rank(), step);
       std::vector<float> async = filled(3, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "large", large).ok());
       ASSERT_TRUE(sum(engine, "async", async, false).ok());
+    }
+    EXPECT_EQ(engine.n_met(), 0U);
+  });
+}
+
+TEST(Meetings, OfTwoRanksAreNotForEverything) {
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 5; ++step) {
+      std::vector<float> large = filled(32'769, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "large", large).ok());
     }
     EXPECT_EQ(engine.n_met(), 0U);
   });

@@ -2,6 +2,7 @@
 // what was never agreed on, is pending, has changed, or cannot be any more.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -104,6 +105,52 @@ TEST(RepeatedCalls, OfABroadcast) {
       ASSERT_EQ(x.values, std::vector<float>(33, static_cast<float>(100 * step + 1)));
     }
     EXPECT_EQ(engine.n_met(), 49U);
+  });
+}
+
+// As much as needs the ring, by ranks of which some are late, so that some of what was written there is never read.
+TEST(RepeatedCalls, OfManyBytes) {
+  const Watchdog watchdog("large repeated calls");
+  WorldOptions options;
+  options.config.spin_microseconds = 20;
+  World world(2, options);
+  world.run([](Engine& engine) {
+    std::mt19937 random(static_cast<unsigned>(engine.rank()) + 3);
+    for (int step = 0; step < 300; ++step) {
+      if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      for (const std::size_t count : {4000U, 30'000U}) {
+        Vector x("x" + std::to_string(count), count, static_cast<float>((engine.rank() + 1) * step));
+        ASSERT_TRUE(perform(engine, x.call).ok());
+        ASSERT_EQ(x.values, std::vector<float>(count, static_cast<float>(3 * step)));
+        Vector y("y" + std::to_string(count), count, static_cast<float>(10 * step + engine.rank()));
+        y.call.collective = Collective::kBroadcast;
+        y.call.root = 1;
+        ASSERT_TRUE(perform(engine, y.call).ok());
+        ASSERT_EQ(y.values, std::vector<float>(count, static_cast<float>(10 * step + 1)));
+      }
+    }
+    EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+// It costs less to combine it there than to bring it to a meeting.
+TEST(RepeatedCalls, LeaveWhatLiesInSharedMemoryThere) {
+  const Watchdog watchdog("shared memory");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    constexpr std::size_t kCount = 32'768;
+    Result<SharedAllocation> allocated = engine.allocate_shared(kCount * sizeof(float));
+    ASSERT_TRUE(allocated.ok() && allocated.value().is_shared);
+    auto* shared = reinterpret_cast<float*>(allocated.value().buffer.data.get());
+    Vector x("x", kCount, 0);
+    x.call.memory = {reinterpret_cast<const std::byte*>(shared), reinterpret_cast<std::byte*>(shared)};
+    for (std::uint64_t step = 1; step < 6; ++step) {
+      std::fill_n(shared, kCount, static_cast<float>(step));
+      ASSERT_TRUE(perform(engine, x.call).ok());
+      ASSERT_EQ(shared[kCount - 1], static_cast<float>(2 * step));
+      EXPECT_EQ(engine.n_bytes_in_place(), step * kCount * sizeof(float));
+    }
+    EXPECT_EQ(engine.n_met(), 0U);
   });
 }
 
