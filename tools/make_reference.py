@@ -43,12 +43,33 @@ NOTES = """## What comes out, exactly
   saturated, and so is the result.
 - **Factors.** result = postscale_factor * op(prescale_factor * x). In float32 for 16-bit types, otherwise in the type
   itself; no extra pass over memory. They must be finite and the same on all ranks.
+- **float32 between hosts** is rounded if that is asked for: [below](#float32-that-travels-as-bfloat16).
 - **NaN** in any input gives NaN, in min and max too, and always the same one: quiet, positive, without payload. A copy
   (one rank, no factors) leaves a NaN as it is. -0 is smaller than +0.
 - **bool**: any byte but 0 is true; results are 0 or 1. min is and, max is or.
 - **Complex numbers** are summed and scaled part by part. A product is (ac - bd) + (ad + bc)i, each product and each sum
   rounded once.
 - **Subnormals** are kept, and results are rounded to nearest, whatever mode the calling thread has set.
+
+## float32 that travels as bfloat16
+
+`CIRANDA_WIRE_DTYPE=bf16`, on all ranks, halves what an allreduce or a reduce of float32 sends between hosts. It is
+off by default; ranks that disagree cannot join. Numbers are rounded to bfloat16 (to nearest even) in two places, once
+each:
+
+- what is brought: each rank's input; or, in an allreduce for which [hosts combine their own inputs
+  first](../guide/determinism.md#what-is-promised), of each host their sum in float32, with its factors (not while a
+  rank has joined, and not with weights);
+- the result.
+
+Everything else is computed in float32, and stays float32 within a host. All ranks get the same bits, also those that
+computed them, whatever the size, the algorithm, or what travels along. Where ranks share memory with all others of a
+process set, nothing is rounded; and no other collective or type is. Too large numbers become infinite, but only from
+3.39e38 on.
+
+`Compression.bf16` of `DistributedOptimizer` does more and brings less: it makes a copy of every gradient, rounds
+within a host too, and what each host has added up is exchanged rank by rank, because parts of 16-bit sums would be
+rounded twice.
 """
 
 
