@@ -140,8 +140,8 @@ constexpr std::array kSettings{
     boolean("TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles,
             "Also record at which times the ranks agreed on what to execute."),
     word("BIND_TO", "", &Config::bind_to, kBindings,
-         "none: ranks run on any core; core: the launcher gives each its share of its host's cores; numa: those of a NUMA "
-         "node."),
+         "none: ranks run on any core; core: the launcher gives each its share of its host's cores; numa: those of a "
+         "NUMA node."),
 };
 
 template <typename T>

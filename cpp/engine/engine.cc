@@ -316,8 +316,8 @@ class Engine::Impl {
   };
 
   // Takes the token if it is free, turns as `drive` does, and gives the token back. Returns whether it had the token.
-  // `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended before
-  // this thread had the token, but cannot be over with before the token is given back.
+  // `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended
+  // before this thread had the token, but cannot be over with before the token is given back.
   template <typename Drive>
   bool with_token(Drive drive, bool in_burst = false) {
     if (!token_.try_take()) return false;
