@@ -119,6 +119,9 @@ constexpr std::array kSettings{
             "Learn in which order tensors come and send them in planned groups."),
     boolean("MEETINGS", "", &Config::meetings,
             "Ranks of one host combine small tensors that all of them wait for without asking the coordinator."),
+    boolean("SWAPS", "", &Config::swaps,
+            "A few ranks that share no memory send what they bring to a small allreduce that all of them wait for to "
+            "each other at once; the lowest rank's decides."),
     boolean("RELAYS", "", &Config::relays,
             "Between several hosts, gather what the ranks of a host announce; the same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,

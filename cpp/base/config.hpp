@@ -46,6 +46,7 @@ struct Config {
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
   bool meetings = true;
+  bool swaps = true;
   bool relays = true;
   std::int64_t num_lanes = 1;
   std::string simd;

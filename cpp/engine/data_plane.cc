@@ -53,21 +53,23 @@ Result<bool> DataPlane::step() {
   return start_next();
 }
 
-// All there is to combine has come with the log.
-Result<Work> DataPlane::combine_inputs() {
-  Result<Work> made = make_plans(queue_.front(), in_flight_, mesh_);
+// All there is to combine has come along.
+Status DataPlane::combine(const Participant::Execute& entry) {
+  Result<Work> made = make_plans(entry, in_flight_, mesh_);
   if (!made.ok()) return made.status();
   const std::vector<Plan>& plans = made.value().plans;
-  const std::vector<std::byte>& inputs = queue_.front().inputs;
-  if (plans.size() != 1 || inputs.size() != plans.front().n_bytes * static_cast<std::size_t>(mesh_.size())) {
-    return Status::internal("the inputs that came with the log are not those of " + describe_current());
+  if (plans.size() != 1 || entry.inputs.size() != plans.front().n_bytes * static_cast<std::size_t>(mesh_.size())) {
+    return Status::internal("the inputs that came along are not those of " + describe(entry));
   }
-  backend_.combine(plans.front(), inputs);
-  return Work{};
+  backend_.combine(plans.front(), entry.inputs);
+  return Status::ok_status();
 }
 
 Result<Work> DataPlane::begin() {
-  if (!queue_.front().inputs.empty()) return combine_inputs();
+  if (!queue_.front().inputs.empty()) {
+    Status combined = combine(queue_.front());
+    return combined.ok() ? Result<Work>(Work{}) : combined;
+  }
   const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };
   if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
   is_arena_settled_ = true;
@@ -140,8 +142,7 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
 
 std::vector<int> DataPlane::awaited() const { return running_ ? running_->awaited() : std::vector<int>{}; }
 
-std::string DataPlane::describe_current() const {
-  const Participant::Execute& entry = queue_.front();
+std::string DataPlane::describe(const Participant::Execute& entry) const {
   if (entry.requests.empty()) return "nothing";
   const Request& request = in_flight_.at(entry.requests.front().ticket).request;
   std::string text = std::string(to_string(request.signature.collective)) + " '" + request.name + "'";

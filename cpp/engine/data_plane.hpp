@@ -28,6 +28,9 @@ class DataPlane {
   // The next entry of the log; an empty one only takes its place in the order.
   void enqueue(Participant::Execute entry);
 
+  // Carries out now, in whatever place of the order, what needs no other rank. Not ok: as step().
+  Status combine(const Participant::Execute& entry);
+
   bool is_idle() const { return queue_.empty(); }
 
   // Null if the lane's members do not all share memory, or it is not known yet.
@@ -48,14 +51,14 @@ class DataPlane {
   void give_up_from(std::uint64_t log_index, const Status& status);
 
   // What is being executed, for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
-  std::string describe_current() const;
+  std::string describe_current() const { return describe(queue_.front()); }
   std::vector<int> awaited() const;
 
  private:
   Result<Work> begin();
-  Result<Work> combine_inputs();
   Result<bool> start_next();
   void take(Work work);
+  std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
   void leave_out_absent();
   void finish();

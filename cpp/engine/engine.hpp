@@ -90,7 +90,7 @@ class Engine {
 
   // How many bytes of this rank's tensors were combined where they lay.
   std::uint64_t n_bytes_in_place() const;
-  // How many calls this rank has carried out by meetings, without the coordinator.
+  // How many calls this rank has carried out by meetings or swaps, without the log.
   std::uint64_t n_met() const;
 
   // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "base/earliest.hpp"
@@ -20,22 +19,26 @@ std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
 }
 
-std::vector<int> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
-  std::vector<int> ranks;
-  for (const int member : log.above()) ranks.push_back(mesh.ranks()[static_cast<std::size_t>(member)]);
+std::vector<PeerWatch::Watched> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
+  std::vector<PeerWatch::Watched> ranks;
+  for (const int member : log.above()) {
+    const bool coordinates = member == log.above().back();
+    ranks.push_back({mesh.ranks()[static_cast<std::size_t>(member)],
+                     coordinates ? "which coordinates" : "through which the log comes"});
+  }
   return ranks;
 }
 
-// The bytes of a request whose input may travel along with its announcement; none otherwise. Who waits for a small
-// allreduce waits for messages, not for bytes.
-std::span<const std::byte> small_input(const Request& request, std::size_t n_members) {
-  const Signature& signature = request.signature;
-  const bool is_plain = signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum &&
-                        !signature.is_weighted && signature.tensors.size() == 1;
-  if (!is_plain || !request.is_awaited) return {};
-  const std::size_t n_bytes = signature.tensors.front().n_bytes();
-  if (n_bytes * n_members > kMostInputsBytes) return {};
-  return {request.memory.front().input, n_bytes};
+// All others but these, where they are so few that they may swap.
+std::vector<PeerWatch::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh) {
+  std::vector<PeerWatch::Watched> ranks;
+  if (mesh.size() > kMostSwapping) return ranks;
+  const std::vector<int>& above = log.above();
+  for (int member = 0; member < mesh.size(); ++member) {
+    if (member == mesh.rank() || std::find(above.begin(), above.end(), member) != above.end()) continue;
+    ranks.push_back({mesh.ranks()[static_cast<std::size_t>(member)], "which takes part in what is waited for"});
+  }
+  return ranks;
 }
 
 bool changes_sets(Collective collective) {
@@ -48,6 +51,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
     : id_(id),
       control_(around.control),
       logger_(around.logger),
+      n_met_(around.n_met),
       changes_(around.changes),
       mesh_(around.world, around.mux, id, ranks, arena),
       unnamed_(around.names.unnamed),
@@ -55,10 +59,14 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
                                   SharedArena::has_rings(mesh_.size())}),
       meetings_(mesh_, in_flight_, around.n_met),
+      swaps_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),
       watch_(ranks_above(log_, mesh_),
              {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)}, control_,
              logger_),
+      swap_watch_(ranks_beside(log_, mesh_),
+                  {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)},
+                  control_, logger_),
       repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
@@ -90,6 +98,8 @@ void Lane::submit(Submission submission, TimePoint now) {
   if (!participant_.has_pending()) watch_.begin(now);
   if (is_duplicate) leave_meetings();  // its first call may be at one
   if (come_to_meeting(ticket, is_duplicate, now)) return;
+  if (participant_.come_late(in_flight_.at(ticket).request.name, ticket)) return;
+  if (!is_duplicate && swap(ticket, now)) return;
   const Request& request = in_flight_.at(ticket).request;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
@@ -101,7 +111,7 @@ void Lane::submit(Submission submission, TimePoint now) {
   if (ready != nullptr) {
     if (ready->items.empty()) holding_.update(true, true, now);
     if (ready->items.size() == 1 && brings_inputs_) {
-      const auto input = small_input(request, static_cast<std::size_t>(mesh_.size()));
+      const auto input = small_input(request);
       ready->items.front().input.assign(input.begin(), input.end());
     }
     add_ready(*ready);
@@ -216,6 +226,13 @@ void Lane::flush_ready(TimePoint now) {
 
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
   const int from = member(world_rank);
+  if (from >= 0 && std::holds_alternative<NoMoreSwapsMessage>(message)) {
+    swaps_.hear_end(from);
+    return Status::ok_status();
+  }
+  if (const auto* swap = std::get_if<SwapMessage>(&message); swap != nullptr && from >= 0) {
+    return hear_swap(from, *swap, now);
+  }
   if (from < 0 || !log_.expects(from, message)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
                             std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) +
@@ -227,6 +244,7 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
 
 Result<bool> Lane::agree(TimePoint now) {
   const bool has_met = meet(now);
+  if (Status status = carry_out_swaps(now); !status.ok()) return status;
   if (holding_.is_over(now)) release_held(now);
   flush_ready(now);
   Result<bool> passed_on = log_.pass_on(now);
@@ -237,6 +255,9 @@ Result<bool> Lane::agree(TimePoint now) {
   if (participant_.has_pending()) {
     if (Status status = watch_.look(now); !status.ok()) return status;
   }
+  if (!swaps_.empty()) {
+    if (Status status = swap_watch_.look(now); !status.ok()) return status;
+  }
   return has_met || passed_on.value() || !log.entries.empty();
 }
 
@@ -245,6 +266,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
     ++n_logged_;
+    announce_late(now);
     if (data_.n_enqueued() >= log_end_) continue;
     if (Status status = apply(std::move(action).value(), now); !status.ok()) return status;
   }
@@ -256,6 +278,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     for (const Participant::Meeting& meeting : to_execute->to_close) meetings_.close(data_.arena(), meeting);
     stand_in(*to_execute);
     for (const Participant::Ready& ready : to_execute->requests) {
+      forget_swap(ready.ticket);
       Operation& operation = *in_flight_.at(ready.ticket).operation;
       operation.set_agreed(now);
       operation.note(Moment::kAgreed);
@@ -266,7 +289,10 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   }
   data_.enqueue({});  // its place in the order
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
-    for (const Participant::Ticket ticket : failed->tickets) in_flight_.complete(ticket, failed->status);
+    for (const Participant::Ticket ticket : failed->tickets) {
+      forget_swap(ticket);
+      in_flight_.complete(ticket, failed->status);
+    }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
     unnamed_.restart(set_of(id_), lane_of(id_));  // the ranks have made different numbers of calls
     in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
@@ -275,6 +301,9 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     holding_.update(false, true, now);
     add_ready(planned->released);
     announce(planned->known, now);
+  } else if (const auto* called_off = std::get_if<Participant::CalledOff>(&action)) {
+    control_.hurry();
+    if (called_off->answer) announce(*called_off->answer, now);
   } else {
     has_ended_ = true;
     end(Status::aborted("the process set was removed before this was done."));
@@ -356,6 +385,7 @@ Status Lane::watch_wire(TimePoint now) {
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
   if (participant_.has_pending()) next = earliest(next, watch_.due());
+  if (!swaps_.empty()) next = earliest(next, swap_watch_.due());
   if (stuck_since_ && stall_warning_.count() > 0) next = earliest(next, next_stuck_report_);
   return next;
 }
@@ -371,11 +401,8 @@ void Lane::heed(const Departure& departure) {
   }
   data_.give_up_from(log_end_, *parting_);
   leave_meetings();
-}
-
-// What is not agreed on by the end of the log will never be.
-void Lane::fail_what_cannot_come() {
-  if (parting_ && n_logged_ >= log_end_) in_flight_.complete_all(*parting_, false);
+  swaps_.hear_end(member(departure.rank));
+  if (mesh_.size() <= kMostSwapping && brings_inputs_) say_no_more_swaps();
 }
 
 void Lane::give_up(const Status& why) {
@@ -383,6 +410,7 @@ void Lane::give_up(const Status& why) {
   if (!parting_) parting_ = why;
   leave_meetings();
   data_.give_up_from(0, why);
+  swaps_.clear();
   in_flight_.complete_all(why, true);
 }
 

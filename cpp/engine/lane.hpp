@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,15 @@
 #include "engine/holding.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
-#include "engine/log_watch.hpp"
 #include "engine/meetings.hpp"
 #include "engine/names_in_use.hpp"
+#include "engine/peer_watch.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/repeated_calls.hpp"
 #include "engine/submission.hpp"
 #include "engine/unnamed.hpp"
 #include "negotiate/participant.hpp"
+#include "negotiate/swaps.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
@@ -79,6 +81,8 @@ class Lane {
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 
+  // This rank has sent others what it brings, and waits for what they bring.
+  bool is_swapping() const { return !swaps_.empty(); }
   bool is_at_meeting() const { return !meetings_.empty(); }
   // Carries out the calls for which all have met. Returns whether there were any.
   bool meet(TimePoint now);
@@ -105,6 +109,16 @@ class Lane {
   int member(int world_rank) const;
   bool come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
   bool look_at_meetings(bool closes, TimePoint now);
+  // What may travel along with the announcement; nothing otherwise.
+  std::span<const std::byte> small_input(const Request& request) const;
+  bool swap(Participant::Ticket ticket, TimePoint now);
+  Status hear_swap(int from, const SwapMessage& message, TimePoint now);
+  Status carry_out_swaps(TimePoint now);
+  void announce_late(TimePoint now);
+  void say_no_more_swaps();
+  void forget_swap(Participant::Ticket ticket) {
+    if (!swaps_.empty()) swaps_.forget(ticket);
+  }
   void announce(const Message& message, TimePoint now);
   void add_ready(const ReadyMessage& ready);
   void release_held(TimePoint now);
@@ -118,14 +132,17 @@ class Lane {
   LaneId id_;
   ControlPlane& control_;
   const Logger& logger_;
+  std::atomic<std::uint64_t>& n_met_;
   LaneChanges& changes_;
   LaneMesh mesh_;
   Unnamed& unnamed_;
   InFlight in_flight_;
   Participant participant_;
   Meetings meetings_;
+  Swaps swaps_;
   LaneLog log_;
-  LogWatch watch_;
+  PeerWatch watch_;       // while anything is pending
+  PeerWatch swap_watch_;  // while a swap is
   RepeatedCalls repeated_;
   DataPlane data_;
   ReadyMessage ready_;    // announcements of this turn, to travel in one frame
@@ -137,6 +154,7 @@ class Lane {
   std::optional<Status> parting_;  // why nothing new can be agreed on
   bool has_ended_ = false;
   bool has_said_waiting_ = false;
+  bool has_said_no_more_swaps_ = false;
   std::chrono::nanoseconds stall_warning_;
   std::chrono::nanoseconds stall_shutdown_;
   std::optional<TimePoint> stuck_since_;  // the wire has not moved since

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/earliest.hpp"
+#include "engine/process_sets.hpp"
 #include "engine/seconds.hpp"
+#include "negotiate/swaps.hpp"
 #include "transport/meeting.hpp"
 
 namespace ciranda {
@@ -22,6 +24,12 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
   return hosts;
 }
 
+// A set that can be removed has no swaps: its coordinator must be able to end it at any time.
+bool lets_ranks_swap(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
+  return config.swaps && set_of(id) == kWorldSet && config.algorithm.empty() && !has_relays && mesh.size() > 1 &&
+         mesh.size() <= kMostSwapping && !shares_memory_with_all(mesh);
+}
+
 // Nothing where the lane does without relays.
 std::optional<RelayTree> relay_tree(LaneId id, const LaneMesh& mesh, const Config& config) {
   if (id != 0 || !config.relays) return std::nullopt;
@@ -30,7 +38,7 @@ std::optional<RelayTree> relay_tree(LaneId id, const LaneMesh& mesh, const Confi
   return tree;
 }
 
-CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& config, bool has_relays) {
+CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
   CoordinatorOptions options;
   options.size = mesh.size();
   options.ranks = mesh.ranks();
@@ -42,6 +50,7 @@ CoordinatorOptions coordinator_options(const LaneMesh& mesh, const Config& confi
   if (has_relays) options.most_groups = kMostGroups;
   options.lets_ranks_meet = config.meetings && config.algorithm.empty() && !has_relays &&
                             shares_memory_with_all(mesh) && mesh.size() > 1 && mesh.size() <= Meeting::kMaxMembers;
+  options.lets_ranks_swap = lets_ranks_swap(id, mesh, config, has_relays);
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);
@@ -60,7 +69,7 @@ LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const C
     speak_directly();
   }
   if (mesh.rank() != 0) return;
-  coordinator_ = std::make_unique<Coordinator>(coordinator_options(mesh, config, tree.has_value()));
+  coordinator_ = std::make_unique<Coordinator>(coordinator_options(id, mesh, config, tree.has_value()));
 }
 
 void LaneLog::speak_directly() {

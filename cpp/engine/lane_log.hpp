@@ -28,6 +28,12 @@ class LaneLog {
 
   // What this rank announces, in the order in which it is to be heard.
   void announce(const Message& message, TimePoint now);
+  // To all other members, whoever coordinates: who does hears announcements.
+  void tell_all(const Message& message) {
+    for (int member = 0; member < mesh_.size(); ++member) {
+      if (member != mesh_.rank()) post(member, message);
+    }
+  }
   // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
   void met(std::uint32_t slot) {
     if (coordinator_) coordinator_->on_met(slot, std::chrono::steady_clock::now());

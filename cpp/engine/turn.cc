@@ -181,6 +181,7 @@ bool Turn::take_submissions(TimePoint now) {
 void Turn::submit(Submission submission, int n_looks) {
   const TimePoint now = std::chrono::steady_clock::now();
   Lane* lane = take(std::move(submission), now);
+  if (lane != nullptr && lane->is_swapping() && control_.send()) mesh_.notify(control_.take_urgency());
   for (int i = 0; lane != nullptr && lane->is_at_meeting() && i < n_looks; ++i) {
     relax();
     lane->meet(now);

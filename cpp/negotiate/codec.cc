@@ -16,6 +16,10 @@ constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t);
 constexpr std::uint8_t kHasInput = 2;
 constexpr std::uint8_t kHasInputs = 4;
 
+// How the next calls of a name may be carried out.
+constexpr std::uint8_t kMayMeet = 1;
+constexpr std::uint8_t kMaySwap = 2;
+
 // Of this namespace, so that those below are found for every alternative of a variant.
 struct Writer : FieldWriter {
   using FieldWriter::FieldWriter;
@@ -119,6 +123,22 @@ void read(Reader& r, GroupsMessage& m) {
 void write(Writer& w, const DuplicateMessage& m) { w.text(m.name); }
 void read(Reader& r, DuplicateMessage& m) { m.name = r.text(kMaxNameBytes); }
 
+void write(Writer& w, const SwapMessage& m) {
+  w.number(m.slot);
+  w.number(m.round);
+  w.bytes(m.input);
+}
+void read(Reader& r, SwapMessage& m) {
+  m.slot = r.number<std::uint32_t>();
+  m.round = r.number<std::uint64_t>();
+  m.input = read_some_bytes(r);
+}
+
+void write(Writer& w, const NoSwapMessage& m) { w.number(m.slot); }
+void read(Reader& r, NoSwapMessage& m) { m.slot = r.number<std::uint32_t>(); }
+void write(Writer& /*w*/, const NoMoreSwapsMessage& /*m*/) {}
+void read(Reader& /*r*/, NoMoreSwapsMessage& /*m*/) {}
+
 void write(Writer& /*w*/, const WaitingMessage& /*m*/) {}
 void read(Reader& /*r*/, WaitingMessage& /*m*/) {}
 void write(Writer& /*w*/, const JoinMessage& /*m*/) {}
@@ -165,7 +185,7 @@ void write(Writer& w, const ExecuteEntry& entry) {
   for (const ExecuteItem& item : entry.items) {
     w.number(item.slot);
     w.flag(item.is_defined_here);
-    w.flag(item.may_meet);
+    w.number(static_cast<std::uint8_t>((item.may_meet ? kMayMeet : 0) | (item.may_swap ? kMaySwap : 0)));
     if (!item.is_defined_here) continue;
     w.text(item.name);
     w.number(static_cast<std::uint32_t>(item.first_dims.size()));
@@ -181,7 +201,10 @@ void read(Reader& r, ExecuteEntry& entry) {
   r.list(entry.items, sizeof(std::uint32_t) + 2, [&r](ExecuteItem& item) {
     item.slot = r.number<std::uint32_t>();
     item.is_defined_here = r.flag();
-    item.may_meet = r.flag();
+    const auto next = r.number<std::uint8_t>();
+    if (next > kMaySwap) r.fail();
+    item.may_meet = next == kMayMeet;
+    item.may_swap = next == kMaySwap;
     if (!item.is_defined_here) return;
     item.name = r.text(kMaxNameBytes);
     r.list(item.first_dims, sizeof(std::uint32_t), [&r](auto& dims) { dims = r.numbers<std::int64_t>(); });
@@ -238,6 +261,9 @@ void read(Reader& r, ExecuteGroupsEntry& entry) {
   entry.groups = r.numbers<std::uint32_t>();
   entry.check = to_check(r, r.number<std::uint8_t>());
 }
+
+void write(Writer& w, const CallOffEntry& entry) { w.number(entry.slot); }
+void read(Reader& r, CallOffEntry& entry) { entry.slot = r.number<std::uint32_t>(); }
 
 // A variant is its index and its value.
 template <typename... Alternatives>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/earliest.hpp"
+#include "negotiate/swaps.hpp"
 
 namespace ciranda {
 namespace {
@@ -45,7 +45,7 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
   }
   NamedRounds& name = name_for(message.name, message.is_cacheable);
   name.priority = message.priority;
-  return announce(name, rank, std::move(message.signature), message.is_deferrable, now);
+  return announce(name, {rank, now, std::move(message.signature), message.is_deferrable});
 }
 
 Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
@@ -53,29 +53,40 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) return on_ready(rank, *ready, now);
   if (const auto* groups = std::get_if<GroupsMessage>(&message)) return on_groups(rank, *groups, now);
   if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) return on_duplicate(rank, *duplicate, now);
+  if (auto* swap = std::get_if<SwapMessage>(&message)) return on_swap(rank, std::move(*swap), now);
+  if (const auto* no_swap = std::get_if<NoSwapMessage>(&message)) return on_no_swap(rank, *no_swap, now);
   if (std::holds_alternative<JoinMessage>(message)) return on_join(rank);
   if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
   return Status::ok_status();
 }
 
+Status Coordinator::check_slot(int rank, std::uint32_t slot) const {
+  if (slot < slots_.size()) return Status::ok_status();
+  return Status::internal(members_.rank_text(rank) + " announced slot " + std::to_string(slot) + " of only " +
+                          std::to_string(slots_.size()));
+}
+
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
   for (const ReadyMessage::Item& item : message.items) {
-    if (item.slot >= slots_.size()) {
-      return Status::internal(members_.rank_text(rank) + " announced slot " + std::to_string(item.slot) + " of only " +
-                              std::to_string(slots_.size()));
-    }
-    Status status = announce(*slots_[item.slot], rank, std::nullopt, item.is_deferrable, now, item.input);
-    if (!status.ok()) return status;
+    if (Status status = check_slot(rank, item.slot); !status.ok()) return status;
+    Announced announced{rank, now, std::nullopt, item.is_deferrable};
+    announced.input = item.input;
+    if (Status status = announce(*slots_[item.slot], std::move(announced)); !status.ok()) return status;
   }
   return Status::ok_status();
 }
 
 Status Coordinator::on_duplicate(int rank, const DuplicateMessage& message, TimePoint now) {
-  NamedRounds& name = name_for(message.name, true);
-  touch(name);
+  Announced announced{rank, now};
+  announced.is_duplicate = true;
+  return announce(name_for(message.name, true), std::move(announced));
+}
+
+Status Coordinator::hear_duplicate(NamedRounds& name, const Announced& announced) {
+  const int rank = announced.rank;
   if (answer_owed(name, rank)) return Status::ok_status();
   const bool was_pending = name.round.has_arrived(rank);
-  arrive(name, rank, Arrival::kUnchanged, now);
+  arrive(name, rank, Arrival::kUnchanged, announced.when);
   fail_round(name, ErrorKind::kInvalidArgument,
              "Duplicate name '" + name.name + "': " + members_.text(rank) +
                  " submitted it again while its first use was still pending. Wait for the first one, or give each its "
@@ -92,6 +103,7 @@ Status Coordinator::on_join(int rank) {
   std::vector<NamedRounds*> completed;
   for (auto& [key, name] : names_) {
     Round& round = name->round;
+    if (!round.has_arrived(rank)) round.is_swap = false;
     if (round.is_open && !round.is_ready && round.is_complete(members_)) completed.push_back(name.get());
   }
   for (NamedRounds* name : completed) complete_round(*name);
@@ -104,25 +116,39 @@ NamedRounds& Coordinator::name_for(const std::string& name, bool is_cacheable) {
   return *entry;
 }
 
-Status Coordinator::announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable,
-                             TimePoint now, std::span<const std::byte> input) {
+Status Coordinator::announce(NamedRounds& name, Announced announced) {
+  const int rank = announced.rank;
   touch(name);
-  if (answer_owed(name, rank)) return Status::ok_status();
+  if (members_.has_joined(rank) && !announced.is_duplicate) {
+    return Status::internal(members_.rank_text(rank) + " announced '" + name.name + "' after it had joined");
+  }
+  if (name.round.has_swapped(rank)) {
+    name.later.push_back(std::move(announced));
+    return Status::ok_status();
+  }
+  return hear(name, std::move(announced));
+}
+
+Status Coordinator::hear(NamedRounds& name, Announced announced) {
+  const int rank = announced.rank;
   Round& round = name.round;
+  if (!announced.is_swap) round.is_swap = false;
+  if (announced.is_duplicate) return hear_duplicate(name, announced);
+  if (answer_owed(name, rank)) return Status::ok_status();
   if (round.has_arrived(rank)) {
     return Status::internal(members_.rank_text(rank) + " announced '" + name.name + "' before it was answered");
   }
-  if (members_.has_joined(rank)) {
-    return Status::internal(members_.rank_text(rank) + " announced '" + name.name + "' after it had joined");
-  }
-  arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, now);
-  round.is_deferrable = round.is_deferrable && is_deferrable;
-  round.is_any_deferrable = round.is_any_deferrable || is_deferrable;
-  if (!input.empty()) round.bring(rank, input);
+  std::optional<Signature>& signature = announced.signature;
+  arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, announced.when);
+  if (announced.is_swap && round.n_arrived == 1) round.is_swap = !members_.has_any_joined();
+  round.is_deferrable = round.is_deferrable && announced.is_deferrable;
+  round.is_any_deferrable = round.is_any_deferrable || announced.is_deferrable;
+  if (!announced.input.empty()) round.bring(rank, announced.input);
   if (signature) {
     round.in_full.resize(static_cast<std::size_t>(options_.size));
     round.in_full[static_cast<std::size_t>(rank)] = std::move(*signature);
   }
+  if (round.is_swap) return round.has_all() ? end_swap(name) : Status::ok_status();
   if (std::string why = name.disagreement(rank, members_); !why.empty()) {
     fail_round(name, ErrorKind::kMismatch,
                "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.");
@@ -276,6 +302,7 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n
     entries.emplace_back(FailEntry{std::move(failure.name), failure.kind, std::move(failure.text),
                                    ranges_of(std::move(failure.targets))});
   }
+  for (const CallOffEntry& call_off : std::exchange(call_offs_, {})) entries.emplace_back(call_off);
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {
     entries.push_back(execute(batch));
@@ -342,7 +369,9 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
     }
   }
   item.slot = name.slot;
-  item.may_meet = may_meet(name);
+  const bool may_do_without_log = this->may_do_without_log(name);
+  item.may_meet = may_do_without_log && options_.lets_ranks_meet;
+  item.may_swap = may_do_without_log && options_.lets_ranks_swap && may_swap(name.agreed, options_.size);
   close_round(name);
   forget_if_unused(name);
   return item;
@@ -350,56 +379,14 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
 
 // Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
 // none has joined, and no results are compared.
-bool Coordinator::may_meet(const NamedRounds& name) const {
-  return options_.lets_ranks_meet && options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() &&
-         !name.round.is_any_deferrable;
+bool Coordinator::may_do_without_log(const NamedRounds& name) const {
+  return options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() && !name.round.is_any_deferrable;
 }
 
 void Coordinator::assign_slot(NamedRounds& name) {
   if (name.slot != kNoSlot || !name.is_cacheable || slots_.size() >= options_.cache_capacity) return;
   name.slot = static_cast<std::uint32_t>(slots_.size());
   slots_.push_back(&name);
-}
-
-// --- ranks that never come
-
-std::optional<TimePoint> Coordinator::first_due(TimePoint opened, TimePoint next_report) const {
-  std::optional<TimePoint> due;
-  if (options_.stall_warning.count() > 0) due = next_report;
-  if (options_.stall_shutdown.count() > 0) {
-    due = earliest(due, opened + options_.stall_shutdown);
-  }
-  return due;
-}
-
-std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
-  std::vector<StallReport> reports;
-  if (!stall_check_due_ || now < *stall_check_due_) return reports;
-  disperse_stalled(now);
-  std::optional<TimePoint> next;
-  std::vector<NamedRounds*> to_fail;
-  for (auto& [key, name] : names_) {
-    Round& round = name->round;
-    if (!round.is_open || round.is_ready) continue;
-    if (options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown) {
-      to_fail.push_back(name.get());
-      continue;
-    }
-    if (options_.stall_warning.count() > 0 && now >= round.next_report) {
-      reports.push_back(name->stall_report(members_, now));
-      round.next_report = now + options_.stall_warning;
-    }
-    next = earliest(next, first_due(round.opened, round.next_report));
-  }
-  for (const auto& group : groups_.groups()) {
-    if (!group->is_open() || group->is_ready) continue;
-    next = earliest(next, first_due(group->opened, group->opened + options_.stall_warning));
-  }
-  stall_check_due_ = next;
-  for (NamedRounds* name : to_fail) {
-    fail_round(*name, ErrorKind::kTimeout, name->stall_report(members_, now).text + " It has failed now.");
-  }
-  return reports;
 }
 
 }  // namespace ciranda

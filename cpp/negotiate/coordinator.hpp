@@ -22,7 +22,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -44,6 +43,7 @@ struct CoordinatorOptions {
   bool learned_order = true;
   bool announces_groups = false;  // ranks are told the learned groups, and may announce them
   std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan, about
+  bool lets_ranks_swap = false;                // the same by swaps (swaps.hpp); only in a lane that is never taken down
   bool lets_ranks_meet = false;                // names that ranks wait for are opened to meetings (participant.hpp)
   std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
   std::chrono::nanoseconds stall_warning{0};   // 0: never
@@ -59,6 +59,8 @@ class Coordinator {
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
   Status on_groups(int rank, const GroupsMessage& message, TimePoint now);
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
+  Status on_swap(int rank, SwapMessage message, TimePoint now);
+  Status on_no_swap(int rank, const NoSwapMessage& message, TimePoint now);
   Status on_join(int rank);
   void on_waiting(int rank) { members_.waits(rank); }
   // Whichever of these the message is; any other is nothing to the coordinator.
@@ -99,8 +101,12 @@ class Coordinator {
   NamedRounds& name_for(const std::string& name, bool is_cacheable);
   void open_round(Round& round, TimePoint now);
   void arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now);
-  Status announce(NamedRounds& name, int rank, std::optional<Signature> signature, bool is_deferrable, TimePoint now,
-                  std::span<const std::byte> input = {});
+  Status check_slot(int rank, std::uint32_t slot) const;
+  Status announce(NamedRounds& name, Announced announced);
+  Status hear(NamedRounds& name, Announced announced);
+  Status hear_duplicate(NamedRounds& name, const Announced& announced);
+  Status hear_later(NamedRounds& name);
+  Status end_swap(NamedRounds& name);
   Status announce(PlannedGroup& group, int rank, TimePoint now);
   Status announce_by_all(const GroupsMessage& message, TimePoint now);
   void open(PlannedGroup& group, TimePoint now);
@@ -126,7 +132,7 @@ class Coordinator {
   LogEntry execute(const ReadyQueue::Batch& batch);
   ExecuteItem execute_item(NamedRounds& name);
   void publish_plan(std::vector<LogEntry>& entries);
-  bool may_meet(const NamedRounds& name) const;
+  bool may_do_without_log(const NamedRounds& name) const;
   void assign_slot(NamedRounds& name);
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);
@@ -141,6 +147,7 @@ class Coordinator {
   std::size_t n_open_rounds_ = 0;              // and groups
   std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
   std::vector<Failure> failures_;              // go into the log before what is carried out
+  std::vector<CallOffEntry> call_offs_;        // and these
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
   std::uint64_t n_unchecked_ = 0;  // entries since results were last compared

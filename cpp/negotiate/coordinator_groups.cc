@@ -28,7 +28,7 @@ Status Coordinator::announce(PlannedGroup& group, int rank, TimePoint now) {
   const bool is_current = group.learned_plan == groups_.learned_plan();
   if (!is_current || members_.has_any_joined() || !group.is_whole(groups_.most_bytes())) {
     for (NamedRounds* name : group.names) {
-      if (Status status = announce(*name, rank, std::nullopt, true, now); !status.ok()) return status;
+      if (Status status = announce(*name, {rank, now, std::nullopt, true}); !status.ok()) return status;
     }
     return Status::ok_status();
   }

@@ -61,6 +61,20 @@ struct WaitingMessage {};
 // This rank has no more work: until all ranks have joined, the others go on without it.
 struct JoinMessage {};
 
+// The slot's name is ready with the signature this rank had last time, and waited for: an announcement, which goes to
+// all members, the coordinator among them, with what this rank brings to the name's `round` (swaps.hpp). Whoever has
+// all members' inputs carries the call out; then the log has no answer.
+struct SwapMessage {
+  std::uint32_t slot = 0;
+  std::uint64_t round = 0;
+  std::vector<std::byte> input;  // not empty
+};
+
+// This rank has not announced the slot, and the next time it will not by a swap.
+struct NoSwapMessage {
+  std::uint32_t slot = 0;
+};
+
 // --- relay -> relay: what the ranks of a subtree announce (relay.hpp), in the order in which each did
 
 using Announcement = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage>;
@@ -92,6 +106,9 @@ struct AbortMessage {
   std::string text;
 };
 
+// In the lane, this rank sends no SwapMessage any more: it has heard that another has left.
+struct NoMoreSwapsMessage {};
+
 struct PingMessage {};
 struct PongMessage {};
 
@@ -114,6 +131,7 @@ struct ExecuteItem {
   std::vector<std::int32_t> absent;
   Signature signature;    // only where ranks are absent
   bool may_meet = false;  // the next calls of the name may be carried out by meetings (participant.hpp)
+  bool may_swap = false;  // or by swaps; not both
 };
 
 // Whether ranks remember a checksum of the result, and compare what they remember. The log says so: all do alike.
@@ -164,7 +182,14 @@ struct ExecuteGroupsEntry {
   Check check = Check::kNone;
 };
 
-using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry>;
+// The round of the slot has been open for too long. Whoever has not announced it will not do so by a swap, and says
+// that.
+struct CallOffEntry {
+  std::uint32_t slot = 0;
+};
+
+using LogEntry =
+    std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry, CallOffEntry>;
 
 struct LogMessage {
   std::vector<LogEntry> entries;
@@ -172,7 +197,7 @@ struct LogMessage {
 
 using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
                              AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage,
-                             GroupsMessage, RelayedMessage>;
+                             GroupsMessage, RelayedMessage, SwapMessage, NoSwapMessage, NoMoreSwapsMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

@@ -17,6 +17,7 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   const bool is_duplicate = !name.pending.empty();
   ++n_pending_;
   name.pending.push_back({ticket, nullptr});
+  name.may_swap = false;
   if (is_duplicate) return DuplicateMessage{request.name};
   const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
   if (is_same_priority && name.slot != kNoSlot && name.is_known && name.known == request.signature) {
@@ -96,6 +97,56 @@ void Participant::close_to_meetings(Name& name) {
   if (std::exchange(name.may_meet, false)) --n_open_to_meetings_;
 }
 
+// --- swaps
+
+std::optional<Participant::Swap> Participant::swap(const Request& request, Ticket ticket) {
+  const auto found = names_.find(request.name);
+  if (found == names_.end()) return std::nullopt;
+  Name& name = *found->second;
+  // Others go on without a rank that joins: it has come to their next rounds by no swap.
+  if (!name.may_swap || name.n_joins != n_joins_ || !name.pending.empty() || request.is_deferrable ||
+      !(name.known == request.signature)) {
+    return std::nullopt;
+  }
+  name.is_swap = true;
+  name.pending.push_back({ticket, nullptr});
+  ++n_pending_;
+  return Swap{name.slot, name.next_swap};
+}
+
+bool Participant::come_late(const std::string& text, Ticket ticket) {
+  const auto found = names_.find(text);
+  if (found == names_.end() || !found->second->is_swap) return false;
+  Name& name = *found->second;
+  name.pending.push_back({ticket, nullptr});
+  ++n_pending_;
+  name.may_swap = false;
+  name.late.push_back({text});
+  return true;
+}
+
+void Participant::end_swap(Name& name) {
+  if (!std::exchange(name.is_swap, false)) return;
+  for (DuplicateMessage& late : std::exchange(name.late, {})) late_.push_back(std::move(late));
+}
+
+Participant::Ready Participant::swapped(std::uint32_t slot) {
+  Name& name = *slots_[slot];
+  ++name.next_swap;
+  return take(name);
+}
+
+Result<Participant::Action> Participant::call_off(const CallOffEntry& entry) {
+  if (entry.slot >= slots_.size() || slots_[entry.slot] == nullptr) {
+    return Status::internal("the log calls off slot " + std::to_string(entry.slot) + ", which rank " +
+                            std::to_string(rank_) + " does not know");
+  }
+  Name& name = *slots_[entry.slot];
+  if (name.is_swap) return Action(CalledOff{});
+  name.may_swap = false;
+  return Action(CalledOff{NoSwapMessage{entry.slot}});
+}
+
 // --- groups
 
 Message Participant::hold(Name& name, std::uint32_t number) {
@@ -149,7 +200,7 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
     }
     for (const std::uint32_t slot : groups_[number].slots) {
       Name& name = *slots_[slot];
-      if (name.pending.empty() || name.is_held || name.meets) {
+      if (name.pending.empty() || name.is_held || name.meets || name.is_swap) {
         return Status::internal("the log executes slot " + std::to_string(slot) + " with its group, which rank " +
                                 std::to_string(rank_) + " has not announced");
       }
@@ -166,11 +217,13 @@ Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
   if (!entry) entry = std::make_unique<Name>();
   ++n_pending_;
   entry->pending.push_back({ticket, nullptr});
+  entry->may_swap = false;
   return DuplicateMessage{name};
 }
 
 Message Participant::join(Ticket ticket) {
   join_ = ticket;
+  ++n_joins_;
   ++n_pending_;
   return JoinMessage{};
 }
@@ -181,6 +234,7 @@ Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (std::holds_alternative<EndEntry>(entry)) return Action(End{});
   if (const auto* planned = std::get_if<PlanEntry>(&entry)) return plan(*planned);
   if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) return execute(*groups);
+  if (const auto* call_off = std::get_if<CallOffEntry>(&entry)) return this->call_off(*call_off);
   return fail(std::get<FailEntry>(entry));
 }
 
@@ -220,6 +274,9 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   Ready ready = take(*name);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   if (item.may_meet && name->slot != kNoSlot) open_to_meetings(*name);
+  name->may_swap = item.may_swap && name->pending.empty() && join_ == kNoTicket;
+  if (item.may_swap) ++name->next_swap;  // on all members, whatever each came by
+  name->n_joins = n_joins_;
   if (!name->pending.empty()) {
     if (const auto meeting = avoid(*name)) to_close.push_back(*meeting);
   }
@@ -230,6 +287,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
 Participant::Ready Participant::take(Name& name) {
   Ready ready{name.pending.front().ticket, name.first_dims, nullptr};
   name.pending.erase(name.pending.begin());
+  end_swap(name);
   --n_pending_;
   return ready;
 }
@@ -243,6 +301,7 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   std::unique_ptr<Name>& name = names_[item.name];
   if (!name) name = std::make_unique<Name>();
   name->is_known = false;
+  name->may_swap = false;
   close_to_meetings(*name);
   take_slot(item.slot, *name);
   return ready;
@@ -278,6 +337,8 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
       return Status::internal("the log fails '" + entry.name + "', which rank " + std::to_string(rank_) +
                               " has not announced");
     }
+    end_swap(*found->second);
+    found->second->may_swap = false;
     auto& pending = found->second->pending;
     for (auto call = pending.begin(); call != pending.begin() + n_times; ++call) tickets.push_back(call->ticket);
     pending.erase(pending.begin(), pending.begin() + n_times);

@@ -8,6 +8,8 @@
 // being announced, if all ranks come to the meeting: meet(). A rank that announces it instead closes the meeting:
 // avoid(). Either way the name's calls stay paired, and all ranks count the same meetings.
 //
+// A name may be open to *swaps* instead (swaps.hpp): swap(). Such a request is announced, and the log may answer it.
+//
 // Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
 // exactly once, to carry out or to fail.
 #pragma once
@@ -20,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,6 +46,12 @@ class Participant {
     MeetingPlace place;
     std::uint64_t round = 0;
     std::shared_ptr<const FirstDims> first_dims = {};  // null where first dimensions cannot differ
+  };
+
+  // A round of a name for which a request may be announced by a swap.
+  struct Swap {
+    std::uint32_t slot = kNoSlot;
+    std::uint64_t round = 0;
   };
 
   // What others do while this rank has joined: it helps, without data of its own.
@@ -76,7 +85,11 @@ class Participant {
     ReadyMessage released;
     GroupsMessage known;
   };
-  using Action = std::variant<Execute, Fail, Joined, End, Planned>;
+  // No call of the name was announced here, and the next will be by no swap; if there is one, it was.
+  struct CalledOff {
+    std::optional<NoSwapMessage> answer;
+  };
+  using Action = std::variant<Execute, Fail, Joined, End, Planned, CalledOff>;
 
   explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {}
 
@@ -102,6 +115,17 @@ class Participant {
   // Before submit(), where meet() was not tried: the meeting that others might come to, which is to be closed first.
   std::optional<Meeting> avoid(const std::string& name);
 
+  // Instead of submit(), if the request may be announced by a swap: it is then pending until swapped(), or until the
+  // log answers it. None: submit it.
+  std::optional<Swap> swap(const Request& request, Ticket ticket);
+  // Instead of submit(), swap() or submit_duplicate(), for a name whose swap is pending here: false if none is. Such a
+  // duplicate is told when that is over, by take_late(): told before, it would fail what others may have carried out.
+  bool come_late(const std::string& name, Ticket ticket);
+  // After any of the others has returned a request: what to tell the coordinator now.
+  std::vector<DuplicateMessage> take_late() { return std::exchange(late_, {}); }
+  // All inputs are there; this rank may carry it out. REQUIRES: a swap of the slot is pending.
+  Ready swapped(std::uint32_t slot);
+
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
 
@@ -124,6 +148,11 @@ class Participant {
     bool meets = false;            // the pending one does, and has not been announced
     std::uint64_t n_meetings = 0;  // that were, or were closed
     std::optional<MeetingPlace> place;
+    bool is_swap = false;         // the pending one, the oldest, was announced by one
+    bool may_swap = false;        // the log has opened it to swaps, and every call since was announced by one
+    std::uint64_t n_joins = 0;    // of this rank, then
+    std::uint64_t next_swap = 0;  // the number of the next round
+    std::vector<DuplicateMessage> late = {};
     Signature known;  // with which the slot was last agreed
     std::shared_ptr<const FirstDims> first_dims;
     struct Pending {
@@ -157,12 +186,16 @@ class Participant {
   void open_to_meetings(Name& name);
   void close_to_meetings(Name& name);
   std::optional<Meeting> avoid(Name& name);
+  void end_swap(Name& name);
+  Result<Action> call_off(const CallOffEntry& entry);
   void take_slot(std::uint32_t slot, Name& name);
   void forget_if_unused(const std::string& text);
 
   int rank_;
   MeetingPlaces places_;
   std::size_t n_open_to_meetings_ = 0;  // names
+  std::uint64_t n_joins_ = 0;
+  std::vector<DuplicateMessage> late_;
   std::unordered_map<std::string, std::unique_ptr<Name>, HashText, std::equal_to<>> names_;
   std::vector<Name*> slots_;
   std::uint32_t plan_ = 0;  // 0: none

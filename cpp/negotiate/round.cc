@@ -63,7 +63,7 @@ void Round::close() {
   inputs.clear();
   n_inputs = 0;
   n_arrived = first_missing = 0;
-  is_open = is_ready = false;
+  is_open = is_ready = is_swap = is_called_off = false;
   is_deferrable = true;
   is_any_deferrable = false;
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,6 +33,8 @@ struct Round {
   int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
   bool is_open = false;
   bool is_ready = false;              // complete, and waits to be carried out
+  bool is_swap = false;               // all that have arrived did so by a swap, and all others still may
+  bool is_called_off = false;         // those who have not are asked not to
   bool is_deferrable = true;          // for all that have arrived
   bool is_any_deferrable = false;     // for one of them
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
@@ -46,6 +49,8 @@ struct Round {
   std::vector<std::int32_t> absent() const;
   void arrive(int member, Arrival arrival);
   void bring(int member, std::span<const std::byte> input);
+  // It may know already that the round is carried out.
+  bool has_swapped(int member) const { return is_swap && has_arrived(member); }
   bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
 };
@@ -56,6 +61,17 @@ struct StallReport {
 };
 
 struct PlannedGroup;
+
+// What a member has announced under a name.
+struct Announced {
+  int rank = 0;
+  TimePoint when;
+  std::optional<Signature> signature = {};  // none: the one it had last time
+  bool is_deferrable = false;
+  bool is_swap = false;
+  bool is_duplicate = false;
+  std::vector<std::byte> input = {};
+};
 
 struct NamedRounds {
   // A failure, and the calls of members that it answers once they are made.
@@ -81,7 +97,9 @@ struct NamedRounds {
   Signature agreed;               // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
   std::vector<Owed> owed;                             // the oldest first
-  std::size_t last_failure = ~std::size_t{0};         // its place among those that go into the log next, if it is there
+  // By members for whom the open round, a swap, may be over: heard when it is, in this order.
+  std::vector<Announced> later;
+  std::size_t last_failure = ~std::size_t{0};  // its place among those that go into the log next, if it is there
   Round round;
 
   // What a member announced. REQUIRES: it has arrived.

@@ -38,7 +38,8 @@ std::string SimulatedCircle::violation() const {
     }
   }
   if (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.has_left; })) {
-    return judge_leaving(rounds);
+    const std::string wrong = judge_swaps();
+    return wrong.empty() ? judge_leaving(rounds) : wrong;
   }
   if (std::string wrong = judge_joins(); !wrong.empty()) return wrong;
   for (const auto& [key, uses] : rounds) {
@@ -70,6 +71,14 @@ std::string SimulatedCircle::judge_joins() const {
   return is_right ? "" : "joins ended before all ranks had joined, or not at all";
 }
 
+// When one has left, nobody waits for a swap any longer.
+std::string SimulatedCircle::judge_swaps() const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.has_left && rank.log_end && !rank.swaps.empty()) return "a swap outlived the lane";
+  }
+  return {};
+}
+
 // What all who left had executed, the others execute too; what one of them had not, nobody can carry out.
 std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
   std::size_t n_valid = log_.size();
@@ -78,6 +87,9 @@ std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
     if (rank.n_applied < n_valid) return "a rank is left without a part of the log that one that left had executed";
   }
   for (const auto& [key, uses] : rounds) {
+    const bool is_swap = lets_ranks_swap() && std::any_of(uses.begin(), uses.end(), [](const Use* use) {
+                           return use != nullptr && use->outcome && use->outcome->entry >= kMetAt;
+                         });
     const auto is_executed = [n_valid](const Use* use) {
       return use != nullptr && use->outcome && use->outcome->is_executed &&
              (use->outcome->entry < n_valid || use->outcome->entry >= kMetAt);
@@ -85,6 +97,7 @@ std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
     if (std::none_of(uses.begin(), uses.end(), is_executed)) continue;
     for (std::size_t at = 0; at < uses.size(); ++at) {
       const bool is_missed = uses[at] == nullptr && has_joined(at, std::get<0>(key));
+      if (is_swap && ranks_[at].has_left && uses[at] != nullptr && !uses[at]->outcome) continue;  // it left meanwhile
       if (!is_missed && !is_executed(uses[at])) return "'" + std::get<1>(key) + "' was executed on some ranks only";
     }
   }
@@ -96,7 +109,7 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
   const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
   bool is_complete = true;
   bool is_bad = false;
-  bool may_fail = has_ended_ || is_repeated;
+  bool may_fail = has_ended_ || is_repeated || n_stalls_ > 0;
   const Use* first = nullptr;
   for (std::size_t at = 0; at < uses.size(); ++at) {
     const Use* use = uses[at];
@@ -106,9 +119,10 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
     is_bad = is_bad || use->is_duplicate || !describe_mismatch(first->signature, 0, use->signature, 1).empty();
     may_fail = may_fail || is_bad;
   }
-  for (std::size_t at = 0; at < uses.size() && info(first->signature.collective).has_root; ++at) {
-    const bool is_root_missing = uses[at] == nullptr && first->signature.root == static_cast<int>(at);
-    if (is_root_missing && has_joined(at, epoch)) is_bad = may_fail = true;
+  const bool has_root = info(first->signature.collective).has_root;
+  for (std::size_t at = 0; at < uses.size(); ++at) {
+    const bool is_needed = first->signature.needs_all || (has_root && first->signature.root == static_cast<int>(at));
+    if (is_needed && uses[at] == nullptr && has_joined(at, epoch)) is_bad = may_fail = true;
   }
   if (is_complete) return judge_complete(which, uses, is_bad, may_fail);
   for (std::size_t at = 0; at < uses.size(); ++at) {

@@ -442,6 +442,112 @@ TEST_P(InterleavingsOfMeetings, KeepTheAgreement) {
 INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfMeetings, ::testing::ValuesIn(two_ranks_that_meet()), name_of);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfMeetings, ::testing::ValuesIn(three_ranks_that_meet()), name_of);
 
+// --- when ranks swap what they bring to a and b
+
+std::vector<Scenario> two_ranks_that_swap() {
+  const Wait wait;
+  const Join join;
+  const Leave leave;
+  const Call a = call("a");
+  const Call b = call("b");
+  const Call longer = call("a", allreduce({5}));
+  Call deferrable = a;
+  deferrable.is_deferrable = true;
+  Call all = a;
+  all.signature.needs_all = true;
+  return {
+      {"Twice", {{a, wait, a}, {a, wait, a}}, 4},
+      {"Thrice", {{a, wait, a, wait, a}, {a, wait, a, wait, a}}, 5, true},
+      {"OppositeOrders", {{a, b}, {b, a}}, 4},
+      {"OneHurriesOn", {{a, wait, b}, {a, b}}, 4},
+      {"OneIsDeferrable", {{a, wait, a}, {deferrable, wait, a}}, 4},
+      {"TheCoordinatorIsDeferrable", {{deferrable, wait, a}, {a, wait, a}}, 4},
+      {"OneChanges", {{a, wait, a}, {longer, wait, a}}, 3},
+      {"BothChange", {{longer, wait, longer}, {longer, wait, longer}}, 4},
+      {"OneCallsTwice", {{a, a, wait}, {a, wait}}, 2},
+      {"TheOtherCallsTwice", {{a, wait}, {a, a, wait}}, 2},
+      {"OneCallsTwiceAndOn", {{a, a, wait, a}, {a, wait, a, wait, a}}, 2, true},
+      {"BothCallTwice", {{a, a}, {a, a}}, 2},
+      {"CallsTwiceDifferently", {{a, longer}, {a, longer}}, 2},
+      {"OneNeverCalls", {{a, b, wait}, {b}}, 3},
+      {"OneNeverCallsWhatTheOtherRepeats", {{a, a, b}, {b}}, 3},
+      {"OneJoins", {{a, wait, a, join}, {a, join}}, 4},
+      {"OneJoinsAtOnce", {{a, join, a}, {join, a}}, 4},
+      {"OneJoinsWhileItCalls", {{a, wait, b, join, b}, {a, b, join, b}}, 4, true},
+      {"NeedAllAndOneJoins", {{all, wait, all, join, all, wait, all}, {all, wait, join, all, wait, all}}, 4, true},
+      {"OneLeaves", {{a, b, wait}, {a, leave}}, 2},
+      {"OneLeavesAfterAll", {{a, wait, b}, {a, wait, b, wait, leave}}, 2},
+      {"TheCoordinatorLeaves", {{a, b, leave}, {a, wait, b}}, 2},
+  };
+}
+
+std::vector<Scenario> three_ranks_that_swap() {
+  const Wait wait;
+  const Join join;
+  const Leave leave;
+  const Call a = call("a");
+  const Call b = call("b");
+  const Call longer = call("a", allreduce({5}));
+  return {
+      {"Once", {{a}, {a}, {a}}, 3, true},
+      {"TwoHurryOn", {{a, wait, a}, {a, wait, a}, {a}}, 3, true},
+      {"OneChanges", {{a}, {longer}, {a}}, 2, true},
+      {"OneHurriesOnAndChanges", {{a}, {a, wait, longer}, {a}}, 3, true},
+      {"OneHurriesOnAndJoins", {{a}, {a, wait, join}, {a}}, 3, true},
+      {"OneCallsTwice", {{a}, {a, a}, {a}}, 2, true},
+      {"OneNeverCalls", {{a}, {a}, {}}, 2, true},
+      {"OneJoins", {{a}, {a}, {join}}, 3, true},
+      {"OneLeaves", {{a}, {a}, {a, leave}}, 2, true},
+      {"OneLeavesWhenItIsOver", {{a}, {a, wait}, {a, wait, leave}}, 2, true},
+      {"TheCoordinatorLeaves", {{a, leave}, {a}, {a}}, 2, true},
+  };
+}
+
+// While the coordinator loses patience, at any moment.
+std::vector<Scenario> swaps_that_are_called_off() {
+  const Wait wait;
+  const Call a = call("a");
+  const Call longer = call("a", allreduce({5}));
+  return {
+      {"OfTwo", {{a, wait, a}, {a, wait, a}}, 2, true},
+      {"OneNeverCalls", {{a, wait, a}, {}}, 2, true},
+      {"OneCallsTwice", {{a, a}, {a, wait, a}}, 2, true},
+      {"OneChanges", {{a}, {longer, wait, a}}, 2, true},
+      {"OfThree", {{a}, {a}, {a}}, 2, true},
+  };
+}
+
+class InterleavingsOfSwaps : public ::testing::TestWithParam<Scenario> {
+ protected:
+  static void expect_agreement(const Scenario& scenario, std::size_t n_stalls) {
+    std::vector<Script> scripts;
+    for (const Script& script : scenario.scripts) scripts.push_back(after_opening(script));
+    CircleOptions options;
+    options.coordinator.lets_ranks_swap = true;
+    options.coordinator.stall_shutdown = std::chrono::seconds(1);
+    options.takes_eagerly = scenario.writes_log_at_once;
+    options.n_stalls = n_stalls;
+    Search search(scripts, options, 4);
+    EXPECT_EQ(search.run(), "");
+    EXPECT_GE(search.least_executed(), scenario.n_executed);
+    if (scenario.name == "Twice" || scenario.name == "Once") {
+      EXPECT_EQ(search.n_orders_with_meetings(), search.n_orders());
+    }
+    RecordProperty("orders", static_cast<int>(search.n_orders()));
+  }
+};
+
+TEST_P(InterleavingsOfSwaps, KeepTheAgreement) { expect_agreement(GetParam(), 0); }
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfSwaps, ::testing::ValuesIn(two_ranks_that_swap()), name_of);
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfSwaps, ::testing::ValuesIn(three_ranks_that_swap()), name_of);
+
+class InterleavingsOfCallOffs : public InterleavingsOfSwaps {};
+
+TEST_P(InterleavingsOfCallOffs, KeepTheAgreement) {
+  expect_agreement(GetParam(), GetParam().scripts.size() == 2 ? 2 : 1);
+}
+INSTANTIATE_TEST_SUITE_P(Swaps, InterleavingsOfCallOffs, ::testing::ValuesIn(swaps_that_are_called_off()), name_of);
+
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {
   CircleOptions options;

@@ -60,6 +60,12 @@ class Maker {
   }
   void fill(GroupsMessage& m) { m = {number<std::uint32_t>(), numbers()}; }
   void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
+  void fill(SwapMessage& m) {
+    m = {number<std::uint32_t>(), number<std::uint64_t>(), bytes()};
+    if (m.input.empty()) m.input.resize(1);
+  }
+  void fill(NoSwapMessage& m) { m.slot = number<std::uint32_t>(); }
+  void fill(NoMoreSwapsMessage& /*m*/) {}
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& /*m*/) {}
   void fill(ByeMessage& m) {
@@ -107,12 +113,13 @@ class Maker {
     }
   }
   LogEntry log_entry() {
-    switch (up_to(5)) {
+    switch (up_to(6)) {
       case 0: return execute_entry();
       case 1: return fail_entry();
       case 2: return JoinedEntry{number<std::int32_t>()};
       case 3: return PlanEntry{number<std::uint32_t>(), {numbers(), numbers()}};
       case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
+      case 5: return CallOffEntry{number<std::uint32_t>()};
       default: return EndEntry{};
     }
   }
@@ -122,6 +129,8 @@ class Maker {
     for (ExecuteItem& item : entry.items) {
       item.slot = number<std::uint32_t>();
       item.is_defined_here = flag();
+      item.may_meet = flag();
+      item.may_swap = !item.may_meet && flag();
       if (!item.is_defined_here) continue;
       item.name = text(20);
       item.first_dims.resize(up_to(2));
@@ -176,7 +185,8 @@ bool same_lists(const std::vector<T>& a, const std::vector<T>& b, Same same_item
 
 bool same(const ExecuteItem& a, const ExecuteItem& b) {
   return a.slot == b.slot && a.is_defined_here == b.is_defined_here && a.name == b.name &&
-         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature);
+         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature) &&
+         a.may_meet == b.may_meet && a.may_swap == b.may_swap;
 }
 bool same(const ExecuteEntry& a, const ExecuteEntry& b) {
   return a.check == b.check && same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
@@ -194,6 +204,12 @@ bool same(const ReadyMessage& a, const ReadyMessage& b) {
     return x.slot == y.slot && x.is_deferrable == y.is_deferrable && x.input == y.input;
   });
 }
+bool same(const SwapMessage& a, const SwapMessage& b) {
+  return a.slot == b.slot && a.round == b.round && a.input == b.input;
+}
+bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.slot == b.slot; }
+bool same(const NoMoreSwapsMessage& /*a*/, const NoMoreSwapsMessage& /*b*/) { return true; }
+bool same(const CallOffEntry& a, const CallOffEntry& b) { return a.slot == b.slot; }
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
 bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
 bool same(const JoinMessage& /*a*/, const JoinMessage& /*b*/) { return true; }

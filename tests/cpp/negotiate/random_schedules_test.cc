@@ -32,6 +32,7 @@ struct Training {
   bool learned_order = true;
   bool announces_groups = false;
   bool lets_ranks_meet = false;
+  bool lets_ranks_swap = false;
   bool changes_its_mind = false;  // whether a call is waited for at once
   int ranks_per_host = 0;         // more than 0: through relays
   int fan_out = 0;
@@ -47,9 +48,11 @@ struct Tensor {
 std::vector<Tensor> make_tensors(const Training& training, Random& random) {
   std::vector<Tensor> tensors;
   const int percent = training.announces_groups ? 95 : 80;
-  const int deferrable_percent = training.changes_its_mind ? 50 : training.lets_ranks_meet ? 20 : percent;
+  const bool does_without_log = training.lets_ranks_meet || training.lets_ranks_swap;
+  const int deferrable_percent = training.changes_its_mind ? 50 : does_without_log ? 20 : percent;
+  const int most_columns = training.lets_ranks_swap ? 20 : does_without_log ? 400 : 40'000;
   for (int i = 0; i < training.n_names; ++i) {
-    const Shape shape{pick(random, 1, 9), pick(random, 1, training.lets_ranks_meet ? 400 : 40'000)};
+    const Shape shape{pick(random, 1, 9), pick(random, 1, most_columns)};
     const int kind = pick(random, 0, 9);
     const Signature signature = kind < 6   ? allreduce(shape, i % 3 == 0 ? DataType::kFloat16 : DataType::kFloat32)
                                 : kind < 8 ? allgather(shape)
@@ -147,6 +150,7 @@ CircleOptions circle_options(const Training& training, Random& random) {
   options.coordinator.fusion_threshold_bytes = std::size_t{1} << pick(random, 10, 24);
   options.coordinator.announces_groups = training.announces_groups;
   options.coordinator.lets_ranks_meet = training.lets_ranks_meet;
+  options.coordinator.lets_ranks_swap = training.lets_ranks_swap;
   options.coordinator.most_groups = training.announces_groups ? 4 : 1 << 20;
   options.fan_out = training.fan_out;
   for (int rank = 0; rank < training.n_ranks && training.ranks_per_host > 0; ++rank) {
@@ -261,6 +265,23 @@ TEST(RandomSchedules, Meetings) {
     }
   }
   EXPECT_GT(seen.n_met, repetitions(1000));
+}
+
+// Messages between ranks overtake those to and from the coordinator, and the other way round.
+TEST(RandomSchedules, Swaps) {
+  for (const int n_ranks : {2, 3, 5}) {
+    Groups seen;
+    for (std::uint64_t seed = 1; seed <= repetitions(60); ++seed) {
+      Training training{.n_ranks = n_ranks, .lets_ranks_swap = true};
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks, seed " << seed;
+      training.has_errors = false;
+      training.n_epochs = 3;
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
+      training = {.n_ranks = n_ranks, .announces_groups = true, .lets_ranks_swap = true, .changes_its_mind = true};
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
+    }
+    EXPECT_GT(seen.n_met, repetitions(1000));
+  }
 }
 
 TEST(RandomSchedules, SmallCache) {

@@ -1,8 +1,10 @@
 #include "negotiate/simulated_circle.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <tuple>
+#include <utility>
 
 #include "negotiate/frames.hpp"
 
@@ -15,6 +17,12 @@ constexpr std::uint64_t kMeetings = std::uint64_t{1} << 63;
 // Relays that share a bit only look less apart than they are.
 std::uint64_t relay_bit(int rank) { return std::uint64_t{2} << rank % 62; }
 std::uint64_t bit_of(const std::string& name) { return std::uint64_t{1} << std::hash<std::string>()(name) % 64; }
+
+// And not only for the coordinator.
+bool is_for_first_rank(const Message& message) {
+  return std::holds_alternative<SwapMessage>(message) || std::holds_alternative<ByeMessage>(message) ||
+         std::holds_alternative<NoMoreSwapsMessage>(message);
+}
 
 constexpr TimePoint kNow{};  // stalls have tests of their own
 constexpr Participant::Ticket kJoinTicket = Participant::kNoTicket - 1;
@@ -41,6 +49,8 @@ std::string to_string(const Event& event) {
     case Event::Kind::kEnd: return "the lane is taken down";
     case Event::Kind::kLook: return "rank " + rank + " looks at its meetings";
     case Event::Kind::kLeaveMeetings: return "rank " + rank + " leaves its meetings";
+    case Event::Kind::kHear: return "rank " + rank + " hears rank " + std::to_string(event.from);
+    case Event::Kind::kStall: return "what is open has waited for too long";
   }
   return "?";
 }
@@ -53,7 +63,7 @@ bool Footprint::is_apart_from(const Footprint& other) const {
 
 SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options)
     : scripts_(&scripts), options_(options), coordinator_(sized(options.coordinator, scripts.size())) {
-  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank));
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank), scripts.size());
   if (options_.hosts.empty()) return;
   tree_.emplace(options_.hosts, options_.fan_out);
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
@@ -91,6 +101,10 @@ std::vector<Event> SimulatedCircle::possible_events() const {
     if (has_news_of_meetings(rank)) events.push_back({Event::Kind::kLook, static_cast<int>(at)});
     if (!rank.meetings.empty()) events.push_back({Event::Kind::kLeaveMeetings, static_cast<int>(at)});
     if (!rank.relay && rank.n_applied < n_known_to(rank)) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
+    for (std::size_t from = 0; from < ranks_.size(); ++from) {
+      if (rank.incoming[from].empty()) continue;
+      events.push_back({Event::Kind::kHear, static_cast<int>(at), static_cast<int>(from)});
+    }
     if (!rank.relay) continue;
     if (rank.relay->has_news()) events.push_back({Event::Kind::kPassOn, static_cast<int>(at)});
     if (rank.n_passed_down < n_known_above(rank)) events.push_back({Event::Kind::kPassLog, static_cast<int>(at)});
@@ -101,6 +115,9 @@ std::vector<Event> SimulatedCircle::possible_events() const {
       events.push_back({Event::Kind::kDeliver, rank});
   }
   if (has_news_ && !has_left(0)) events.push_back({Event::Kind::kTake});
+  if (n_stalls_ < options_.n_stalls && coordinator_.next_stall_check() && !has_left(0)) {
+    events.push_back({Event::Kind::kStall});
+  }
   for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
     if (ranks_[at].participant.holds_any() && !ranks_[at].has_left)
       events.push_back({Event::Kind::kRelease, static_cast<int>(at)});
@@ -134,7 +151,7 @@ void SimulatedCircle::begin_with(std::size_t n_steps) {
     moved = false;
     for (const Event& event : possible_events()) {
       const bool is_step = event.kind == Event::Kind::kStep;
-      if (event.kind == Event::Kind::kEnd) continue;
+      if (event.kind == Event::Kind::kEnd || event.kind == Event::Kind::kStall) continue;
       if (is_step && ranks_[static_cast<std::size_t>(event.rank)].next_step >= n_steps) continue;
       perform(event);
       moved = true;
@@ -146,14 +163,28 @@ void SimulatedCircle::begin_with(std::size_t n_steps) {
 Footprint SimulatedCircle::footprint(const Event& event) const {
   const std::uint64_t own = event.rank >= 0 && ranks_[static_cast<std::size_t>(event.rank)].relay
                                 ? relay_bit(event.rank)
-                                : 0;  // which hears at once
+                            : lets_ranks_swap() && event.rank == 0 ? kCoordinator
+                                                                   : 0;  // which hears at once
   if (event.kind == Event::Kind::kRelease) return {own, event.rank, kAllNames};
+  const auto is_swapped = [this](const Rank& rank, const Message& message) {
+    const auto* swap = std::get_if<SwapMessage>(&message);
+    return swap == nullptr || rank.is_waiting ? kAllNames : name_of_slot_.at(swap->slot);
+  };
+  if (event.kind == Event::Kind::kHear) {
+    const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
+    return {own, event.rank, is_swapped(rank, rank.incoming[static_cast<std::size_t>(event.from)].front())};
+  }
+  if (event.kind == Event::Kind::kDeliver && lets_ranks_swap()) {
+    const Message& message = ranks_[static_cast<std::size_t>(event.rank)].announced.front();
+    if (is_for_first_rank(message)) return {kCoordinator, 0, is_swapped(ranks_.front(), message)};
+  }
   switch (event.kind) {
     case Event::Kind::kDeliver: return {tree_ ? relay_bit(tree_->relay_of(event.rank)) : kCoordinator, -1, 0};
     case Event::Kind::kPassOn: return {relay_bit(event.rank) | decider_above(event.rank), -1, 0};
     case Event::Kind::kPassLog: return {relay_bit(event.rank), event.rank, kAllNames};
     case Event::Kind::kLetGo: return {relay_bit(event.rank), -1, 0};
     case Event::Kind::kTake:
+    case Event::Kind::kStall:
     case Event::Kind::kEnd:
     case Event::Kind::kTakeBusy: return {kCoordinator, -1, 0};
     case Event::Kind::kLook:
@@ -171,7 +202,8 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
   // Only what was announced twice is closed when it is opened.
   const bool may_close =
       std::any_of(rank.uses.begin(), rank.uses.end(), [](const Use& use) { return use.is_duplicate && !use.outcome; });
-  return {may_close ? meetings : 0, event.rank, rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
+  return {(may_close ? meetings : 0) | (lets_ranks_swap() ? own : 0), event.rank,
+          rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
 }
 
 void SimulatedCircle::perform(const Event& event) {
@@ -185,6 +217,14 @@ void SimulatedCircle::perform(const Event& event) {
     case Event::Kind::kPassOn: return pass_on(event.rank);
     case Event::Kind::kPassLog: return pass_log(ranks_[static_cast<std::size_t>(event.rank)]);
     case Event::Kind::kEnd: return end();
+    case Event::Kind::kStall: return stall();
+    case Event::Kind::kHear: {
+      Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
+      std::deque<Message>& incoming = rank.incoming[static_cast<std::size_t>(event.from)];
+      const Message message = std::move(incoming.front());
+      incoming.pop_front();
+      return hear(rank, event.from, message);
+    }
     case Event::Kind::kLook: return look_at_meetings(ranks_[static_cast<std::size_t>(event.rank)], false);
     case Event::Kind::kLeaveMeetings: return look_at_meetings(ranks_[static_cast<std::size_t>(event.rank)], true);
     case Event::Kind::kLetGo: return ranks_[static_cast<std::size_t>(event.rank)].relay->let_go();
@@ -195,12 +235,15 @@ void SimulatedCircle::step(Rank& rank) {
   const Step& next = (*scripts_)[rank.at][rank.next_step++];
   if (std::holds_alternative<Leave>(next)) {
     look_at_meetings(rank, true);
+    if (lets_ranks_swap()) tell_others(rank, ByeMessage{{{0, rank.n_applied}}});
     rank.has_left = true;
     return;
   }
+  if (rank.log_end) return;  // it would be refused at once
   if (std::holds_alternative<Wait>(next)) {
     rank.is_waiting = rank.participant.has_pending();
-    if (rank.is_waiting) announce(rank, WaitingMessage{});
+    const bool is_any_kept_back = !lets_ranks_swap() || rank.has_deferrable;
+    if (rank.is_waiting && is_any_kept_back) announce(rank, WaitingMessage{});
     return;
   }
   if (std::holds_alternative<Join>(next)) {
@@ -218,12 +261,18 @@ void SimulatedCircle::step(Rank& rank) {
   request.signature = call.signature;
   request.is_cacheable = call.is_cacheable;
   request.is_deferrable = call.is_deferrable;
+  rank.has_deferrable = rank.has_deferrable || call.is_deferrable;
   const bool is_duplicate = has_pending(rank, call.name);
   if (is_duplicate) look_at_meetings(rank, true);
   const Participant::Ticket ticket = rank.uses.size();
   rank.uses.push_back(
       {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, false, std::nullopt});
   if (come_to_meeting(rank, request, call.is_deferrable)) return;
+  if (rank.participant.come_late(call.name, ticket)) {
+    rank.uses.back().is_duplicate = true;
+    return;
+  }
+  if (!is_duplicate && swap(rank, request)) return;
   Message message = rank.participant.submit(request, ticket);
   rank.uses.back().is_duplicate = std::holds_alternative<DuplicateMessage>(message);
   announce(rank, std::move(message));
@@ -295,6 +344,7 @@ void SimulatedCircle::announce(Rank& rank, Message message) {
 // A relay hears its own rank at once.
 void SimulatedCircle::send(Rank& rank, Message message) {
   if (rank.relay) return must(rank.relay->hear(static_cast<int>(rank.at), carry(message)));
+  if (lets_ranks_swap() && rank.at == 0) return be_heard(0, message);  // as the coordinator hears its own rank
   rank.announced.push_back(std::move(message));
 }
 
@@ -306,8 +356,16 @@ void SimulatedCircle::deliver(int at) {
   Rank& rank = ranks_[static_cast<std::size_t>(at)];
   Message message = carry(rank.announced.front());
   rank.announced.pop_front();
-  if (!tree_ && has_ended_) return;  // it crossed the end on its way
+  if (is_for_first_rank(message)) {
+    hear(ranks_.front(), at, message);
+    if (!std::holds_alternative<SwapMessage>(message)) return;
+  }
   if (tree_) return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->hear(at, std::move(message)));
+  be_heard(at, std::move(message));
+}
+
+void SimulatedCircle::be_heard(int at, Message message) {
+  if (has_ended_) return;  // it crossed the end on its way
   must(coordinator_.on_message(at, std::move(message), kNow));
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
@@ -360,6 +418,7 @@ void SimulatedCircle::append(LogEntry entry) {
     }
   }
   if (std::holds_alternative<EndEntry>(entry)) names = kAllNames;
+  if (const auto* call_off = std::get_if<CallOffEntry>(&entry)) names = name_of_slot_[call_off->slot];
   if (const auto* plan = std::get_if<PlanEntry>(&entry)) {
     names = kAllNames;  // every rank may have to let go of what it holds
     names_in_group_.assign(plan->groups.size(), 0);
@@ -379,6 +438,7 @@ void SimulatedCircle::apply(Rank& rank) {
   const std::size_t entry = rank.n_applied++;
   auto action = rank.participant.apply(log_[entry]);
   if (!action.ok()) return must(action.status());
+  announce_late(rank);
   if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
     for (const auto& meeting : execute->to_close) word(meeting).close(meeting.round);
     for (const auto& ready : execute->requests) {
@@ -386,6 +446,7 @@ void SimulatedCircle::apply(Rank& rank) {
         rank.executed.push_back("help with " + ready.absence->name);
         continue;
       }
+      rank.swaps.forget(ready.ticket);
       const Use& use = rank.uses[ready.ticket];
       rank.executed.push_back(use.name + "#" + std::to_string(use.nth));
       settle(rank, ready.ticket, {true, entry, {}, ready.first_dims ? *ready.first_dims : Participant::FirstDims{}});
@@ -397,12 +458,18 @@ void SimulatedCircle::apply(Rank& rank) {
   } else if (auto* planned = std::get_if<Participant::Planned>(&action.value())) {
     if (!planned->released.items.empty()) send(rank, std::move(planned->released));
     send(rank, std::move(planned->known));
+  } else if (const auto* called_off = std::get_if<Participant::CalledOff>(&action.value())) {
+    if (called_off->answer) announce(rank, *called_off->answer);
   } else if (std::holds_alternative<Participant::End>(action.value())) {
     end(rank, entry);
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());
-    for (const auto ticket : failure.tickets) settle(rank, ticket, {false, entry, failure.status, {}});
+    for (const auto ticket : failure.tickets) {
+      rank.swaps.forget(ticket);
+      settle(rank, ticket, {false, entry, failure.status, {}});
+    }
   }
+  give_up_lost_swaps(rank);
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
 }
 

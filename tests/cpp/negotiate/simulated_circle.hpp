@@ -5,7 +5,7 @@
 // with what must be: the k-th use of a name on one rank, since all ranks last joined, goes with the k-th use on every
 // other, and shares its fate; ranks that have joined are not missed. A rank that leaves takes part in what it has
 // executed, and in nothing else. Where the coordinator lets ranks meet, they do for every call that is not deferrable,
-// and may leave a meeting at any moment.
+// and may leave a meeting at any moment. Where it lets them swap, they do too, and then hear of it when one leaves.
 // Everything is deterministic: the same scripts and events give the same circle. One thread.
 #pragma once
 
@@ -24,6 +24,7 @@
 #include "negotiate/participant.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
+#include "negotiate/swaps.hpp"
 #include "transport/meeting.hpp"
 
 namespace ciranda::testing {
@@ -47,6 +48,7 @@ struct CircleOptions {
   std::vector<std::string> hosts;  // by rank: announcements and the log go through relays; empty: there are none
   int fan_out = 0;                 // of the relays
   bool is_taken_down = false;      // the lane is, sooner or later
+  std::size_t n_stalls = 0;        // so often the coordinator may find that what is open has waited for too long
 };
 
 struct Event {
@@ -62,10 +64,13 @@ struct Event {
     kLetGo,
     kEnd,
     kLook,
-    kLeaveMeetings
+    kLeaveMeetings,
+    kHear,
+    kStall
   };
   Kind kind;
   int rank = -1;
+  int from = -1;  // whom it hears
   bool operator==(const Event&) const = default;
 };
 std::string to_string(const Event& event);
@@ -126,11 +131,16 @@ class SimulatedCircle {
     std::optional<Outcome> outcome;
   };
   struct Rank {
-    explicit Rank(int rank) : at(static_cast<std::size_t>(rank)), participant(rank, {kPlaces, 1 << 20}) {}
+    Rank(int rank, std::size_t n_ranks)
+        : at(static_cast<std::size_t>(rank)),
+          participant(rank, {kPlaces, 1 << 20}),
+          swaps(rank, static_cast<int>(n_ranks)),
+          incoming(n_ranks) {}
     std::size_t at;
     Participant participant;
     std::size_t next_step = 0;
     bool is_waiting = false;
+    bool has_deferrable = false;    // has made a call that is
     std::deque<Message> announced;  // on the way to the coordinator
     std::size_t n_applied = 0;      // entries of the log
     std::optional<Relay> relay;     // if it is one
@@ -142,6 +152,9 @@ class SimulatedCircle {
     std::vector<std::string> executed;           // "name#nth", or "name" where it helped others
     std::vector<Participant::Meeting> meetings;  // that it has come to
     std::size_t n_met = 0;
+    Swaps swaps;
+    std::vector<std::deque<Message>> incoming;  // by sender; what the first rank is sent comes with announcements
+    std::optional<std::size_t> log_end;         // of the log, as far as those took part who have left
     bool has_left = false;
     bool has_ended = false;  // it knows that the lane has
   };
@@ -149,6 +162,7 @@ class SimulatedCircle {
   static constexpr std::size_t kPlaces = 64;
   static constexpr std::size_t kMetAt = std::size_t{1} << 40;  // instead of an entry of the log
 
+  bool lets_ranks_swap() const { return options_.coordinator.lets_ranks_swap; }
   bool has_step(const Rank& rank) const;
   void step(Rank& rank);
   bool has_pending(const Rank& rank, const std::string& name) const;
@@ -156,10 +170,18 @@ class SimulatedCircle {
   bool has_news_of_meetings(const Rank& rank) const;
   bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
   void look_at_meetings(Rank& rank, bool closes);
+  bool swap(Rank& rank, const Request& request);
+  void tell_others(Rank& rank, const Message& message);
+  void hear(Rank& rank, int from, const Message& message);
+  void carry_out_swaps(Rank& rank);
+  void announce_late(Rank& rank);
+  void give_up_lost_swaps(Rank& rank);
+  void stall();
   void announce(Rank& rank, Message message);
   void send(Rank& rank, Message message);
   void release(Rank& rank);
   void deliver(int rank);
+  void be_heard(int rank, Message message);
   void pass_on(int relay);
   void pass_log(Rank& relay);
   std::size_t n_known_to(const Rank& rank) const;
@@ -176,6 +198,7 @@ class SimulatedCircle {
   // By epoch, name and how often it was used before: what each rank called, or null.
   using Rounds = std::map<std::tuple<std::size_t, std::string, std::size_t>, std::vector<const Use*>>;
 
+  std::string judge_swaps() const;
   bool has_left(int rank) const { return ranks_[static_cast<std::size_t>(rank)].has_left; }
   std::string judge_joins() const;
   std::string judge_leaving(const Rounds& rounds) const;
@@ -198,6 +221,7 @@ class SimulatedCircle {
   std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint
   std::map<std::uint32_t, std::uint64_t> name_of_slot_;
   std::vector<std::uint64_t> names_in_group_;  // of the plan
+  std::size_t n_stalls_ = 0;
   std::size_t n_group_entries_ = 0;
   std::size_t n_groups_of_all_ = 0;
   bool has_news_ = false;  // announcements since the log was last written

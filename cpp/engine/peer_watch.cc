@@ -1,33 +1,31 @@
-#include "engine/log_watch.hpp"
+#include "engine/peer_watch.hpp"
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/earliest.hpp"
 
 namespace ciranda {
 
-LogWatch::LogWatch(const std::vector<int>& above, const Limits& limits, ControlPlane& control, const Logger& logger)
-    : limits_(limits), control_(control), logger_(logger) {
-  for (const int rank : above) above_.push_back({rank, {}});
-}
+PeerWatch::PeerWatch(std::vector<Watched> peers, const Limits& limits, ControlPlane& control, const Logger& logger)
+    : peers_(std::move(peers)), limits_(limits), control_(control), logger_(logger) {}
 
-Status LogWatch::look(TimePoint now) {
-  for (Watched& watched : above_) {
+Status PeerWatch::look(TimePoint now) {
+  for (Watched& watched : peers_) {
     if (Status status = look_at(watched, now); !status.ok()) return status;
   }
   return Status::ok_status();
 }
 
-Status LogWatch::look_at(Watched& watched, TimePoint now) {
+Status PeerWatch::look_at(Watched& watched, TimePoint now) {
   if (limits_.warning.count() == 0) return Status::ok_status();
   const TimePoint heard = this->heard(watched);
   const auto silence = now - heard;
   if (silence < limits_.warning || now - watched.asked < limits_.warning) return Status::ok_status();
   if (watched.asked > heard) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(silence).count();
-    const std::string role = watched.rank == above_.back().rank ? "which coordinates" : "through which the log comes";
-    const std::string text = control_.peer_text(watched.rank) + ", " + role + ", has not answered for " +
+    const std::string text = control_.peer_text(watched.rank) + ", " + watched.role + ", has not answered for " +
                              std::to_string(waited) + " s: it is stopped, or cut off.";
     if (limits_.shutdown.count() > 0 && silence >= limits_.shutdown) return Status::timeout(text);
     logger_.warning(text);
@@ -37,10 +35,10 @@ Status LogWatch::look_at(Watched& watched, TimePoint now) {
   return Status::ok_status();
 }
 
-std::optional<TimePoint> LogWatch::due() const {
+std::optional<TimePoint> PeerWatch::due() const {
   std::optional<TimePoint> next;
   if (limits_.warning.count() == 0) return next;
-  for (const Watched& watched : above_) {
+  for (const Watched& watched : peers_) {
     next = earliest(next, std::max(heard(watched), watched.asked) + limits_.warning);
   }
   return next;

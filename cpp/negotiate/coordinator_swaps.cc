@@ -1,0 +1,47 @@
+// Coordinator: the part that hears of swaps (swaps.hpp).
+//
+// Of a round to which all members come by a swap it decides nothing: whoever has all inputs knows as much as it does.
+// So it must not decide anything else either, as long as all may yet come so; once one will not, none will have all
+// inputs, and the round is one like any other. A member that says more about the name than that it has come has seen
+// the end of the round before the coordinator: that is kept for later.
+#include <utility>
+
+#include "negotiate/coordinator.hpp"
+
+namespace ciranda {
+
+Status Coordinator::on_swap(int rank, SwapMessage message, TimePoint now) {
+  if (Status status = check_slot(rank, message.slot); !status.ok()) return status;
+  Announced announced{rank, now};
+  announced.is_swap = true;
+  announced.input = std::move(message.input);
+  return announce(*slots_[message.slot], std::move(announced));
+}
+
+Status Coordinator::on_no_swap(int rank, const NoSwapMessage& message, TimePoint now) {
+  if (Status status = check_slot(rank, message.slot); !status.ok()) return status;
+  NamedRounds& name = *slots_[message.slot];
+  if (!name.round.is_swap || name.round.has_arrived(rank)) return Status::ok_status();
+  name.round.is_swap = false;
+  stall_check_due_ = now;  // it has been called off, and may fail now
+  return Status::ok_status();
+}
+
+Status Coordinator::end_swap(NamedRounds& name) {
+  forgive_duplicates(name.round.n_failed_before, &name.round);
+  close_round(name);
+  return hear_later(name);
+}
+
+Status Coordinator::hear_later(NamedRounds& name) {
+  for (Announced& announced : std::exchange(name.later, {})) {
+    if (name.round.has_swapped(announced.rank)) {
+      name.later.push_back(std::move(announced));
+    } else if (Status status = hear(name, std::move(announced)); !status.ok()) {
+      return status;
+    }
+  }
+  return Status::ok_status();
+}
+
+}  // namespace ciranda

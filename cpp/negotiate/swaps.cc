@@ -1,0 +1,75 @@
+#include "negotiate/swaps.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ciranda {
+
+bool may_swap(const Signature& signature, int n_members) {
+  const bool is_plain = signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum &&
+                        !signature.is_weighted && signature.tensors.size() == 1;
+  if (!is_plain) return false;
+  const std::size_t n_bytes = signature.tensors.front().n_bytes();
+  return n_bytes > 0 && n_bytes <= kMostInputsBytes / static_cast<std::size_t>(n_members);
+}
+
+Swaps::Swaps(int member, int n_members)
+    : member_(member), n_members_(static_cast<std::size_t>(n_members)), has_ended_(n_members_, false) {}
+
+Status Swaps::begin(const SwapMessage& message, Ticket ticket) {
+  pending_.push_back({message.slot, message.round, ticket});
+  return keep(member_, message);
+}
+
+Status Swaps::hear(int member, const SwapMessage& message) { return keep(member, message); }
+
+Status Swaps::keep(int member, const SwapMessage& message) {
+  Round& round = rounds_[message.slot][message.round % 2];
+  if (message.round < round.number) return Status::ok_status();  // of a round that the log has decided
+  if (message.round > round.number || round.is_here.empty()) {
+    round = {message.round, std::vector<bool>(n_members_, false), 0, {}};
+    round.inputs.resize(n_members_ * message.input.size());
+  }
+  const auto at = static_cast<std::size_t>(member);
+  if (round.inputs.size() != n_members_ * message.input.size() || round.is_here[at]) {
+    return Status::internal("an input of " + std::to_string(message.input.size()) + " bytes for round " +
+                            std::to_string(message.round) + " of slot " + std::to_string(message.slot) +
+                            " does not fit the others, or came twice");
+  }
+  std::copy(message.input.begin(), message.input.end(),
+            round.inputs.begin() + static_cast<std::ptrdiff_t>(at * message.input.size()));
+  round.is_here[at] = true;
+  ++round.n_here;
+  return Status::ok_status();
+}
+
+void Swaps::forget(Ticket ticket) {
+  std::erase_if(pending_, [ticket](const Pending& pending) { return pending.ticket == ticket; });
+}
+
+std::vector<Swaps::Done> Swaps::take_done() {
+  std::vector<Done> done;
+  std::erase_if(pending_, [&](const Pending& pending) {
+    Round& round = rounds_[pending.slot][pending.number % 2];
+    if (round.number != pending.number || round.n_here < n_members_) return false;
+    done.push_back({pending.slot, pending.ticket, std::move(round.inputs)});
+    return true;
+  });
+  return done;
+}
+
+std::vector<Swaps::Ticket> Swaps::lost() const {
+  std::vector<Ticket> lost;
+  for (const Pending& pending : pending_) {
+    const Round& round = round_of(pending);
+    for (std::size_t member = 0; member < n_members_; ++member) {
+      if (!has_ended_[member] || round.is_here[member]) continue;
+      lost.push_back(pending.ticket);
+      break;
+    }
+  }
+  return lost;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,86 @@
+// Swaps: small allreduces that ranks which share no memory carry out without the log. A rank that makes such a call
+// announces it, together with what it brings, to all other members at once. Whoever has the inputs of all combines
+// them, in rank order. It takes one way of a message, where the log takes two: to the coordinator, and back.
+//
+// The log opens a name to swaps, and the rounds of an open name are numbered, alike on all members. To each number a
+// rank comes by a swap, once, or never: if its next call is another, the name is closed there until the log opens it
+// with a higher number. So either all members come to a round by a swap, and all will have all inputs; or one does not,
+// none will have them all, and the log decides.
+//
+// What a rank knows of this is here: whose inputs are there. Which calls may swap is Participant's to say. Pure; one
+// thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.hpp"
+#include "negotiate/messages.hpp"
+#include "request/request.hpp"
+
+namespace ciranda {
+
+// Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.
+inline constexpr int kMostSwapping = 8;
+
+// What a call brings is one tensor, of at most kMostInputsBytes together with those of the other members.
+bool may_swap(const Signature& signature, int n_members);
+
+class Swaps {
+ public:
+  using Ticket = std::uint64_t;
+
+  struct Done {
+    std::uint32_t slot;
+    Ticket ticket;
+    std::vector<std::byte> inputs;  // of all members, in their order
+  };
+
+  Swaps(int member, int n_members);
+
+  // This rank has sent this. REQUIRES: no other call of the slot is pending here.
+  Status begin(const SwapMessage& message, Ticket ticket);
+  // Another has. Not ok: it breaks the rules.
+  Status hear(int member, const SwapMessage& message);
+  // The member sends no more.
+  void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
+  // The log has answered the call, or nobody will, if it was pending here.
+  void forget(Ticket ticket);
+
+  // Those of which all inputs are there; they are pending no longer.
+  std::vector<Done> take_done();
+  // Those that lack the input of a member that sends no more: the log answers them, or nobody will.
+  std::vector<Ticket> lost() const;
+  bool empty() const { return pending_.empty(); }
+  void clear() { pending_.clear(); }
+
+ private:
+  struct Round {
+    std::uint64_t number = 0;
+    std::vector<bool> is_here;  // by member; empty: nothing is
+    std::size_t n_here = 0;
+    std::vector<std::byte> inputs;
+  };
+  struct Pending {
+    std::uint32_t slot;
+    std::uint64_t number;
+    Ticket ticket;
+  };
+
+  Status keep(int member, const SwapMessage& message);
+  const Round& round_of(const Pending& pending) const { return rounds_.at(pending.slot)[pending.number % 2]; }
+
+  int member_;
+  std::size_t n_members_;
+  std::vector<bool> has_ended_;
+  // By slot. Another can be one round ahead of this rank, not two: the one before the second needs this rank too.
+  std::unordered_map<std::uint32_t, std::array<Round, 2>> rounds_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,239 @@
+// Small calls for which ranks that share no memory swap what they bring (negotiate/swaps.hpp): that they do, that the
+// results are right when some do and some do not, and that ranks agree when one is late, leaves, or calls twice.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+#include "text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::Layout;
+using testing::options_for;
+using testing::request;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+
+WorldOptions apart() { return options_for(Layout::kChannels, 0); }
+
+Request sum_of(const std::string& name, std::vector<float>& values) {
+  Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
+                      values.data());
+  r.is_awaited = true;
+  return r;
+}
+
+Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true) {
+  Request r = sum_of(name, values);
+  r.is_awaited = is_awaited;
+  return engine.wait(engine.submit(std::move(r)));
+}
+
+std::vector<float> filled(std::size_t count, int rank, int step) {
+  return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
+}
+std::vector<float> expected(std::size_t count, int n_ranks, int step) {
+  return std::vector<float>(count, static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)));
+}
+
+TEST(Swaps, TakePlaceFromTheSecondCallOn) {
+  for (const int n_ranks : {2, 3, 4, 8}) {
+    const Watchdog watchdog("swaps");
+    World world(n_ranks, apart());
+    world.run([&](Engine& engine) {
+      for (int step = 0; step < 20; ++step) {
+        for (const std::size_t count : {1U, 100U, 256U}) {
+          std::vector<float> values = filled(count, engine.rank(), step);
+          ASSERT_TRUE(sum(engine, "x" + std::to_string(count), values).ok());
+          ASSERT_EQ(values, expected(count, n_ranks, step));
+        }
+      }
+      EXPECT_EQ(engine.n_met(), 3U * 19U);
+    });
+  }
+}
+
+// Also where some ranks share memory with some.
+TEST(Swaps, OfRanksOfTwoHosts) {
+  const Watchdog watchdog("two hosts");
+  World world(4, options_for(Layout::kTwoHosts, 4));
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 20; ++step) {
+      std::vector<float> values = filled(5, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      ASSERT_EQ(values, expected(5, 4, step));
+    }
+    EXPECT_EQ(engine.n_met(), 19U);
+  });
+}
+
+void expect_no_swaps(int n_ranks, const WorldOptions& options, std::size_t count, bool is_awaited) {
+  const Watchdog watchdog("no swaps");
+  World world(n_ranks, options);
+  world.run([&](Engine& engine) {
+    for (int step = 0; step < 4; ++step) {
+      std::vector<float> values = filled(count, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
+      ASSERT_EQ(values, expected(count, n_ranks, step));
+    }
+    EXPECT_EQ(engine.n_met(), 0U);
+  });
+}
+
+TEST(Swaps, AreNotForWhatIsLargeOrIsNotWaitedForOrForManyRanks) {
+  WorldOptions off = apart();
+  off.config.swaps = false;
+  expect_no_swaps(2, apart(), 1025, true);
+  expect_no_swaps(2, apart(), 0, true);
+  expect_no_swaps(2, apart(), 3, false);
+  expect_no_swaps(9, apart(), 3, true);
+  expect_no_swaps(2, off, 3, true);
+}
+
+// Each rank decides for itself how it calls, and how long its tensor is; calls of several threads meet.
+TEST(Swaps, MixWithOtherCalls) {
+  for (const int n_ranks : {2, 3}) {
+    const Watchdog watchdog("mixed calls");
+    World world(n_ranks, apart());
+    world.run([&](Engine& engine) {
+      std::vector<std::thread> threads;
+      for (int thread = 0; thread < 2; ++thread) {
+        threads.emplace_back([&engine, n_ranks, thread] {
+          for (int step = 0; step < 200; ++step) {
+            const bool is_awaited = step % 4 != engine.rank();
+            const std::size_t count = step / 20 % 2 == 0 ? 9 : 2000;
+            std::vector<float> values = filled(count, engine.rank(), step);
+            ASSERT_TRUE(sum(engine, "x" + std::to_string(thread), values, is_awaited).ok());
+            ASSERT_EQ(values, expected(count, n_ranks, step));
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_GT(engine.n_met(), 0U);
+    });
+  }
+}
+
+TEST(Swaps, WaitForALateRank) {
+  const Watchdog watchdog("a late rank");
+  World world(3, apart());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 12; ++step) {
+      if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
+      std::vector<float> values = filled(9, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      ASSERT_EQ(values, expected(9, 3, step));
+    }
+    EXPECT_EQ(engine.n_met(), 11U);
+  });
+}
+
+// The late rank hears the same, and the next calls are paired.
+TEST(Swaps, ForWhichARankNeverComesAreCalledOff) {
+  for (int missing = 0; missing < 3; ++missing) {
+    const Watchdog watchdog("missing rank " + std::to_string(missing));
+    WorldOptions options = apart();
+    options.config.stall_warning_seconds = 0.05;
+    options.config.stall_shutdown_seconds = 0.3;
+    World world(3, options);
+    ::testing::internal::CaptureStderr();
+    std::latch others_have_failed(2);
+    world.run([&](Engine& engine) {
+      std::vector<float> values = filled(3, engine.rank(), 0);
+      for (int step = 0; step < 3; ++step) ASSERT_TRUE(sum(engine, "x", values).ok());
+      EXPECT_EQ(engine.n_met(), 2U);
+      if (engine.rank() == missing) others_have_failed.wait();
+      const Status status = sum(engine, "x", values);
+      EXPECT_EQ(status.kind(), ErrorKind::kTimeout);
+      EXPECT_TRUE(contains(status.message(), "'x' has waited")) << status.message();
+      EXPECT_TRUE(contains(status.message(), "rank " + std::to_string(missing))) << status.message();
+      if (engine.rank() != missing) others_have_failed.count_down();
+      for (int step = 0; step < 3; ++step) {
+        values = filled(3, engine.rank(), step);
+        const Status after = sum(engine, "x", values);
+        ASSERT_TRUE(after.ok()) << after.message();
+        EXPECT_EQ(values, expected(3, 3, step));
+      }
+      EXPECT_EQ(engine.n_met(), 4U);
+    });
+    (void)::testing::internal::GetCapturedStderr();
+  }
+}
+
+// The first call may be done before the second is made; whatever becomes of the two is the same on all ranks.
+TEST(Swaps, ADuplicateIsAnErrorOnAllRanks) {
+  const Watchdog watchdog("a duplicate");
+  World world(3, apart());
+  for (int round = 0; round < 20; ++round) {
+    std::array<std::array<ErrorKind, 2>, 3> kinds{};
+    world.run([&](Engine& engine) {
+      std::vector<float> values = filled(4, engine.rank(), 0);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      std::array<std::vector<float>, 2> both{filled(4, engine.rank(), 0), filled(4, engine.rank(), 0)};
+      std::vector<Engine::OperationPtr> operations;
+      for (auto& tensor : both) operations.push_back(engine.submit(sum_of("x", tensor)));
+      for (std::size_t i = 0; i < operations.size(); ++i) {
+        const Status status = engine.wait(operations[i]);
+        kinds[static_cast<std::size_t>(engine.rank())][i] = status.kind();
+        EXPECT_TRUE(status.ok() || contains(status.message(), "Duplicate name 'x'")) << status.message();
+      }
+      // A call that comes before the coordinator has heard of the duplicate is taken for another one.
+      while (!sum(engine, "x", values).ok()) {
+      }
+    });
+    EXPECT_EQ(kinds[0], kinds[1]);
+    EXPECT_EQ(kinds[0], kinds[2]);
+  }
+}
+
+// What one that leaves has taken part in is done for all; no call after that is, and nobody waits for it.
+TEST(Swaps, EndWhenARankLeaves) {
+  for (int leaver = 0; leaver < 3; ++leaver) {
+    for (int n_calls = 1; n_calls < 4; ++n_calls) {
+      const Watchdog watchdog("rank " + std::to_string(leaver) + " leaves");
+      World world(3, apart());
+      world.run([&](Engine& engine) {
+        for (int step = 0; step < n_calls; ++step) {
+          std::vector<float> values = filled(4, engine.rank(), step);
+          ASSERT_TRUE(sum(engine, "x", values).ok());
+          ASSERT_EQ(values, expected(4, 3, step));
+        }
+        if (engine.rank() == leaver) return engine.shutdown();
+        std::vector<float> values = filled(4, engine.rank(), 0);
+        EXPECT_EQ(sum(engine, "x", values).kind(), ErrorKind::kAborted);
+        EXPECT_EQ(sum(engine, "y", values).kind(), ErrorKind::kAborted);
+      });
+    }
+  }
+}
+
+// What a rank did last is told of it when it is missed, also if the log says nothing of it.
+TEST(Swaps, AreRememberedWhenARankIsMissed) {
+  const Watchdog watchdog("a missed rank");
+  WorldOptions options = apart();
+  options.config.stall_warning_seconds = 0.05;
+  options.config.stall_shutdown_seconds = 0.2;
+  World world(2, options);
+  std::latch has_failed(1);
+  world.run([&](Engine& engine) {
+    std::vector<float> values = filled(4, engine.rank(), 0);
+    for (const char* name : {"swapped", "other", "swapped"}) ASSERT_TRUE(sum(engine, name, values).ok());
+    if (engine.rank() == 1) has_failed.wait();
+    const Status status = sum(engine, "rare", values);
+    EXPECT_TRUE(contains(status.message(), "last submitted 'swapped'")) << status.message();
+    if (engine.rank() == 0) has_failed.count_down();
+  });
+}
+
+}  // namespace
+}  // namespace ciranda
