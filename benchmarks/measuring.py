@@ -37,10 +37,11 @@ def interleave(
     steps: int,
     warm_up: int,
     before: dict[str, Callable[[], object]] | None = None,
+    after: dict[str, Callable[[], object]] | None = None,
 ) -> dict[str, Timing]:
     """Time the calls in turns: `blocks` times `steps` in a row, all ranks starting together. Times are per call.
 
-    What is to happen `before` a call is not timed.
+    What is to happen `before` the first of a row is not timed; what is to happen `after` the last is.
     """
     starts: dict[str, list[int]] = {key: [] for key in calls}
     ends: dict[str, list[int]] = {key: [] for key in calls}
@@ -54,6 +55,8 @@ def interleave(
             start = time.perf_counter_ns()
             for _ in range(steps):
                 call()
+            if after is not None and key in after:
+                after[key]()
             end = time.perf_counter_ns()
             if block >= warm_up:
                 starts[key].append(start)

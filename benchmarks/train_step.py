@@ -146,10 +146,11 @@ def priorities(are_given: bool) -> Iterator[None]:
         OverlappingOptimizer._priority_of = usual  # type: ignore[method-assign]
 
 
-def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
-    """Each way to make a step, on a model of its own; and the number of parameters."""
+def steps_of(workload: Workload) -> tuple[dict[str, Step], dict[str, Callable[[], object]], int]:
+    """Each way to make a step, on a model of its own; what ends a row of steps, if anything; how many parameters."""
     torch.manual_seed(1)
     model = workload.make()
+    ends: dict[str, Callable[[], object]] = {}
     steps = {"local": make_step(model, sgd(model), workload.batch), "barrier": with_barrier(model, workload.batch)}
     for system in ("ciranda", "overlap", "overlap/fifo", "buckets"):
         ours = copy.deepcopy(model)
@@ -161,6 +162,8 @@ def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
                 overlap_forward=ours if system.startswith("overlap") else None,
             )
         steps[system] = make_step(ours, optimizer, workload.batch)
+        if system.startswith("overlap"):
+            ends[system] = ours.state_dict  # which makes the updates that the last step has left
     for backend in ("ciranda", "gloo"):
         theirs = DistributedDataParallel(copy.deepcopy(model), process_group=GROUPS[backend])
         steps[f"ddp/{backend}"] = make_step(theirs, sgd(theirs), workload.batch)
@@ -170,7 +173,7 @@ def steps_of(workload: Workload) -> tuple[dict[str, Step], int]:
     hooked.register_comm_hook(GROUPS["ciranda"], ddp_comm_hook)
     steps["ddp/hook"] = make_step(hooked, sgd(hooked), workload.batch)
     steps |= combine_alone(model, workload.name)
-    return steps, sum(p.numel() for p in model.parameters())
+    return steps, ends, sum(p.numel() for p in model.parameters())
 
 
 #: torch's process groups, by backend.
@@ -219,6 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, default=30, help="turns that each system gets")
     parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS])
+    parser.add_argument("--steps", type=int, metavar="N", help="in a row; by default as many as suit the model")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="which of them, besides the local step")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -234,10 +238,11 @@ def main() -> None:
         for workload in WORKLOADS:
             if args.only not in (None, workload.name):
                 continue
-            steps, n_parameters = steps_of(workload)
+            steps, ends, n_parameters = steps_of(workload)
             steps = {name: step for name, step in steps.items() if name in wanted}
-            blocks = max(2, round(args.blocks * workload.share))
-            rows.append(Row(workload.name, n_parameters, interleave(steps, workload.name, blocks, workload.steps, 3)))
+            blocks, in_a_row = max(2, round(args.blocks * workload.share)), args.steps or workload.steps
+            times = interleave(steps, workload.name, blocks, in_a_row, 3, ends, ends)
+            rows.append(Row(workload.name, n_parameters, times))
             if is_first:
                 print(rows[-1].lines(), flush=True)
     if is_first and args.json is not None:

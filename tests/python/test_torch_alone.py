@@ -233,7 +233,16 @@ SIGNATURES = {
 
 
 #: What Horovod has not; behind its own, and never needed.
-OURS = ("weight", "divisor", "output", "outputs", "gradient_as_bucket_view", "num_lanes")
+OURS = (
+    "weight",
+    "divisor",
+    "output",
+    "outputs",
+    "gradient_as_bucket_view",
+    "overlap_forward",
+    "priority",
+    "num_lanes",
+)
 
 
 @pytest.mark.parametrize("name", list(SIGNATURES))
