@@ -115,27 +115,10 @@ def measure(
 ) -> dict[str, Any]:
     """One run: start the ranks, wait for them, read what rank 0 found."""
     with tempfile.TemporaryDirectory(prefix="ciranda-peers-") as scratch:
-        secret = secrets.token_hex(32)
-        (Path(scratch) / "secret").touch(mode=0o600)
-        (Path(scratch) / "secret").write_text(secret)
-        job = secrets.token_hex(8)
-        store = _core.StoreServer([place.address], 0, secret, args.np, job)
-        env = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "CIRANDA_STORE": f"{place.address}:{store.port}",
-            "CIRANDA_SECRET_FILE": f"{scratch}/secret",
-            "CIRANDA_JOB": job,
-            "CIRANDA_SIZE": str(args.np),
-            "CIRANDA_HOST": "localhost",
-            **place.settings,
-        }
         names = [*peers, *([mpi] if folder else [])]
         command = python_rank(args, names, scratch) if args.cpp is None else cpp_rank(args, names, scratch)
         before = psutil.cpu_times()
-        ranks = start(args.np, command, env, folder, place)
-        codes = [process.wait() for process in ranks]
-        store.close()
+        codes = run_ranks(args.np, command, folder, place)
         if any(codes):
             raise SystemExit(f"peers: a rank of the run with {mpi} failed: exit codes {codes}")
         found: dict[str, Any] = json.loads((Path(scratch) / "found.json").read_text())
@@ -143,6 +126,29 @@ def measure(
     available = found.pop("wall_seconds") * (os.cpu_count() or 1)
     found["other_load_percent"] = max(0.0, 100 * (used - found.pop("used_seconds")) / available)
     return {"mpi": mpi, **found}
+
+
+def run_ranks(n: int, command: list[str], folder: str | None, place: Place) -> list[int]:
+    """Start `command` as n ranks, with what they need to find each other; return the exit codes."""
+    with tempfile.TemporaryDirectory(prefix="ciranda-peers-") as scratch:
+        secret = secrets.token_hex(32)
+        (Path(scratch) / "secret").touch(mode=0o600)
+        (Path(scratch) / "secret").write_text(secret)
+        job = secrets.token_hex(8)
+        store = _core.StoreServer([place.address], 0, secret, n, job)
+        env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "CIRANDA_STORE": f"{place.address}:{store.port}",
+            "CIRANDA_SECRET_FILE": f"{scratch}/secret",
+            "CIRANDA_JOB": job,
+            "CIRANDA_SIZE": str(n),
+            "CIRANDA_HOST": "localhost",
+            **place.settings,
+        }
+        codes = [process.wait() for process in start(n, command, env, folder, place)]
+        store.close()
+        return codes
 
 
 def python_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> list[str]:

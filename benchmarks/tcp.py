@@ -4,6 +4,7 @@
     python benchmarks/tcp.py link --rate 1gbit --rate 10gbit
     python benchmarks/tcp.py link --local 2    # ranks at each end, which share memory
     python benchmarks/tcp.py link --links 2    # of which Ciranda uses all, its peers the first
+    python benchmarks/tcp.py link --run "benchmarks/train_step.py --only transformer"    # by a rank at each end
     python benchmarks/tcp.py link --delay-ms 1 --loss 1e-4    # one way, and of packets, by the program relay
 
 Everything happens in network namespaces of its own, which go with the processes in them: nothing of this machine's
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,8 @@ def main() -> int:
     run("ip", "link", "set", "lo", "up")
     Path(_CONTROL).write_text(args.control)
     runs = over_loopback(args) if args.where == "loopback" else over_links(args)
+    if args.run:
+        return 0
     plan = Plan(np=args.np, peers=("gloo",), pin=args.pin)
     results = {
         "meta": {**describe(plan), "control": args.control, "language": "C++" if args.cpp else "Python"},
@@ -70,6 +74,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one way")
     parser.add_argument("--loss", type=float, default=0.0, help="the share of packets that do not arrive")
     parser.add_argument("--relay", type=Path, help="the program; by default that of --cpp, or of build/bench")
+    parser.add_argument("--run", type=shlex.split, metavar="SCRIPT", help="in place of the calls; prints for itself")
     parser.add_argument("--local", type=int, default=1, help="ranks at each end of the link")
     parser.add_argument("--control", default="reno", help="congestion control; a namespace may not get all")
     parser.add_argument("--sizes", default="4,1M,64M", help="of the result")
@@ -129,6 +134,11 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
             what = f"a link of {rate}" if args.links == 1 else f"{args.links} links of {rate}"
             what += f", {args.delay_ms:g} ms one way" if args.delay_ms else ""
             what += f", {args.loss:g} lost" if args.loss else ""
+            if args.run:
+                print(f"# {what}", flush=True)
+                if any(peers.run_ranks(args.np, [sys.executable, *args.run], None, place)):
+                    raise SystemExit("tcp: a rank failed")
+                continue
             found.append({"rate": rate, **peers.measure(args, args.peers.split(","), what, None, place)})
         return found
     finally:

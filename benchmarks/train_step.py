@@ -1,7 +1,7 @@
 """One training step alone, with Ciranda in several ways, and with torch DDP over gloo: in one run, in turns.
 
     ciranda run --no-prefix -np 2 python benchmarks/train_step.py [--json FILE]
-    python benchmarks/tcp.py link --rate 1gbit --run "python benchmarks/train_step.py --only transformer"
+    python benchmarks/tcp.py link --rate 1gbit --run "benchmarks/train_step.py --only transformer"
 
 *exposed* is a step's time beyond the local one: what of the combining was not hidden behind the backward pass, and
 waiting for the slowest rank, which a barrier in each step shows by itself. *efficiency* is the local step's time over
