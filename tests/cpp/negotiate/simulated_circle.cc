@@ -63,7 +63,8 @@ bool Footprint::is_apart_from(const Footprint& other) const {
 
 SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options)
     : scripts_(&scripts), options_(options), coordinator_(sized(options.coordinator, scripts.size())) {
-  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank), scripts.size());
+  const std::size_t n_swapping = lets_ranks_swap() ? scripts.size() : 0;
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank), n_swapping);
   if (options_.hosts.empty()) return;
   tree_.emplace(options_.hosts, options_.fan_out);
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
@@ -101,7 +102,7 @@ std::vector<Event> SimulatedCircle::possible_events() const {
     if (has_news_of_meetings(rank)) events.push_back({Event::Kind::kLook, static_cast<int>(at)});
     if (!rank.meetings.empty()) events.push_back({Event::Kind::kLeaveMeetings, static_cast<int>(at)});
     if (!rank.relay && rank.n_applied < n_known_to(rank)) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
-    for (std::size_t from = 0; from < ranks_.size(); ++from) {
+    for (std::size_t from = 0; from < rank.incoming.size(); ++from) {
       if (rank.incoming[from].empty()) continue;
       events.push_back({Event::Kind::kHear, static_cast<int>(at), static_cast<int>(from)});
     }

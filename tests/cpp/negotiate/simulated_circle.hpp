@@ -131,11 +131,12 @@ class SimulatedCircle {
     std::optional<Outcome> outcome;
   };
   struct Rank {
-    Rank(int rank, std::size_t n_ranks)
+    // `n_swapping`: the ranks that it hears; none where they do not swap.
+    Rank(int rank, std::size_t n_swapping)
         : at(static_cast<std::size_t>(rank)),
           participant(rank, {kPlaces, 1 << 20}),
-          swaps(rank, static_cast<int>(n_ranks)),
-          incoming(n_ranks) {}
+          swaps(rank, static_cast<int>(n_swapping)),
+          incoming(n_swapping) {}
     std::size_t at;
     Participant participant;
     std::size_t next_step = 0;
