@@ -8,10 +8,19 @@ namespace ciranda {
 namespace {
 
 constexpr std::uint64_t kFsPerNs = 1'000'000;
+// More than any that matter: keeps products within 64 bits.
+constexpr std::uint64_t kMostSegments = 1'000'000;
+// Sums of what 64 bits hold.
+__extension__ using Femtoseconds = unsigned __int128;
 // Where ranks share a core, each has to be given it before a round is over.
-constexpr std::uint64_t kSwitchNs = 5'000;
+constexpr std::uint64_t kSwitchNs = 12'000;
+// Memory that is asked for anew and is larger than this comes fresh from the system, which has to make each page.
+constexpr std::uint64_t kFreshBytes = 128 << 10;
+constexpr std::uint64_t kFreshFs = 1'200'000;
 // A byte from one rank to another of its host, over a channel: into it and out of it, by way of the system.
 constexpr std::uint64_t kCopiesByChannel = 4;
+
+std::uint64_t excess(std::size_t n_bytes) { return n_bytes > kFreshBytes ? n_bytes - kFreshBytes : 0; }
 
 std::uint64_t ceiling(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
@@ -57,15 +66,18 @@ CostModel::CostModel(const HostCosts& costs, const Placement& placement) : lines
   const std::uint64_t elsewhere = n - on_host;
   const std::uint64_t crowd = placement.most_on_a_core;
   const std::uint64_t waiting_ns = (crowd - 1) * kSwitchNs;
+  const std::uint64_t call_ns = costs.call_ns + waiting_ns;
   const std::uint64_t copy = crowd * costs.copy_fs;
   const std::uint64_t reduce = crowd * costs.reduce_fs;
   const std::uint64_t channel = kCopiesByChannel * copy;
 
   // Everything into a slot, and all inputs combined; or the others' slices in, the own combined, all slices out.
   const std::uint64_t shared_ns = costs.shared_round_ns + waiting_ns;
-  lines_[static_cast<std::size_t>(Algorithm::kSharedOneShot)] = {costs.call_ns + shared_ns, copy + n * reduce};
-  lines_[static_cast<std::size_t>(Algorithm::kSharedTwoShot)] = {costs.call_ns + 2 * shared_ns,
-                                                                 copy * (2 * n - 1) / n + reduce};
+  line(Algorithm::kSharedOneShot) = {call_ns + shared_ns, copy + n * reduce};
+  line(Algorithm::kSharedTwoShot) = {call_ns + 2 * shared_ns, copy * (2 * n - 1) / n + reduce, shared_ns};
+
+  // The own slice is combined where it lies, and the result copied to all others.
+  line(Algorithm::kSharedInPlace) = {call_ns + 2 * shared_ns, reduce + others * copy / n};
 
   // A host's ranks share its link: what one of them sends, all of them do. What comes in one shot is kept until all has
   // come, in memory that is asked for anew.
@@ -73,35 +85,42 @@ CostModel::CostModel(const HostCosts& costs, const Placement& placement) : lines
   const std::uint64_t link_ns = costs.link_round_ns + waiting_ns;
   const std::uint64_t round_ns = elsewhere > 0 ? link_ns : channel_ns;
   const std::uint64_t to_all = on_host * elsewhere * costs.link_fs + neighbours * channel;
-  lines_[static_cast<std::size_t>(Algorithm::kDirectOneShot)] = {costs.call_ns + round_ns + others * costs.message_ns,
-                                                                 to_all + n * (reduce + copy)};
-  lines_[static_cast<std::size_t>(Algorithm::kDirectTwoShot)] = {
-      costs.call_ns + 2 * (round_ns + others * costs.message_ns), 2 * to_all / n + reduce};
+  const std::uint64_t messages_ns = others * costs.message_ns;
+  line(Algorithm::kDirectOneShot) = {call_ns + round_ns + messages_ns, to_all + n * (reduce + copy), 0,
+                                     crowd * others * kFreshFs};
+  line(Algorithm::kDirectTwoShot) = {call_ns + 2 * (round_ns + messages_ns), 2 * to_all / n + reduce, 2 * messages_ns};
 
   const std::uint64_t hosts = placement.n_hosts;
   const std::uint64_t n_messages = 2 * (neighbours + hosts - 1);
-  lines_[static_cast<std::size_t>(Algorithm::kDirectByHosts)] = {
-      costs.call_ns + 2 * (channel_ns + link_ns) + n_messages * costs.message_ns,
-      2 * (hosts - 1) * costs.link_fs / hosts + 2 * neighbours * channel / on_host + reduce + reduce / on_host};
+  line(Algorithm::kDirectByHosts) = {
+      call_ns + 2 * (channel_ns + link_ns) + n_messages * costs.message_ns,
+      2 * (hosts - 1) * costs.link_fs / hosts + 2 * neighbours * channel / on_host + reduce + reduce / on_host,
+      n_messages * costs.message_ns};
 }
 
-double CostModel::microseconds(Algorithm algorithm, std::size_t n_bytes) const {
-  const Line& found = line(algorithm);
-  return static_cast<double>(found.fixed_ns) * 1e-3 +
-         static_cast<double>(found.fs_per_byte) * static_cast<double>(n_bytes) * 1e-9;
+std::uint64_t CostModel::nanoseconds(const Way& way, std::size_t n_bytes) const {
+  const Line& found = line(way.algorithm);
+  if (way.segment_bytes == 0 || n_bytes <= way.segment_bytes) return found.fixed_ns;
+  const std::uint64_t n_further = std::min((n_bytes - 1) / way.segment_bytes, kMostSegments);
+  return found.fixed_ns + n_further * found.segment_ns;
 }
 
-// a + bx <= c + dx without a product that could be too large.
-bool CostModel::is_no_slower(Algorithm one, Algorithm other, std::size_t n_bytes) const {
-  const Line& a = line(one);
-  const Line& b = line(other);
-  if (a.fs_per_byte == b.fs_per_byte) return a.fixed_ns <= b.fixed_ns;
-  const bool is_steeper = a.fs_per_byte > b.fs_per_byte;
-  const Line& steep = is_steeper ? a : b;
-  const Line& flat = is_steeper ? b : a;
-  if (steep.fixed_ns > flat.fixed_ns) return !is_steeper;
-  const std::uint64_t crossing = (flat.fixed_ns - steep.fixed_ns) * kFsPerNs / (steep.fs_per_byte - flat.fs_per_byte);
-  return (n_bytes <= crossing) == is_steeper;
+double CostModel::microseconds(const Way& way, std::size_t n_bytes) const {
+  const Line& found = line(way.algorithm);
+  const auto time_of = [](std::uint64_t fs_per_byte, std::size_t n) {
+    return static_cast<double>(fs_per_byte) * static_cast<double>(n) * 1e-9;
+  };
+  return static_cast<double>(nanoseconds(way, n_bytes)) * 1e-3 + time_of(found.fs_per_byte, n_bytes) +
+         time_of(found.fs_per_excess, excess(n_bytes));
+}
+
+bool CostModel::is_no_slower(const Way& one, const Way& other, std::size_t n_bytes, std::uint64_t percent) const {
+  const auto time_of = [&](const Way& way) {
+    const Line& found = line(way.algorithm);
+    return Femtoseconds{nanoseconds(way, n_bytes)} * kFsPerNs + Femtoseconds{found.fs_per_byte} * n_bytes +
+           Femtoseconds{found.fs_per_excess} * excess(n_bytes);
+  };
+  return time_of(one) * 100 <= time_of(other) * percent;
 }
 
 }  // namespace ciranda

@@ -1,8 +1,9 @@
-// CostModel: how long each algorithm of an allreduce takes, by size: a fixed part (rounds of waiting, messages) and one
-// for each byte (copied, combined, sent over a host's link).
+// CostModel: how long each way of carrying out an allreduce takes, by size: a fixed part (rounds of waiting, messages),
+// one for each segment after the first, and one for each byte (copied, combined, sent over a host's link).
 //
 // Made of HostCosts that all ranks know, and of how they lie on hosts. Computed in whole numbers, so that all come to
-// the same choice. Pure; a plain value.
+// the same choice. What it does not know, as what caches do to segments of different lengths, Residuals find.
+// Pure; a plain value.
 #pragma once
 
 #include <array>
@@ -17,11 +18,19 @@ namespace ciranda {
 enum class Algorithm : std::uint8_t {
   kSharedOneShot,
   kSharedTwoShot,
+  kSharedInPlace,  // what two shot becomes where all ranks' tensors lie in memory that all have mapped
   kDirectOneShot,
   kDirectTwoShot,
   kDirectByHosts,
 };
-inline constexpr std::size_t kNumAlgorithms = 5;
+inline constexpr std::size_t kNumAlgorithms = 6;
+
+struct Way {
+  Algorithm algorithm;
+  std::size_t segment_bytes = 0;  // what is moved at a time; 0: all at once
+
+  friend bool operator==(const Way&, const Way&) = default;
+};
 
 // How the ranks of a mesh lie.
 struct Placement {
@@ -39,17 +48,22 @@ class CostModel {
  public:
   CostModel(const HostCosts& costs, const Placement& placement);
 
-  double microseconds(Algorithm algorithm, std::size_t n_bytes) const;
+  double microseconds(const Way& way, std::size_t n_bytes) const;
 
-  // Whether `one` takes no longer than `other`; the same on all ranks.
-  bool is_no_slower(Algorithm one, Algorithm other, std::size_t n_bytes) const;
+  // Whether `one` takes at most so many percent of what `other` takes; the same on all ranks.
+  bool is_no_slower(const Way& one, const Way& other, std::size_t n_bytes, std::uint64_t percent = 100) const;
 
  private:
   struct Line {
-    std::uint64_t fixed_ns;
-    std::uint64_t fs_per_byte;
+    std::uint64_t fixed_ns = 0;
+    std::uint64_t fs_per_byte = 0;
+    std::uint64_t segment_ns = 0;     // for each after the first
+    std::uint64_t fs_per_excess = 0;  // a byte more, above kFreshBytes
   };
+  Line& line(Algorithm algorithm) { return lines_[static_cast<std::size_t>(algorithm)]; }
   const Line& line(Algorithm algorithm) const { return lines_[static_cast<std::size_t>(algorithm)]; }
+  // Of the part that does not grow with every byte.
+  std::uint64_t nanoseconds(const Way& way, std::size_t n_bytes) const;
 
   std::array<Line, kNumAlgorithms> lines_;
 };

@@ -1,108 +1,19 @@
 #include "backend/native.hpp"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <utility>
 
+#include "backend/timed.hpp"
 #include "collective/direct_allreduce.hpp"
-#include "collective/direct_broadcast.hpp"
-#include "collective/direct_exchange.hpp"
-#include "collective/direct_reducescatter.hpp"
 #include "collective/hosts.hpp"
 #include "collective/local.hpp"
-#include "collective/shm_allreduce.hpp"
-#include "collective/shm_broadcast.hpp"
-#include "collective/shm_exchange.hpp"
-#include "collective/shm_reducescatter.hpp"
 
 namespace ciranda {
 namespace {
 
-struct Launch {
-  Mesh& mesh;
-  ArenaSession* session;
-  const NativeOptions& options;
-  const Plan& plan;
-  kernels::Reduction reduction;
-  int ranks_per_host;
-  Scratch& scratch;
-  Rounding rounding;
-};
-using Start = std::unique_ptr<RunningCollective> (*)(const Launch&);
-
-// What there is to work with; each includes those before it.
-enum class Memory : std::uint8_t {
-  kChannels,     // pairs of ranks
-  kArena,        // memory that all ranks share
-  kSharedSlots,  // ... whose slots are large enough to be shared out among the ranks
-};
-
-struct PolicyRow {
-  Collective collective;
-  Memory needs;
-  std::string_view name;
-  Start start;
-  // Where there are several for a collective and a kind of memory, the cost model knows them by this.
-  std::optional<Algorithm> algorithm = std::nullopt;
-};
-
-std::unique_ptr<RunningCollective> shm_one_shot(const Launch& l) {
-  return shm_allreduce_one_shot(*l.session, l.plan, l.reduction);
-}
-std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
-  return shm_allreduce_two_shot(*l.session, l.plan, l.reduction);
-}
-std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
-  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction, l.rounding);
-}
-// Two ranks wait for each other at the end of each block, and no third has anything for them meanwhile: they fare best
-// with large ones.
-std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
-  const std::size_t n_segments = (l.mesh.size() == 2 ? 2 : 1) * (l.rounding.is_on() ? 2 : 1);  // half as large
-  const std::size_t segment_bytes = l.options.segment_bytes * n_segments;
-  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, segment_bytes, l.scratch, l.rounding);
-}
-std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
-  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.ranks_per_host, l.options.segment_bytes, l.scratch,
-                                   l.rounding);
-}
-std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
-std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
-
-// Of the rows of a collective, those that need the most of what there is count.
-constexpr std::array kPolicy{
-    PolicyRow{Collective::kAllreduce, Memory::kArena, "shm one-shot", shm_one_shot, Algorithm::kSharedOneShot},
-    PolicyRow{Collective::kAllreduce, Memory::kArena, "shm two-shot", shm_two_shot, Algorithm::kSharedTwoShot},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct one-shot", direct_one_shot, Algorithm::kDirectOneShot},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct two-shot", direct_two_shot, Algorithm::kDirectTwoShot},
-    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct by-hosts", by_hosts, Algorithm::kDirectByHosts},
-    PolicyRow{Collective::kReduce, Memory::kArena, "shm one-shot", shm_one_shot, Algorithm::kSharedOneShot},
-    PolicyRow{Collective::kReduce, Memory::kArena, "shm two-shot", shm_two_shot, Algorithm::kSharedTwoShot},
-    PolicyRow{Collective::kReduce, Memory::kChannels, "direct one-shot", direct_one_shot, Algorithm::kDirectOneShot},
-    PolicyRow{Collective::kReduce, Memory::kChannels, "direct two-shot", direct_two_shot, Algorithm::kDirectTwoShot},
-    PolicyRow{Collective::kReducescatter, Memory::kSharedSlots, "shm reducescatter",
-              [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
-    PolicyRow{Collective::kReducescatter, Memory::kChannels, "direct reducescatter",
-              [](const Launch& l) {
-                return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.segment_bytes, l.scratch);
-              }},
-    PolicyRow{Collective::kBroadcast, Memory::kArena, "shm broadcast",
-              [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
-    PolicyRow{Collective::kBroadcast, Memory::kChannels, "direct broadcast",
-              [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }},
-    PolicyRow{Collective::kAllgather, Memory::kArena, "shm exchange", through_arena},
-    PolicyRow{Collective::kAllgather, Memory::kChannels, "direct exchange", through_channels},
-    PolicyRow{Collective::kGather, Memory::kArena, "shm exchange", through_arena},
-    PolicyRow{Collective::kGather, Memory::kChannels, "direct exchange", through_channels},
-    PolicyRow{Collective::kAlltoall, Memory::kSharedSlots, "shm exchange", through_arena},
-    PolicyRow{Collective::kAlltoall, Memory::kChannels, "direct exchange", through_channels},
-    PolicyRow{Collective::kScatter, Memory::kSharedSlots, "shm exchange", through_arena},
-    PolicyRow{Collective::kScatter, Memory::kChannels, "direct exchange", through_channels},
-};
-
-bool is_one_shot(Algorithm algorithm) {
-  return algorithm == Algorithm::kSharedOneShot || algorithm == Algorithm::kDirectOneShot;
-}
+// What the cost model expects to take more than so much of what its best takes is not tried.
+constexpr std::uint64_t kPercentWorthTrying = 200;
 
 kernels::Reduction reduction_of(const Plan& plan) {
   return {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
@@ -110,59 +21,11 @@ kernels::Reduction reduction_of(const Plan& plan) {
 
 }  // namespace
 
-struct NativeBackend::Choice {
-  const CostModel& costs;
-  const NativeOptions& options;
-  Memory available;
-  std::size_t slot_bytes;
-  bool goes_by_hosts;
-  bool rounds_hosts;  // what hosts combine first, so all must have it combined first
-
-  bool is_possible(const PolicyRow& row, Collective collective, Memory needs, std::size_t n_bytes) const {
-    if (row.collective != collective || row.needs != needs) return false;
-    if (row.algorithm == Algorithm::kSharedOneShot) return n_bytes <= slot_bytes;
-    if (row.algorithm == Algorithm::kDirectTwoShot && rounds_hosts) return false;
-    return row.algorithm != Algorithm::kDirectByHosts || goes_by_hosts;
-  }
-
-  // REQUIRES: both are possible, `later` stands further down in the table.
-  bool is_better(const PolicyRow& later, const PolicyRow& earlier, std::size_t n_bytes) const {
-    if (!options.algorithm.empty()) {
-      if (earlier.name.ends_with(options.algorithm)) return false;
-      if (later.name.ends_with(options.algorithm)) return true;
-    }
-    if (options.one_shot_bytes && is_one_shot(*earlier.algorithm)) return n_bytes > *options.one_shot_bytes;
-    return !costs.is_no_slower(*earlier.algorithm, *later.algorithm, n_bytes);
-  }
-
-  Memory needed(Collective collective) const {
-    Memory most = Memory::kChannels;
-    for (const PolicyRow& row : kPolicy) {
-      if (row.collective == collective && row.needs <= available) most = std::max(most, row.needs);
-    }
-    return most;
-  }
-
-  // One row at least: each collective has one that needs only channels, and is always possible.
-  const PolicyRow& best(Collective collective, std::size_t n_bytes) const {
-    const Memory needs = needed(collective);
-    const auto is_candidate = [&](const PolicyRow& row) { return is_possible(row, collective, needs, n_bytes); };
-    const auto* best = std::find_if(kPolicy.begin(), kPolicy.end(), is_candidate);
-    for (const auto* row = best + 1; row < kPolicy.end(); ++row) {
-      if (is_candidate(*row) && is_better(*row, *best, n_bytes)) best = row;
-    }
-    return *best;
-  }
-};
-
-NativeOptions native_options(const Config& config) {
-  NativeOptions options;
-  if (config.one_shot_bytes >= 0) options.one_shot_bytes = static_cast<std::size_t>(config.one_shot_bytes);
-  options.segment_bytes = std::min(options.segment_bytes, static_cast<std::size_t>(config.slot_bytes));
-  options.algorithm = config.algorithm;
-  options.rounds_to_bfloat16 = !config.wire_dtype.empty();
-  return options;
-}
+NativeBackend::Kind::Kind(std::size_t n_bytes, const Policy& policy)
+    : number(static_cast<std::uint32_t>(std::bit_width(n_bytes - 1)) * 4 + (policy.rounding.is_on() ? 2 : 0) +
+             (policy.goes_by_hosts ? 1 : 0)),
+      middle_bytes(middle_of_class(n_bytes)),
+      most_bytes(std::bit_ceil(n_bytes)) {}
 
 NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
     : mesh_(mesh),
@@ -172,7 +35,11 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
   if (mesh.arena() != nullptr) use(*mesh.arena());
 }
 
-void NativeBackend::use(SharedArena& arena) { session_.emplace(arena); }
+void NativeBackend::use(SharedArena& arena) {
+  session_.emplace(arena);
+  tried_.clear();
+  residuals_ = {};
+}
 
 Rounding NativeBackend::rounding_of(const Plan& plan) const {
   const bool is_allreduce = plan.collective == Collective::kAllreduce || plan.collective == Collective::kReduce;
@@ -181,20 +48,36 @@ Rounding NativeBackend::rounding_of(const Plan& plan) const {
   return {ranks_per_host_ > 0 && combines_in_parts(plan) ? ranks_per_host_ : 1};
 }
 
-NativeBackend::Choice NativeBackend::choice(bool combines_in_parts, const Rounding& rounding) const {
+Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) const {
   const Memory available = !session_                      ? Memory::kChannels
                            : session_->share_bytes() == 0 ? Memory::kArena
                                                           : Memory::kSharedSlots;
-  return {costs_,
-          options_,
-          available,
-          session_ ? session_->slot_bytes() : 0,
-          ranks_per_host_ > 0 && combines_in_parts,
-          rounding.is_on() && !rounding.is_of_inputs()};
+  const std::size_t slot_bytes = session_ ? session_->slot_bytes() : 0;
+  return {costs_, options_, mesh_.size(), available, slot_bytes, ranks_per_host_ > 0 && combines_in_parts, rounding};
 }
 
 void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) const {
   if (plan.n_bytes > 0) local_combine(plan, reduction_of(plan), rounding_of(plan), inputs);
+}
+
+// Of an allreduce in which all take part all ranks are done at about the same time.
+bool NativeBackend::learns_from(const Plan& plan) const {
+  return options_.tries_ways && !options_.prescribes() && plan.collective == Collective::kAllreduce &&
+         plan.contributors.empty() && plan.receivers.empty();
+}
+
+// What the model thinks much slower is not tried.
+const NativeBackend::Tried& NativeBackend::tried(const Policy& policy, const Kind& kind) {
+  const auto [found, is_new] = tried_.try_emplace(kind.number);
+  Tried& tried = found->second;
+  if (!is_new) return tried;
+  const Pick by_model = policy.best(Collective::kAllreduce, kind.most_bytes);
+  for (const Pick& pick : policy.all(Collective::kAllreduce, kind.most_bytes)) {
+    if (!costs_.is_no_slower(pick.way(), by_model.way(), kind.middle_bytes, kPercentWorthTrying)) continue;
+    if (pick == by_model) tried.by_model = tried.picks.size();
+    tried.picks.push_back(pick);
+  }
+  return tried;
 }
 
 std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
@@ -209,26 +92,60 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
     return nullptr;
   }
   const Rounding rounding = rounding_of(plan);
-  const PolicyRow& row = choice(combines_in_parts(plan), rounding).best(plan.collective, plan.n_bytes);
-  return row.start(
-      {mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_, scratch_, rounding});
+  const Policy policy = this->policy(combines_in_parts(plan), rounding);
+  const auto launch = [&](const Pick& pick) {
+    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_,
+                            pick.segment_bytes, scratch_, rounding});
+  };
+  if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
+  const Kind kind(plan.n_bytes, policy);
+  const Tried& tried = this->tried(policy, kind);
+  const Residuals::Call call = residuals_.next({kind.number, tried.picks.size(), tried.by_model});
+  if (!call.way) return launch(policy.best(plan.collective, plan.n_bytes));
+  const Pick& pick = tried.picks[*call.way];
+  if (!call.sample) return launch(pick);
+  // What it would have taken with the size in the middle of its kind, as others will have another.
+  const double scale =
+      costs_.microseconds(pick.way(), kind.middle_bytes) / costs_.microseconds(pick.way(), plan.n_bytes);
+  return std::make_unique<Timed>([&] { return launch(pick); },
+                                 [this, sample = *call.sample, scale](std::chrono::nanoseconds time) {
+                                   const double ns = static_cast<double>(time.count()) * scale;
+                                   residuals_.took(sample, static_cast<std::uint64_t>(ns));
+                                 });
 }
 
 std::string_view NativeBackend::algorithm_name(Collective collective, std::size_t n_bytes) const {
-  return choice(true, {}).best(collective, n_bytes).name;
+  return policy(true, {}).best(collective, n_bytes).row->name;
 }
 
 std::vector<Candidate> NativeBackend::candidates(Collective collective, std::size_t n_bytes) const {
-  const Choice choice = this->choice(true, {});
-  const Memory needs = choice.needed(collective);
-  const PolicyRow& best = choice.best(collective, n_bytes);
-  std::vector<Candidate> found;
-  for (const PolicyRow& row : kPolicy) {
-    if (!choice.is_possible(row, collective, needs, n_bytes)) continue;
-    Candidate candidate{row.name, std::nullopt, &row == &best};
-    if (row.algorithm) candidate.expected_us = costs_.microseconds(*row.algorithm, n_bytes);
-    found.push_back(candidate);
+  const Policy policy = this->policy(true, {});
+  const Kind kind(n_bytes, policy);
+  const auto known = collective == Collective::kAllreduce ? tried_.find(kind.number) : tried_.end();
+  Pick best = policy.best(collective, n_bytes);
+  if (known != tried_.end()) {
+    if (const auto preferred = residuals_.preferred(kind.number)) best = known->second.picks[*preferred];
   }
+  std::vector<Candidate> found;
+  std::optional<Candidate> in_place;  // not a choice, but a consequence of one
+  for (const Pick& pick : policy.all(collective, n_bytes)) {
+    Candidate candidate{pick.row->name, pick.segment_bytes, std::nullopt, std::nullopt, pick == best};
+    if (pick.row->algorithm) candidate.expected_us = costs_.microseconds(pick.way(), n_bytes);
+    if (known != tried_.end()) {
+      const auto& picks = known->second.picks;
+      const auto way = std::find(picks.begin(), picks.end(), pick);
+      if (way != picks.end()) {
+        const auto ns = residuals_.took_ns(kind.number, static_cast<std::size_t>(way - picks.begin()));
+        if (ns) candidate.taken_us = static_cast<double>(*ns) * 1e-3;
+      }
+    }
+    found.push_back(candidate);
+    if (pick.row->algorithm == Algorithm::kSharedTwoShot && !in_place) {
+      const double expected_us = costs_.microseconds({Algorithm::kSharedInPlace}, n_bytes);
+      in_place = Candidate{pick.row->name, pick.segment_bytes, expected_us, std::nullopt, false, true};
+    }
+  }
+  if (in_place) found.push_back(*in_place);
   return found;
 }
 

@@ -1,5 +1,6 @@
 // NativeBackend: carries plans out on the CPU, over the mesh of one rank. A policy table says which algorithms there
-// are; where there are several, the cost model chooses, or the settings.
+// are; where there are several, or several lengths of their segments, the cost model chooses, corrected by what calls
+// of this job took, or the settings do.
 //
 // One thread (the holder of the progress token). Plans run one after the other, in the order of the response log.
 #pragma once
@@ -10,11 +11,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "backend/candidate.hpp"
 #include "backend/cost_model.hpp"
-#include "base/config.hpp"
+#include "backend/native_options.hpp"
+#include "backend/policy.hpp"
+#include "backend/residuals.hpp"
 #include "collective/arena_session.hpp"
 #include "collective/rounding.hpp"
 #include "collective/running_collective.hpp"
@@ -23,15 +27,6 @@
 #include "transport/mesh.hpp"
 
 namespace ciranda {
-
-// All the same on all ranks of a mesh.
-struct NativeOptions {
-  std::optional<std::size_t> one_shot_bytes;  // up to this size one shot, above not; none: as the costs say
-  std::size_t segment_bytes = 256 << 10;
-  std::string algorithm;  // of reductions, wherever possible: "one-shot", "two-shot", "by-hosts"; empty: by cost
-  bool rounds_to_bfloat16 = false;  // float32 that is reduced among ranks that do not all share memory (rounding.hpp)
-};
-NativeOptions native_options(const Config& config);
 
 class NativeBackend {
  public:
@@ -45,6 +40,12 @@ class NativeBackend {
   // between ranks: the plan is then carried out.
   std::unique_ptr<RunningCollective> start(const Plan& plan);
 
+  // What this rank has measured, if it is time to tell the others: at the same place of the log on all ranks, with what
+  // was started before done. Then all conclude() from what all have told, one rank after the other.
+  bool has_news() const { return residuals_.has_news(); }
+  std::vector<std::uint64_t> news() const { return residuals_.news(); }
+  void conclude(std::span<const std::uint64_t> news_of_all) { residuals_.conclude(news_of_all); }
+
   // An allreduce whose inputs, of all ranks one after the other, are here already.
   void combine(const Plan& plan, std::span<const std::byte> inputs) const;
 
@@ -54,14 +55,29 @@ class NativeBackend {
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
  private:
-  struct Choice;
-  Choice choice(bool combines_in_parts, const Rounding& rounding) const;
+  // Calls from which the same is learned: of sizes above a power of two, up to the next. REQUIRES: not empty.
+  struct Kind {
+    std::uint32_t number;
+    std::size_t middle_bytes;
+    std::size_t most_bytes;
+    Kind(std::size_t n_bytes, const Policy& policy);
+  };
+  struct Tried {
+    std::vector<Pick> picks;
+    std::size_t by_model = 0;
+  };
+
+  Policy policy(bool combines_in_parts, const Rounding& rounding) const;
   Rounding rounding_of(const Plan& plan) const;
+  bool learns_from(const Plan& plan) const;
+  const Tried& tried(const Policy& policy, const Kind& kind);
 
   Mesh& mesh_;
   NativeOptions options_;
   CostModel costs_;
-  int ranks_per_host_;  // 0: hosts make no difference
+  Residuals residuals_;
+  std::unordered_map<std::uint32_t, Tried> tried_;  // by the number of a kind
+  int ranks_per_host_;                              // 0: hosts make no difference
   std::optional<ArenaSession> session_;
   Scratch scratch_;
 };

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/port_range.hpp"
@@ -108,6 +109,13 @@ constexpr std::array kSettings{
         "WIRE_DTYPE", "", &Config::wire_dtype, kWireDtypes,
         "bf16: float32 that is reduced among several hosts travels between them as bfloat16, rounded; empty to send it "
         "as it is. The same on all ranks."),
+    integer(
+        "SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
+        "What a reduction in slices moves at a time, at most a slot where memory is shared; a multiple of 4096; 0 to "
+        "choose by cost. The same on all ranks."),
+    boolean("AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
+            "Now and then carry an allreduce out in each way that may be fast, and go on with the fastest. The same on "
+            "all ranks."),
     text("COSTS_FOLDER", "", &Config::costs_folder,
          "Where 'ciranda tune' keeps what it measured, by which algorithms are chosen; empty for the user's cache "
          "folder, /dev/null for nowhere."),
@@ -247,8 +255,10 @@ Status check_together(const Config& config) {
                         check_rank("CIRANDA_CROSS_", config.cross_rank, config.cross_size)}) {
     if (!status.ok()) return status;
   }
-  if (config.slot_bytes % 4096 != 0) {
-    return Status::invalid_argument("CIRANDA_SLOT_BYTES=" + std::to_string(config.slot_bytes) +
+  for (const auto& [name, value] :
+       {std::pair{"SLOT_BYTES", config.slot_bytes}, {"SEGMENT_BYTES", config.segment_bytes}}) {
+    if (value % 4096 == 0) continue;
+    return Status::invalid_argument(std::string("CIRANDA_") + name + "=" + std::to_string(value) +
                                     " must be a multiple of 4096.");
   }
   if (config.size > 1 && (config.store.empty() || config.secret_file.empty())) {

@@ -39,6 +39,7 @@ struct Config {
   // Data.
   std::int64_t slot_bytes = 512 << 10;
   std::string algorithm;
+  std::int64_t segment_bytes = 0;    // as the costs say
   std::int64_t one_shot_bytes = -1;  // as the costs say
   std::string wire_dtype;
   std::string costs_folder;
@@ -48,6 +49,7 @@ struct Config {
   bool meetings = true;
   bool swaps = true;
   bool relays = true;
+  bool autotune = true;
   std::int64_t num_lanes = 1;
   std::string simd;
   std::int64_t check_consistency = 0;

@@ -21,7 +21,8 @@ namespace ciranda {
 std::unique_ptr<RunningCollective> shm_allreduce_one_shot(ArenaSession& session, const Plan& plan,
                                                           const kernels::Reduction& reduction);
 
+// chunk_bytes: a multiple of 64, at most session.slot_bytes(), and the same on all ranks.
 std::unique_ptr<RunningCollective> shm_allreduce_two_shot(ArenaSession& session, const Plan& plan,
-                                                          const kernels::Reduction& reduction);
+                                                          const kernels::Reduction& reduction, std::size_t chunk_bytes);
 
 }  // namespace ciranda

@@ -12,12 +12,13 @@ namespace {
 
 class TwoShot final : public RunningCollective {
  public:
-  TwoShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction)
+  TwoShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction, std::size_t chunk_bytes)
       : session_(session),
         plan_(plan),
         reduction_(reduction),
         contributors_(members_of(plan.contributors, session.n_members())),
-        n_chunks_((plan.n_bytes + session.slot_bytes() - 1) / session.slot_bytes()),
+        chunk_bytes_(chunk_bytes),
+        n_chunks_((plan.n_bytes + chunk_bytes - 1) / chunk_bytes),
         first_chunk_(session.take(n_chunks_)),
         regions_(session, plan),
         inputs_(contributors_.size()) {}
@@ -58,7 +59,7 @@ class TwoShot final : public RunningCollective {
   Progress step_in_place() {
     const Slice own = slice_of(plan_.n_bytes, session_.n_members(), session_.member());
     if (n_bytes_in_place_ < own.n_bytes) {
-      const std::size_t n_bytes = std::min(session_.slot_bytes(), own.n_bytes - n_bytes_in_place_);
+      const std::size_t n_bytes = std::min(chunk_bytes_, own.n_bytes - n_bytes_in_place_);
       reduce_in_place(own.offset + n_bytes_in_place_, n_bytes);
       n_bytes_in_place_ += n_bytes;
       if (n_bytes_in_place_ < own.n_bytes) return Progress::kMoved;
@@ -91,8 +92,8 @@ class TwoShot final : public RunningCollective {
   }
 
   Slice chunk_range(std::size_t i) const {
-    const std::size_t offset = i * session_.slot_bytes();
-    return {offset, std::min(session_.slot_bytes(), plan_.n_bytes - offset)};
+    const std::size_t offset = i * chunk_bytes_;
+    return {offset, std::min(chunk_bytes_, plan_.n_bytes - offset)};
   }
   // A member's slice of chunk i, relative to the chunk.
   Slice slice(std::size_t i, int member) const {
@@ -178,6 +179,7 @@ class TwoShot final : public RunningCollective {
   const Plan& plan_;
   kernels::Reduction reduction_;
   std::vector<int> contributors_;
+  std::size_t chunk_bytes_;
   std::size_t n_chunks_;
   std::uint64_t first_chunk_;
   RegionPieces regions_;
@@ -192,8 +194,9 @@ class TwoShot final : public RunningCollective {
 }  // namespace
 
 std::unique_ptr<RunningCollective> shm_allreduce_two_shot(ArenaSession& session, const Plan& plan,
-                                                          const kernels::Reduction& reduction) {
-  return std::make_unique<TwoShot>(session, plan, reduction);
+                                                          const kernels::Reduction& reduction,
+                                                          std::size_t chunk_bytes) {
+  return std::make_unique<TwoShot>(session, plan, reduction, chunk_bytes);
 }
 
 }  // namespace ciranda

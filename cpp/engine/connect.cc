@@ -54,6 +54,8 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.algorithm = config.algorithm;
   options.wire_dtype = config.wire_dtype;
   options.one_shot_bytes = config.one_shot_bytes;
+  options.segment_bytes = config.segment_bytes;
+  options.autotune = config.autotune;
   options.start_timeout = whole_milliseconds(config.start_timeout_seconds);
   options.link_timeout = whole_milliseconds(config.link_timeout_seconds);
   const Logger logger(options.rank, log_level_from(config.log_level));

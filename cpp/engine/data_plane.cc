@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/tell_all.hpp"
+
 namespace ciranda {
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options, std::size_t slot_bytes,
@@ -84,7 +86,7 @@ Result<bool> DataPlane::start_next() {
     while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_.start(work_.plans[n_begun_++]);
     if (running_) break;
     if (!work_.continue_with) {
-      if (begin_check()) continue;
+      if (begin_check() || begin_telling()) continue;
       break;
     }
     Result<Work> next = work_.continue_with();
@@ -102,6 +104,20 @@ bool DataPlane::begin_check() {
   consistency_.remember(entry);
   if (entry.check != Check::kCompare) return false;
   take(consistency_.compare(entry));
+  return true;
+}
+
+// Once the backend has measured for long enough, which it has on all ranks at the same entry.
+bool DataPlane::begin_telling() {
+  if (!backend_.has_news()) return false;
+  told_ = backend_.news();
+  Work work;
+  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
+  work.continue_with = [this] {
+    backend_.conclude(heard_);
+    return Result<Work>(Work{});
+  };
+  take(std::move(work));
   return true;
 }
 

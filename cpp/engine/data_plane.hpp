@@ -33,6 +33,11 @@ class DataPlane {
 
   bool is_idle() const { return queue_.empty(); }
 
+  // How the lane could carry out a collective of so many bytes, and what it chooses.
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
+    return backend_.candidates(collective, n_bytes);
+  }
+
   // Null if the lane's members do not all share memory, or it is not known yet.
   SharedArena* arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
 
@@ -60,6 +65,7 @@ class DataPlane {
   void take(Work work);
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
+  bool begin_telling();
   void leave_out_absent();
   void finish();
 
@@ -68,6 +74,8 @@ class DataPlane {
   std::optional<LaneArena> arena_;
   NativeBackend backend_;
   Consistency consistency_;
+  std::vector<std::uint64_t> told_;   // what the backend has measured
+  std::vector<std::uint64_t> heard_;  // [rank][number]
   bool is_arena_settled_ = true;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;

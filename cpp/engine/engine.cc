@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "backend/native.hpp"
 #include "engine/burst.hpp"
 #include "engine/patience.hpp"
 #include "engine/shared_memory.hpp"
@@ -118,8 +117,7 @@ class Engine::Impl {
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_crowded_(n_ranks_here(*mesh_) > n_cores()),
-        sharing_(mesh_->rank()),
-        native_options_(native_options(config)) {
+        sharing_(mesh_->rank()) {
     const BlockSignals blocked;  // inherited by the thread
     mesh_->arm();
     background_ = std::thread([this] { run_background(); });
@@ -130,7 +128,14 @@ class Engine::Impl {
   Mesh& mesh() { return *mesh_; }
   ProcessSets& sets() { return sets_; }
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) {
-    return NativeBackend(*mesh_, native_options_).candidates(collective, n_bytes);
+    std::vector<Candidate> found;
+    {
+      token_.take();
+      const TokenHolder holder(token_);
+      found = turn_.candidates(collective, n_bytes);
+    }
+    see_what_came_late();
+    return found;
   }
   std::uint64_t n_met() const { return turn_.n_met(); }
 
@@ -492,7 +497,6 @@ class Engine::Impl {
   Clock::duration spin_;
   bool is_crowded_;
   CoreSharing sharing_;
-  const NativeOptions native_options_;
   ProgressToken token_;
   Burst burst_;
   std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to

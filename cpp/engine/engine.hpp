@@ -86,6 +86,7 @@ class Engine {
   // itself keeps it until it ends.
   Result<SharedAllocation> allocate_shared(std::size_t n_bytes, const Interrupted& interrupted = nullptr);
   // How the world could carry out a collective of so many bytes (of float32, where that matters), and what it chooses.
+  // REQUIRES: not called back by the engine.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
   // How many bytes of this rank's tensors were combined where they lay.

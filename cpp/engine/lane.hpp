@@ -102,6 +102,10 @@ class Lane {
   // The lane is taken down: what is agreed is carried out, everything else fails with `why`.
   void end(const Status& why);
 
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
+    return data_.candidates(collective, n_bytes);
+  }
+
   std::uint64_t n_executed() const { return data_.n_executed(); }
   std::optional<TimePoint> next_deadline() const;
 

@@ -49,6 +49,11 @@ class Turn final : private LaneMessages, private LaneChanges {
   // Whether lazy news should wake this rank when it sleeps: somebody, here or elsewhere, waits for what comes of it.
   bool awaits_lazy_news() const;
 
+  // Of the world's first lane.
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
+    return lanes_.front()->candidates(collective, n_bytes);
+  }
+
   bool has_work() const;
   std::optional<TimePoint> next_deadline() const;
 

@@ -179,6 +179,8 @@ Endpoint Joining::describe_myself() const {
   endpoint.uses_relays = options_.uses_relays;
   endpoint.checks_data = options_.checks_data;
   endpoint.one_shot_bytes = options_.one_shot_bytes;
+  endpoint.segment_bytes = options_.segment_bytes;
+  endpoint.autotune = options_.autotune;
   endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
   endpoint.costs = options_.costs;
   endpoint.algorithm = options_.algorithm;
@@ -225,6 +227,12 @@ Status Joining::compare_settings(int rank) const {
   }
   if (other.one_shot_bytes != options_.one_shot_bytes) {
     return differ("CIRANDA_ONE_SHOT_BYTES", options_.one_shot_bytes, other.one_shot_bytes);
+  }
+  if (other.segment_bytes != options_.segment_bytes) {
+    return differ("CIRANDA_SEGMENT_BYTES", options_.segment_bytes, other.segment_bytes);
+  }
+  if (other.autotune != options_.autotune) {
+    return differ("CIRANDA_AUTOTUNE", options_.autotune ? 1 : 0, other.autotune ? 1 : 0);
   }
   return Status::ok_status();
 }

@@ -48,6 +48,8 @@ struct BootstrapOptions {
   std::string algorithm;             // equal on all ranks
   std::string wire_dtype;            // equal on all ranks
   std::int64_t one_shot_bytes = -1;  // equal on all ranks
+  std::int64_t segment_bytes = 0;    // equal on all ranks
+  bool autotune = true;              // equal on all ranks
   std::optional<HostCosts> costs;    // for the others to know
   std::chrono::milliseconds start_timeout{30000};
   std::chrono::milliseconds link_timeout{30000};  // see SocketMeshParts

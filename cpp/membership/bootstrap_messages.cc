@@ -42,7 +42,9 @@ std::vector<std::byte> encode(const Endpoint& endpoint) {
   out.number(static_cast<std::uint8_t>(endpoint.tries_shared_memory)).number(endpoint.slot_bytes);
   out.number(endpoint.n_lanes).number(endpoint.n_sockets).number(static_cast<std::uint8_t>(endpoint.uses_relays));
   out.number(static_cast<std::uint8_t>(endpoint.checks_data));
-  out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes)).number(endpoint.n_cores);
+  out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes));
+  out.number(static_cast<std::uint64_t>(endpoint.segment_bytes)).number(static_cast<std::uint8_t>(endpoint.autotune));
+  out.number(endpoint.n_cores);
   write_costs(out, endpoint.costs);
   out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.wire_dtype));
   out.text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
@@ -64,6 +66,8 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   endpoint.uses_relays = in.flag();
   endpoint.checks_data = in.flag();
   endpoint.one_shot_bytes = static_cast<std::int64_t>(in.number<std::uint64_t>());
+  endpoint.segment_bytes = static_cast<std::int64_t>(in.number<std::uint64_t>());
+  endpoint.autotune = in.flag();
   endpoint.n_cores = in.number<std::uint32_t>();
   endpoint.costs = read_costs(in);
   endpoint.algorithm = in.text(kMostTextBytes);

@@ -32,6 +32,8 @@ struct Endpoint {
   bool uses_relays = true;
   bool checks_data = false;
   std::int64_t one_shot_bytes = -1;
+  std::int64_t segment_bytes = 0;
+  bool autotune = true;
   std::uint32_t n_cores = 0;
   std::optional<HostCosts> costs;
   std::string algorithm;

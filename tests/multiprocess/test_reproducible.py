@@ -24,6 +24,9 @@ VARIANTS = {
     "checked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_CHECK_DATA": "1"},
     "hosts": {"CIRANDA_RELAYS": "1"},  # see _host_of
     "small slots": {"CIRANDA_SLOT_BYTES": "4096"},
+    "short segments": {"CIRANDA_SEGMENT_BYTES": "4096"},
+    "short segments by tcp": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SEGMENT_BYTES": "8192"},
+    "other ways not tried": {"CIRANDA_AUTOTUNE": "0"},
     "two shots always": {"CIRANDA_ONE_SHOT_BYTES": "0"},
     "no fusion": {"CIRANDA_FUSION_THRESHOLD": "0"},
     "order not learned": {"CIRANDA_LEARNED_ORDER": "0"},

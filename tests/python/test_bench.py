@@ -170,11 +170,18 @@ def test_make_plan() -> None:
 
 def test_explanations_name_what_is_chosen_and_what_is_fastest() -> None:
     slow, fast = Measurement(12.34, 10.0, 3.2, 3.2, 0, 100), Measurement(11.0, 9.0, 3.2, 3.2, 0, 100)
-    found = (Candidate("shm one-shot", 8.0, True), Candidate("shm two-shot", 9.0, False))
-    row = Row(65536, 16384, "float32", "sum", {"shm one-shot": slow, "shm two-shot": fast}, found)
-    first, second = table.explanation(row).splitlines()
-    assert first.split() == ["64", "KiB", "shm", "one-shot", "8.0", "12.3", "10.0", "0", "chosen"]
-    assert second.split() == ["64", "KiB", "shm", "two-shot", "9.0", "11.0", "9.0", "0", "fastest"]
+    one = Candidate("shm one-shot", 0, 8.0, None, True)
+    two = Candidate("shm two-shot", 32768, 9.0, 10.5, False)
+    in_place = Candidate("shm two-shot", 32768, 4.0, None, False, is_in_place=True)
+    faster = Measurement(5.0, 4.0, 3.2, 3.2, 0, 100)
+    measured = {one.title: slow, two.title: fast, in_place.title: faster}
+    row = Row(65536, 16384, "float32", "sum", measured, (one, two, in_place))
+    columns = table.explain_header(Plan(), {"cpu": "a processor", "cores": 2, "ciranda": "0.1.0"}).splitlines()[-2]
+    first, second, third = table.explanation(row).splitlines()
+    assert first.split() == ["64", "KiB", "shm", "one-shot", "8.0", "-", "12.3", "10.0", "0", "chosen"]
+    assert " ".join(second.split()) == "64 KiB shm two-shot, 32 KiB 9.0 10.5 11.0 9.0 0 fastest"
+    assert " ".join(third.split()) == "64 KiB shm two-shot, in place 4.0 - 5.0 4.0 0", "not a choice"
+    assert len(first.split("chosen")[0]) == len(second.split("fastest")[0]) == len(columns) + 2
     assert json.loads(json.dumps(Results({}, [row]).to_dict()))["rows"][0]["candidates"][0]["name"] == "shm one-shot"
 
 

@@ -190,8 +190,9 @@ OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std:
 nb::list candidates(const EngineHandle& self, int collective, std::size_t n_bytes) {
   nb::list rows;
   for (const Candidate& each : self.engine().candidates(static_cast<Collective>(collective), n_bytes)) {
-    const nb::object expected = each.expected_us ? nb::object(nb::float_(*each.expected_us)) : nb::none();
-    rows.append(nb::make_tuple(each.name, expected, each.is_chosen));
+    const auto number = [](std::optional<double> us) { return us ? nb::object(nb::float_(*us)) : nb::none(); };
+    rows.append(nb::make_tuple(each.name, each.segment_bytes, number(each.expected_us), number(each.taken_us),
+                               each.is_chosen, each.is_in_place));
   }
   return rows;
 }
@@ -272,8 +273,10 @@ void bind_engine_handle(nb::module_& m) {
       .def("allocate_shared", &allocate_shared, nb::arg("n_bytes"), nb::arg("like"),
            "A collective of all ranks: zeroed bytes that are combined where they lie, and whether they are shared.")
       .def_prop_ro("n_bytes_in_place", [](const EngineHandle& self) { return self.engine().n_bytes_in_place(); })
-      .def("candidates", &candidates, nb::arg("collective"), nb::arg("n_bytes"),
-           "How the world could carry it out: (name, expected microseconds or None, whether it is chosen) of each.")
+      .def(
+          "candidates", &candidates, nb::arg("collective"), nb::arg("n_bytes"),
+          "How the world could carry it out: (name, segment bytes, expected and taken microseconds or None, whether it "
+          "is chosen) of each.")
       .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),

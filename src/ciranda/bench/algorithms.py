@@ -1,19 +1,20 @@
-"""The algorithms of an allreduce, each measured for itself: what the cost model expects of them, and what they take.
+"""The ways to carry an allreduce out, each measured for itself: what the cost model expects of them, what they take.
 
-An engine carries out what the settings prescribe, so each algorithm gets an engine of its own beside the one in use, in
-the same processes: they can be measured in turns.
+An engine carries out what the settings prescribe, so each way gets an engine of its own beside the one in use, in the
+same processes: they can be measured in turns.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+
+import numpy as np
 
 from ciranda import _core
 from ciranda._basics import circle, engine
 from ciranda.bench.plan import Array, Candidate, Case
 from ciranda.bench.systems import Call
-
-_SETTING = "CIRANDA_ALGORITHM"
 
 
 def candidates(collective: str, n_bytes: int) -> tuple[Candidate, ...]:
@@ -22,18 +23,20 @@ def candidates(collective: str, n_bytes: int) -> tuple[Candidate, ...]:
 
 
 class Prescribed:
-    """Ciranda with an algorithm prescribed, as a system to be measured. A collective: all ranks make it together."""
+    """Ciranda with a way prescribed, as a system to be measured. A collective: all ranks make it together."""
 
-    def __init__(self, algorithm: str) -> None:
-        before = os.environ.get(_SETTING)
-        os.environ[_SETTING] = algorithm
+    def __init__(self, way: Candidate) -> None:
+        settings = {"CIRANDA_ALGORITHM": way.algorithm, "CIRANDA_SEGMENT_BYTES": str(way.segment_bytes)}
+        before = {name: os.environ.get(name) for name in settings}
+        os.environ.update(settings)
         try:
             self._engine = _core.connect(circle.epoch)
         finally:
-            if before is None:
-                del os.environ[_SETTING]
-            else:
-                os.environ[_SETTING] = before
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
         circle.epoch += 1
 
     def bind(self, case: Case, buffer: Array) -> Call:
@@ -47,23 +50,30 @@ class Prescribed:
 
         return call
 
+    def shared_array(self, case: Case) -> Array:
+        """Memory that all ranks have mapped, for such a buffer. A collective."""
+        n_bytes = case.count * np.dtype(case.dtype).itemsize
+        memory, _ = self._engine.allocate_shared(n_bytes, np.empty(0, np.uint8))
+        return np.asarray(memory).view(case.dtype)
+
     def close(self) -> None:
         """Leave."""
         self._engine.shutdown()
 
 
 class PrescribedSystems:
-    """A Prescribed for each algorithm that a case could use, connected when it is first wanted."""
+    """A Prescribed for each way that a case could go, connected when it is first wanted."""
 
     def __init__(self) -> None:
         self._systems: dict[str, Prescribed] = {}
 
-    def of(self, found: tuple[Candidate, ...]) -> dict[str, Prescribed]:
-        """By the names of candidates. A collective."""
-        for each in found:
-            if each.algorithm not in self._systems:
-                self._systems[each.algorithm] = Prescribed(each.algorithm)
-        return {each.name: self._systems[each.algorithm] for each in found}
+    def of(self, found: Iterable[Candidate]) -> dict[str, Prescribed]:
+        """By the titles of candidates. A collective."""
+        wanted = {each.title: each for each in found}
+        for title, each in wanted.items():
+            if title not in self._systems:
+                self._systems[title] = Prescribed(each)
+        return {title: self._systems[title] for title in wanted}
 
     def close(self) -> None:
         """Leave all."""

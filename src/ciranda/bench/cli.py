@@ -39,7 +39,7 @@ def bench(
     warm_up: Annotated[int, typer.Option("-w", "--warm-up", min=1, help="Calls before those that count.")] = 5,
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Bind rank r to core r.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Measure each algorithm that could be taken, beside what it should cost.")
+        bool, typer.Option("--explain", help="Measure each way that could be taken, beside what it should cost.")
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Show how long each stage of a call takes.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results there.")] = None,

@@ -41,7 +41,7 @@ class Plan:
         warm_up: calls before those that are measured.
         peers: other systems, measured in turns with ciranda.
         pin: bind rank r to core r.
-        explain: measure each algorithm that could be taken, beside what is expected of it.
+        explain: measure each way that could be taken, beside what is expected of it.
         profile: find how long each stage of a call takes.
     """
 
@@ -124,16 +124,35 @@ def format_size(n_bytes: int) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to carry a call out. expected_us: None where there is nothing to choose."""
+    """A way to carry a call out.
+
+    Attributes:
+        name: as "shm two-shot".
+        segment_bytes: what it moves at a time; 0 for all at once.
+        expected_us: what the cost model says; None where there is nothing to choose.
+        taken_us: what calls of this job took that tried it; None if none did.
+        is_chosen: whether such calls go this way now.
+        is_in_place: where all ranks' tensors lie in memory that all have mapped, this is what `name` becomes.
+    """
 
     name: str
+    segment_bytes: int
     expected_us: float | None
+    taken_us: float | None
     is_chosen: bool
+    is_in_place: bool = False
 
     @property
     def algorithm(self) -> str:
         """As the setting calls it: "two-shot" of "shm two-shot"."""
         return self.name.rpartition(" ")[2]
+
+    @property
+    def title(self) -> str:
+        """Unlike that of any other candidate: "shm two-shot, 256 KiB"."""
+        if self.is_in_place:
+            return f"{self.name}, in place"
+        return f"{self.name}, {format_size(self.segment_bytes)}" if self.segment_bytes else self.name
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ from ciranda.bench.plan import (
 )
 from ciranda.bench.systems import PEERS, Call, Ciranda, System
 
+_MOST_TRIED = 200  # calls; see cpp/backend/residuals.hpp
+
 
 def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
     """Measure the whole plan; rank 0 prints the rows as they come.
@@ -79,9 +81,23 @@ def measure(plan: Plan, case: Case, systems: Mapping[str, System]) -> Row:
 
 
 def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
-    """As measure(), each algorithm that could be taken being a system."""
+    """As measure(), each way that could be taken being a system."""
+    try_all(case)
     found = candidates(case.collective, case.n_bytes)
-    return replace(measure(plan, case, prescribed.of(found)), candidates=found)
+    row = measure(plan, case, prescribed.of(each for each in found if not each.is_in_place))
+    for title, system in prescribed.of(each for each in found if each.is_in_place).items():
+        timed = time_in_turns(plan, case, {title: system}, buffer=system.shared_array(case))[title]
+        row.systems[title] = summarise(case, timed.times_us, timed.n_wrong)
+    return replace(row, candidates=found)
+
+
+def try_all(case: Case) -> None:
+    """Make calls until Ciranda has tried all ways that it thinks worth it, if it does so for this size."""
+    call = Ciranda().bind(case, np.zeros(case.count, dtype=case.dtype))
+    for _ in range(_MOST_TRIED):
+        call()
+        if any(each.taken_us is not None for each in candidates(case.collective, case.n_bytes)):
+            return
 
 
 def profile(plan: Plan, case: Case) -> Row:
@@ -112,14 +128,20 @@ class Timed:
 
 
 def time_in_turns(
-    plan: Plan, case: Case, systems: Mapping[str, System], after_block: Callable[[dict[str, int]], None] | None = None
+    plan: Plan,
+    case: Case,
+    systems: Mapping[str, System],
+    after_block: Callable[[dict[str, int]], None] | None = None,
+    buffer: Array | None = None,
 ) -> dict[str, Timed]:
     """Check every system, and time them in turns on one buffer: what disturbs the machine then meets all of them.
 
     Args:
         after_block: called after each turn of all, with how many calls each system is to make altogether.
+        buffer: what all of them combine; by default memory of this process's own.
     """
-    buffer = np.zeros(case.count, dtype=case.dtype)
+    if buffer is None:
+        buffer = np.zeros(case.count, dtype=case.dtype)
     calls = {name: system.bind(case, buffer) for name, system in systems.items()}
     n_wrong = {name: check(case, call, buffer) for name, call in calls.items()}
     iterations = {name: choose_iterations(plan, call, buffer) for name, call in calls.items()}

@@ -34,26 +34,28 @@ def explain_header(plan: Plan, meta: dict[str, object]) -> str:
     return "\n".join(
         (
             f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
-            "# every algorithm that could be taken; expected: what the cost model says, measured: median of calls",
+            "# every way that could be taken; expected: what the cost model says, tried: what calls took that tried it",
+            "# measured: median of calls that all went this way",
             "#",
-            f"#{'size':>11}   {'algorithm':<16} {'expected':>10} {'measured':>10} {'min':>10} {'#wrong':>6}",
-            f"#{'':>11}   {'':<16} {'us':>10} {'us':>10} {'us':>10} {'':>6}",
+            f"#{'size':>11}   {'way':<26} {'expected':>10} {'tried':>10} {'measured':>10} {'min':>10} {'#wrong':>6}",
+            f"#{'':>11}   {'':<26} {'us':>10} {'us':>10} {'us':>10} {'us':>10} {'':>6}",
         )
     )
 
 
 def explanation(row: Row) -> str:
-    """One size, a line for each algorithm."""
-    fastest = min(row.systems, key=lambda name: row.systems[name].median_us)
+    """One size, a line for each way."""
+    choices = [each.title for each in row.candidates if not each.is_in_place]
+    fastest = min(choices, key=lambda title: row.systems[title].median_us)
     lines = []
     for each in row.candidates:
-        found = row.systems[each.name]
-        expected = f"{'-':>10}" if each.expected_us is None else _us(each.expected_us)
+        found = row.systems[each.title]
+        expected, tried = (f"{'-':>10}" if us is None else _us(us) for us in (each.expected_us, each.taken_us))
         remarks = ["chosen"] if each.is_chosen else []
-        if each.name == fastest and len(row.candidates) > 1:
+        if each.title == fastest and len(choices) > 1:
             remarks.append("fastest")
-        left = f" {format_size(row.n_bytes):>11}   {each.name:<16}"
-        figures = f"{expected} {_us(found.median_us)} {_us(found.min_us)} {found.n_wrong:>6}"
+        left = f" {format_size(row.n_bytes):>11}   {each.title:<26}"
+        figures = f"{expected} {tried} {_us(found.median_us)} {_us(found.min_us)} {found.n_wrong:>6}"
         lines.append(f"{left} {figures}  {', '.join(remarks)}".rstrip())
     return "\n".join(lines)
 

@@ -19,8 +19,8 @@ from ciranda.process_sets import ProcessSet, global_process_set
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
     """Return a new array in memory that the ranks of a host share, and combine without a copy. All ranks must call it.
 
-    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from 16 KiB on. On several hosts,
-    or where `/dev/shm` has no room, it is an array like any other, on all ranks alike. It holds zeros.
+    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from about 16 KiB on. On several
+    hosts, or where `/dev/shm` has no room, it is an array like any other, on all ranks alike. It holds zeros.
 
     Args:
         shape: its shape; ranks need not agree.

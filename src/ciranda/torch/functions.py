@@ -30,8 +30,8 @@ NamedTensors = Mapping[str, Any] | Iterable[tuple[str, torch.Tensor | None]]
 def empty(*size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return a new tensor in memory that the ranks of a host share, and combine without a copy. All ranks must call it.
 
-    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from 16 KiB on. On several hosts,
-    or where `/dev/shm` has no room, it is a tensor like any other, on all ranks alike. It holds zeros.
+    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from about 16 KiB on. On several
+    hosts, or where `/dev/shm` has no room, it is a tensor like any other, on all ranks alike. It holds zeros.
 
     Args:
         size: its shape; ranks need not agree.

@@ -207,19 +207,40 @@ TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
   LoopbackFabric fabric(4, on_hosts({"a", "a", "b", "b"}));
   const auto mesh = fabric.take_mesh(0);
   const NativeBackend backend(*mesh, {});
-  for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1} << 20}) {
+  // One shot, two shot and by hosts; of large ones the latter with segments of 256, 128 and 64 KiB.
+  for (const auto& [n_bytes, n_ways] : {std::pair{std::size_t{4}, 3U}, {std::size_t{1} << 20, 7U}}) {
     const auto found = backend.candidates(Collective::kAllreduce, n_bytes);
-    ASSERT_EQ(found.size(), 3U);
+    ASSERT_EQ(found.size(), n_ways);
     const auto fastest = std::min_element(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
       return *a.expected_us < *b.expected_us;
     });
-    for (const Candidate& each : found) EXPECT_EQ(each.is_chosen, each.name == fastest->name);
+    for (const Candidate& each : found) {
+      EXPECT_EQ(each.is_chosen, &each == &*fastest);
+      EXPECT_FALSE(each.taken_us);
+    }
     EXPECT_EQ(fastest->name, backend.algorithm_name(Collective::kAllreduce, n_bytes));
   }
   const auto only = backend.candidates(Collective::kBroadcast, 4);
   ASSERT_EQ(only.size(), 1U);
   EXPECT_TRUE(only.front().is_chosen);
   EXPECT_FALSE(only.front().expected_us);
+}
+
+TEST(NativeBackendTest, SegmentsMayBePrescribed) {
+  for (const bool with_arena : {true, false}) {
+    LoopbackFabric fabric(2, fabric_options(with_arena));
+    const auto mesh = fabric.take_mesh(0);
+    NativeOptions native;
+    native.segment_bytes = 1024;
+    const auto found = NativeBackend(*mesh, native).candidates(Collective::kAllreduce, kSlotBytes);
+    ASSERT_EQ(found.size(), with_arena ? 3U : 2U);
+    EXPECT_EQ(found[0].segment_bytes, 0U);
+    EXPECT_EQ(found[1].segment_bytes, 1024U);
+    EXPECT_EQ(found.back().is_in_place, with_arena);
+    native.segment_bytes = 16 * kSlotBytes;
+    const auto longer = NativeBackend(*mesh, native).candidates(Collective::kAllreduce, kSlotBytes);
+    EXPECT_EQ(longer[1].segment_bytes, with_arena ? kSlotBytes : 16 * kSlotBytes) << "a slot holds no more";
+  }
 }
 
 // Slots that cannot give each rank a cache line: what needs its own part for each rank goes by the channels.

@@ -63,7 +63,7 @@ std::pair<std::string, std::string> other_value(const Setting& setting) {
   const Config defaults;
   switch (setting.type) {
     case SettingType::kInteger: {
-      const std::string value = setting.name == "SLOT_BYTES" ? "8192" : "9";
+      const std::string value = setting.name.ends_with("_BYTES") ? "8192" : "9";
       return {value, value};
     }
     case SettingType::kReal: return {"2.5", std::to_string(2.5)};
@@ -246,6 +246,7 @@ TEST(Settings, RefuseALocalOrCrossRankOutsideItsWorld) {
 
 TEST(Settings, RefuseASlotThatIsNoMultipleOfAPage) {
   EXPECT_EQ(refusal(read({{"CIRANDA_SLOT_BYTES", "5000"}})), "CIRANDA_SLOT_BYTES=5000 must be a multiple of 4096.");
+  EXPECT_EQ(refusal(read({{"CIRANDA_SEGMENT_BYTES", "1"}})), "CIRANDA_SEGMENT_BYTES=1 must be a multiple of 4096.");
 }
 
 TEST(Settings, RefuseAWorldWithoutAMeetingPlaceOrASecret) {

@@ -47,7 +47,13 @@ const std::vector<Algorithm>& algorithms() {
       {"ShmAllreduceOneShot", Collective::kAllreduce, true, kSlotBytes,
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_allreduce_one_shot(*s, p, r); }},
       {"ShmAllreduceTwoShot", Collective::kAllreduce, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_allreduce_two_shot(*s, p, r); }},
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) {
+         return shm_allreduce_two_shot(*s, p, r, s->slot_bytes());
+       }},
+      {"ShmAllreduceTwoShotInShortChunks", Collective::kAllreduce, true, kAny,
+       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) {
+         return shm_allreduce_two_shot(*s, p, r, kSegmentBytes);
+       }},
       {"DirectAllreduceOneShot", Collective::kAllreduce, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r); }},
       {"DirectAllreduceTwoShot", Collective::kAllreduce, false, kAny,

@@ -286,6 +286,22 @@ TEST(ShmProbe, OneShotBytesThatDifferAreAMismatchForAll) {
   }
 }
 
+TEST(ShmProbe, SegmentsThatDifferAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.segment_bytes = options.rank * 4096; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_SEGMENT_BYTES is ")) << each.status().message();
+  }
+}
+
+TEST(ShmProbe, TrialsThatOnlySomeMakeAreAMismatchForAll) {
+  TestJob job(2);
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.autotune = options.rank == 0; })) {
+    EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_AUTOTUNE is ")) << each.status().message();
+  }
+}
+
 TEST(Bootstrap, AllKnowWhatEachHasMeasured) {
   TestJob job(3);
   HostCosts slow;

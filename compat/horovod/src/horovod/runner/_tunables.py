@@ -63,7 +63,7 @@ class Tunable:
 
 
 _LEVELS = "transports and their levels are chosen by the engine"
-_TUNER = "there is no autotuner yet; the defaults suit most jobs"
+_TUNER = "the engine tries what may be fast by a schedule of its own"
 
 TUNABLES = (
     Tunable("fusion-threshold-mb", "FUSION_THRESHOLD", int, "params", "fusion_threshold_mb",
@@ -78,7 +78,7 @@ TUNABLES = (
             "within hosts first", _LEVELS, negation="no-hierarchical-allgather"),
     Tunable("torus-allreduce", "TORUS_ALLREDUCE", bool, "params", "torus_allreduce",
             "rings in two dimensions", _LEVELS, negation="no-torus-allreduce"),
-    Tunable("autotune", "AUTOTUNE", bool, "autotune", "enabled", "find good settings while the job runs", _TUNER,
+    Tunable("autotune", "AUTOTUNE", bool, "autotune", "enabled", "find what is fast while the job runs",
             negation="no-autotune"),
     Tunable("autotune-log-file", "AUTOTUNE_LOG", str, "autotune", "log_file", "where the autotuner writes", _TUNER),
     Tunable("autotune-warmup-samples", "AUTOTUNE_WARMUP_SAMPLES", int, "autotune", "warmup_samples",

@@ -1,0 +1,193 @@
+// What calls took decides, for each size, after all ranks have told what they measured; and nothing else does.
+#include "backend/residuals.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <random>
+
+namespace ciranda {
+namespace {
+
+constexpr std::uint32_t kClass = 7;
+constexpr std::size_t kWays = 3;
+constexpr std::uint64_t kCallsOfAWay = Residuals::kTurns * Residuals::kCallsATurn;
+constexpr std::uint64_t kCallsOfTrial = kCallsOfAWay * kWays;
+constexpr int kTimedInTrial = static_cast<int>(Residuals::kTurns * Residuals::kTimedATurn * kWays);
+
+// Ranks that make the same calls and hear each other; each call takes what `ns_of` says.
+class Circle {
+ public:
+  using NsOf = std::function<std::uint64_t(std::size_t rank, std::size_t way)>;
+
+  explicit Circle(std::size_t n_ranks, NsOf ns_of) : ranks_(n_ranks), ns_of_(std::move(ns_of)) {}
+
+  // The way that all ranks take; -1 for the model's.
+  int call(std::size_t n_ways = kWays, std::uint32_t of_class = kClass) {
+    std::optional<int> taken;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const Residuals::Call call = ranks_[rank].next({of_class, n_ways, 0});
+      const int way = call.way ? static_cast<int>(*call.way) : -1;
+      EXPECT_EQ(taken.value_or(way), way);
+      taken = way;
+      EXPECT_TRUE(call.way || !call.sample);
+      if (call.sample) ranks_[rank].took(*call.sample, ns_of_(rank, *call.way));
+      n_timed_ += call.sample && rank == 0 ? 1 : 0;
+    }
+    tell_each_other();
+    return *taken;
+  }
+  void calls(std::uint64_t n) {
+    for (std::uint64_t i = 0; i < n; ++i) call();
+  }
+  void ns_of(NsOf other) { ns_of_ = std::move(other); }
+  int n_timed() const { return n_timed_; }
+  const Residuals& rank(std::size_t rank) const { return ranks_[rank]; }
+
+ private:
+  void tell_each_other() {
+    std::vector<std::uint64_t> all;
+    for (const Residuals& rank : ranks_) {
+      EXPECT_EQ(rank.has_news(), ranks_.front().has_news());
+      const auto news = rank.news();
+      all.insert(all.end(), news.begin(), news.end());
+    }
+    if (!ranks_.front().has_news()) return;
+    for (Residuals& rank : ranks_) rank.conclude(all);
+  }
+
+  std::vector<Residuals> ranks_;
+  NsOf ns_of_;
+  int n_timed_ = 0;
+};
+
+Circle::NsOf times(std::array<std::uint64_t, kWays> ns) {
+  return [ns](std::size_t, std::size_t way) { return ns[way]; };
+}
+
+TEST(ResidualsTest, TheModelChoosesUntilATrialIsOver) {
+  Circle circle(2, times({1000, 500, 800}));
+  for (std::uint64_t i = 0; i < Residuals::kFirstTrial; ++i) EXPECT_EQ(circle.call(), -1);
+  std::array<std::uint64_t, kWays> n_calls{};
+  for (std::uint64_t i = 0; i < kCallsOfTrial; ++i) ++n_calls.at(static_cast<std::size_t>(circle.call()));
+  for (const std::uint64_t n : n_calls) EXPECT_EQ(n, kCallsOfAWay);
+  EXPECT_EQ(circle.n_timed(), kTimedInTrial);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(circle.call(), 1);
+  EXPECT_EQ(circle.n_timed(), kTimedInTrial) << "no clock is read but in trials";
+  EXPECT_EQ(circle.rank(0).took_ns(kClass, 2), 800U);
+}
+
+TEST(ResidualsTest, LessThanAnEighthFasterIsNoReasonToChange) {
+  Circle circle(2, times({1000, 875, 1000}));
+  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(circle.call(), -1);
+  EXPECT_EQ(circle.rank(1).took_ns(kClass, 1), 875U);
+}
+
+TEST(ResidualsTest, AnEndlessJobChangesItsMindAFewTimes) {
+  Circle circle(1, times({1000, 500, 800}));
+  int before = -1;
+  int n_changes = 0;
+  constexpr std::uint64_t kCalls = 100'000;
+  for (std::uint64_t i = 0; i < kCalls; ++i) {
+    const int way = circle.call();
+    if (i % 7 == 0) circle.ns_of(times({1000 + i % 500, 500 + i % 400, 800 + i % 300}));  // whatever the machine does
+    if (i % 1000 != 999) continue;
+    n_changes += way != before ? 1 : 0;
+    before = way;
+  }
+  EXPECT_LE(n_changes, 4);
+  EXPECT_EQ(circle.n_timed(), 4 * kTimedInTrial) << "at calls 16, 256, 4096 and 65536";
+}
+
+TEST(ResidualsTest, AWayThatHasBecomeSlowIsLeft) {
+  Circle circle(2, times({1000, 500, 800}));
+  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(circle.call(), 1);
+  circle.ns_of(times({1000, 5000, 900}));
+  circle.calls(Residuals::kFirstTrial * Residuals::kBetweenTrials + kCallsOfTrial);
+  EXPECT_EQ(circle.call(), 2);
+}
+
+TEST(ResidualsTest, TheModelIsTakenAtItsWordAgainWhenItIsRight) {
+  Circle circle(2, times({1000, 500, 800}));
+  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.ns_of(times({1000, 5000, 1000}));
+  circle.calls(Residuals::kFirstTrial * Residuals::kBetweenTrials + kCallsOfTrial);
+  EXPECT_EQ(circle.call(), -1);
+}
+
+TEST(ResidualsTest, WhatTookMoreThanTwiceAsLongIsNotTriedAgain) {
+  Circle circle(2, times({1000, 2001, 2000}));
+  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  for (int i = 0; i < 1000; ++i) EXPECT_NE(circle.call(), 1);
+  EXPECT_EQ(circle.n_timed(), kTimedInTrial / 3 * 5);
+  EXPECT_EQ(circle.rank(0).took_ns(kClass, 1), 2001U);
+}
+
+// Who comes first measures how late the others are. Who came last differs from call to call.
+TEST(ResidualsTest, LatenessDoesNotCount) {
+  std::mt19937 random(5);
+  std::size_t late = 0;
+  Circle circle(4, [&](std::size_t rank, std::size_t way) -> std::uint64_t {
+    if (rank == 0) late = random() % 4;
+    return (way == 2 ? 300U : 400U) + (rank == late ? 0 : random() % 100'000);
+  });
+  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(circle.call(), 2);
+  EXPECT_EQ(circle.rank(3).took_ns(kClass, 2), 300U);
+}
+
+TEST(ResidualsTest, DisturbedCallsDoNotCount) {
+  std::mt19937 random(1);
+  Circle circle(1, [&](std::size_t, std::size_t way) -> std::uint64_t {
+    return (way == 1 ? 500 : 1000) * (random() % 2 == 0 ? 1 : 100);
+  });
+  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(circle.call(), 1);
+  EXPECT_EQ(circle.rank(0).took_ns(kClass, 0), 1000U);
+  EXPECT_EQ(circle.rank(0).took_ns(kClass, 1), 500U);
+}
+
+TEST(ResidualsTest, ClassesAreJudgedEachForItselfAlsoWhenTheirTrialsEndTogether) {
+  Circle circle(2, [](std::size_t, std::size_t way) { return way == 1 ? 500U : 1000U; });
+  Circle other(2, [](std::size_t, std::size_t way) { return way == 1 ? 1000U : 500U; });
+  for (std::uint64_t i = 0; i < Residuals::kFirstTrial + kCallsOfTrial; ++i) {
+    circle.call();
+    circle.call(1, kClass + 1);
+    circle.call(2, kClass + 2);
+  }
+  EXPECT_EQ(circle.call(), 1);
+  EXPECT_EQ(circle.call(1, kClass + 1), -1) << "where there is one way, there is nothing to try";
+  EXPECT_EQ(circle.call(2, kClass + 2), 1);
+}
+
+TEST(ResidualsTest, TrialsThatEndTogetherAreToldTogether) {
+  std::array<Residuals, 2> ranks;
+  for (std::uint64_t i = 0; i < Residuals::kFirstTrial + 2 * kCallsOfAWay; ++i) {
+    for (const std::uint32_t of_class : {1U, 2U}) {
+      for (Residuals& rank : ranks) {
+        const Residuals::Call call = rank.next({of_class, 2, 0});
+        if (!call.sample) continue;
+        const bool is_fast = *call.way == (of_class == 1 ? 1U : 0U);
+        rank.took(*call.sample, of_class * (is_fast ? 100 : 200));
+      }
+    }
+  }
+  auto all = ranks[0].news();
+  const auto others = ranks[1].news();
+  all.insert(all.end(), others.begin(), others.end());
+  EXPECT_EQ(all.size(), 2U * 2U * 2U * Residuals::kTurns * Residuals::kTimedATurn);
+  for (Residuals& rank : ranks) {
+    rank.conclude(all);
+    EXPECT_FALSE(rank.has_news());
+    EXPECT_EQ(rank.preferred(1), 1U);
+    EXPECT_EQ(rank.preferred(2), std::nullopt);
+    EXPECT_EQ(rank.took_ns(1, 1), 100U);
+    EXPECT_EQ(rank.took_ns(2, 1), 400U);
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
