@@ -14,6 +14,8 @@ import netns
 import pytest
 
 import ciranda
+from ciranda import _core
+from ciranda.bench.tune import defaults
 from ciranda.doctor import engine
 from ciranda.launch import run
 from ciranda.launch.api import RunOptions
@@ -131,6 +133,24 @@ def test_a_lost_rank_is_the_one_that_is_blamed() -> None:
 
 @pytest.mark.netns
 @pytest.mark.ssh
+def test_the_link_between_two_hosts_is_measured_and_kept(
+    hosts: netns.Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CIRANDA_COSTS_FOLDER", str(tmp_path))  # which both hosts see
+    done = ciranda_run(["tune", "-F", str(hosts.ssh_config), "-H", "hostA,hostB"], hosts[0].enter)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, *costs, kept = done.stdout.splitlines()
+    assert head == "# the link, two ranks; ns: a round or call, fs: a byte"
+    shown = {name: int(value) for name, value, *_ in (line.split() for line in costs)}
+    assert list(shown) == ["link_round_ns", "link_fs"]
+    assert 1_000 < shown["link_round_ns"] < 100_000_000
+    (file,) = tmp_path.iterdir()
+    assert kept == f"# kept in {file}"
+    assert _core.measured_costs() == {**defaults(), **shown}
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
 def test_a_rank_lost_on_another_host_is_the_one_that_is_blamed(hosts: netns.Hosts) -> None:
     arguments = ["run", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:2", sys.executable, "-c", LOSS]
     done = ciranda_run(arguments, hosts[0].enter)
@@ -168,9 +188,9 @@ def test_ranks_that_measured_differently_choose_the_same(tmp_path: Path, broken:
             path.write_text("ciranda costs 1\n")
         ciranda.init()
         chosen = []
-        for count in (1 << 8, 1 << 11, 1 << 14):
+        for count in (1 << 8, 1 << 11, 1 << 16):
             total = ciranda.allreduce(numpy.full(count, 1.0 + rank, numpy.float32), op=ciranda.Sum, name=f"x{count}")
-            (best,) = [name for name, _, is_chosen in engine().candidates(0, 4 * count) if is_chosen]
+            (best,) = [row[0] for row in engine().candidates(0, 4 * count) if row[4]]
             chosen.append((best, bool((total == 6).all())))
         ciranda.shutdown()
         return chosen

@@ -227,13 +227,18 @@ def _tune(
         typer.Option("-H", "--hosts", metavar="HOST,HOST", help="Measure the link between two hosts instead.",
                      show_default="this machine's memory"),
     ] = None,
+    ssh_config: Annotated[
+        str | None, typer.Option("--ssh-config", "-F", metavar="FILE", help="Configuration file for ssh.",
+                                 show_default="the user's"),
+    ] = None,
 ) -> None:  # fmt: skip
     """Measure what algorithms are chosen by, in 50 ms, and keep it in the user's cache folder of each host."""
     from ciranda.bench.tune import defaults, main
     from ciranda.launch.api import RunOptions
     from ciranda.launch.api import run as launch_function
 
-    found = launch_function(main, np=2, hosts=hosts, options=RunOptions(prefix=False))
+    options = RunOptions(prefix=False, ssh=SshOptions(config_file=ssh_config))
+    found = launch_function(main, np=2, hosts=hosts, options=options)
     kind, costs, _ = found[0]
     usual = defaults()
     print(f"# {'shared memory' if kind == 'shm' else 'the link'}, two ranks; ns: a round or call, fs: a byte")
