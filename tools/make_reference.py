@@ -62,10 +62,10 @@ each:
   rank has joined, and not with weights);
 - the result.
 
-Everything else is computed in float32, and stays float32 within a host. All ranks get the same bits, also those that
-computed them, whatever the size, the algorithm, or what travels along. Where ranks share memory with all others of a
-process set, nothing is rounded; and no other collective or type is. Too large numbers become infinite, but only from
-3.39e38 on.
+Everything else is computed in float32; where hosts combine their own inputs first, it also travels as float32 within
+a host. All ranks get the same bits, also those that computed them, whatever the size, the algorithm, or what travels
+along. Where ranks share memory with all others of a process set, nothing is rounded; and no other collective or type
+is. Too large numbers become infinite, but only from 3.39e38 on.
 
 `Compression.bf16` of `DistributedOptimizer` does more and brings less: it makes a copy of every gradient, rounds
 within a host too, and what each host has added up is exchanged rank by rank, because parts of 16-bit sums would be

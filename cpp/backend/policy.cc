@@ -35,7 +35,6 @@ std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
 std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
 std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
 
-// Of the rows of a collective, those that need the most of what there is count.
 constexpr std::array kPolicy{
     PolicyRow{Collective::kAllreduce, Memory::kArena, "shm one-shot", shm_one_shot, Algorithm::kSharedOneShot},
     PolicyRow{Collective::kAllreduce, Memory::kArena, "shm two-shot", shm_two_shot, Algorithm::kSharedTwoShot},
@@ -66,9 +65,7 @@ constexpr std::array kPolicy{
     PolicyRow{Collective::kScatter, Memory::kChannels, "direct exchange", through_channels},
 };
 
-// Segments are whole cache lines, and not shorter than pages.
-constexpr std::size_t kLine = 64;
-constexpr std::size_t kLeastSegment = 4096;
+constexpr std::size_t kLeastSegment = 4096;  // and all are whole ones, as those that CIRANDA_SEGMENT_BYTES prescribes
 constexpr std::array<std::size_t, 2> kParts{2, 4};  // of the usual segment, that may be better
 
 bool is_one_shot(Algorithm algorithm) {
@@ -92,8 +89,8 @@ std::size_t middle_of_class(std::size_t n_bytes) { return std::bit_ceil(n_bytes)
 
 bool Policy::is_possible(const PolicyRow& row, Collective collective, Memory needs, std::size_t n_bytes) const {
   if (row.collective != collective || row.needs != needs) return false;
-  if (row.algorithm == Algorithm::kSharedOneShot)
-    return n_bytes <= slot_bytes;  // What hosts combine first is rounded, so all must have it combined first.
+  if (row.algorithm == Algorithm::kSharedOneShot) return n_bytes <= slot_bytes;
+  // What hosts combine first is rounded, so all must have it combined first.
   if (row.algorithm == Algorithm::kDirectTwoShot && rounding.is_on() && !rounding.is_of_inputs()) return false;
   return row.algorithm != Algorithm::kDirectByHosts || goes_by_hosts;
 }
@@ -147,7 +144,7 @@ std::vector<Pick> Policy::all(Collective collective, std::size_t n_bytes) const 
     found.push_back(usual(row));
     if (options.segment_bytes) continue;
     for (const std::size_t part : kParts) {
-      const std::size_t shorter = usual_segment(row) / part / kLine * kLine;
+      const std::size_t shorter = usual_segment(row) / part / kLeastSegment * kLeastSegment;
       if (shorter >= kLeastSegment && shorter < middle_of_class(n_bytes)) found.push_back({&row, shorter});
     }
   }

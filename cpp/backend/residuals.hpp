@@ -1,8 +1,8 @@
 // Residuals: what the calls of this job took, beside what the cost model expects; and for which sizes another way than
 // the model's is taken because of it.
 //
-// Calls are sorted into classes. The 16th call of a class begins a *trial*, as do the 256th, the 4096th and so on: the
-// next calls go each way in turn, and every rank times them. When it is over ranks tell each other their times, at
+// Calls are sorted into classes. After 16 calls of a class comes a *trial*, and after 256, 4096 and so on: the next
+// calls go each way in turn, and every rank times them. When it is over ranks tell each other their times, at
 // the same place of the log, and all conclude the same. So no clock is read but in trials, and the choice changes a few
 // times at most. It changes only for a way that took an eighth less than the one in use; and what took twice as long as
 // the best is not tried again.
@@ -32,7 +32,7 @@ class Residuals {
   static constexpr std::size_t kCallsATurn = 4;
   static constexpr std::size_t kTimedATurn = 2;
 
-  // What is known about a class: `ways` are always the same for it, at least one, numbered from 0.
+  // What is known about a class: `n_ways` (at least one, numbered from 0) and `by_model` are always the same for it.
   struct Class {
     std::uint32_t number;
     std::size_t n_ways;

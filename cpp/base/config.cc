@@ -107,8 +107,8 @@ constexpr std::array kSettings{
             "to choose by cost. The same on all ranks."),
     word(
         "WIRE_DTYPE", "", &Config::wire_dtype, kWireDtypes,
-        "bf16: float32 that is reduced among several hosts travels between them as bfloat16, rounded; empty to send it "
-        "as it is. The same on all ranks."),
+        "bf16: float32 that is reduced among ranks that do not all share memory travels as bfloat16, rounded; empty to "
+        "send it as it is. The same on all ranks."),
     integer(
         "SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
         "What a reduction in slices moves at a time, at most a slot where memory is shared; a multiple of 4096; 0 to "

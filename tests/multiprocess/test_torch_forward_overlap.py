@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ranks import Ranks
 
 pytest.importorskip("torch")
 
@@ -16,6 +18,9 @@ from torch import nn
 
 import ciranda
 import ciranda.torch as hvd
+from ciranda import _core
+from ciranda.errors import RanksLostError
+from ciranda.torch import overlapping_optimizer
 
 pytestmark = pytest.mark.multiprocess
 
@@ -166,6 +171,50 @@ def _without_gradients(model: nn.Module) -> None:
 
 def test_readers_find_the_step_made(circles: Any) -> None:
     assert circles.of(2).run(_read_in_between) == [[True] * 4] * 2
+
+
+def _load_after_a_step(is_lost: bool) -> bool:
+    """A checkpoint that is loaded after a step has no update on top, and none where the gradients are lost."""
+    model, optimizer = _make(Training(), True)
+    saved = copy.deepcopy(model.state_dict())
+    for number in range(2):
+        optimizer.zero_grad()
+        _loss(model, number).backward()
+        optimizer.step()
+    assert optimizer._pending
+    if is_lost:
+        for group in optimizer._groups:
+            group.operation = _Lost()
+    model.load_state_dict(saved)
+    optimizer.load_state_dict(optimizer.state_dict())
+    model(torch.ones(1, 8))
+    return not optimizer._pending and all(torch.equal(p, saved[name]) for name, p in model.named_parameters())
+
+
+class _Lost:
+    """What is left of an operation whose circle has broken."""
+
+    def wait(self) -> None:
+        raise RanksLostError("rank 1 is gone")
+
+
+def _wait_all(operations: list[Any]) -> None:
+    for operation in operations:
+        operation.wait()
+
+
+def _load_after_a_loss() -> bool:
+    overlapping_optimizer._core = SimpleNamespace(wait_all=_wait_all)
+    try:
+        return _load_after_a_step(True)
+    finally:
+        overlapping_optimizer._core = _core
+
+
+def test_a_checkpoint_is_loaded_as_it_is(circles: Any) -> None:
+    assert circles.of(2).run(_load_after_a_step, False) == [True] * 2
+    with Ranks(2) as ranks:
+        assert ranks.run(_load_after_a_loss) == [True] * 2
 
 
 class Sly(nn.Module):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import ciranda
+from ciranda import _core
 from ciranda._basics import engine
 from ciranda.bench import stages, table
 from ciranda.bench.algorithms import PrescribedSystems, candidates
@@ -93,6 +94,10 @@ def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
 
 def try_all(case: Case) -> None:
     """Make calls until Ciranda has tried all ways that it thinks worth it, if it does so for this size."""
+    settings = _core.effective_settings()
+    has_choice = sum(not each.is_in_place for each in candidates(case.collective, case.n_bytes)) > 1
+    if not (settings["CIRANDA_AUTOTUNE"] and has_choice) or settings["CIRANDA_ALGORITHM"]:
+        return
     call = Ciranda().bind(case, np.zeros(case.count, dtype=case.dtype))
     for _ in range(_MOST_TRIED):
         call()

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ciranda.errors import HorovodInternalError
+
 Tensor = torch.Tensor
 #: Makes the updates of these groups, in this order.
 Settle = Callable[[list[int]], None]
@@ -52,6 +54,7 @@ class ForwardOverlap:
         for module in self._model.modules():
             handles.append(module.register_forward_pre_hook(partial(_before_forward, this)))
             handles.append(module.register_state_dict_pre_hook(partial(_before_state, this)))  # type: ignore[no-untyped-call]
+            handles.append(module._register_load_state_dict_pre_hook(partial(_before_load, this)))  # type: ignore[no-untyped-call]
         handles.append(self._model.register_forward_hook(partial(_after_forward, this)))
         return handles
 
@@ -77,6 +80,13 @@ class ForwardOverlap:
         settle = self._settle()
         if settle is not None:
             settle(sorted(due))
+
+    def settle_before_load(self) -> None:
+        """Make all updates, for what is loaded to replace; where the gradients were lost there are none to make."""
+        try:
+            self.settle()
+        except HorovodInternalError:
+            assert not self._pending
 
     # --- the model's hooks
 
@@ -121,6 +131,11 @@ def _before_forward(watching: Watching, module: nn.Module, _inputs: object) -> N
 def _after_forward(watching: Watching, _module: nn.Module, _inputs: object, _outputs: object) -> None:
     if (overlap := watching()) is not None:
         overlap.after_forward()
+
+
+def _before_load(watching: Watching, *_arguments: object) -> None:
+    if (overlap := watching()) is not None:
+        overlap.settle_before_load()
 
 
 def _before_state(watching: Watching, *_arguments: object) -> None:

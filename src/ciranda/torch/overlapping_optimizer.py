@@ -171,8 +171,9 @@ class OverlappingOptimizer(GradientOptimizer):
         return super().state_dict()
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Load the wrapped optimizer's state. What the last backward pass has begun is dropped."""
-        self._settle_all()
+        """Load the wrapped optimizer's state. Steps are made first; what a backward pass has begun is dropped."""
+        if self._overlap is not None:
+            self._overlap.settle_before_load()
         super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
