@@ -348,12 +348,10 @@ class Engine::Impl {
   // REQUIRES: the token.
   void arm() {
     n_waits_heeded_.store(n_waits_begun_.load());
-    turn_.leave_meetings();
     const bool is_any_waiting = n_waiting_.load() > 0;  // those that sleep, or did not get the token
-    if (is_any_waiting) {
-      turn_.expect_no_more();
-      turn_.insist();
-    }
+    if (is_any_waiting) turn_.expect_no_more();
+    turn_.leave_meetings();  // also those to which what was just taken in has come
+    if (is_any_waiting) turn_.insist();
     const bool awaits = is_any_waiting || turn_.awaits_lazy_news();
     const Sleeper without = turn_.has_work() ? Sleeper::kIdle : Sleeper::kResting;
     mesh_->arm(awaits ? Sleeper::kAwaits : without);

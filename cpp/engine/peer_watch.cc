@@ -9,7 +9,11 @@
 namespace ciranda {
 
 PeerWatch::PeerWatch(std::vector<Watched> peers, const Limits& limits, ControlPlane& control, const Logger& logger)
-    : peers_(std::move(peers)), limits_(limits), control_(control), logger_(logger) {}
+    : peers_(std::move(peers)),
+      limits_(limits),
+      interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown),
+      control_(control),
+      logger_(logger) {}
 
 Status PeerWatch::look(TimePoint now) {
   for (Watched& watched : peers_) {
@@ -19,16 +23,16 @@ Status PeerWatch::look(TimePoint now) {
 }
 
 Status PeerWatch::look_at(Watched& watched, TimePoint now) {
-  if (limits_.warning.count() == 0) return Status::ok_status();
+  if (interval_.count() == 0) return Status::ok_status();
   const TimePoint heard = this->heard(watched);
   const auto silence = now - heard;
-  if (silence < limits_.warning || now - watched.asked < limits_.warning) return Status::ok_status();
+  if (silence < interval_ || now - watched.asked < interval_) return Status::ok_status();
   if (watched.asked > heard) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(silence).count();
     const std::string text = control_.peer_text(watched.rank) + ", " + watched.role + ", has not answered for " +
                              std::to_string(waited) + " s: it is stopped, or cut off.";
     if (limits_.shutdown.count() > 0 && silence >= limits_.shutdown) return Status::timeout(text);
-    logger_.warning(text);
+    if (limits_.warning.count() > 0) logger_.warning(text);
   }
   watched.asked = now;
   control_.ask(watched.rank);
@@ -37,9 +41,9 @@ Status PeerWatch::look_at(Watched& watched, TimePoint now) {
 
 std::optional<TimePoint> PeerWatch::due() const {
   std::optional<TimePoint> next;
-  if (limits_.warning.count() == 0) return next;
+  if (interval_.count() == 0) return next;
   for (const Watched& watched : peers_) {
-    next = earliest(next, std::max(heard(watched), watched.asked) + limits_.warning);
+    next = earliest(next, std::max(heard(watched), watched.asked) + interval_);
   }
   return next;
 }

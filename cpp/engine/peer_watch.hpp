@@ -42,6 +42,7 @@ class PeerWatch {
 
   std::vector<Watched> peers_;
   Limits limits_;
+  std::chrono::nanoseconds interval_;  // in which each is asked; 0: never
   ControlPlane& control_;
   const Logger& logger_;
   TimePoint began_;

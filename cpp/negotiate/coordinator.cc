@@ -123,6 +123,7 @@ Status Coordinator::announce(NamedRounds& name, Announced announced) {
     return Status::internal(members_.rank_text(rank) + " announced '" + name.name + "' after it had joined");
   }
   if (name.round.has_swapped(rank)) {
+    members_.heard(rank, name.name, announced.when);
     name.later.push_back(std::move(announced));
     return Status::ok_status();
   }

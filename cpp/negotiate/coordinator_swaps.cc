@@ -35,11 +35,14 @@ Status Coordinator::end_swap(NamedRounds& name) {
 
 Status Coordinator::hear_later(NamedRounds& name) {
   for (Announced& announced : std::exchange(name.later, {})) {
-    if (name.round.has_swapped(announced.rank)) {
+    const int rank = announced.rank;
+    if (name.round.has_swapped(rank)) {
       name.later.push_back(std::move(announced));
-    } else if (Status status = hear(name, std::move(announced)); !status.ok()) {
-      return status;
+      continue;
     }
+    const bool waits = members_.is_waiting(rank);  // as it has said since, and will not say again
+    if (Status status = hear(name, std::move(announced)); !status.ok()) return status;
+    if (waits) members_.waits(rank);
   }
   return Status::ok_status();
 }

@@ -32,6 +32,7 @@ class Members {
   void all_heard(const std::string& name, TimePoint now);
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }
+  bool is_waiting(int member) const { return is_waiting_[static_cast<std::size_t>(member)]; }
 
   void join(int member);
   bool has_joined(int member) const { return has_joined_[static_cast<std::size_t>(member)]; }

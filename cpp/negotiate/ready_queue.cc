@@ -1,8 +1,6 @@
 #include "negotiate/ready_queue.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <ranges>
 #include <utility>
 
 namespace ciranda {
@@ -47,8 +45,9 @@ void ReadyQueue::add(Waiting waiting) {
 }
 
 void ReadyQueue::push(PlannedGroup& group) {
-  const auto urgency = [](const NamedRounds* name) { return name->priority; };
-  add({nullptr, &group, std::nullopt, 0, std::ranges::max(group.names | std::views::transform(urgency))});
+  const auto is_less_urgent = [](const NamedRounds* a, const NamedRounds* b) { return a->priority < b->priority; };
+  const auto most_urgent = std::max_element(group.names.begin(), group.names.end(), is_less_urgent);
+  add({nullptr, &group, std::nullopt, 0, (*most_urgent)->priority});
   if (order_.has_plan() && order_.plan() == group.learned_plan) {
     order_.observe_group(group.number);
   } else {
@@ -104,7 +103,8 @@ std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgen
 
 std::vector<ReadyQueue::Waiting> ReadyQueue::most_urgent(std::vector<Waiting> free, bool wire_is_idle,
                                                          std::size_t n_bytes_under_way) {
-  std::ranges::stable_sort(free, std::greater{}, &Waiting::priority);
+  std::stable_sort(free.begin(), free.end(),
+                   [](const Waiting& a, const Waiting& b) { return a.priority > b.priority; });
   auto rest = free.begin();
   if (n_bytes_under_way <= kMostUnderWay / 2) {
     std::size_t n_bytes = n_bytes_under_way;

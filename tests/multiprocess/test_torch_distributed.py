@@ -202,7 +202,7 @@ def _nested_hook(_state, bucket):  # type: ignore[no-untyped-def] # DDP compares
 
 def _large_model() -> torch.nn.Module:
     torch.manual_seed(3)
-    return torch.nn.Sequential(torch.nn.Linear(6, 1200), torch.nn.Tanh(), torch.nn.Linear(1200, 20))
+    return torch.nn.Sequential(torch.nn.Linear(6, 1200), torch.nn.Tanh(), torch.nn.Linear(1200, 150))
 
 
 def _ddp_with_our_hook() -> None:

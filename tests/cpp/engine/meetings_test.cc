@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <latch>
 #include <string>
@@ -237,6 +238,47 @@ TEST(Meetings, OfGroupsBroadcastsAndBarriers) {
       ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(barrier)))).ok());
     }
     EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+// A thread that has no patience, and finds the engine taken, leaves its call to whoever has it; and that one must not
+// sleep at the meeting to which the call has come. Nobody rings for those that meet.
+TEST(Meetings, NobodySleepsOverOne) {
+  constexpr int kRounds = 3000;
+  WorldOptions options;
+  options.config.spin_microseconds = 0;
+  World world(2, options);
+  std::barrier together(4);
+  std::atomic<bool> is_lost{false};
+  world.run([&](Engine& engine) {
+    std::vector<float> values(4);
+    ASSERT_TRUE(sum(engine, "x", values).ok());
+    std::array<float, 2> never{};  // each rank polls for what the other has not called
+    const auto submit = [&](int rank) {
+      return engine.submit(request(Collective::kAllreduce, "of " + std::to_string(rank), DataType::kFloat32, {1},
+                                   &never[static_cast<std::size_t>(rank)]));
+    };
+    const Engine::OperationPtr own = submit(engine.rank());
+    std::thread poller([&] {
+      for (int round = 0; round < kRounds && !is_lost; ++round) {
+        together.arrive_and_wait();
+        for (int i = 0; i < 10; ++i) engine.poll(own);
+        together.arrive_and_wait();
+      }
+    });
+    for (int round = 0; round < kRounds && !is_lost; ++round) {
+      together.arrive_and_wait();
+      const auto operation =
+          engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, values.data())));
+      const Status status =
+          engine.wait(operation, nullptr, std::chrono::steady_clock::now() + std::chrono::seconds(10));
+      EXPECT_TRUE(status.ok()) << "round " << round << ": " << status.message();
+      if (!status.ok()) is_lost = true;
+      together.arrive_and_wait();
+    }
+    poller.join();
+    EXPECT_TRUE(engine.wait(submit(1 - engine.rank())).ok());
+    EXPECT_TRUE(engine.wait(own).ok());
   });
 }
 
