@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -29,14 +30,15 @@ using testing::WorldOptions;
 
 // A call and the memory that it is about.
 struct Vector {
-  Vector(std::string_view name, std::size_t count, float value)
-      : values(count, value), shape(static_cast<std::int64_t>(count)), call{.name = name} {
+  Vector(std::string called, std::size_t count, float value)
+      : name(std::move(called)), values(count, value), shape(static_cast<std::int64_t>(count)), call{.name = name} {
     call.shape = {&shape, 1};
     call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
   }
   Vector(const Vector&) = delete;
   Vector& operator=(const Vector&) = delete;
 
+  std::string name;
   std::vector<float> values;
   std::int64_t shape;
   Call call;
