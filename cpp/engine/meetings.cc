@@ -1,6 +1,5 @@
 #include "engine/meetings.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -14,6 +13,13 @@ namespace {
 
 Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
   return {arena.meeting(meeting.place.number), arena.n_members()};
+}
+
+// Calls `visit` for each member that brings something: for `root` alone, or for all where that is -1.
+template <typename Visit>
+void for_each_bringer(int root, int n_members, Visit visit) {
+  if (root >= 0) return visit(root);
+  for (int member = 0; member < n_members; ++member) visit(member);
 }
 
 }  // namespace
@@ -57,10 +63,9 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   }
   note(Moment::kAgreed);
   brought_.clear();
-  const int n_members = root < 0 ? mesh_.size() : root + 1;
-  for (int member = std::max(root, 0); member < n_members; ++member) {
+  for_each_bringer(root, mesh_.size(), [&](int member) {
     brought_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
-  }
+  });
   carry_out_meeting(call, brought_, mesh_.size());
   note_read(arena, meeting, root);
   note(Moment::kDone);
@@ -129,9 +134,8 @@ void Meetings::take_back(const Pending& pending) {
 Status Meetings::carry_out(const Pending& pending) const {
   const int root = root_of(pending);
   std::vector<const std::byte*> from;
-  for (int member = std::max(root, 0); member < (root < 0 ? mesh_.size() : root + 1); ++member) {
-    from.push_back(MeetingMemory::of(member, *pending.arena, pending.meeting));
-  }
+  for_each_bringer(root, mesh_.size(),
+                   [&](int member) { from.push_back(MeetingMemory::of(member, *pending.arena, pending.meeting)); });
   Status status = carry_out_meeting(in_flight_.at(pending.ticket), pending.meeting.first_dims.get(), std::move(from),
                                     mesh_, in_flight_.output_memory());
   note_read(*pending.arena, pending.meeting, root);
@@ -139,9 +143,9 @@ Status Meetings::carry_out(const Pending& pending) const {
 }
 
 void Meetings::note_read(const SharedArena& arena, const Participant::Meeting& meeting, int root) const {
-  for (int member = std::max(root, 0); member < (root < 0 ? mesh_.size() : root + 1); ++member) {
+  for_each_bringer(root, mesh_.size(), [&](int member) {
     if (member != mesh_.rank()) MeetingMemory::note_read(member, arena, meeting);
-  }
+  });
 }
 
 }  // namespace ciranda

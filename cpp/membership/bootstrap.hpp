@@ -22,6 +22,7 @@
 #include "base/status.hpp"
 #include "membership/secret.hpp"
 #include "transport/mesh.hpp"
+#include "transport/socket.hpp"
 
 namespace ciranda {
 
@@ -52,7 +53,7 @@ struct BootstrapOptions {
   bool autotune = true;              // equal on all ranks
   std::optional<HostCosts> costs;    // for the others to know
   std::chrono::milliseconds start_timeout{30000};
-  std::chrono::milliseconds link_timeout{30000};  // see SocketMeshParts
+  std::chrono::milliseconds link_timeout = kLinkTimeout;  // see SocketMeshParts
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr
   std::function<bool()> interrupted;             // asked while others are waited for: true gives up, with Aborted

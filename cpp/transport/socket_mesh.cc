@@ -210,12 +210,12 @@ Status SocketMesh::watch() {
 }
 
 Status SocketMesh::watch(Link& peer) {
-  tune_connection(peer.control_socket->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
-  // Its few bytes always find room.
-  limit_silence(peer.control_socket->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
+  const auto link_timeout = std::chrono::ceil<std::chrono::milliseconds>(link_timeout_);
+  tune_connection(peer.control_socket->fd(), link_timeout);
+  limit_silence(peer.control_socket->fd(), link_timeout);  // its few bytes always find room
   Status watched = loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
-    tune_connection(peer.data(i).fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
+    tune_connection(peer.data(i).fd(), link_timeout);
     watched = loop_.add(peer.data(i).fd(), TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
   peer.silences.resize(peer.n_data_sockets());

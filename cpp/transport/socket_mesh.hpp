@@ -22,6 +22,7 @@
 #include "transport/mesh.hpp"
 #include "transport/segment_layout.hpp"
 #include "transport/shm_segment.hpp"
+#include "transport/socket.hpp"
 
 namespace ciranda {
 
@@ -48,7 +49,7 @@ struct SocketMeshParts {
   std::optional<SharedMemory> shared;
   bool checks_data = false;  // what comes by sockets; the peers must know
   // A peer is lost whose host has acknowledged nothing of what it was sent for so long.
-  std::chrono::milliseconds link_timeout{30000};
+  std::chrono::milliseconds link_timeout = kLinkTimeout;
 };
 
 // REQUIRES: peer.info.shares_memory only for members of parts.shared.
