@@ -19,6 +19,10 @@ std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
 }
 
+PeerWatch::Limits limits_of(const Config& config) {
+  return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
+}
+
 std::vector<PeerWatch::Watched> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
   std::vector<PeerWatch::Watched> ranks;
   for (const int member : log.above()) {
@@ -61,19 +65,15 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       meetings_(mesh_, in_flight_, around.n_met),
       swaps_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),
-      watch_(ranks_above(log_, mesh_),
-             {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)}, control_,
-             logger_),
-      swap_watch_(ranks_beside(log_, mesh_),
-                  {seconds(around.config.stall_warning_seconds), seconds(around.config.stall_shutdown_seconds)},
-                  control_, logger_),
+      watch_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
+      swap_watch_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
+      wire_watch_(limits_of(around.config), logger_),
       repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
+      may_swap_(mesh_.size() <= kMostSwapping && !shares_memory_with_all(mesh_) && !log_.has_relays()),
       brings_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
-      log_end_(std::numeric_limits<std::uint64_t>::max()),
-      stall_warning_(seconds(around.config.stall_warning_seconds)),
-      stall_shutdown_(seconds(around.config.stall_shutdown_seconds)) {}
+      log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 int Lane::member(int world_rank) const {
   const std::vector<int>& ranks = mesh_.ranks();
@@ -349,75 +349,32 @@ bool Lane::change_sets(Participant::Execute& entry) {
 
 Result<bool> Lane::execute(TimePoint now) {
   if (data_.is_idle()) {
-    stuck_since_.reset();
+    wire_watch_.moved();
     return false;
   }
   Result<bool> stepped = data_.step();
   if (!stepped.ok() || stepped.value()) {
-    stuck_since_.reset();
+    wire_watch_.moved();
     return stepped;
   }
-  if (!stuck_since_) {
-    stuck_since_ = now;
-    next_stuck_report_ = now + stall_warning_;
-  }
-  if (Status status = watch_wire(now); !status.ok()) return status;
+  const auto awaited = [this] {
+    std::string text;
+    for (const int member : data_.awaited()) {
+      text += " " + control_.peer_text(mesh_.ranks()[static_cast<std::size_t>(member)]);
+    }
+    return text;
+  };
+  const Status status = wire_watch_.stuck(
+      now, [this] { return data_.describe_current(); }, awaited);
+  if (!status.ok()) return status;
   return false;
-}
-
-// All ranks were ready, and yet nothing moves: a peer was stopped, or a link is cut, in the middle of the data.
-Status Lane::watch_wire(TimePoint now) {
-  if (stall_warning_.count() == 0 || now < next_stuck_report_) return Status::ok_status();
-  const auto waited = now - *stuck_since_;
-  std::string text = data_.describe_current() + " began on all ranks but has not moved for " +
-                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
-                     " s. Waiting for";
-  for (const int member : data_.awaited()) {
-    text += " " + control_.peer_text(mesh_.ranks()[static_cast<std::size_t>(member)]);
-  }
-  text += ": stopped, or its link is cut.";
-  if (stall_shutdown_.count() > 0 && waited >= stall_shutdown_) return Status::timeout(text);
-  logger_.warning(text);
-  next_stuck_report_ = now + stall_warning_;
-  return Status::ok_status();
 }
 
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
   if (participant_.has_pending()) next = earliest(next, watch_.due());
   if (!swaps_.empty()) next = earliest(next, swap_watch_.due());
-  if (stuck_since_ && stall_warning_.count() > 0) next = earliest(next, next_stuck_report_);
-  return next;
-}
-
-// --- ending
-
-void Lane::heed(const Departure& departure) {
-  log_end_ = std::min(log_end_, departure.log_index(id_));
-  if (!parting_) {
-    parting_ = Status::aborted(control_.peer_text(departure.rank) +
-                               " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
-                               "the same number of calls before they shut down.");
-  }
-  data_.give_up_from(log_end_, *parting_);
-  leave_meetings();
-  swaps_.hear_end(member(departure.rank));
-  if (mesh_.size() <= kMostSwapping && brings_inputs_) say_no_more_swaps();
-}
-
-void Lane::give_up(const Status& why) {
-  log_end_ = 0;
-  if (!parting_) parting_ = why;
-  leave_meetings();
-  data_.give_up_from(0, why);
-  swaps_.clear();
-  in_flight_.complete_all(why, true);
-}
-
-void Lane::end(const Status& why) {
-  if (!parting_) parting_ = why;
-  leave_meetings();
-  log_.end(why);
+  return earliest(next, wire_watch_.due());
 }
 
 }  // namespace ciranda

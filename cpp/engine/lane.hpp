@@ -26,6 +26,7 @@
 #include "engine/repeated_calls.hpp"
 #include "engine/submission.hpp"
 #include "engine/unnamed.hpp"
+#include "engine/wire_watch.hpp"
 #include "negotiate/participant.hpp"
 #include "negotiate/swaps.hpp"
 #include "transport/lane_mesh.hpp"
@@ -131,7 +132,6 @@ class Lane {
   Status apply(Participant::Action action, TimePoint now);
   void stand_in(Participant::Execute& entry);
   bool change_sets(Participant::Execute& entry);
-  Status watch_wire(TimePoint now);
 
   LaneId id_;
   ControlPlane& control_;
@@ -147,11 +147,13 @@ class Lane {
   LaneLog log_;
   PeerWatch watch_;       // while anything is pending
   PeerWatch swap_watch_;  // while a swap is
+  WireWatch wire_watch_;
   RepeatedCalls repeated_;
   DataPlane data_;
   ReadyMessage ready_;    // announcements of this turn, to travel in one frame
   GroupsMessage groups_;  // and in another
   Holding holding_;       // requests may be held for the rest of their group
+  bool may_swap_;         // the coordinator decides who does; whatever this rank's own settings say
   bool brings_inputs_;    // small ones, along with the announcement
   std::uint64_t n_logged_ = 0;
   std::uint64_t log_end_;          // entries from here on are not carried out
@@ -159,10 +161,6 @@ class Lane {
   bool has_ended_ = false;
   bool has_said_waiting_ = false;
   bool has_said_no_more_swaps_ = false;
-  std::chrono::nanoseconds stall_warning_;
-  std::chrono::nanoseconds stall_shutdown_;
-  std::optional<TimePoint> stuck_since_;  // the wire has not moved since
-  TimePoint next_stuck_report_;
 };
 
 }  // namespace ciranda

@@ -74,15 +74,4 @@ void Lane::say_no_more_swaps() {
   log_.tell_all(NoMoreSwapsMessage{});
 }
 
-// What is not agreed on by the end of the log will never be. A swap to which all have sent their inputs is; the inputs
-// may still be on their way.
-void Lane::fail_what_cannot_come() {
-  if (!parting_ || n_logged_ < log_end_) return;
-  in_flight_.complete_all(*parting_, false);
-  for (const Participant::Ticket ticket : swaps_.lost()) {
-    swaps_.forget(ticket);
-    in_flight_.complete(ticket, *parting_);
-  }
-}
-
 }  // namespace ciranda

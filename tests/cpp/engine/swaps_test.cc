@@ -217,6 +217,32 @@ TEST(Swaps, EndWhenARankLeaves) {
   }
 }
 
+// The coordinator decides who swaps, whatever a rank's own settings say; so whoever may have swapped says when it will
+// do so no more, or others wait for it for ever.
+TEST(Swaps, EndWhereRanksDifferInTheirSettings) {
+  for (const int prescribes : {1, 2}) {
+    const Watchdog watchdog("rank " + std::to_string(prescribes) + " differs", std::chrono::seconds(10));
+    World world(3, [&](int rank) {
+      WorldOptions options = apart();
+      if (rank == prescribes) options.config.algorithm = "one-shot";  // what the others choose too
+      return options;
+    });
+    world.run([&](Engine& engine) {
+      for (int step = 0; step < 3; ++step) {
+        std::vector<float> values = filled(4, engine.rank(), step);
+        ASSERT_TRUE(sum(engine, "x", values).ok());
+        ASSERT_EQ(values, expected(4, 3, step));
+      }
+      EXPECT_EQ(engine.n_met(), 2U);
+      if (engine.rank() == prescribes) return;  // stays, and calls nothing
+      std::vector<float> values = filled(4, engine.rank(), 0);
+      const Engine::OperationPtr last = engine.submit(sum_of("x", values));
+      if (engine.rank() == 0) engine.shutdown();  // others have its input
+      EXPECT_EQ(engine.wait(last).kind(), ErrorKind::kAborted);
+    });
+  }
+}
+
 // What a rank did last is told of it when it is missed, also if the log says nothing of it.
 TEST(Swaps, AreRememberedWhenARankIsMissed) {
   const Watchdog watchdog("a missed rank");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,9 +60,14 @@ inline WorldOptions patient() {
 
 class World {
  public:
-  explicit World(int size, WorldOptions options = {}) : fabric_(size, options.fabric) {
+  explicit World(int size, const WorldOptions& options = {})
+      : World(size, [&options](int) -> const WorldOptions& { return options; }) {}
+
+  // Ranks of different settings, by rank; the fabric is that of rank 0's.
+  template <std::invocable<int> OptionsOf>
+  World(int size, OptionsOf options_of) : fabric_(size, options_of(0).fabric) {
     for (int rank = 0; rank < size; ++rank) {
-      engines_.push_back(Engine::create(fabric_.take_mesh(rank), options.config));
+      engines_.push_back(Engine::create(fabric_.take_mesh(rank), options_of(rank).config));
     }
   }
 

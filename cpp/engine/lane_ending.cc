@@ -1,0 +1,47 @@
+// Lane: how it ends: a member leaves, the circle breaks, or the lane is taken down.
+#include <algorithm>
+
+#include "engine/lane.hpp"
+
+namespace ciranda {
+
+void Lane::heed(const Departure& departure) {
+  log_end_ = std::min(log_end_, departure.log_index(id_));
+  if (!parting_) {
+    parting_ = Status::aborted(control_.peer_text(departure.rank) +
+                               " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
+                               "the same number of calls before they shut down.");
+  }
+  data_.give_up_from(log_end_, *parting_);
+  leave_meetings();
+  swaps_.hear_end(member(departure.rank));
+  if (may_swap_) say_no_more_swaps();
+}
+
+// What is not agreed on by the end of the log will never be. A swap to which all have sent their inputs is; the inputs
+// may still be on their way.
+void Lane::fail_what_cannot_come() {
+  if (!parting_ || n_logged_ < log_end_) return;
+  in_flight_.complete_all(*parting_, false);
+  for (const Participant::Ticket ticket : swaps_.lost()) {
+    swaps_.forget(ticket);
+    in_flight_.complete(ticket, *parting_);
+  }
+}
+
+void Lane::give_up(const Status& why) {
+  log_end_ = 0;
+  if (!parting_) parting_ = why;
+  leave_meetings();
+  data_.give_up_from(0, why);
+  swaps_.clear();
+  in_flight_.complete_all(why, true);
+}
+
+void Lane::end(const Status& why) {
+  if (!parting_) parting_ = why;
+  leave_meetings();
+  log_.end(why);
+}
+
+}  // namespace ciranda
