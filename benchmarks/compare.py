@@ -90,7 +90,7 @@ def main() -> int:
     if not found:
         print("compare: the two runs have nothing in common")
         return 1
-    for key in ("cpu", "cores", "np", "pin"):
+    for key in ("cpu", "cores", "np", "pin", "dtype"):
         if old["meta"][key] != new["meta"][key]:
             print(f"# not the same kind of machine or run: {key} was {old['meta'][key]}, is {new['meta'][key]}")
     for change in found:

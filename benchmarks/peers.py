@@ -11,6 +11,10 @@ torch's gloo needs torch. An MPI is a virtual environment with mpi4py and that M
 ``--cpp BUILD`` measures calls from C++ instead, with what is built in that folder (see cpp/peers): there gloo is
 without torch around it, and oneCCL takes part, from an environment with ``oneccl oneccl-devel impi-rt`` in it.
 
+``--dtype float16`` and ``bfloat16`` measure numbers of 16 bits. MPIs do so from C++ only: there each adds them up with
+a type of its own or with a sum that its user gives it, whichever is faster, and says which. From Python a user would
+have to add up in Python.
+
 A process can hold one MPI only, so each has a run of its own, under its own mpiexec, in which Ciranda and gloo take
 part too: a ratio is always of one run. Beside them stands the *floor*: the time in which all ranks at once rewrite as
 many bytes as the result has, each in its own buffer, once. No collective that ends in private memory can beat it by
@@ -41,6 +45,7 @@ from ciranda.bench.plan import COLLECTIVES, Plan, format_size, parse_size
 
 _RANK = Path(__file__).with_name("peers_rank.py")
 _ALONE = "no MPI"
+_DTYPES = ("float32", "float16", "bfloat16")
 _COLLECTIVES = (
     f"of {', '.join(COLLECTIVES)}; with --cpp also reducescatter, alltoall and allreduces, many of 1 KiB in flight"
 )
@@ -52,15 +57,20 @@ def main() -> int:
     args = parse(sys.argv[1:])
     mpis = dict(text.split("=", 1) for text in args.mpi)
     names = [name for name in args.peers.split(",") if name]
+    can_mpi = args.cpp is not None or args.dtype == "float32"
+    if mpis and not can_mpi:
+        raise SystemExit(f"peers: MPIs have no {args.dtype} from Python: take --cpp, or leave out --mpi")
     if args.peers == "all":
         names = ["gloo"] if find_spec("torch") else []
-        mpis = {**environments_in(args.mpi_folder, need_mpi4py=args.cpp is None), **mpis}
+        if can_mpi:
+            mpis = {**environments_in(args.mpi_folder, need_mpi4py=args.cpp is None), **mpis}
     runs = []
     for mpi in mpis or {_ALONE: ""}:
         print(f"# {mpi} ...", file=sys.stderr, flush=True)
         runs.append(measure(args, names, mpi, mpis.get(mpi)))
     language = "C++" if args.cpp else "Python"
-    plan = Plan(collective=args.collectives.split(",")[0], np=args.np, peers=tuple(names), pin=args.pin)
+    collective = args.collectives.split(",")[0]
+    plan = Plan(collective=collective, dtype=args.dtype, np=args.np, peers=tuple(names), pin=args.pin)
     results = {
         "meta": {**describe(plan), "systems": ["ciranda", *names, *mpis], "language": language},
         "runs": runs,
@@ -81,6 +91,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ciranda beside its peers.")
     parser.add_argument("--np", type=int, default=2)
     parser.add_argument("--collectives", default="allreduce", help=_COLLECTIVES)
+    parser.add_argument("--dtype", choices=_DTYPES, default="float32")
     parser.add_argument("--sizes", default="4,1K,16K,256K,1M,4M,16M,64M", help="of the result")
     parser.add_argument("--peers", default="gloo", help="gloo, all, or nothing")
     parser.add_argument("--mpi-folder", type=Path, default=Path("peers"), help="where --peers all finds MPIs")
@@ -156,6 +167,7 @@ def python_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> lis
     what = {
         "folder": scratch,
         "collectives": args.collectives.split(","),
+        "dtype": args.dtype,
         "sizes": sizes(args),
         "seconds": args.seconds,
         "iterations": args.iterations,
@@ -170,7 +182,7 @@ def cpp_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> list[s
     built = args.cpp.absolute() / "benchmarks" / "cpp" / "peers"
     modules = [f"{name}={built}/peer_{'mpich' if name.startswith(_INTEL) else name}.so" for name in peers]
     counts = [",".join(map(str, sizes(args))), str(args.seconds), str(args.iterations), str(int(args.pin))]
-    return [str(built / "peers_rank"), scratch, args.collectives, *counts, *modules]
+    return [str(built / "peers_rank"), scratch, args.collectives, args.dtype, *counts, *modules]
 
 
 def sizes(args: argparse.Namespace) -> list[int]:
@@ -214,7 +226,8 @@ def start(
 def table(results: dict[str, Any]) -> str:
     """Times in microseconds, and how many times as long the others took, in the same run as Ciranda."""
     meta = results["meta"]
-    lines = [f"# {meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; medians in us; ratio: theirs / ciranda's"]
+    where = f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores"
+    lines = [f"# {meta['dtype']}, {where}; medians in us; ratio: theirs / ciranda's"]
     for run in results["runs"]:
         versions = "; ".join(f"{name}: {text}" for name, text in run["versions"].items())
         lines.append(

@@ -87,7 +87,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
-    args.np, args.collectives = 2 if args.where == "loopback" else 2 * args.local, "allreduce"
+    args.np = 2 if args.where == "loopback" else 2 * args.local
+    args.collectives, args.dtype = "allreduce", "float32"
     return args
 
 

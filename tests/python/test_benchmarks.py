@@ -39,7 +39,7 @@ def _results(ours: float, theirs: float, spread: float = 0.02) -> dict[str, Any]
     }
     run = {"mpi": "no MPI", "versions": {"ciranda": "1"}, "rows": [row], "other_load_percent": 1.0}
     run["rewrite_gb_per_s"] = {"1048576": 200.0}
-    return {"meta": {"cpu": "a", "cores": 2, "np": 2, "pin": False}, "runs": [run]}
+    return {"meta": {"cpu": "a", "cores": 2, "np": 2, "pin": False, "dtype": "float32"}, "runs": [run]}
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,7 @@ def test_the_limit_is_the_nearest_buffers_rate_and_a_cache_line() -> None:
 def test_the_table_shows_ratios_and_the_floor() -> None:
     text = peers.table(_results(100, 400))
     last = text.splitlines()[-2].split()
+    assert text.startswith("# float32, 2 ranks on a, 2 cores;")
     assert last == ["allreduce", "1", "MiB", "100.0", "400.0", "4.00x", "10.0", "10.0x"]
 
 
@@ -154,20 +155,31 @@ def test_all_peers_are_those_whose_mpi_is_installed(tmp_path: Path) -> None:
     assert peers.environments_in(tmp_path / "none", need_mpi4py=False) == {}
 
 
-def test_a_run_without_peers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_run_without_peers(tmp_path: Path, dtype: str) -> None:
     """Two processes measure themselves and the floor, and find nothing wrong."""
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
     out = tmp_path / "out.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--peers", "", "--sizes", "4,4K"]
-    command += ["--collectives", "allreduce,allgather", "--iterations", "20", "--seconds", "0.02", "--json", str(out)]
+    command += ["--collectives", "allreduce,allgather", "--dtype", dtype]
+    command += ["--iterations", "20", "--seconds", "0.02", "--json", str(out)]
     subprocess.run(command, check=True, timeout=100, stdout=subprocess.DEVNULL)
     (run,) = json.loads(out.read_text())["runs"]
     assert [(row["collective"], row["n_bytes"]) for row in run["rows"]] == [
         ("allreduce", 4),
         ("allreduce", 4096),
-        ("allgather", 8),
+        ("allgather", 8 if dtype == "float32" else 4),
         ("allgather", 4096),
     ]
     assert all(row["floor_us"] > 0 and row["systems"]["ciranda"]["n_wrong"] == 0 for row in run["rows"])
+
+
+def test_an_mpi_has_no_sixteen_bits_from_python(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--peers", "", "--dtype", "bfloat16"]
+    run = subprocess.run([*command, "--mpi", f"openmpi={tmp_path}"], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "MPIs have no bfloat16 from Python: take --cpp, or leave out --mpi" in run.stderr
 
 
 def test_gradients_are_as_many_as_the_models_have() -> None:

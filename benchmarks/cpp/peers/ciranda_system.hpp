@@ -13,7 +13,7 @@ class CirandaSystem final : public System {
   explicit CirandaSystem(ciranda::Context& circle) : circle_(circle) {}
 
   std::string version() const override;
-  Call bind(const Case& what, std::span<float> buffer, std::span<float> result) override;
+  Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) override;
 
  private:
   ciranda::Context& circle_;

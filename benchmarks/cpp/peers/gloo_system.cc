@@ -8,10 +8,74 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include "numbers.hpp"
+#include "sums.hpp"
 #include "system.hpp"
 
 namespace peers {
 namespace {
+
+using Sum = void (*)(void*, const void*, const void*, std::size_t);
+
+// gloo leaves arithmetic to its users, and has functions for them, but none for bfloat16 and a slow one for float16.
+template <typename T>
+constexpr DataType kTypeOf = DataType::kFloat16;
+template <>
+constexpr DataType kTypeOf<BFloat16> = DataType::kBFloat16;
+
+template <typename T>
+void sum(void* out, const void* a, const void* b, std::size_t count) {
+  add(kTypeOf<T>, a, b, out, count);
+}
+template <>
+void sum<float>(void* out, const void* a, const void* b, std::size_t count) {
+  gloo::sum<float>(out, a, b, count);
+}
+
+// One case, of numbers of type T.
+template <typename T>
+Call call_of(Collective collective, const std::shared_ptr<gloo::Context>& context, std::span<std::byte> buffer,
+             std::span<std::byte> result) {
+  const std::span<T> values = as<T>(buffer);
+  const std::span<T> all = as<T>(result);
+  switch (collective) {
+    case Collective::kAllreduce:
+      return [context, buffer, values] {
+        gloo::AllreduceOptions options(context);
+        options.setOutput(values.data(), values.size());
+        options.setReduceFunction(static_cast<Sum>(&sum<T>));
+        gloo::allreduce(options);
+        return std::span<const std::byte>(buffer);
+      };
+    case Collective::kBroadcast:
+      return [context, buffer, values] {
+        gloo::BroadcastOptions options(context);
+        options.setOutput(values.data(), values.size());
+        options.setRoot(0);
+        gloo::broadcast(options);
+        return std::span<const std::byte>(buffer);
+      };
+    case Collective::kAllgather:
+      return [context, result, values, all] {
+        gloo::AllgatherOptions options(context);
+        options.setInput(values.data(), values.size());
+        options.setOutput(all.data(), all.size());
+        gloo::allgather(options);
+        return std::span<const std::byte>(result);
+      };
+    case Collective::kAlltoall:
+      return [context, result, values, all] {
+        gloo::AlltoallOptions options(context);
+        options.setInput(values.data(), values.size());
+        options.setOutput(all.data(), all.size());
+        gloo::alltoall(options);
+        return std::span<const std::byte>(result);
+      };
+    case Collective::kReducescatter:
+    case Collective::kManyAllreduces: return {};
+  }
+  return {};
+}
 
 class GlooSystem final : public System {
  public:
@@ -27,45 +91,8 @@ class GlooSystem final : public System {
 
   std::string version() const override { return "gloo of Debian"; }
 
-  Call bind(const Case& what, std::span<float> buffer, std::span<float> result) override {
-    const std::shared_ptr<gloo::Context> context = context_;
-    switch (what.collective) {
-      case Collective::kAllreduce:
-        return [context, buffer] {
-          gloo::AllreduceOptions options(context);
-          options.setOutput(buffer.data(), buffer.size());
-          options.setReduceFunction(
-              static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
-          gloo::allreduce(options);
-          return std::span<const float>(buffer);
-        };
-      case Collective::kBroadcast:
-        return [context, buffer] {
-          gloo::BroadcastOptions options(context);
-          options.setOutput(buffer.data(), buffer.size());
-          options.setRoot(0);
-          gloo::broadcast(options);
-          return std::span<const float>(buffer);
-        };
-      case Collective::kAllgather:
-        return [context, buffer, result] {
-          gloo::AllgatherOptions options(context);
-          options.setInput(buffer.data(), buffer.size());
-          options.setOutput(result.data(), result.size());
-          gloo::allgather(options);
-          return std::span<const float>(result);
-        };
-      case Collective::kAlltoall:
-        return [context, buffer, result] {
-          gloo::AlltoallOptions options(context);
-          options.setInput(buffer.data(), buffer.size());
-          options.setOutput(result.data(), result.size());
-          gloo::alltoall(options);
-          return std::span<const float>(result);
-        };
-      case Collective::kReducescatter: return {};
-    }
-    return {};
+  Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) override {
+    return with_type(what.dtype, [&]<typename T>() { return call_of<T>(what.collective, context_, buffer, result); });
   }
 
  private:

@@ -8,6 +8,15 @@
 namespace peers {
 namespace {
 
+ccl::datatype type_of(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat16: return ccl::datatype::float16;
+    case DataType::kBFloat16: return ccl::datatype::bfloat16;
+    case DataType::kFloat32: break;
+  }
+  return ccl::datatype::float32;
+}
+
 class OneCclSystem final : public System {
  public:
   explicit OneCclSystem(const World& world) : size_(world.size), communicator_(connect(world)) {}
@@ -18,37 +27,39 @@ class OneCclSystem final : public System {
            std::to_string(version.update);
   }
 
-  Call bind(const Case& what, std::span<float> buffer, std::span<float> result) override {
+  Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) override {
     const std::size_t count = what.count;
+    const ccl::datatype type = type_of(what.dtype);
     const std::size_t part = count / static_cast<std::size_t>(size_);
     switch (what.collective) {
       case Collective::kAllreduce:
-        return [this, buffer, count] {
-          ccl::allreduce(buffer.data(), buffer.data(), count, ccl::reduction::sum, communicator_).wait();
-          return std::span<const float>(buffer);
+        return [this, buffer, count, type] {
+          ccl::allreduce(buffer.data(), buffer.data(), count, type, ccl::reduction::sum, communicator_).wait();
+          return std::span<const std::byte>(buffer);
         };
       case Collective::kBroadcast:
-        return [this, buffer, count] {
-          ccl::broadcast(buffer.data(), count, 0, communicator_).wait();
-          return std::span<const float>(buffer);
+        return [this, buffer, count, type] {
+          ccl::broadcast(buffer.data(), count, type, 0, communicator_).wait();
+          return std::span<const std::byte>(buffer);
         };
       case Collective::kAllgather: {
         const std::vector<std::size_t> counts(static_cast<std::size_t>(size_), count);
-        return [this, buffer, result, count, counts] {
-          ccl::allgatherv(buffer.data(), count, result.data(), counts, communicator_).wait();
-          return std::span<const float>(result);
+        return [this, buffer, result, count, counts, type] {
+          ccl::allgatherv(buffer.data(), count, result.data(), counts, type, communicator_).wait();
+          return std::span<const std::byte>(result);
         };
       }
       case Collective::kReducescatter:
-        return [this, buffer, result, part] {
-          ccl::reduce_scatter(buffer.data(), result.data(), part, ccl::reduction::sum, communicator_).wait();
-          return std::span<const float>(result);
+        return [this, buffer, result = result.first(part * size_of(what.dtype)), part, type] {
+          ccl::reduce_scatter(buffer.data(), result.data(), part, type, ccl::reduction::sum, communicator_).wait();
+          return std::span<const std::byte>(result);
         };
       case Collective::kAlltoall:
-        return [this, buffer, result, part] {
-          ccl::alltoall(buffer.data(), result.data(), part, communicator_).wait();
-          return std::span<const float>(result);
+        return [this, buffer, result, part, type] {
+          ccl::alltoall(buffer.data(), result.data(), part, type, communicator_).wait();
+          return std::span<const std::byte>(result);
         };
+      case Collective::kManyAllreduces: return {};
     }
     return {};
   }

@@ -1,7 +1,7 @@
-// What each rank does for benchmarks/peers.py --language c++, which starts it: checks and times collectives of float32
-// in several systems, in turns, on the same memory; rank 0 writes what was found to FOLDER/found.json.
+// What each rank does for benchmarks/peers.py --cpp, which starts it: checks and times collectives in several systems,
+// in turns, on the same memory; rank 0 writes what was found to FOLDER/found.json.
 //
-//   peers_rank FOLDER COLLECTIVES SIZES SECONDS ITERATIONS PIN [NAME=MODULE ...]
+//   peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN [NAME=MODULE ...]
 //
 // Lists are separated by commas; sizes are of the result, in bytes. As in the Python of peers_rank.py: the buffer is
 // written anew before every call, outside the time; a call's time counts from the last rank's call to the last rank's
@@ -22,12 +22,14 @@
 #include <utility>
 
 #include "ciranda_system.hpp"
+#include "numbers.hpp"
 
 namespace {
 
 using peers::Call;
 using peers::Case;
 using peers::Collective;
+using peers::DataType;
 using peers::System;
 
 constexpr std::array<std::pair<const char*, Collective>, 6> kCollectives{{{"allreduce", Collective::kAllreduce},
@@ -36,6 +38,9 @@ constexpr std::array<std::pair<const char*, Collective>, 6> kCollectives{{{"allr
                                                                           {"reducescatter", Collective::kReducescatter},
                                                                           {"alltoall", Collective::kAlltoall},
                                                                           {"allreduces", Collective::kManyAllreduces}}};
+constexpr std::array<std::pair<const char*, DataType>, 3> kDataTypes{
+    {{"float32", DataType::kFloat32}, {"float16", DataType::kFloat16}, {"bfloat16", DataType::kBFloat16}}};
+constexpr int kArguments = 7;  // and then the peers
 constexpr int kTurns = 10;
 constexpr int kWarmUp = 5;
 constexpr std::int64_t kLeastCalls = 5;
@@ -44,6 +49,7 @@ constexpr std::size_t kPatternLength = 5;
 struct Plan {
   std::string folder;
   std::vector<std::string> collectives;
+  DataType dtype;
   std::vector<std::size_t> sizes;
   double seconds;
   std::int64_t iterations;
@@ -57,18 +63,24 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-Plan parse(char** arguments) {
-  Plan plan{arguments[1],          split(arguments[2]), {}, std::atof(arguments[4]), std::atoll(arguments[5]),
-            arguments[6][0] == '1'};
-  for (const std::string& size : split(arguments[3])) plan.sizes.push_back(std::stoull(size));
-  return plan;
+template <typename Table>
+auto named(const std::string& name, const Table& table) {
+  for (const auto& [known, value] : table) {
+    if (name == known) return value;
+  }
+  throw std::invalid_argument("there is no \"" + name + '"');
 }
 
-Collective collective_named(const std::string& name) {
-  for (const auto& [known, collective] : kCollectives) {
-    if (name == known) return collective;
-  }
-  throw std::invalid_argument("peers_rank: there is no collective \"" + name + '"');
+Plan parse(char** arguments) {
+  Plan plan{arguments[1],
+            split(arguments[2]),
+            named(arguments[3], kDataTypes),
+            {},
+            std::atof(arguments[5]),
+            std::atoll(arguments[6]),
+            arguments[7][0] == '1'};
+  for (const std::string& size : split(arguments[4])) plan.sizes.push_back(std::stoull(size));
+  return plan;
 }
 
 std::int64_t now_ns() {
@@ -184,15 +196,16 @@ class Rank {
   std::size_t n_ranks() const { return static_cast<std::size_t>(circle_.size()); }
 
   void measure(const std::string& collective, std::size_t n_bytes, std::ostream& out) {
-    const Collective kind = collective_named(collective);
+    const Collective kind = named(collective, kCollectives);
+    const std::size_t n_each = size_of(plan_.dtype);
     const std::size_t n_parts = kind == Collective::kAllgather ? n_ranks() : 1;
-    std::size_t count = std::max<std::size_t>(1, n_bytes / sizeof(float) / n_parts);
+    std::size_t count = std::max<std::size_t>(1, n_bytes / n_each / n_parts);
     if (kind == Collective::kReducescatter || kind == Collective::kAlltoall) {
       count = std::max<std::size_t>(1, count / n_ranks()) * n_ranks();
     }
-    buffer_.assign(count, 0);
-    result_.assign(count * n_parts, 0);
-    const Case what{kind, count, "peers." + collective + "." + std::to_string(count)};
+    buffer_.assign(count * n_each, std::byte{});
+    result_.assign(count * n_parts * n_each, std::byte{});
+    const Case what{kind, plan_.dtype, count, "peers." + collective + "." + std::to_string(count)};
     std::vector<Measured> found = bind(what);
     std::vector<double> floors;
     for (int turn = 0; turn < kTurns; ++turn) {
@@ -200,7 +213,7 @@ class Rank {
       time_floor(floors, std::clamp<std::int64_t>(found[0].n_calls / kTurns, 3, 20));
     }
     for (Measured& one : found) gather_times(one);
-    write(collective, count * n_parts * sizeof(float), found, quantile(floors, 0.5), out);
+    write(collective, result_.size(), found, quantile(floors, 0.5), out);
   }
 
   std::vector<Measured> bind(const Case& what) {
@@ -218,22 +231,36 @@ class Rank {
   }
 
   std::int64_t count_wrong(const Case& what, const Call& call) {
-    const auto rank = static_cast<std::size_t>(circle_.rank());
-    for (std::size_t i = 0; i < buffer_.size(); ++i) buffer_[i] = pattern(i, rank);
-    const std::span<const float> result = call();
-    std::int64_t n_wrong = 0;
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      n_wrong += result[i] != expected(what.collective, i, what.count, rank, n_ranks());
-    }
+    std::int64_t n_wrong = peers::with_type(what.dtype, [&]<typename T>() { return count_wrong_of<T>(what, call); });
     circle_.allreduce(std::span(&n_wrong, 1), {.name = "peers.wrong"});
     return n_wrong;
+  }
+
+  template <typename T>
+  std::int64_t count_wrong_of(const Case& what, const Call& call) {
+    const auto rank = static_cast<std::size_t>(circle_.rank());
+    const std::span<T> values = peers::as<T>(std::span(buffer_));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = peers::number<T>(pattern(i, rank));
+    const std::span<const T> result = peers::as<T>(call());
+    std::int64_t n_wrong = 0;
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      n_wrong += result[i] != peers::number<T>(expected(what.collective, i, what.count, rank, n_ranks()));
+    }
+    return n_wrong;
+  }
+
+  void write_anew(float value) {
+    peers::with_type(plan_.dtype, [&]<typename T>() {
+      const std::span<T> values = peers::as<T>(std::span(buffer_));
+      std::fill(values.begin(), values.end(), peers::number<T>(value));
+    });
   }
 
   // Warms up, and agrees on how many calls fit into the time there is.
   std::int64_t choose_calls(const Call& call) {
     double least = 1e9;
     for (int i = 0; i < kWarmUp; ++i) {
-      std::fill(buffer_.begin(), buffer_.end(), 0.0f);
+      write_anew(0);
       const std::int64_t start = now_ns();
       call();
       least = std::min(least, static_cast<double>(now_ns() - start) / 1e9);
@@ -247,7 +274,7 @@ class Rank {
     const std::int64_t n_calls = one.n_calls * (turn + 1) / kTurns - one.n_calls * turn / kTurns;
     if (n_calls > 0) one.call();  // the first call after another system's turn finds that one's traces
     for (std::int64_t i = 0; i < n_calls; ++i) {
-      std::fill(buffer_.begin(), buffer_.end(), 1.0f);
+      write_anew(1);
       one.starts.push_back(now_ns());
       one.call();
       one.ends.push_back(now_ns());
@@ -256,10 +283,11 @@ class Rank {
 
   // All ranks at once read and write as many bytes as the result has.
   void time_floor(std::vector<double>& times_us, std::int64_t n_calls) {
+    const std::span<std::uint16_t> words = peers::as<std::uint16_t>(std::span(result_));
     for (std::int64_t i = 0; i < n_calls; ++i) {
       circle_.barrier();
       const std::int64_t start = now_ns();
-      for (float& value : result_) value = -value;
+      for (std::uint16_t& bits : words) bits ^= 0x8000;
       times_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
     }
   }
@@ -289,8 +317,8 @@ class Rank {
   Plan plan_;
   ciranda::Context& circle_;
   std::vector<Named>& systems_;
-  std::vector<float> buffer_;
-  std::vector<float> result_;
+  std::vector<std::byte> buffer_;
+  std::vector<std::byte> result_;
 };
 
 double processor_seconds() {
@@ -313,19 +341,19 @@ void run(int count, char** arguments) {
                            }};
   std::vector<Named> systems;
   systems.push_back({"ciranda", std::make_unique<peers::CirandaSystem>(circle)});
-  for (int i = 7; i < count; ++i) systems.push_back(load(arguments[i], world));
+  for (int i = kArguments + 1; i < count; ++i) systems.push_back(load(arguments[i], world));
 
   std::ostringstream found;
-  found << "{\"versions\": {";
-  for (std::size_t i = 0; i < systems.size(); ++i) {
-    found << (i == 0 ? "" : ", ") << '"' << systems[i].name << "\": \"" << systems[i].system->version() << '"';
-  }
-  found << "}, ";
+  found << '{';
   const std::int64_t began = now_ns();
   Rank(plan, circle, systems).measure_all(found);
   double used = processor_seconds();
   circle.allreduce(std::span(&used, 1));
-  found << ", \"rewrite_gb_per_s\": {}, \"wall_seconds\": " << static_cast<double>(now_ns() - began) / 1e9
+  found << ", \"versions\": {";
+  for (std::size_t i = 0; i < systems.size(); ++i) {
+    found << (i == 0 ? "" : ", ") << '"' << systems[i].name << "\": \"" << systems[i].system->version() << '"';
+  }
+  found << "}, \"rewrite_gb_per_s\": {}, \"wall_seconds\": " << static_cast<double>(now_ns() - began) / 1e9
         << ", \"used_seconds\": " << used << '}';
   if (circle.rank() == 0) std::ofstream(plan.folder + "/found.json") << found.str() << '\n';
   circle.barrier();
@@ -334,8 +362,8 @@ void run(int count, char** arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 7) {
-    std::fprintf(stderr, "usage: peers_rank FOLDER COLLECTIVES SIZES SECONDS ITERATIONS PIN [NAME=MODULE ...]\n");
+  if (count <= kArguments) {
+    std::fprintf(stderr, "usage: peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN [NAME=MODULE ...]\n");
     return 2;
   }
   try {

@@ -18,11 +18,15 @@ namespace peers {
 
 enum class Collective { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAlltoall, kManyAllreduces };
 
-// One size of a collective of floats; an allreduce and a reducescatter add up. `count` is what one rank brings. Many
-// allreduces: of pieces of kPieceCount floats, each a call of its own, all in flight at once.
-inline constexpr std::size_t kPieceCount = 256;
+enum class DataType { kFloat32, kFloat16, kBFloat16 };
+constexpr std::size_t size_of(DataType dtype) { return dtype == DataType::kFloat32 ? 4 : 2; }
+
+// One size of a collective of numbers; an allreduce and a reducescatter add up. `count` is how many one rank brings.
+// Many allreduces: of pieces of kPieceBytes, each a call of its own, all in flight at once.
+inline constexpr std::size_t kPieceBytes = 1024;
 struct Case {
   Collective collective;
+  DataType dtype;
   std::size_t count;
   std::string name;  // the same on all ranks, another for each case
 };
@@ -36,12 +40,12 @@ struct World {
 };
 
 // Performs the collective, once, until it is done, and says where the result is.
-using Call = std::function<std::span<const float>()>;
+using Call = std::function<std::span<const std::byte>()>;
 
-inline std::vector<std::span<float>> pieces_of(std::span<float> buffer) {
-  std::vector<std::span<float>> pieces;
-  for (std::size_t at = 0; at < buffer.size(); at += kPieceCount) {
-    pieces.push_back(buffer.subspan(at, std::min(kPieceCount, buffer.size() - at)));
+inline std::vector<std::span<std::byte>> pieces_of(std::span<std::byte> buffer) {
+  std::vector<std::span<std::byte>> pieces;
+  for (std::size_t at = 0; at < buffer.size(); at += kPieceBytes) {
+    pieces.push_back(buffer.subspan(at, std::min(kPieceBytes, buffer.size() - at)));
   }
   return pieces;
 }
@@ -53,11 +57,13 @@ class System {
   System& operator=(const System&) = delete;
   virtual ~System() = default;  // leaves
 
+  // With what is to be known of how it did what was bound so far.
   virtual std::string version() const = 0;
 
   // `buffer` is what this rank brings. The result lies there too, or where it is of another length in `result`, which
-  // has room for it; both are as long-lived as the call. Collectives that a system lacks give an empty Call.
-  virtual Call bind(const Case& what, std::span<float> buffer, std::span<float> result) = 0;
+  // has room for it; both are as long-lived as the call, aligned, and may be written to here. Collectives and types
+  // that a system lacks give an empty Call.
+  virtual Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) = 0;
 };
 
 using OpenSystem = System* (*)(const World&);

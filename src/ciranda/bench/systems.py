@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from ciranda.bench.plan import Array, Case
 
 Call = Callable[[], Array]
@@ -62,8 +64,8 @@ class Gloo:
 
     def bind(self, case: Case, buffer: Array) -> Call:
         """See System."""
-        torch, distributed = self._torch, self._distributed
-        tensor = torch.from_numpy(buffer)
+        distributed = self._distributed
+        tensor = self._tensor(buffer)
 
         def returning(result: Array, call: Callable[[], Any]) -> Call:
             def perform() -> Array:
@@ -75,11 +77,18 @@ class Gloo:
         if case.collective == "broadcast":
             return returning(buffer, lambda: distributed.broadcast(tensor, 0))
         if case.collective == "allgather":
-            output = torch.empty(case.count * case.np, dtype=tensor.dtype)
-            return returning(output.numpy(), lambda: distributed.all_gather_into_tensor(output, tensor))
+            result = np.empty(case.count * case.np, dtype=buffer.dtype)
+            output = self._tensor(result)
+            return returning(result, lambda: distributed.all_gather_into_tensor(output, tensor))
         ops = {"sum": "SUM", "min": "MIN", "max": "MAX", "product": "PRODUCT"}
         op = getattr(distributed.ReduceOp, ops[case.op])
         return returning(buffer, lambda: distributed.all_reduce(tensor, op=op))
+
+    def _tensor(self, array: Array) -> Any:
+        """The same memory. NumPy has bfloat16 from the package ml_dtypes, of which torch does not know."""
+        if array.dtype.name == "bfloat16":
+            return self._torch.from_numpy(array.view(np.int16)).view(self._torch.bfloat16)
+        return self._torch.from_numpy(array)
 
     def close(self) -> None:
         """See System."""
