@@ -1,4 +1,5 @@
 // operation: ciranda_submit() to ciranda_operation_release().
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -46,6 +47,12 @@ ciranda_status wait(ciranda_operation& operation, const Engine::Interrupted& int
   return static_cast<ciranda_status>(operation.engine->wait(operation.owned, interrupted).kind());
 }
 
+// Whether any of its outputs is not in memory that the caller gave.
+bool has_allocated(const Operation& done) {
+  return std::any_of(done.outputs().begin(), done.outputs().end(),
+                     [](const OutputBuffer& output) { return output.data.use_count() > 0; });
+}
+
 ciranda_status run(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
   Engine& engine = *context.engine;
   std::optional<Engine::OperationPtr> submitted;
@@ -59,7 +66,7 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
   }
   const Engine::OperationPtr& done = *submitted;
   const Status status = engine.wait(done);
-  const bool has_more = !status.ok() || !done->outputs().empty() || done->value() != 0;
+  const bool has_more = !status.ok() || has_allocated(*done) || done->value() != 0;
   if (operation != nullptr && has_more) *operation = handle_of(context, done).release();
   return static_cast<ciranda_status>(status.kind());
 }

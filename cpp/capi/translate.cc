@@ -96,34 +96,58 @@ Result<Options> translate(const ciranda_options* options) {
   return to;
 }
 
+namespace {
+
+bool may_be_call(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
+         collective == Collective::kAllgather || collective == Collective::kReducescatter ||
+         collective == Collective::kAlltoall;
+}
+
+// Whether a tensor's output is looked at.
+bool reads_output(const ciranda_request& request, Collective collective) {
+  const bool may_have_room = collective == Collective::kAllgather || collective == Collective::kAlltoall;
+  return !may_have_room || (request.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
+}
+
+// As much as a call needs.
+bool has_memory(const ciranda_request& request, Collective collective) {
+  const ciranda_tensor& tensor = *request.tensors;
+  const bool may_be_allocated = collective == Collective::kAllgather || collective == Collective::kReducescatter;
+  return may_be_allocated ? tensor.input != nullptr : tensor.output != nullptr && reads_output(request, collective);
+}
+
+}  // namespace
+
 std::optional<Call> as_call(const ciranda_request& request) {
   if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return {};
   const auto collective = from_abi(request.collective, collective_from_wire);
-  const bool is_reduction = collective == Collective::kAllreduce;
-  if (!is_reduction && collective != Collective::kBroadcast) return {};
-  constexpr std::uint32_t kPlainFlags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL;
+  if (!collective || !may_be_call(*collective)) return {};
+  constexpr std::uint32_t kPlainFlags =
+      CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM;
   const bool is_plain = request.process_set == 0 && request.lane == 0 && (request.flags & ~kPlainFlags) == 0 &&
                         request.callback == nullptr && request.arguments_count == 0 && request.weight == nullptr;
   if (!is_plain || request.name == nullptr || request.tensors_count != 1 || request.tensors == nullptr) return {};
   const ciranda_tensor& tensor = *request.tensors;
   const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
   const auto op = from_abi(request.op, reduce_op_from_wire);
-  const bool has_shape = tensor.ndim == 0 || (tensor.ndim > 0 && tensor.shape != nullptr);
-  if (!dtype || !op || !has_shape || tensor.splits != nullptr || tensor.output == nullptr) return {};
+  const bool is_along_rows = info(*collective).is_along_rows;
+  const bool has_shape = tensor.ndim == 0 ? !is_along_rows : tensor.ndim > 0 && tensor.shape != nullptr;
+  if (!dtype || !op || !has_shape || tensor.splits != nullptr || !has_memory(request, *collective)) return {};
 
   Call call{.name = request.name, .collective = *collective, .dtype = *dtype};
-  if (is_reduction) {
+  if (info(*collective).is_reduction) {
     call.op = *op;
     call.prescale = request.prescale;
     call.postscale = request.postscale;
     call.divides_by_all = (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
-  } else {
-    call.root = request.root;
   }
+  if (info(*collective).has_root) call.root = request.root;
   call.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
   call.memory = {static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)};
   call.priority = request.priority;
   if (call.memory.input == nullptr) call.memory.input = call.memory.output;
+  if (!reads_output(request, *collective)) call.memory.output = nullptr;
   return call;
 }
 
@@ -137,7 +161,7 @@ Result<Request> translate(const ciranda_request& request) {
   const auto op = from_abi(from.op, reduce_op_from_wire);
   if (!op) return out_of_enum("op", from.op);
   constexpr std::uint32_t kKnownFlags =
-      CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL;
+      CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM;
   if ((from.flags & ~kKnownFlags) != 0) {
     return Status::invalid_argument("ciranda_request: flags has a bit that this library does not know");
   }
@@ -164,6 +188,8 @@ Result<Request> translate(const ciranda_request& request) {
     to.signature.divides_by_all = (from.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
   }
   if (info(*collective).has_root) to.signature.root = from.root;
+  const bool may_have_room = *collective == Collective::kAllgather || *collective == Collective::kAlltoall;
+  to.has_room_for_all = may_have_room && (from.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
   if (Status status = add_tensors(from, to); !status.ok()) return status;
   return to;
 }

@@ -55,9 +55,9 @@ class Engine {
   OperationPtr submit(Request request, Operation::Callback callback = nullptr);
 
   // Before submit() and wait(), where these follow each other: a call that all ranks have agreed on before needs no
-  // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it.
-  // None: it is no such call, or others use the engine; submit() it. `moments`: null unless they are to be noted; an
-  // operation has its own.
+  // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it;
+  // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it. `moments`:
+  // null unless they are to be noted; an operation has its own.
   std::optional<OperationPtr> repeat(const Call& call, Moments* moments = nullptr);
 
   // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline

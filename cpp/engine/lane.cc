@@ -130,9 +130,11 @@ void Lane::submit(Submission submission, TimePoint now) {
 bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
   SharedArena* arena = data_.arena();
   const Request& request = in_flight_.at(ticket).request;
-  const bool may_come = arena != nullptr && request.is_awaited && !is_duplicate &&
-                        !(request.memory.size() == 1 &&
-                          Meetings::is_better_in_place(*arena, request.memory.front(), request.signature.n_bytes()));
+  const Signature& signature = request.signature;
+  const bool may_come =
+      arena != nullptr && request.is_awaited && !is_duplicate &&
+      !(request.memory.size() == 1 &&
+        Meetings::is_better_in_place(*arena, signature.collective, request.memory.front(), signature.n_bytes()));
   const auto meeting = may_come ? participant_.meet(request, ticket) : std::nullopt;
   if (!meeting) {
     if (const auto avoided = participant_.avoid(request.name)) meetings_.close(arena, *avoided);
@@ -151,7 +153,7 @@ RepeatedCalls::Outcome Lane::repeat(const Call& call, Moments* moments, int n_lo
   if (arena == nullptr || parting_) return std::nullopt;
   const bool had_pending = participant_.has_pending();
   RepeatedCalls::Outcome outcome = repeated_.repeat(*arena, call, moments, n_looks);
-  if (!outcome || *outcome == nullptr) return outcome;
+  if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
   has_said_waiting_ = false;
   if (!had_pending) watch_.begin(std::chrono::steady_clock::now());
   return outcome;

@@ -1,5 +1,6 @@
 #include "engine/meeting_data.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -9,6 +10,7 @@
 
 #include "base/copy_bytes.hpp"
 #include "engine/outputs.hpp"
+#include "engine/work.hpp"
 #include "kernels/kernels.hpp"
 #include "negotiate/meeting_places.hpp"
 
@@ -18,6 +20,59 @@ namespace {
 std::int64_t sum(std::span<const std::int64_t> rows) {
   return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
 }
+
+// --- one tensor. Bytes may be where they are wanted already: then both places are the same.
+
+void copy_unless_there(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+  if (to != from) copy_bytes(to, from, n_bytes);
+}
+
+// Where in a tensor some of its rows lie.
+struct RowBytes {
+  std::size_t begin;
+  std::size_t n_bytes;
+};
+
+// Those of a member, where rows are cut as even_splits() does.
+RowBytes share_of_rows(std::int64_t n_rows, std::size_t row_bytes, const Mesh& mesh) {
+  const auto n_ranks = static_cast<std::int64_t>(mesh.size());
+  const auto self = static_cast<std::int64_t>(mesh.rank());
+  const std::int64_t first = self * (n_rows / n_ranks) + std::min(self, n_rows % n_ranks);
+  const std::int64_t n_own = n_rows / n_ranks + (self < n_rows % n_ranks ? 1 : 0);
+  return {static_cast<std::size_t>(first) * row_bytes, static_cast<std::size_t>(n_own) * row_bytes};
+}
+
+void bring_all_but(const RowBytes& own, const std::byte* input, std::size_t n_bytes, std::byte* to) {
+  const std::size_t end = own.begin + own.n_bytes;
+  copy_bytes(to, input, own.begin);
+  copy_bytes(to + end, input + end, n_bytes - end);
+}
+
+void gather_rows(std::byte* to, std::span<const std::byte* const> from, std::span<const std::int64_t> rows,
+                 std::size_t row_bytes) {
+  for (std::size_t rank = 0; rank < from.size(); ++rank) {
+    const std::size_t n_bytes = static_cast<std::size_t>(rows[rank]) * row_bytes;
+    copy_unless_there(to, from[rank], n_bytes);
+    to += n_bytes;
+  }
+}
+
+// Moves `from` to the rows of this member.
+void reduce_rows(const kernels::Reduction& reduction, std::byte* to, std::span<const std::byte*> from,
+                 const RowBytes& own) {
+  if (own.n_bytes == 0) return;
+  for (const std::byte*& source : from) source += own.begin;
+  kernels::reduce(reduction, from, to, own.n_bytes / size_of(reduction.dtype));
+}
+
+// As many to each.
+void exchange_rows(std::byte* to, std::span<const std::byte* const> from, std::size_t n_bytes, std::size_t self) {
+  for (std::size_t rank = 0; rank < from.size(); ++rank) {
+    copy_unless_there(to + rank * n_bytes, from[rank] + self * n_bytes, n_bytes);
+  }
+}
+
+// --- a request
 
 class MeetingResult {
  public:
@@ -33,16 +88,18 @@ class MeetingResult {
 
   Status allreduce() {
     for (std::size_t i = 0; i < tensors().size(); ++i) {
-      kernels::reduce(reduction(i), from_, request_.memory[i].output, count_of(tensors()[i].shape));
+      kernels::reduce(reduction(i), sources(i, self_), request_.memory[i].output, count_of(tensors()[i].shape));
       skip(whole_lines(tensors()[i].n_bytes()));
     }
     return {};
   }
 
   Status broadcast() {
+    const bool is_root = root_member(request_.signature, mesh_) == mesh_.rank();
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       std::byte* output = request_.memory[i].output;
-      if (output != nullptr) copy_bytes(output, from_.front(), tensors()[i].n_bytes());
+      const std::byte* input = is_root ? sources(i, 0).front() : from_.front();
+      if (output != nullptr) copy_unless_there(output, input, tensors()[i].n_bytes());
       skip(whole_lines(tensors()[i].n_bytes()));
     }
     return {};
@@ -53,12 +110,9 @@ class MeetingResult {
     if (!outputs.ok()) return outputs.status();
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       const std::size_t row_bytes = tensors()[i].row_bytes();
-      std::byte* to = outputs.value().memory[i];
+      gather_rows(outputs.value().memory[i], sources(i, self_), first_dims[i], row_bytes);
       for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
-        const std::size_t n_bytes = static_cast<std::size_t>(first_dims[i][rank]) * row_bytes;
-        copy_bytes(to, from_[rank], n_bytes);
-        to += n_bytes;
-        from_[rank] += whole_lines(n_bytes);
+        from_[rank] += whole_lines(static_cast<std::size_t>(first_dims[i][rank]) * row_bytes);
       }
     }
     operation_.set_outputs(std::move(outputs).value().buffers);
@@ -68,36 +122,41 @@ class MeetingResult {
   Status reducescatter() {
     Result<Outputs> outputs = outputs_of_reducescatter(request_, mesh_, memory_);
     if (!outputs.ok()) return outputs.status();
-    std::vector<const std::byte*> parts(n_ranks_);
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       const TensorSignature& tensor = tensors()[i];
-      const std::vector<std::int64_t> rows = even_splits(tensor.shape.front(), mesh_.size());
-      const auto n_before = static_cast<std::size_t>(sum(std::span(rows).first(self_)));
-      const std::size_t n_bytes = static_cast<std::size_t>(rows[self_]) * tensor.row_bytes();
-      for (std::size_t rank = 0; rank < n_ranks_; ++rank) parts[rank] = from_[rank] + n_before * tensor.row_bytes();
-      if (n_bytes > 0) kernels::reduce(reduction(i), parts, outputs.value().memory[i], n_bytes / size_of(tensor.dtype));
+      reduce_rows(reduction(i), outputs.value().memory[i], sources(i, self_),
+                  share_of_rows(tensor.shape.front(), tensor.row_bytes(), mesh_));
       skip(whole_lines(tensor.n_bytes()));
     }
     operation_.set_outputs(std::move(outputs).value().buffers);
     return {};
   }
 
-  Status alltoall() {
-    const std::vector<FirstDims> splits = read_splits();
-    FirstDims rows_from(tensors().size());
-    for (std::size_t i = 0; i < rows_from.size(); ++i) {
-      for (const FirstDims& of_rank : splits) rows_from[i].push_back(of_rank[i][self_]);
+  Status even_alltoall() {
+    Outputs outputs = outputs_of_even_exchange(request_);
+    for (std::size_t i = 0; i < tensors().size(); ++i) {
+      const std::size_t n_bytes = bytes_of_rows(request_.splits[i], tensors()[i]);
+      exchange_rows(outputs.memory[i], sources(i, self_), n_bytes / n_ranks_, self_);
+      skip(whole_lines(n_bytes));
     }
-    Result<Outputs> outputs = outputs_of_alltoall(rows_from);
+    operation_.set_outputs(std::move(outputs.buffers));
+    return {};
+  }
+
+  Status alltoall() {
+    if (has_fixed_rows(request_.signature)) return even_alltoall();
+    const std::vector<FirstDims> splits = read_splits();
+    Result<Outputs> outputs = outputs_of_alltoall(splits);
     if (!outputs.ok()) return outputs.status();
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       const std::size_t row_bytes = tensors()[i].row_bytes();
+      const std::span<const std::byte*> from = sources(i, self_);
       std::byte* to = outputs.value().memory[i];
       for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
         const std::vector<std::int64_t>& rows = splits[rank][i];
         const std::size_t n_bytes = static_cast<std::size_t>(rows[self_]) * row_bytes;
         const auto n_before = static_cast<std::size_t>(sum(std::span(rows).first(self_)));
-        copy_bytes(to, from_[rank] + n_before * row_bytes, n_bytes);
+        copy_bytes(to, from[rank] + n_before * row_bytes, n_bytes);
         to += n_bytes;
         from_[rank] += whole_lines(static_cast<std::size_t>(sum(rows)) * row_bytes);
       }
@@ -112,6 +171,13 @@ class MeetingResult {
   kernels::Reduction reduction(std::size_t i) const {
     const Signature& signature = request_.signature;
     return {tensors()[i].dtype, signature.op, signature.prescale, signature.postscale, mesh_.size(), {}};
+  }
+
+  // Of the tensor that is next. The one at `own` is this rank's, and lies where the caller has it.
+  std::span<const std::byte*> sources(std::size_t i, std::size_t own) {
+    sources_ = from_;
+    sources_[own] = request_.memory[i].input;
+    return sources_;
   }
 
   void skip(std::size_t n_bytes) {
@@ -132,15 +198,16 @@ class MeetingResult {
     return splits;
   }
 
-  Result<Outputs> outputs_of_alltoall(const FirstDims& rows_from) const {
-    if (keeps_rows(request_)) return outputs_of_even_exchange(request_);
-    Outputs outputs;
+  Result<Outputs> outputs_of_alltoall(const std::vector<FirstDims>& splits) const {
+    FirstDims rows_from(tensors().size());
     std::vector<std::int64_t> n_rows;
-    for (const std::vector<std::int64_t>& rows : rows_from) {
-      const auto n = sum_of_rows(rows);
+    for (std::size_t i = 0; i < rows_from.size(); ++i) {
+      for (const FirstDims& of_rank : splits) rows_from[i].push_back(of_rank[i][self_]);
+      const auto n = sum_of_rows(rows_from[i]);
       if (!n) return Status::invalid_argument("alltoall '" + request_.name + "': a tensor cannot have so many rows.");
       n_rows.push_back(*n);
     }
+    Outputs outputs;
     if (Status status = outputs.allocate(memory_, request_, n_rows, mesh_); !status.ok()) return status;
     outputs.add_received_splits(rows_from);
     return outputs;
@@ -149,6 +216,7 @@ class MeetingResult {
   const Request& request_;
   Operation& operation_;
   std::vector<const std::byte*> from_;  // where each member's next tensor lies
+  std::vector<const std::byte*> sources_;
   const Mesh& mesh_;
   const OutputMemory& memory_;
   std::size_t n_ranks_;
@@ -164,28 +232,55 @@ std::byte* write_splits(const Request& request, std::byte* to) {
   return to + bytes_of_splits(request.splits.size(), request.splits.front().size());
 }
 
+// Rows that this member brings to itself.
+RowBytes own_rows(const Request& request, std::size_t i, const Mesh& mesh) {
+  const TensorSignature& tensor = request.signature.tensors[i];
+  if (request.signature.collective == Collective::kReducescatter) {
+    return share_of_rows(tensor.shape.front(), tensor.row_bytes(), mesh);
+  }
+  if (request.signature.collective != Collective::kAlltoall) return {};
+  const auto self = static_cast<std::size_t>(mesh.rank());
+  const std::vector<std::int64_t>& rows = request.splits[i];
+  return {static_cast<std::size_t>(sum(std::span(rows).first(self))) * tensor.row_bytes(),
+          static_cast<std::size_t>(rows[self]) * tensor.row_bytes()};
+}
+
+// --- a call
+
+RowBytes own_rows(const Call& call, const Mesh& mesh) {
+  const bool has_own = call.collective == Collective::kReducescatter || call.collective == Collective::kAlltoall;
+  return has_own ? share_of_rows(call.shape.front(), call.row_bytes(), mesh) : RowBytes{};
+}
+
 }  // namespace
 
-void bring_to_meeting(const Request& request, std::byte* to) {
+void bring_to_meeting(const Request& request, const Mesh& mesh, std::byte* to) {
   const Signature& signature = request.signature;
   const bool is_alltoall = signature.collective == Collective::kAlltoall;
-  if (is_alltoall) to = write_splits(request, to);
+  if (is_alltoall && !has_fixed_rows(signature)) to = write_splits(request, to);
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorSignature& tensor = signature.tensors[i];
     const std::size_t n_bytes = is_alltoall ? bytes_of_rows(request.splits[i], tensor) : tensor.n_bytes();
-    copy_bytes(to, request.memory[i].input, n_bytes);
+    bring_all_but(own_rows(request, i, mesh), request.memory[i].input, n_bytes, to);
     to += whole_lines(n_bytes);
   }
 }
 
-void bring_to_meeting(const Call& call, std::byte* to) { copy_bytes(to, call.memory.input, call.n_bytes()); }
+void bring_to_meeting(const Call& call, const Mesh& mesh, std::byte* to) {
+  bring_all_but(own_rows(call, mesh), call.memory.input, call.n_bytes(), to);
+}
 
-void carry_out_meeting(const Call& call, std::span<const std::byte* const> brought, int n_ranks) {
-  if (call.collective == Collective::kBroadcast) {
-    if (brought.front() != call.memory.output) copy_bytes(call.memory.output, brought.front(), call.n_bytes());
-  } else {
-    const kernels::Reduction reduction{call.dtype, call.op, call.prescale, call.postscale, n_ranks, {}};
-    kernels::reduce(reduction, brought, call.memory.output, call.count());
+void carry_out_meeting(const Call& call, std::byte* output, const FirstDims* first_dims,
+                       std::span<const std::byte*> brought, const Mesh& mesh) {
+  const auto self = static_cast<std::size_t>(mesh.rank());
+  const kernels::Reduction reduction{call.dtype, call.op, call.prescale, call.postscale, mesh.size(), {}};
+  switch (call.collective) {
+    case Collective::kAllreduce: return kernels::reduce(reduction, brought, output, call.count());
+    case Collective::kBroadcast: return copy_unless_there(output, brought.front(), call.n_bytes());
+    case Collective::kAllgather: return gather_rows(output, brought, first_dims->front(), call.row_bytes());
+    case Collective::kReducescatter: return reduce_rows(reduction, output, brought, own_rows(call, mesh));
+    case Collective::kAlltoall: return exchange_rows(output, brought, own_rows(call, mesh).n_bytes, self);
+    default: return;
   }
 }
 

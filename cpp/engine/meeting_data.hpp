@@ -16,15 +16,17 @@
 
 namespace ciranda {
 
+// A member reads what is its own where its caller has it, so rows that nobody else needs are not written.
 // REQUIRES, here and below: there is room for it.
-void bring_to_meeting(const Request& request, std::byte* to);
-// Of an allreduce or a broadcast, as here and below.
-void bring_to_meeting(const Call& call, std::byte* to);
+void bring_to_meeting(const Request& request, const Mesh& mesh, std::byte* to);
+void bring_to_meeting(const Call& call, const Mesh& mesh, std::byte* to);
 
 // Carries the request out, and gives its operation the outputs. `brought`: by each member; by the root alone, where
 // there is one. `first_dims`: null where they cannot differ. Not ok: there is no memory for the result.
 Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
                          std::vector<const std::byte*> brought, const Mesh& mesh, const OutputMemory& memory);
-void carry_out_meeting(const Call& call, std::span<const std::byte* const> brought, int n_ranks);
+// REQUIRES: there is memory for its result; what it has brought itself is its input.
+void carry_out_meeting(const Call& call, std::byte* output, const FirstDims* first_dims,
+                       std::span<const std::byte*> brought, const Mesh& mesh);
 
 }  // namespace ciranda

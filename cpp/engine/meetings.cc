@@ -39,7 +39,7 @@ bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Par
 }
 
 Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
-                                        Moments* moments, int n_looks) {
+                                        std::byte* output, Moments* moments, int n_looks) {
   const auto note = [moments](Moment moment) {
     if (moments != nullptr) moments->note(moment);
   };
@@ -49,7 +49,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   if (brings) {
     std::byte* to = memory_.for_writing(arena, meeting);
     if (to == nullptr) return Outcome::kClosed;
-    bring_to_meeting(call, to);
+    bring_to_meeting(call, mesh_, to);
   }
   note(Moment::kReady);
   Meeting place = at(arena, meeting);
@@ -66,7 +66,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   for_each_bringer(root, mesh_.size(), [&](int member) {
     brought_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
   });
-  carry_out_meeting(call, brought_, mesh_.size());
+  carry_out_meeting(call, output, meeting.first_dims, brought_, mesh_);
   note_read(arena, meeting, root);
   note(Moment::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);
@@ -123,7 +123,7 @@ bool Meetings::brings(const Pending& pending) const {
 bool Meetings::bring(const Pending& pending) {
   if (!brings(pending)) return true;
   std::byte* to = memory_.for_writing(*pending.arena, pending.meeting);
-  if (to != nullptr) bring_to_meeting(in_flight_.at(pending.ticket).request, to);
+  if (to != nullptr) bring_to_meeting(in_flight_.at(pending.ticket).request, mesh_, to);
   return to != nullptr;
 }
 
@@ -136,8 +136,8 @@ Status Meetings::carry_out(const Pending& pending) const {
   std::vector<const std::byte*> from;
   for_each_bringer(root, mesh_.size(),
                    [&](int member) { from.push_back(MeetingMemory::of(member, *pending.arena, pending.meeting)); });
-  Status status = carry_out_meeting(in_flight_.at(pending.ticket), pending.meeting.first_dims.get(), std::move(from),
-                                    mesh_, in_flight_.output_memory());
+  Status status = carry_out_meeting(in_flight_.at(pending.ticket), pending.meeting.first_dims, std::move(from), mesh_,
+                                    in_flight_.output_memory());
   note_read(*pending.arena, pending.meeting, root);
   return status;
 }

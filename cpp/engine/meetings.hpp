@@ -35,22 +35,25 @@ class Meetings {
   // Where this rank does not come. `arena`: null where there is none, or none yet. REQUIRES: it has not come.
   void close(SharedArena* arena, const Participant::Meeting& meeting);
 
-  // A call that is nowhere in flight: comes, and looks so many times whether all others have too.
+  // A call that is nowhere in flight: comes, and looks so many times whether all others have too. `output`: memory for
+  // the result, not null.
   enum class Outcome : std::uint8_t {
     kClosed,  // this rank has not come
     kMet,     // the call is carried out
     kOpen,    // others are missing: wait_for() them
   };
-  Outcome try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call, Moments* moments,
-                      int n_looks);
+  Outcome try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call, std::byte* output,
+                      Moments* moments, int n_looks);
   // From here on it is in flight. REQUIRES: this rank has come, by try_to_meet().
   void wait_for(const SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
     pending_.push_back({meeting, ticket, &arena});
   }
 
   // Whether such a tensor had better not come: it lies in shared memory, and need not be brought.
-  static bool is_better_in_place(const SharedArena& arena, const TensorMemory& memory, std::size_t n_bytes) {
-    return n_bytes > kMostMeetingBytes && arena.regions().find(memory.output, n_bytes).has_value();
+  static bool is_better_in_place(const SharedArena& arena, Collective collective, const TensorMemory& memory,
+                                 std::size_t n_bytes) {
+    return collective == Collective::kAllreduce && n_bytes > kMostMeetingBytes &&
+           arena.regions().find(memory.output, n_bytes).has_value();
   }
 
   bool empty() const { return pending_.empty(); }

@@ -1,24 +1,73 @@
 #include "engine/repeated_calls.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "engine/outputs.hpp"
 
 namespace ciranda {
+namespace {
+
+// Whether there is room for what all bring, if it was given at all.
+bool fits_given(const Call& call, const Participant::Meeting& meeting) {
+  if (call.collective != Collective::kAllgather || call.memory.output == nullptr) return true;
+  return std::ranges::all_of(meeting.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
+}
+
+std::int64_t n_rows_of_result(const Call& call, const Participant::Meeting& meeting, const SharedArena& arena) {
+  if (call.collective != Collective::kAllgather) {
+    return even_splits(call.shape.front(), arena.n_members())[static_cast<std::size_t>(arena.member())];
+  }
+  return *sum_of_rows(meeting.first_dims->front());
+}
+
+// For a result for which the caller has given no memory.
+OutputBuffer allocate(const OutputMemory& from, const Call& call, const Participant::Meeting& meeting,
+                      const SharedArena& arena) {
+  Shape shape(call.shape.begin(), call.shape.end());
+  shape.front() = n_rows_of_result(call, meeting, arena);
+  const std::size_t n_bytes = static_cast<std::size_t>(shape.front()) * call.row_bytes();
+  return from.allocate(n_bytes, std::move(shape));
+}
+
+std::shared_ptr<Operation> done_with(OutputBuffer output, const Moments* moments) {
+  auto operation = std::make_shared<Operation>();
+  if (moments != nullptr) operation->keep_moments(*moments);
+  std::vector<OutputBuffer> outputs;
+  outputs.push_back(std::move(output));
+  operation->set_outputs(std::move(outputs));
+  operation->complete(Status::ok_status());
+  return operation;
+}
+
+}  // namespace
 
 RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Moments* moments, int n_looks) {
   const auto meeting = participant_.place_to_meet(call);
-  if (!meeting || Meetings::is_better_in_place(arena, call.memory, call.n_bytes())) return std::nullopt;
+  if (!meeting || !fits_given(call, *meeting) ||
+      Meetings::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
+    return std::nullopt;
+  }
   NamesInUse::Name& name = name_of(meeting->slot, call.name);
   if (!name.take()) return std::nullopt;
   if (moments != nullptr) moments->note(Moment::kTaken);
-  const Meetings::Outcome outcome = meetings_.try_to_meet(arena, *meeting, call, moments, n_looks);
+  OutputBuffer allocated;
+  std::byte* output = call.memory.output;
+  if (output == nullptr) {
+    allocated = allocate(in_flight_.output_memory(), call, *meeting, arena);
+    output = allocated.data.get();
+  }
+  Meetings::Outcome outcome = Meetings::Outcome::kClosed;
+  if (output != nullptr) outcome = meetings_.try_to_meet(arena, *meeting, call, output, moments, n_looks);
   if (outcome == Meetings::Outcome::kOpen) return wait_at(arena, *meeting, call, moments);
-  const bool is_met = outcome == Meetings::Outcome::kMet;
-  if (is_met) {
+  if (outcome == Meetings::Outcome::kMet) {
     participant_.met_at_once(meeting->slot);
     log_.met(meeting->slot);
   }
   name.release();
-  return is_met ? Outcome(nullptr) : std::nullopt;
+  if (outcome == Meetings::Outcome::kClosed) return std::nullopt;
+  return allocated.data != nullptr ? done_with(std::move(allocated), moments) : nullptr;
 }
 
 NamesInUse::Name& RepeatedCalls::name_of(std::uint32_t slot, std::string_view text) {
@@ -32,7 +81,9 @@ std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, cons
                                                   const Call& call, const Moments* moments) {
   auto operation = std::make_shared<Operation>();
   if (moments != nullptr) operation->keep_moments(*moments);
-  const Participant::Ticket ticket = in_flight_.add(make_request(call), operation, true);
+  Request request = make_request(call);
+  settle_splits(request, arena.n_members(), arena.member());
+  const Participant::Ticket ticket = in_flight_.add(std::move(request), operation, true);
   participant_.meet(in_flight_.at(ticket).request, ticket);
   meetings_.wait_for(arena, meeting, ticket);
   return operation;

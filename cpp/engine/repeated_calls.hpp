@@ -1,6 +1,6 @@
 // RepeatedCalls: blocking calls that all ranks have agreed on before, and make again. Ranks meet for them
-// (meetings.hpp); where they come at the same time that is all there is to do, and neither a request nor an operation
-// is made.
+// (meetings.hpp); where they come at the same time that is all there is to do, and no request is made; nor an
+// operation, where the caller has given memory for the result.
 //
 // Of the world's first lane. One thread (the holder of the progress token).
 #pragma once
@@ -24,8 +24,9 @@ namespace ciranda {
 
 class RepeatedCalls {
  public:
-  // A null operation: the call is done, and was successful. Another: that of the call, now in flight. None: it is no
-  // such call, or cannot be one now, and nothing has been done.
+  // A null operation: the call is done, was successful, and its result is in the memory that it gave. Another: that of
+  // the call, in flight, or done with an output. None: it is no such call, or cannot be one now, and nothing has been
+  // done.
   using Outcome = std::optional<std::shared_ptr<Operation>>;
 
   // All outlive this.

@@ -26,10 +26,13 @@ struct MeetingPlace {
   bool is_in_ring = false;  // there is no room for it in the areas; each member chooses a place for it each time
 };
 
-// --- what a member brings: each tensor from a new cache line on; before them, to an alltoall, how many rows of each
-// tensor go to each rank, as int64
+// --- what a member brings: each tensor from a new cache line on; before them, to an alltoall whose splits may differ
+// with every call, how many rows of each tensor go to each rank, as int64
 
 inline constexpr std::size_t kMostMeetingBytes = 16 << 10;
+// By two ranks, of single tensors: to pass once over what both bring takes no longer than to share that work out, and
+// needs no agreement. At 256 KiB the two took equally long.
+inline constexpr std::size_t kMostRingBytes = 128 << 10;
 // For a call that may bring more or less each time, and goes another way where it brings more than this.
 inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
 
@@ -38,12 +41,12 @@ inline std::size_t whole_lines(std::size_t n_bytes) {
   return (n_bytes + kLine - 1) / kLine * kLine;
 }
 
-// The bytes of some rows, or kMostMeetingBytes + 1 if they are more than that.
+// The bytes of some rows, or kMostRingBytes + 1 if they are more than that.
 inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
   const auto rows = static_cast<std::uint64_t>(n_rows);
   if (rows == 0 || row_bytes == 0) return 0;
-  const bool is_large = rows > kMostMeetingBytes || row_bytes > kMostMeetingBytes;
-  return is_large ? kMostMeetingBytes + 1 : std::min(rows * row_bytes, kMostMeetingBytes + 1);
+  const bool is_large = rows > kMostRingBytes || row_bytes > kMostRingBytes;
+  return is_large ? kMostRingBytes + 1 : std::min(rows * row_bytes, kMostRingBytes + 1);
 }
 
 // n_bytes_of(tensor): as bytes_of_rows(). None where it is too much.
@@ -59,6 +62,11 @@ inline std::size_t bytes_of_splits(std::size_t n_tensors, std::size_t n_ranks) {
 }
 inline std::size_t bytes_of_rows(const std::vector<std::int64_t>& splits, const TensorSignature& tensor) {
   return bytes_of_rows(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), tensor.row_bytes());
+}
+
+// Of an alltoall: equal parts, and as many rows each time.
+inline bool has_fixed_rows(const Signature& signature) {
+  return signature.collective == Collective::kAlltoall && !signature.arguments.empty();
 }
 
 // What any member brings at most; none where the call needs more than a look at what all bring, or is large: then work
@@ -82,14 +90,14 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
         for (const std::int64_t n : (*first_dims)[i]) most = std::max(most, bytes_of_rows(n, tensors[i].row_bytes()));
         return most;
       });
-    case Collective::kAlltoall: return kVaryingMeetingBytes;
+    case Collective::kAlltoall:
+      if (!has_fixed_rows(signature)) return kVaryingMeetingBytes;
+      return sum_of_lines(tensors.size(),
+                          [&](std::size_t i) { return bytes_of_rows(signature.arguments[i], tensors[i].row_bytes()); });
     default: return std::nullopt;
   }
 }
 
-// Two ranks also meet for more: to pass once over what both bring takes no longer than to share that work out, and
-// needs no agreement. At 256 KiB the two took equally long.
-inline constexpr std::size_t kMostRingBytes = 128 << 10;
 inline bool is_for_ring(const Signature& signature) {
   const bool is_plain =
       signature.collective == Collective::kBroadcast ||
@@ -98,16 +106,29 @@ inline bool is_for_ring(const Signature& signature) {
   return is_plain && signature.tensors.size() == 1 && n_bytes > kMostMeetingBytes && n_bytes <= kMostRingBytes;
 }
 
-inline std::size_t exact_meeting_bytes(const Signature& signature) {
-  const bool is_exact = signature.collective == Collective::kAllreduce ||
-                        signature.collective == Collective::kBroadcast ||
-                        signature.collective == Collective::kReducescatter;
-  return is_exact && signature.tensors.size() == 1 ? signature.tensors.front().n_bytes() : MeetingPlace::kNotExact;
+// REQUIRES: meeting_bytes() are some, or it is for the ring.
+inline std::size_t exact_meeting_bytes(const Signature& signature,
+                                       const std::vector<std::vector<std::int64_t>>* first_dims) {
+  if (signature.tensors.size() != 1) return MeetingPlace::kNotExact;
+  const TensorSignature& tensor = signature.tensors.front();
+  switch (signature.collective) {
+    case Collective::kAllreduce:
+    case Collective::kBroadcast:
+    case Collective::kReducescatter: return tensor.n_bytes();
+    case Collective::kAllgather: {
+      const bool is_alike = std::ranges::all_of(first_dims->front(), [&](auto n) { return n == tensor.shape.front(); });
+      return is_alike ? tensor.n_bytes() : MeetingPlace::kNotExact;
+    }
+    case Collective::kAlltoall:
+      if (!has_fixed_rows(signature)) return MeetingPlace::kNotExact;
+      return bytes_of_rows(signature.arguments.front(), tensor.row_bytes());
+    default: return MeetingPlace::kNotExact;
+  }
 }
 
 // Whether this call brings no more than there is room for. REQUIRES: its name has the place.
 inline bool fits(const Request& request, const MeetingPlace& place) {
-  if (request.signature.collective != Collective::kAlltoall) return true;
+  if (request.signature.collective != Collective::kAlltoall || has_fixed_rows(request.signature)) return true;
   if (!request.refusal.ok()) return false;
   const auto& splits = request.splits;
   const auto n_bytes = sum_of_lines(

@@ -41,7 +41,7 @@ std::optional<Participant::Meeting> Participant::meet(const Request& request, Ti
   name.meets = true;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
-  return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims};
+  return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims.get()};
 }
 
 std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call) const {
@@ -50,7 +50,7 @@ std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call)
   if (found == names_.end()) return std::nullopt;
   const Name& name = *found->second;
   if (!name.may_meet || !name.pending.empty() || !is_of(name.known, call)) return std::nullopt;
-  return Meeting{name.slot, *name.place, name.n_meetings};
+  return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims.get()};
 }
 
 Participant::Ready Participant::met(std::uint32_t slot) {
@@ -87,8 +87,9 @@ void Participant::open_to_meetings(Name& name) {
   if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
   if (!name.place) return;
   name.place->is_in_ring = is_in_ring;
-  name.place->n_exact_bytes = exact_meeting_bytes(name.known);  // all have done with what they brought before
-  ++name.n_meetings;                                            // the one before may have been closed
+  name.place->n_exact_bytes =
+      exact_meeting_bytes(name.known, name.first_dims.get());  // all have done with the one before
+  ++name.n_meetings;                                           // the one before may have been closed
   name.may_meet = true;
   ++n_open_to_meetings_;
 }

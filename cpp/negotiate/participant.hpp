@@ -45,7 +45,7 @@ class Participant {
     std::uint32_t slot = kNoSlot;  // of the name
     MeetingPlace place;
     std::uint64_t round = 0;
-    std::shared_ptr<const FirstDims> first_dims = {};  // null where first dimensions cannot differ
+    const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name meets
   };
 
   // A round of a name for which a request may be announced by a swap.

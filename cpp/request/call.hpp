@@ -1,5 +1,6 @@
 // Call: a blocking, named call of all ranks with one tensor, as its caller made it: nothing is copied, and nothing is
 // checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request is made of it.
+// Allreduce, broadcast, allgather, reducescatter, and alltoall in equal parts.
 //
 // Views of the caller's memory, valid for the time of the call.
 #pragma once
@@ -23,16 +24,24 @@ struct Call {
   bool divides_by_all = false;
   DataType dtype = DataType::kFloat32;
   std::span<const std::int64_t> shape = {};
+  // The output of an allgather has room for as many rows of each rank as this one brings, that of an alltoall for as
+  // many rows as the input; null, here and of a reducescatter: the engine allocates. Not of an alltoall, whose input
+  // its output may be.
   TensorMemory memory = {};
   std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
 
-  // REQUIRES: the signature was agreed on.
-  std::size_t count() const {
+  // REQUIRES, here and below: the signature was agreed on.
+  std::size_t count() const { return count_of(shape); }
+  std::size_t n_bytes() const { return count() * size_of(dtype); }
+  // Of one element of dimension 0. REQUIRES: not a scalar.
+  std::size_t row_bytes() const { return count_of(shape.subspan(1)) * size_of(dtype); }
+
+ private:
+  static std::size_t count_of(std::span<const std::int64_t> shape) {
     std::size_t count = 1;
     for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
     return count;
   }
-  std::size_t n_bytes() const { return count() * size_of(dtype); }
 };
 
 // Whether the signature is that of the call.

@@ -218,9 +218,19 @@ Status check_splits(const Request& request, int size) {
   return Status::ok_status();
 }
 
+Status check_given_outputs(const Request& request) {
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    if (request.memory[i].output != nullptr || request.signature.tensors[i].n_bytes() == 0) continue;
+    return Status::invalid_argument(tensor_text(request, i) + "memory for the result is said to be there, but none " +
+                                    "was given (a null pointer).");
+  }
+  return Status::ok_status();
+}
+
 // Where the caller may give memory or leave it to the engine: for all of a group, or for none. An output of no rows may
 // be null.
 Status check_outputs(const Request& request, int size) {
+  if (keeps_rows(request)) return check_given_outputs(request);
   if (request.signature.collective != Collective::kReducescatter) return Status::ok_status();
   const auto is_given = [](const TensorMemory& memory) { return memory.output != nullptr; };
   if (std::none_of(request.memory.begin(), request.memory.end(), is_given)) return Status::ok_status();

@@ -1,6 +1,5 @@
 #include "ciranda_system.hpp"
 
-#include <optional>
 #include <utility>
 
 #include "numbers.hpp"
@@ -27,44 +26,35 @@ struct NamedPiece {
 template <typename T>
 class Binding {
  public:
-  Binding(ciranda::Context& circle, std::string name, std::span<std::byte> buffer)
-      : circle_(circle), name_(std::move(name)), buffer_(buffer), values_(as<T>(buffer)) {}
+  Binding(ciranda::Context& circle, std::string name, std::span<std::byte> buffer, std::span<std::byte> result)
+      : circle_(circle), name_(std::move(name)), buffer_(buffer), result_(result), values_(as<T>(buffer)) {}
 
   Call call_of(Collective collective) const {
     switch (collective) {
-      case Collective::kAllreduce: return in_place(&Binding::allreduce);
-      case Collective::kBroadcast: return in_place(&Binding::broadcast);
-      case Collective::kAllgather:
-        return keeping_its_result(
-            [self = *this] { return self.circle_.allgather(self.values_, {.name = self.name_}); });
+      case Collective::kAllreduce: return with_result(buffer_, &Binding::allreduce);
+      case Collective::kBroadcast: return with_result(buffer_, &Binding::broadcast);
+      case Collective::kAllgather: return with_result(result_, &Binding::allgather);
       case Collective::kReducescatter:
-        return keeping_its_result(
-            [self = *this] { return self.circle_.reducescatter(self.values_, {.name = self.name_}); });
-      case Collective::kAlltoall:
-        return keeping_its_result([self = *this] { return self.circle_.alltoall(self.values_, {.name = self.name_}); });
+        return with_result(result_.first(result_.size() / static_cast<std::size_t>(circle_.size())),
+                           &Binding::reducescatter);
+      case Collective::kAlltoall: return with_result(result_, &Binding::alltoall);
       case Collective::kManyAllreduces: return many_allreduces();
     }
     return {};
   }
 
  private:
-  void allreduce() const { circle_.allreduce(values_, {.name = name_}); }
-  void broadcast() const { circle_.broadcast(values_, {.name = name_}); }
+  using Perform = void (Binding::*)(std::span<T> result) const;
+  void allreduce(std::span<T>) const { circle_.allreduce(values_, {.name = name_}); }
+  void broadcast(std::span<T>) const { circle_.broadcast(values_, {.name = name_}); }
+  void allgather(std::span<T> result) const { circle_.allgather(values_, result, {.name = name_}); }
+  void reducescatter(std::span<T> result) const { circle_.reducescatter(values_, result, {.name = name_}); }
+  void alltoall(std::span<T> result) const { circle_.alltoall(values_, result, {.name = name_}); }
 
-  Call in_place(void (Binding::*perform)() const) const {
-    return [self = *this, perform] {
-      (self.*perform)();
-      return std::span<const std::byte>(self.buffer_);
-    };
-  }
-
-  // Results that the library allocates live until the next call.
-  template <typename Perform>
-  static Call keeping_its_result(Perform perform) {
-    auto kept = std::make_shared<std::optional<ciranda::Gathered<T>>>();
-    return [kept, perform] {
-      kept->emplace(perform());
-      return std::as_bytes((*kept)->values());
+  Call with_result(std::span<std::byte> result, Perform perform) const {
+    return [self = *this, result, perform] {
+      (self.*perform)(as<T>(result));
+      return std::span<const std::byte>(result);
     };
   }
 
@@ -87,6 +77,7 @@ class Binding {
   ciranda::Context& circle_;
   std::string name_;
   std::span<std::byte> buffer_;
+  std::span<std::byte> result_;
   std::span<T> values_;
 };
 
@@ -94,9 +85,10 @@ class Binding {
 
 std::string CirandaSystem::version() const { return CIRANDA_PEERS_VERSION; }
 
-Call CirandaSystem::bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte>) {
-  return with_type(what.dtype,
-                   [&]<typename T>() { return Binding<T>(circle_, what.name, buffer).call_of(what.collective); });
+Call CirandaSystem::bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) {
+  return with_type(what.dtype, [&]<typename T>() {
+    return Binding<T>(circle_, what.name, buffer, result).call_of(what.collective);
+  });
 }
 
 }  // namespace peers

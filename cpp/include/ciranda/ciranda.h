@@ -30,7 +30,7 @@
 #define CIRANDA_API
 #endif
 
-#define CIRANDA_ABI_VERSION 3
+#define CIRANDA_ABI_VERSION 4
 
 #ifdef __cplusplus
 #define CIRANDA_NOEXCEPT noexcept
@@ -192,10 +192,10 @@ typedef struct ciranda_tensor {
    * only. */
   const void* input;
   /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Not looked at by a reduce on
-   * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER, CIRANDA_ALLTOALL, CIRANDA_GATHER
-   * and CIRANDA_SCATTER, whose result's size is not known beforehand: see ciranda_operation_output(). That is also
-   * where the result of a CIRANDA_REDUCESCATTER is if all outputs of its request are NULL; an output may be this rank's
-   * own rows of `input`, and must not otherwise overlap it. */
+   * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but see
+   * CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER, whose result's size is not known beforehand: see
+   * ciranda_operation_output(). That is also where the result of a CIRANDA_REDUCESCATTER is if all outputs of its
+   * request are NULL; an output may be this rank's own rows of `input`, and must not otherwise overlap it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;
@@ -219,7 +219,14 @@ enum {
   CIRANDA_REQUEST_AWAITED = 2,
   /* Of a CIRANDA_AVERAGE without weights: divide by the number of all ranks of the process set, also while some have
    * joined; without it, by the number of those that take part. All ranks must say the same. */
-  CIRANDA_REQUEST_DIVIDE_BY_ALL = 4
+  CIRANDA_REQUEST_DIVIDE_BY_ALL = 4,
+  /* Since version 4. The caller gives memory for the result of a CIRANDA_ALLGATHER or a CIRANDA_ALLTOALL.
+   * Of an allgather, each `output` has room for as many rows of every rank as this rank brings. It is used if all ranks
+   * bring as many; otherwise the library allocates: ciranda_operation_output() says where the result is. Ranks may
+   * differ in whether they give memory.
+   * Of an alltoall, each `output` is as large as `input`, and may be the same memory. Then all ranks must give memory,
+   * and bring as many rows, in equal parts: `splits` is NULL. */
+  CIRANDA_REQUEST_HAS_ROOM = 8
 };
 
 typedef struct ciranda_request {
@@ -272,8 +279,8 @@ CIRANDA_API ciranda_status ciranda_submit(ciranda_context* context, const cirand
                                           ciranda_operation** operation) CIRANDA_NOEXCEPT;
 
 /* As ciranda_submit() with CIRANDA_REQUEST_AWAITED and ciranda_wait(), which it does for less where all ranks make the
- * same call again. Returns how the operation ended; *operation is its handle, or NULL if it ended well and has neither
- * outputs nor a value. With `operation` NULL nobody sees these, nor the message.
+ * same call again. Returns how the operation ended; *operation is its handle, or NULL if it ended well, has no value,
+ * and its result is in memory that the caller gave. With `operation` NULL nobody sees these, nor the message.
  * CIRANDA_INVALID_ARGUMENT or CIRANDA_INTERNAL without an operation: as of ciranda_submit(). */
 CIRANDA_API ciranda_status ciranda_run(ciranda_context* context, const ciranda_request* request,
                                        ciranda_operation** operation) CIRANDA_NOEXCEPT;

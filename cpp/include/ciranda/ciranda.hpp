@@ -14,6 +14,7 @@
 
 #include <ciranda/ciranda.h>
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -393,43 +394,92 @@ class Context {
     with_broadcast(std::span<T>(values), options, [this](const ciranda_request& request) { run(request); });
   }
 
+  // --- into memory of the caller's. It costs least to make the same call again.
+  // REQUIRES of all: values.size() is a multiple of the row's number of elements; the result lies apart from the
+  // values.
+
+  // As long as the values of all ranks together.
+  template <typename T, std::size_t Extent, std::size_t ResultExtent>
+  void allgather(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
+                 const GatherOptions& options = {}) {
+    using Value = std::remove_const_t<T>;
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const ciranda_tensor tensor = rows.tensor(std::span<const Value>(values), {}, result.data());
+    ciranda_request request = request_for(CIRANDA_ALLGATHER, options, &tensor);
+    if (result.size() == values.size() * n_ranks_at(options.at)) request.flags |= CIRANDA_REQUEST_HAS_ROOM;
+    Operation operation = perform(request);
+    if (operation.get() == nullptr) return;  // it is there already
+    const Gathered<Value> gathered(std::move(operation));
+    require(gathered.values().size() == result.size(), "allgather: the result is not as long as the ranks' values");
+    if (gathered.values().data() != result.data())
+      std::copy(gathered.values().begin(), gathered.values().end(), result.begin());
+  }
+
+  // As long as this rank's part of the rows.
+  template <typename T, std::size_t Extent, std::size_t ResultExtent>
+  void reducescatter(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
+                     const ReducescatterOptions& options = {}) {
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const std::size_t n_rows = rows.n_rows();
+    const std::size_t n_values = n_rows == 0 ? 0 : n_own_of(n_rows, options.at) * (values.size() / n_rows);
+    require(result.size() == n_values, "reducescatter: the result is not as long as this rank's part of the values");
+    const ciranda_tensor tensor = rows.tensor(std::span<const std::remove_const_t<T>>(values), {}, result.data());
+    run(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
+  }
+
+  // As long as the values, and possibly the same memory. All ranks bring as many, in equal parts, and all call this.
+  template <typename T, std::size_t Extent, std::size_t ResultExtent>
+  void alltoall(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
+                const AlltoallOptions& options = {}) {
+    require(result.size() == values.size(), "alltoall: the result is not as long as the values");
+    const Rows rows = rows_of(values.size(), options.row_shape);
+    const std::span<const std::remove_const_t<T>> input(values);
+    const ciranda_tensor tensor = rows.tensor(input, options.splits, result.data());
+    ciranda_request request = request_for(CIRANDA_ALLTOALL, options, &tensor);
+    request.flags |= CIRANDA_REQUEST_HAS_ROOM;
+    run(request);
+  }
+
   // --- with results that the library allocates: give the operation to Gathered<T>.
   // REQUIRES of all: values.size() is a multiple of the row's number of elements.
 
   template <typename T>
   [[nodiscard]] Operation allgather_async(std::span<const T> values, const GatherOptions& options = {}) {
-    return allgather(values, options, 0);
+    return with_allgather(values, options, [this](const ciranda_request& request) { return submit(request); });
   }
 
   template <typename T, std::size_t Extent>
   Gathered<std::remove_const_t<T>> allgather(std::span<T, Extent> values, const GatherOptions& options = {}) {
     using Value = std::remove_const_t<T>;
-    return Gathered<Value>(allgather<Value>(std::span<const Value>(values), options, CIRANDA_REQUEST_AWAITED));
+    return Gathered<Value>(with_allgather(std::span<const Value>(values), options,
+                                          [this](const ciranda_request& request) { return perform(request); }));
   }
 
   // This rank's part of the rows of an allreduce.
   template <typename T>
   [[nodiscard]] Operation reducescatter_async(std::span<const T> values, const ReducescatterOptions& options = {}) {
-    return reducescatter(values, options, 0);
+    return with_reducescatter(values, options, [this](const ciranda_request& request) { return submit(request); });
   }
 
   template <typename T, std::size_t Extent>
   Gathered<std::remove_const_t<T>> reducescatter(std::span<T, Extent> values,
                                                  const ReducescatterOptions& options = {}) {
     using Value = std::remove_const_t<T>;
-    return Gathered<Value>(reducescatter<Value>(std::span<const Value>(values), options, CIRANDA_REQUEST_AWAITED));
+    return Gathered<Value>(with_reducescatter(std::span<const Value>(values), options,
+                                              [this](const ciranda_request& request) { return perform(request); }));
   }
 
   // Other rows to each rank. Gathered::received() says how many came from whom.
   template <typename T>
   [[nodiscard]] Operation alltoall_async(std::span<const T> values, const AlltoallOptions& options = {}) {
-    return alltoall(values, options, 0);
+    return with_alltoall(values, options, [this](const ciranda_request& request) { return submit(request); });
   }
 
   template <typename T, std::size_t Extent>
   Gathered<std::remove_const_t<T>> alltoall(std::span<T, Extent> values, const AlltoallOptions& options = {}) {
     using Value = std::remove_const_t<T>;
-    return Gathered<Value>(alltoall<Value>(std::span<const Value>(values), options, CIRANDA_REQUEST_AWAITED));
+    return Gathered<Value>(with_alltoall(std::span<const Value>(values), options,
+                                         [this](const ciranda_request& request) { return perform(request); }));
   }
 
   // An allgather for the root alone.
@@ -567,18 +617,17 @@ class Context {
     void operator()(ciranda_context* context) const noexcept { ciranda_shutdown(context); }
   };
 
-  Operation submit(ciranda_request request, std::uint32_t more_flags) {
-    request.flags |= more_flags;
-    return submit(request);
-  }
-
-  // What it results in, if anything, is lost.
-  void run(const ciranda_request& request) {
+  // Returns when it is done. Empty if it has neither a value nor a result that the library allocated.
+  Operation perform(const ciranda_request& request) {
     ciranda_operation* handle = nullptr;
     const ciranda_status status = ciranda_run(context_.get(), &request, &handle);
-    if (handle != nullptr) Operation(handle).wait();
+    Operation operation(handle);
+    if (handle != nullptr) operation.wait();
     if (status != CIRANDA_OK) throw Error(status, "ciranda_run refused the request");
+    return operation;
   }
+  // What it results in, if anything, is lost.
+  void run(const ciranda_request& request) { perform(request); }
 
   template <typename T, typename Perform>
   auto with_allreduce(std::span<const T> input, std::span<T> output, const ReduceOptions& options, Perform perform) {
@@ -601,25 +650,25 @@ class Context {
     return perform(request);
   }
 
-  template <typename T>
-  Operation allgather(std::span<const T> values, const GatherOptions& options, std::uint32_t flags) {
+  template <typename T, typename Perform>
+  Operation with_allgather(std::span<const T> values, const GatherOptions& options, Perform perform) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    return submit(request_for(CIRANDA_ALLGATHER, options, &tensor), flags);
+    return perform(request_for(CIRANDA_ALLGATHER, options, &tensor));
   }
 
-  template <typename T>
-  Operation reducescatter(std::span<const T> values, const ReducescatterOptions& options, std::uint32_t flags) {
+  template <typename T, typename Perform>
+  Operation with_reducescatter(std::span<const T> values, const ReducescatterOptions& options, Perform perform) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values);
-    return submit(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor), flags);
+    return perform(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
   }
 
-  template <typename T>
-  Operation alltoall(std::span<const T> values, const AlltoallOptions& options, std::uint32_t flags) {
+  template <typename T, typename Perform>
+  Operation with_alltoall(std::span<const T> values, const AlltoallOptions& options, Perform perform) {
     const Rows rows = rows_of(values.size(), options.row_shape);
     const ciranda_tensor tensor = rows.tensor(values, options.splits);
-    return submit(request_for(CIRANDA_ALLTOALL, options, &tensor), flags);
+    return perform(request_for(CIRANDA_ALLTOALL, options, &tensor));
   }
 
   template <typename T>
@@ -652,19 +701,44 @@ class Context {
 
   // The shape of rows that lie one after the other.
   struct Rows {
-    std::vector<std::int64_t> shape;
+    std::int64_t length;              // of a vector
+    std::vector<std::int64_t> shape;  // of all else
 
+    std::size_t n_rows() const noexcept { return static_cast<std::size_t>(shape.empty() ? length : shape.front()); }
+
+    // REQUIRES: this lives as long as the tensor.
     template <typename T>
-    ciranda_tensor tensor(std::span<const T> values, const std::vector<std::int64_t>& splits = {}) const noexcept {
-      return {values.data(),        nullptr,
-              shape.data(),         static_cast<std::int32_t>(shape.size()),
-              DataTypeOf<T>::value, splits.empty() ? nullptr : splits.data(),
+    ciranda_tensor tensor(std::span<const T> values, const std::vector<std::int64_t>& splits = {},
+                          T* output = nullptr) const noexcept {
+      return {values.data(),
+              output,
+              shape.empty() ? &length : shape.data(),
+              shape.empty() ? 1 : static_cast<std::int32_t>(shape.size()),
+              DataTypeOf<T>::value,
+              splits.empty() ? nullptr : splits.data(),
               splits.size()};
     }
   };
 
   static Rows rows_of(std::size_t n_values, const std::vector<std::int64_t>& row_shape) {
-    return {shape_of_rows(n_values, row_shape)};
+    if (row_shape.empty()) return {static_cast<std::int64_t>(n_values), {}};
+    return {0, shape_of_rows(n_values, row_shape)};
+  }
+
+  std::size_t n_ranks_at(const Place& place) const noexcept {
+    if (place.process_set == 0) return static_cast<std::size_t>(size());
+    return ciranda_process_set_ranks(context_.get(), place.process_set, nullptr, 0);
+  }
+
+  // How many of so many rows a reducescatter gives this rank.
+  std::size_t n_own_of(std::size_t n_rows, const Place& place) const {
+    const std::size_t n_ranks = n_ranks_at(place);
+    auto self = static_cast<std::size_t>(rank());
+    if (place.process_set != 0) {
+      const std::vector<std::int32_t> ranks = ranks_of(place.process_set);
+      self = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+    }
+    return n_ranks == 0 ? 0 : n_rows / n_ranks + (self < n_rows % n_ranks ? 1 : 0);
   }
 
   template <typename Options>

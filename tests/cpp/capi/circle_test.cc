@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -64,6 +65,57 @@ TEST(Circle, RunsTheSameCallAgainAndAgain) {
       }
     });
   }
+}
+
+// With memory for the result, and without where the library may allocate.
+TEST(Circle, RunsTheSameCallOfRowsAgainAndAgain) {
+  for (const ciranda_collective collective : {CIRANDA_ALLGATHER, CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL}) {
+    in_a_circle(2, [&](ciranda_context*& circle) {
+      const int rank = ciranda_rank(circle);
+      for (int step = 0; step < 100; ++step) {
+        const bool is_given = collective == CIRANDA_ALLTOALL || step % 2 == 0;
+        const std::vector<std::int32_t> values{10 * step + rank, 20 * step + rank};
+        std::vector<std::int32_t> result(4, -1);
+        const std::int64_t shape = 2;
+        const ciranda_tensor tensor{
+            values.data(), is_given ? result.data() : nullptr, &shape, 1, CIRANDA_INT32, nullptr, 0};
+        ciranda_request request = CIRANDA_REQUEST_INIT;
+        request.collective = collective;
+        request.name = "rows";
+        request.tensors = &tensor;
+        request.tensors_count = 1;
+        if (is_given) request.flags = CIRANDA_REQUEST_HAS_ROOM;
+        ciranda_operation* operation = nullptr;
+        ASSERT_EQ(ciranda_run(circle, &request, &operation), CIRANDA_OK);
+        ASSERT_EQ(operation == nullptr, is_given);
+        if (!is_given) {
+          ciranda_output output;
+          ASSERT_EQ(ciranda_operation_output(operation, 0, &output), CIRANDA_OK);
+          std::memcpy(result.data(), output.data, output.n_bytes);
+          ciranda_operation_release(operation);
+        }
+        const int own = (rank + 1) * 10 * step;  // what each has at this rank's place
+        std::vector<std::int32_t> expected{10 * step, 20 * step, 10 * step + 1, 20 * step + 1};
+        if (collective == CIRANDA_REDUCESCATTER) expected = {2 * own + 1, -1, -1, -1};
+        if (collective == CIRANDA_ALLTOALL) expected = {own, own + 1, -1, -1};
+        ASSERT_EQ(result, expected);
+      }
+    });
+  }
+}
+
+TEST(Circle, AnAlltoallThatIsSaidToHaveRoomHasSome) {
+  in_a_circle(1, [](ciranda_context*& circle) {
+    const float value = 1;
+    const std::int64_t shape = 1;
+    const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.collective = CIRANDA_ALLTOALL;
+    request.tensors = &tensor;
+    request.tensors_count = 1;
+    request.flags = CIRANDA_REQUEST_HAS_ROOM;
+    EXPECT_EQ(ciranda_run(circle, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
+  });
 }
 
 TEST(Circle, GathersUnevenParts) {

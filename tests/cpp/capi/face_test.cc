@@ -67,6 +67,29 @@ TEST(Face, RowsAreCutJoinedAndCounted) {
   EXPECT_THROW((void)circle.alltoall(std::span(rows), {.splits = {3}}), ciranda::Error);
 }
 
+TEST(Face, RowsIntoMemoryThatIsThere) {
+  Context circle(kAlone);
+  const std::vector<double> rows{1, 2, 3, 4};
+  std::vector<double> result(4);
+  for (int step = 0; step < 3; ++step) {
+    result.assign(4, 0);
+    circle.allgather(std::span(rows), std::span(result), {.name = "all", .row_shape = {2}});
+    EXPECT_EQ(result, rows);
+    circle.reducescatter(std::span(rows), std::span(result), {.name = "sum", .prescale = 2});
+    EXPECT_EQ(result, (std::vector<double>{2, 4, 6, 8}));
+    circle.alltoall(std::span(rows), std::span(result), {.name = "rows", .row_shape = {4}});
+    EXPECT_EQ(result, rows);
+    circle.alltoall(std::span(result), std::span(result), {.name = "in place"});
+    EXPECT_EQ(result, rows);
+  }
+  const std::span<double> shorter = std::span(result).first(3);
+  EXPECT_THROW(circle.allgather(std::span(rows), shorter), ciranda::Error);
+  EXPECT_THROW(circle.reducescatter(std::span(rows), shorter), ciranda::Error);
+  EXPECT_THROW(circle.alltoall(std::span(rows), shorter), ciranda::Error);
+  EXPECT_THROW(circle.alltoall(std::span(rows), std::span(result), {.splits = {4}}), ciranda::Error);
+  circle.reducescatter(std::span(rows).first<0>(), std::span(result).first<0>(), {.row_shape = {2}});
+}
+
 TEST(Face, GroupsOfSeveralTypesAreOneOperation) {
   Context circle(kAlone);
   std::vector<float> floats{1, 2};

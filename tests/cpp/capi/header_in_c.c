@@ -3,7 +3,7 @@
  */
 #include <ciranda/ciranda.h>
 
-_Static_assert(CIRANDA_ABI_VERSION == 3, "a new version: pin its layout here as well");
+_Static_assert(CIRANDA_ABI_VERSION == 4, "a new version: pin its layout here as well");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_tensor, splits) == 32, "version 1 ends here");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_tensor) == 48, "ciranda_tensor");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_options) == 32, "ciranda_options");
@@ -34,7 +34,8 @@ _Static_assert(CIRANDA_ALLREDUCE == 0 && CIRANDA_ALLGATHER == 1 && CIRANDA_BROAD
                    CIRANDA_SCATTER == 8 && CIRANDA_TRANSFER == 9 && CIRANDA_JOIN == 10 &&
                    CIRANDA_ADD_PROCESS_SET == 11 && CIRANDA_REMOVE_PROCESS_SET == 12,
                "ciranda_collective");
-_Static_assert(CIRANDA_REQUEST_DEFERRABLE == 1 && CIRANDA_REQUEST_AWAITED == 2 && CIRANDA_REQUEST_DIVIDE_BY_ALL == 4,
+_Static_assert(CIRANDA_REQUEST_DEFERRABLE == 1 && CIRANDA_REQUEST_AWAITED == 2 && CIRANDA_REQUEST_DIVIDE_BY_ALL == 4 &&
+                   CIRANDA_REQUEST_HAS_ROOM == 8,
                "flags");
 
 ciranda_request request_initialised_in_c(void);

@@ -83,20 +83,46 @@ TEST(Translate, ToACallMeansTheSame) {
   request.name = "x";
   request.tensors = &tensor;
   request.tensors_count = 1;
-  for (const ciranda_collective collective : {CIRANDA_ALLREDUCE, CIRANDA_BROADCAST}) {
+  request.root = 2;
+  request.priority = -3;
+  for (const ciranda_collective collective :
+       {CIRANDA_ALLREDUCE, CIRANDA_BROADCAST, CIRANDA_ALLGATHER, CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL}) {
     request.collective = collective;
-    request.root = 2;
-    request.priority = -3;
+    request.flags |= CIRANDA_REQUEST_HAS_ROOM;
     const auto call = as_call(request);
     ASSERT_TRUE(call.has_value());
-    const Request made = make_request(*call);
-    const Request expected = translate(request).value();
+    Request made = make_request(*call);
+    Request expected = translate(request).value();
     EXPECT_EQ(made.name, expected.name);
     EXPECT_EQ(made.priority, expected.priority);
-    EXPECT_EQ(made.signature, expected.signature);
     EXPECT_EQ(made.memory[0].input, expected.memory[0].input);
     EXPECT_EQ(made.memory[0].output, expected.memory[0].output);
+    EXPECT_EQ(made.has_room_for_all, expected.has_room_for_all);
+    settle_splits(made, 2, 0);
+    settle_splits(expected, 2, 0);
+    EXPECT_EQ(made.signature, expected.signature);
+    EXPECT_EQ(made.splits, expected.splits);
+    EXPECT_TRUE(is_of(made.signature, *call));
   }
+}
+
+// Without the flag an allgather's output is not looked at.
+TEST(Translate, ToACallWhoseResultIsAllocated) {
+  float values[6] = {};
+  const std::int64_t shape = 6;
+  const ciranda_tensor tensor{values, values + 1, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.name = "x";
+  request.tensors = &tensor;
+  request.tensors_count = 1;
+  request.collective = CIRANDA_ALLGATHER;
+  ASSERT_TRUE(as_call(request).has_value());
+  EXPECT_EQ(as_call(request)->memory.output, nullptr);
+  EXPECT_FALSE(translate(request).value().has_room_for_all);
+  request.flags = CIRANDA_REQUEST_HAS_ROOM;
+  EXPECT_EQ(as_call(request)->memory.output, reinterpret_cast<std::byte*>(values + 1));
+  request.collective = CIRANDA_REDUCESCATTER;
+  EXPECT_EQ(as_call(request)->memory.output, reinterpret_cast<std::byte*>(values + 1));
 }
 
 TEST(Translate, ToACallOnlyWhatCanBeOne) {
@@ -108,7 +134,10 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
   const Change changes[] = {
       [](auto& r, auto&) { r.struct_size -= sizeof(void*); },
       [](auto& r, auto&) { r.tensor_struct_size += 8; },
-      [](auto& r, auto&) { r.collective = CIRANDA_ALLGATHER; },
+      [](auto& r, auto&) { r.collective = CIRANDA_GATHER; },
+      [](auto& r, auto&) { r.collective = CIRANDA_ALLTOALL; },
+      [](auto& r, auto& t) { r.collective = CIRANDA_ALLGATHER, t.ndim = 0; },
+      [](auto& r, auto& t) { r.collective = CIRANDA_REDUCESCATTER, t.input = nullptr; },
       [](auto& r, auto&) { r.collective = 99; },
       [](auto& r, auto&) { r.op = 99; },
       [](auto& r, auto&) { r.process_set = 1; },
@@ -272,7 +301,7 @@ TEST(Translate, RefusesValuesOutOfTheirEnum) {
     expect_invalid(request, "op");
   }
   ciranda_request request = CIRANDA_REQUEST_INIT;
-  request.flags = 8;
+  request.flags = 16;
   expect_invalid(request, "flags has a bit that this library does not know");
   request.flags = 0;
   request.collective = CIRANDA_ADD_PROCESS_SET;

@@ -557,5 +557,51 @@ TEST(Search, VisitsEveryOrderThatDiffers) {
   EXPECT_EQ(search.n_orders(), 2U);
 }
 
+// --- when ranks meet for g, an allgather, and x, an alltoall in equal parts
+
+std::vector<Scenario> two_ranks_that_meet_for_rows() {
+  const Wait wait;
+  const Join join;
+  const auto gather = [](std::int64_t n) { return call("g", allgather({n, 2})); };
+  const auto exchange = [](std::int64_t n) { return call("x", even_alltoall(n)); };
+  Call deferrable = gather(1);
+  deferrable.is_deferrable = true;
+  std::vector<Scenario> scenarios{
+      {"Twice", {{gather(1), wait, gather(1)}, {gather(3), wait, gather(3)}}, 4},
+      {"OppositeOrders", {{gather(1), exchange(2)}, {exchange(2), gather(3)}}, 4},
+      {"OneGathersOtherRows", {{gather(1), wait, gather(1)}, {gather(2), wait, gather(2)}}, 4},
+      {"OneGathersOtherRowsForOnce", {{gather(1), wait, gather(1)}, {gather(2), wait, gather(3)}}, 4},
+      {"OneExchangesOtherRows", {{exchange(2), wait, exchange(4)}, {exchange(4), wait, exchange(4)}}, 3},
+      {"BothExchangeOtherRows", {{exchange(4), wait, exchange(4)}, {exchange(4), wait, exchange(4)}}, 4},
+      {"OneNeverWaits", {{gather(1), wait, gather(1)}, {deferrable, wait, gather(3)}}, 4},
+      {"OneCallsTwice", {{gather(1), gather(1), wait}, {gather(3), wait}}, 2},
+      {"OneJoins", {{gather(1), wait, gather(1), join}, {gather(3), join}}, 4},
+  };
+  for (Scenario& scenario : scenarios) {
+    scenario.scripts[0].insert(scenario.scripts[0].begin(), {gather(1), wait, exchange(2), wait});
+    scenario.scripts[1].insert(scenario.scripts[1].begin(), {gather(3), wait, exchange(2), wait});
+  }
+  return scenarios;
+}
+
+class InterleavingsOfMeetingsForRows : public ::testing::TestWithParam<Scenario> {};
+
+TEST_P(InterleavingsOfMeetingsForRows, KeepTheAgreement) {
+  const Scenario& scenario = GetParam();
+  CircleOptions options;
+  options.coordinator.lets_ranks_meet = true;
+  options.takes_eagerly = true;
+  Search search(scenario.scripts, options, 4);
+  EXPECT_EQ(search.run(), "");
+  EXPECT_GE(search.least_executed(), scenario.n_executed);
+  if (scenario.name == "Twice") {
+    EXPECT_GT(search.n_orders_with_meetings(), 0U);
+  }
+  RecordProperty("orders", static_cast<int>(search.n_orders()));
+}
+
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfMeetingsForRows, ::testing::ValuesIn(two_ranks_that_meet_for_rows()),
+                         name_of);
+
 }  // namespace
 }  // namespace ciranda::testing

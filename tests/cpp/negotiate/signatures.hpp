@@ -1,6 +1,7 @@
 // Short ways to write the signatures that tests need.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,15 @@ inline Signature allreduce(Shape shape, DataType dtype = DataType::kFloat32, Red
 inline Signature allgather(Shape shape, DataType dtype = DataType::kFloat32) {
   Signature signature = allreduce(std::move(shape), dtype);
   signature.collective = Collective::kAllgather;
+  return signature;
+}
+
+// In equal parts, with memory for the result.
+inline Signature even_alltoall(std::int64_t n_rows) {
+  Signature signature = allreduce({0, 2});
+  signature.collective = Collective::kAlltoall;
+  signature.arguments = {n_rows};
+  signature.needs_all = true;
   return signature;
 }
 

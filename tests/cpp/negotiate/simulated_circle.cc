@@ -296,8 +296,31 @@ bool SimulatedCircle::has_news_of_meetings(const Rank& rank) const {
   });
 }
 
+namespace {
+
+// Where ranks meet for the call that the request would be made of.
+std::optional<Participant::Meeting> place_to_repeat(const Participant& participant, const Request& request) {
+  const Signature& signature = request.signature;
+  Shape shape = signature.tensors.front().shape;
+  if (!signature.arguments.empty()) shape.front() = signature.arguments.front();
+  ciranda::Call call{.name = request.name, .collective = signature.collective, .op = signature.op};
+  call.root = signature.root;
+  call.dtype = signature.tensors.front().dtype;
+  call.shape = shape;
+  return participant.place_to_meet(call);
+}
+
+bool is_same(const std::optional<Participant::Meeting>& a, const std::optional<Participant::Meeting>& b) {
+  return a && b ? a->slot == b->slot && a->round == b->round && a->first_dims == b->first_dims : !a && !b;
+}
+
+}  // namespace
+
 bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool is_deferrable) {
+  const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
+  const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
   const auto meeting = is_deferrable ? std::nullopt : rank.participant.meet(request, rank.uses.size() - 1);
+  if (may_be_call && !is_same(repeated, meeting)) broken_ = "'" + request.name + "' is repeated as another call";
   if (!meeting) {
     if (const auto avoided = rank.participant.avoid(request.name)) word(*avoided).close(avoided->round);
     return false;

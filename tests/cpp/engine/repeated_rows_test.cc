@@ -1,0 +1,338 @@
+// Engine::repeat() of allgathers, reducescatters and alltoalls: into memory that the caller gives, and into memory of
+// the engine's; beside calls that are submitted, and where ranks bring other rows than before.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <latch>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/guarded.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+#include "text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::Guarded;
+using testing::patient;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+using Values = std::vector<std::int32_t>;
+
+constexpr std::array kRowCollectives{Collective::kAllgather, Collective::kReducescatter, Collective::kAlltoall};
+constexpr std::int64_t kWidth = 3;
+
+std::int32_t value_at(int rank, int step, std::size_t place) {
+  return static_cast<std::int32_t>(1'000'000 * step + 10'000 * rank) + static_cast<std::int32_t>(place);
+}
+
+// What a rank brings to a step.
+Values values_of(int rank, int step, std::int64_t n_rows) {
+  Values values(static_cast<std::size_t>(n_rows * kWidth));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(rank, step, i);
+  return values;
+}
+
+// What it gets, where all bring as many rows.
+Values expected(Collective collective, int rank, int n_ranks, int step, std::int64_t n_rows) {
+  Values result;
+  if (collective == Collective::kReducescatter) {
+    const std::vector<std::int64_t> rows = even_splits(n_rows, n_ranks);
+    const auto before = std::accumulate(rows.begin(), rows.begin() + rank, std::int64_t{0}) * kWidth;
+    for (std::int64_t i = before; i < before + rows[static_cast<std::size_t>(rank)] * kWidth; ++i) {
+      std::int32_t sum = 0;
+      for (int other = 0; other < n_ranks; ++other) sum += value_at(other, step, static_cast<std::size_t>(i));
+      result.push_back(sum);
+    }
+    return result;
+  }
+  for (int other = 0; other < n_ranks; ++other) {
+    const Values all = values_of(other, step, n_rows);
+    const auto part = static_cast<std::ptrdiff_t>(n_rows / n_ranks * kWidth);
+    const auto begin = collective == Collective::kAlltoall ? all.begin() + rank * part : all.begin();
+    result.insert(result.end(), begin, collective == Collective::kAlltoall ? begin + part : all.end());
+  }
+  return result;
+}
+
+std::span<const std::byte> bytes_of(const Values& values) { return std::as_bytes(std::span(values)); }
+
+// A call, what it brings, and memory for its result.
+struct Rows {
+  Rows(Collective collective, std::string called, int rank, int n_ranks, int step, std::int64_t n_rows)
+      : name(std::move(called)),
+        values(values_of(rank, step, n_rows)),
+        wanted(expected(collective, rank, n_ranks, step, n_rows)),
+        shape{n_rows, kWidth},
+        result(bytes_of(wanted).size(), Guarded::kMisaligned),
+        call{.name = name, .collective = collective, .dtype = DataType::kInt32} {
+    call.shape = shape;
+    call.memory = {reinterpret_cast<const std::byte*>(values.data()), result.data()};
+  }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  // In the memory that was given.
+  void expect_right() const {
+    EXPECT_TRUE(result.holds(bytes_of(wanted)));
+    EXPECT_TRUE(result.is_intact());
+  }
+
+  std::string name;
+  Values values;
+  Values wanted;
+  std::array<std::int64_t, 2> shape;
+  Guarded result;
+  Call call;
+};
+
+Values output_of(const Operation& operation) {
+  const OutputBuffer& buffer = operation.outputs().at(0);
+  const auto* values = reinterpret_cast<const std::int32_t*>(buffer.data.get());
+  return {values, values + buffer.n_bytes / sizeof(std::int32_t)};
+}
+
+// As a blocking call does. Null: it was done without an operation.
+Engine::OperationPtr perform(Engine& engine, const Call& call) {
+  std::optional<Engine::OperationPtr> operation = engine.repeat(call);
+  if (!operation) operation = engine.submit(make_request(call));
+  if (*operation != nullptr) static_cast<void>(engine.wait(*operation));
+  return *operation;
+}
+
+Status status_of(const Engine::OperationPtr& operation) {
+  return operation == nullptr ? Status::ok_status() : operation->status();
+}
+
+// Comes to the meeting. Another thread of the engine may have it for a moment.
+Engine::OperationPtr come(Engine& engine, const Call& call) {
+  std::optional<Engine::OperationPtr> operation;
+  while (!operation) operation = engine.repeat(call);
+  return *operation;
+}
+
+// After which the name is open to meetings.
+void agree(Engine& engine, const Call& call) {
+  EXPECT_EQ(engine.repeat(call), std::nullopt);
+  EXPECT_TRUE(engine.wait(engine.submit(make_request(call))).ok());
+}
+
+// The last rank finds the others there.
+TEST(RepeatedRows, NeedNoOperationWhereThereIsMemoryAndAllHaveCome) {
+  for (const Collective collective : kRowCollectives) {
+    for (const int n_ranks : {2, 3, 4}) {
+      const Watchdog watchdog("repeated rows");
+      World world(n_ranks, patient());
+      std::latch is_open(n_ranks);
+      std::latch have_come(n_ranks - 1);
+      world.run([&](Engine& engine) {
+        // Of a reducescatter the first ranks get more.
+        const std::int64_t n_rows = collective == Collective::kReducescatter ? 2 * n_ranks + 1 : 2 * n_ranks;
+        Rows first(collective, "x", engine.rank(), n_ranks, 1, n_rows);
+        agree(engine, first.call);
+        first.expect_right();
+        Rows x(collective, "x", engine.rank(), n_ranks, 2, n_rows);
+        is_open.arrive_and_wait();
+        if (engine.rank() == 0) have_come.wait();
+        const Engine::OperationPtr operation = come(engine, x.call);
+        EXPECT_EQ(operation == nullptr, engine.rank() == 0);
+        if (engine.rank() != 0) {
+          have_come.count_down();
+          EXPECT_TRUE(engine.wait(operation).ok());
+        }
+        EXPECT_EQ(engine.n_met(), 1U);
+        x.expect_right();
+        EXPECT_EQ(x.values, values_of(engine.rank(), 2, n_rows));
+      });
+    }
+  }
+}
+
+TEST(RepeatedRows, OfAnAlltoallInPlace) {
+  const Watchdog watchdog("in place");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 20; ++step) {
+      Rows x(Collective::kAlltoall, "x", engine.rank(), 3, step, 6);
+      x.call.memory.output = reinterpret_cast<std::byte*>(x.values.data());
+      ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+      ASSERT_EQ(x.values, x.wanted);
+    }
+    EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+TEST(RepeatedRows, OfAReducescatterIntoItsOwnRows) {
+  const Watchdog watchdog("in place");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 20; ++step) {
+      Rows x(Collective::kReducescatter, "x", engine.rank(), 3, step, 6);
+      std::int32_t* own = x.values.data() + 2 * kWidth * engine.rank();
+      x.call.memory.output = reinterpret_cast<std::byte*>(own);
+      ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+      ASSERT_EQ(Values(own, own + x.wanted.size()), x.wanted);
+    }
+    EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+// Then there is an operation, done already, that has it.
+TEST(RepeatedRows, IntoMemoryOfTheEngine) {
+  for (const Collective collective : {Collective::kAllgather, Collective::kReducescatter}) {
+    const Watchdog watchdog("memory of the engine");
+    World world(2, patient());
+    world.run([&](Engine& engine) {
+      for (int step = 0; step < 20; ++step) {
+        for (const std::int64_t n_rows : {5, 1000}) {
+          Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
+          x.call.memory.output = nullptr;
+          const Engine::OperationPtr operation = perform(engine, x.call);
+          ASSERT_NE(operation, nullptr);
+          ASSERT_TRUE(operation->status().ok());
+          ASSERT_EQ(output_of(*operation), x.wanted);
+          const auto n_rows_got = static_cast<std::int64_t>(x.wanted.size()) / kWidth;
+          EXPECT_EQ(operation->outputs().at(0).shape, (Shape{n_rows_got, kWidth}));
+        }
+      }
+      EXPECT_GT(engine.n_met(), 0U);
+    });
+  }
+}
+
+// Rank 1 brings one row more. What was given has no room for that; others bring nothing.
+TEST(RepeatedRows, OfAnAllgatherOfUnequalParts) {
+  const Watchdog watchdog("unequal parts");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    const std::int64_t n_rows = engine.rank() == 2 ? 0 : 2 + engine.rank();
+    for (int step = 0; step < 20; ++step) {
+      Rows x(Collective::kAllgather, "x", engine.rank(), 3, step, n_rows);
+      Values wanted = values_of(0, step, 2);
+      const Values more = values_of(1, step, 3);
+      wanted.insert(wanted.end(), more.begin(), more.end());
+      if (step % 2 == 0) x.call.memory.output = nullptr;
+      const Engine::OperationPtr operation = perform(engine, x.call);
+      ASSERT_NE(operation, nullptr);
+      ASSERT_TRUE(operation->status().ok()) << operation->status().message();
+      ASSERT_EQ(output_of(*operation), wanted);
+      EXPECT_TRUE(x.result.is_intact());
+    }
+    EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+// The others have come by then.
+TEST(RepeatedRows, AreGatheredAnewWhereARankBringsOthers) {
+  const Watchdog watchdog("other rows");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 30; ++step) {
+      const auto n_rows_of = [step](int rank) { return rank == 1 && step % 3 == 2 ? 4 : 2; };
+      Rows x(Collective::kAllgather, "x", engine.rank(), 2, step, n_rows_of(engine.rank()));
+      const Engine::OperationPtr operation = perform(engine, x.call);
+      ASSERT_TRUE(status_of(operation).ok());
+      if (step % 3 != 2) {
+        x.expect_right();
+        continue;
+      }
+      ASSERT_NE(operation, nullptr);
+      Values wanted = values_of(0, step, 2);
+      const Values more = values_of(1, step, 4);
+      wanted.insert(wanted.end(), more.begin(), more.end());
+      EXPECT_EQ(output_of(*operation), wanted);
+    }
+    EXPECT_GT(engine.n_met(), 0U);
+  });
+}
+
+TEST(RepeatedRows, OfAnAlltoallMustBeAsManyOnAllRanks) {
+  const Watchdog watchdog("other rows");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 12; ++step) {
+      const bool is_wrong = step % 4 == 2;
+      Rows x(Collective::kAlltoall, "x", engine.rank(), 2, step, is_wrong && engine.rank() == 1 ? 4 : 2);
+      const Status status = status_of(perform(engine, x.call));
+      EXPECT_EQ(status.kind(), is_wrong ? ErrorKind::kMismatch : ErrorKind::kOk) << status.message();
+      if (is_wrong) {
+        EXPECT_TRUE(contains(status.message(), "[4] on rank 1")) << status.message();
+      } else {
+        x.expect_right();
+      }
+    }
+  });
+}
+
+// It fails while a rank has joined, on all others, whoever of them had come to a meeting.
+TEST(RepeatedRows, OfAnAlltoallNeedAllRanks) {
+  const Watchdog watchdog("a rank that has joined");
+  World world(3);
+  world.run([](Engine& engine) {
+    const int n_calls = engine.rank() == 2 ? 3 : 5;
+    for (int step = 0; step < n_calls; ++step) {
+      Rows x(Collective::kAlltoall, "x", engine.rank(), 3, step, 3);
+      const Status status = status_of(perform(engine, x.call));
+      EXPECT_EQ(status.ok(), step < 3) << status.message();
+      if (step < 3) x.expect_right();
+    }
+    Request join;
+    join.signature.collective = Collective::kJoin;
+    join.is_cacheable = false;
+    EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+  });
+}
+
+// Each rank decides for itself how it calls, and where it wants the result. Some are late, so that others sleep.
+TEST(RepeatedRows, MixWithAllOtherCalls) {
+  for (const int n_ranks : {2, 3}) {
+    const Watchdog watchdog("mixed calls");
+    WorldOptions options;
+    options.config.spin_microseconds = 50;
+    World world(n_ranks, options);
+    world.run([&](Engine& engine) {
+      std::mt19937 random(static_cast<unsigned>(engine.rank()) + 11);
+      for (int step = 0; step < 400; ++step) {
+        const Collective collective = kRowCollectives[static_cast<std::size_t>(step) % 3];
+        const std::int64_t n_rows = step % 7 == 0 ? 60 : 12;
+        if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        Rows x(collective, std::string(to_string(collective)) + std::to_string(n_rows), engine.rank(), n_ranks, step,
+               n_rows);
+        const bool is_given = collective == Collective::kAlltoall || random() % 3 > 0;
+        if (!is_given) x.call.memory.output = nullptr;
+        Engine::OperationPtr operation;
+        if (random() % 5 == 0) {
+          Request request = make_request(x.call);
+          request.is_awaited = random() % 2 == 0;
+          operation = engine.submit(std::move(request));
+          static_cast<void>(engine.wait(operation));
+        } else {
+          operation = perform(engine, x.call);
+        }
+        ASSERT_TRUE(status_of(operation).ok()) << status_of(operation).message();
+        if (is_given) {
+          x.expect_right();
+        } else {
+          ASSERT_EQ(output_of(*operation), x.wanted);
+        }
+      }
+      EXPECT_GT(engine.n_met(), 0U);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
