@@ -22,6 +22,16 @@ std::size_t LaneArena::n_bytes() const {
   return SharedArena::required_bytes(mesh_.size(), slot_bytes_) + SharedArena::kAlignment;
 }
 
+// A member's own part; the first has what is common, and the secret, too.
+std::vector<ShmExtent> LaneArena::owned() const {
+  std::vector<ShmExtent> owned{SharedArena::part(mesh_.size(), slot_bytes_, mesh_.rank())};
+  if (mesh_.rank() == 0) {
+    owned.push_back(SharedArena::common(mesh_.size()));
+    owned.push_back({n_bytes() - SharedArena::kAlignment, SharedArena::kAlignment});
+  }
+  return owned;
+}
+
 std::uint64_t LaneArena::heard(int member, std::size_t number) const {
   return heard_[static_cast<std::size_t>(member) * told_.size() + number];
 }
@@ -45,7 +55,7 @@ Work LaneArena::tell(std::vector<std::uint64_t> told, std::function<Result<Work>
 }
 
 bool LaneArena::offer(std::vector<std::uint64_t>& told) {
-  Result<ShmSegment> made = ShmSegment::create(n_bytes());
+  Result<ShmSegment> made = ShmSegment::create_part(n_bytes(), owned());
   if (!made.ok()) {
     warn(made.status());
     return false;
@@ -81,7 +91,7 @@ bool LaneArena::open_at(const std::string& path, std::uint64_t secret) {
 }
 
 Status LaneArena::found_at(const std::string& path, std::uint64_t secret) {
-  Result<ShmSegment> opened = ShmSegment::open(path, n_bytes());
+  Result<ShmSegment> opened = ShmSegment::open(path, n_bytes(), owned());
   if (!opened.ok()) return opened.status();
   std::uint64_t found = 0;
   std::memcpy(&found, opened.value().memory().data() + n_bytes() - SharedArena::kAlignment, sizeof found);

@@ -38,6 +38,7 @@ class LaneArena {
 
  private:
   std::size_t n_bytes() const;
+  std::vector<ShmExtent> owned() const;
   bool offer(std::vector<std::uint64_t>& told);
   bool open_at(const std::string& path, std::uint64_t secret);
   Status found_at(const std::string& path, std::uint64_t secret);

@@ -57,7 +57,7 @@ Result<ShmProbeResult> Probe::lead() {
   if (Status filled = fill_random(offer.nonce); !filled.ok()) {
     return filled;
   }
-  auto made = ShmSegment::create(layout_.n_bytes(), options_.folder);
+  auto made = ShmSegment::create_part(layout_.n_bytes(), layout_.owned_by(0), options_.folder);
   if (!made.ok()) {
     warn(options_.group, made.status().message());
     offer.reason = made.status().message();
@@ -139,7 +139,7 @@ ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>&
     answer.reason = "it expects another size of shared memory (is CIRANDA_SLOT_BYTES the same on all ranks?)";
     return answer;
   }
-  auto opened = ShmSegment::open(offer.path, offer.n_bytes);
+  auto opened = ShmSegment::open(offer.path, offer.n_bytes, layout_.owned_by(index_of(options_.rank)));
   if (!opened.ok()) {
     answer.reason = opened.status().message();
     return answer;

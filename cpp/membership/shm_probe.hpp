@@ -1,9 +1,9 @@
 // probe_shared_memory: finds out which ranks of a host really share memory, and gives it to them.
 //
 // The lowest rank of a group (those with equal host ids) leads: it makes the segment, writes a random nonce into it,
-// and tells its path and the nonce over the authenticated control connections; each member opens it, looks for the
-// nonce, writes one of its own in its place and tells it; the leader looks for that, and tells all who passed. Nothing
-// is inferred from names.
+// and tells its path and the nonce over the authenticated control connections; each member opens it, allocates its own
+// part of it (SegmentLayout), looks for the nonce, writes one of its own in its place and tells it; the leader looks
+// for that, and tells all who passed. Nothing is inferred from names.
 //
 // Threads: one a rank; blocks until the deadline at most. Failure: a rank that cannot take part just does not share
 // (the leader warns, once, with the reason); an error means that a peer is lost or nonsensical.

@@ -1,8 +1,10 @@
 // SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
 //
-// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kMeetings meeting lines, then m
-// tables of places and their stages, then m x 2 slots of slot_bytes, then m areas for meetings, then the rings of two
-// members (no slots, no areas and no rings).
+// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kMeetings meeting lines: what is
+// common. Then a part for each member, of whole pages, which that member alone writes to (but for the counts of what
+// the other has read, in its ring) and is to allocate, so that they lie in memory that is near it: its table of places
+// and its stage, two slots of slot_bytes, its area for meetings, and the ring of one of two members (where there are no
+// slots, there are no areas and no rings either).
 // Every counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only
 // grow, so there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's
 // buffer does).
@@ -37,15 +39,25 @@ class SharedArena {
 
   // The bytes an arena for n_members needs.
   static constexpr std::size_t required_bytes(int n_members, std::size_t slot_bytes) {
-    const std::size_t n_bytes_of_member =
-        slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members) + ring_bytes(n_members);
-    return header_bytes(n_members) + static_cast<std::size_t>(n_members) * n_bytes_of_member;
+    return part(n_members, slot_bytes, n_members).offset;
+  }
+  // What is common, and a member's part.
+  static constexpr ShmExtent common(int n_members) { return {0, common_bytes(n_members)}; }
+  static constexpr ShmExtent part(int n_members, std::size_t slot_bytes, int member) {
+    const std::size_t n_bytes =
+        slots_at() + (slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members) + ring_bytes(n_members));
+    return {common_bytes(n_members) + static_cast<std::size_t>(member) * n_bytes, n_bytes};
   }
 
   // REQUIRES: memory is zeroed when the first member attaches, aligned to kAlignment, and at least required_bytes()
   // long; slot_bytes is a multiple of kAlignment; member in [0, n_members).
   SharedArena(std::span<std::byte> memory, int n_members, int member, std::size_t slot_bytes)
-      : memory_(memory), n_members_(n_members), member_(member), slot_bytes_(slot_bytes) {}
+      : memory_(memory),
+        parts_at_(memory.data() + common_bytes(n_members)),
+        part_bytes_(part(n_members, slot_bytes, member).n_bytes),
+        n_members_(n_members),
+        member_(member),
+        slot_bytes_(slot_bytes) {}
 
   // Further memory that members show each other. Shared by the copies of this object.
   SharedRegions& regions() const { return *regions_; }
@@ -56,8 +68,7 @@ class SharedArena {
   std::size_t slot_bytes() const { return slot_bytes_; }
 
   std::byte* slot(int member, std::uint64_t chunk) const {
-    const auto index = static_cast<std::size_t>(member) * 2 + static_cast<std::size_t>(chunk % 2);
-    return memory_.data() + header_bytes(n_members_) + index * slot_bytes_;
+    return part_of(member) + slots_at() + static_cast<std::size_t>(chunk % 2) * slot_bytes_;
   }
 
   std::atomic<std::uint64_t>& counter(int member, Counter which) const {
@@ -79,11 +90,11 @@ class SharedArena {
                                              sizeof(std::uint64_t));
   }
   std::span<RegionPlace, kMaxPlaces> places(int member) const {
-    return std::span<RegionPlace, kMaxPlaces>(reinterpret_cast<RegionPlace*>(table(member)), kMaxPlaces);
+    return std::span<RegionPlace, kMaxPlaces>(reinterpret_cast<RegionPlace*>(part_of(member)), kMaxPlaces);
   }
   // Room for small parts that are not in a region but belong to the same collective.
   std::span<std::byte, kStageBytes> stage(int member) const {
-    return std::span<std::byte, kStageBytes>(table(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
+    return std::span<std::byte, kStageBytes>(part_of(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
   }
 
   // The state of a meeting (meeting.hpp), and a member's memory for what it brings to all of them.
@@ -97,9 +108,7 @@ class SharedArena {
     return reinterpret_cast<std::byte*>(&meeting(number)) + sizeof(std::uint64_t);
   }
   std::span<std::byte> meeting_area(int member) const {
-    const std::size_t n_bytes = meeting_area_bytes(n_members_);
-    const std::size_t behind_slots = header_bytes(n_members_) + static_cast<std::size_t>(n_members_) * 2 * slot_bytes_;
-    return memory_.subspan(behind_slots + static_cast<std::size_t>(member) * n_bytes, n_bytes);
+    return {part_of(member) + slots_at() + 2 * slot_bytes_, meeting_area_bytes(n_members_)};
   }
   // Areas shrink as members grow in number, so that all of them together stay within a budget.
   static constexpr std::size_t meeting_area_bytes(int n_members) {
@@ -121,26 +130,24 @@ class SharedArena {
     return has_rings(n_members) ? kAlignment + kRingUnits * kRingUnitBytes : 0;
   }
   std::byte* ring(int member) const {
-    const auto m = static_cast<std::size_t>(n_members_);
-    const std::size_t behind_areas = header_bytes(n_members_) + m * (2 * slot_bytes_ + meeting_area_bytes(n_members_));
-    return memory_.data() + behind_areas + static_cast<std::size_t>(member) * ring_bytes(n_members_);
+    return part_of(member) + slots_at() + 2 * slot_bytes_ + meeting_area_bytes(n_members_);
   }
   static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
-  static_assert(kTableBytes % kLineBytes == 0);
 
-  static constexpr std::size_t tables_at(int n_members) {
-    return (static_cast<std::size_t>(n_members) * (1 + kNumCounters) + kMeetings) * kLineBytes;
-  }
-  static constexpr std::size_t header_bytes(int n_members) {
-    const std::size_t n_bytes = tables_at(n_members) + static_cast<std::size_t>(n_members) * kTableBytes;
+  static constexpr std::size_t whole_pages(std::size_t n_bytes) {
     return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  std::byte* table(int member) const {
-    return memory_.data() + tables_at(n_members_) + static_cast<std::size_t>(member) * kTableBytes;
+  static constexpr std::size_t common_bytes(int n_members) {
+    return whole_pages((static_cast<std::size_t>(n_members) * (1 + kNumCounters) + kMeetings) * kLineBytes);
   }
+  // In a part, behind the table and the stage.
+  static constexpr std::size_t slots_at() { return whole_pages(kTableBytes); }
+  std::byte* part_of(int member) const { return parts_at_ + static_cast<std::size_t>(member) * part_bytes_; }
   std::byte* line(std::size_t index) const { return memory_.data() + index * kLineBytes; }
 
   std::span<std::byte> memory_;
+  std::byte* parts_at_;
+  std::size_t part_bytes_;
   int n_members_;
   int member_;
   std::size_t slot_bytes_;

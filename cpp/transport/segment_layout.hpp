@@ -1,6 +1,10 @@
 // SegmentLayout: what lies where in the memory that the ranks of one host share. Pure arithmetic.
 //
-//   probe lines (one a member, and one of the maker)  |  arena  |  a control and a data ring for each ordered pair
+//   probe lines (one a member, and one of the maker)  |  arena  |  for each member its rings: a control and a data ring
+//   to each of the others
+//
+// Each member allocates what it writes to, so that this lies in the memory of the NUMA node that it runs on. Rings and
+// parts of the arena begin on pages of their own.
 //
 // Threads: plain value.
 #pragma once
@@ -9,6 +13,7 @@
 #include <bit>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "transport/arena.hpp"
 #include "transport/ring.hpp"
@@ -31,7 +36,17 @@ class SegmentLayout {
   std::size_t control_bytes() const { return control_bytes_; }
   std::size_t data_bytes() const { return data_bytes_; }
 
-  std::size_t n_bytes() const { return round_up(rings_at() + n_members_ * (n_members_ - 1) * pair_bytes()); }
+  std::size_t n_bytes() const { return rings_at() + n_members_ * row_bytes(); }
+
+  // What a member is to allocate: what it alone writes to, and member 0 what is common.
+  std::vector<ShmExtent> owned_by(int member) const {
+    const auto n = static_cast<int>(n_members_);
+    const ShmExtent part = SharedArena::part(n, slot_bytes_, member);
+    std::vector<ShmExtent> owned{{arena_at() + part.offset, part.n_bytes},
+                                 {rings_at() + static_cast<std::size_t>(member) * row_bytes(), row_bytes()}};
+    if (member == 0) owned.push_back({0, arena_at() + SharedArena::common(n).n_bytes});
+    return owned;
+  }
 
   // Index n_members() is the maker's own word.
   std::span<std::byte> probe(std::span<std::byte> segment, int index) const {
@@ -65,11 +80,11 @@ class SegmentLayout {
   std::size_t pair_bytes() const {
     return ByteRing::required_bytes(control_bytes_) + ByteRing::required_bytes(data_bytes_);
   }
+  std::size_t row_bytes() const { return round_up((n_members_ - 1) * pair_bytes()); }
   // Only pairs of different members have rings: member `from` has n - 1 of them, in the order of `to`.
   std::size_t pair_at(int from, int to) const {
-    const auto row = static_cast<std::size_t>(from) * (n_members_ - 1);
     const auto column = static_cast<std::size_t>(to < from ? to : to - 1);
-    return rings_at() + (row + column) * pair_bytes();
+    return rings_at() + static_cast<std::size_t>(from) * row_bytes() + column * pair_bytes();
   }
 
   std::size_t n_members_;

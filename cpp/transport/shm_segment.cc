@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -39,26 +40,34 @@ std::string path_of_own(int fd) {
   return ShmSegment::path_of(static_cast<std::uint64_t>(getpid()), static_cast<std::uint64_t>(fd));
 }
 
-// Allocates all pages. The error says what is missing.
-Status allocate(int fd, std::size_t n_bytes, const std::string& folder) {
+// None if the file system does not tell.
+std::optional<std::uint64_t> free_bytes(int fd) {
   struct statvfs space {};
-  const bool known = fstatvfs(fd, &space) == 0 && space.f_blocks != 0;
-  const std::uint64_t n_free = static_cast<std::uint64_t>(space.f_bavail) * space.f_bsize;
-  const std::string too_small = folder + " is too small: " + mebibytes(n_bytes) + " are needed, " +
-                                (known ? mebibytes(n_free) + " are free" : "not so many are free");
-  if (known && n_free < n_bytes) {
-    return Status::internal(too_small);
-  }
+  if (fstatvfs(fd, &space) != 0 || space.f_blocks == 0) return std::nullopt;
+  return static_cast<std::uint64_t>(space.f_bavail) * space.f_bsize;
+}
+
+Status too_small(int fd, std::size_t n_bytes, const std::string& where) {
+  const std::optional<std::uint64_t> n_free = free_bytes(fd);
+  return Status::internal(where + " is too small: " + mebibytes(n_bytes) + " are needed, " +
+                          (n_free ? mebibytes(*n_free) + " are free" : "not so many are free"));
+}
+
+Status allocate(int fd, const ShmExtent& extent, const std::string& where) {
+  if (extent.n_bytes == 0) return {};
   int error = 0;
   do {
-    error = posix_fallocate(fd, 0, static_cast<off_t>(n_bytes));
+    error = posix_fallocate(fd, static_cast<off_t>(extent.offset), static_cast<off_t>(extent.n_bytes));
   } while (error == EINTR);
-  if (error == ENOSPC) {
-    return Status::internal(too_small);
-  }
-  if (error != 0) {
-    return Status::internal("cannot allocate " + mebibytes(n_bytes) + " in " + folder + ": " +
-                            std::generic_category().message(error));
+  if (error == 0) return {};
+  if (error == ENOSPC) return too_small(fd, extent.n_bytes, where);
+  return Status::internal("cannot allocate " + mebibytes(extent.n_bytes) + " in " + where + ": " +
+                          std::generic_category().message(error));
+}
+
+Status allocate_all(int fd, std::span<const ShmExtent> extents, const std::string& where) {
+  for (const ShmExtent& each : extents) {
+    if (Status allocated = allocate(fd, each, where); !allocated.ok()) return allocated;
   }
   return {};
 }
@@ -66,16 +75,26 @@ Status allocate(int fd, std::size_t n_bytes, const std::string& folder) {
 }  // namespace
 
 Result<ShmSegment> ShmSegment::create(std::size_t n_bytes, const std::string& folder) {
+  return create_part(n_bytes, std::array{ShmExtent{0, n_bytes}}, folder);
+}
+
+Result<ShmSegment> ShmSegment::create_part(std::size_t n_bytes, std::span<const ShmExtent> own,
+                                           const std::string& folder) {
   ShmSegment segment;
   segment.file_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (segment.file_.valid()) {
     segment.path_ = path_of_own(segment.file_.get());
-    return filled(std::move(segment), n_bytes, folder);
+    return filled(std::move(segment), n_bytes, own, folder);
   }
-  return create_named(n_bytes, folder);
+  return create_named(n_bytes, own, folder);
 }
 
 Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, const std::string& folder) {
+  return create_named(n_bytes, std::array{ShmExtent{0, n_bytes}}, folder);
+}
+
+Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, std::span<const ShmExtent> own,
+                                            const std::string& folder) {
   ShmSegment segment;
   const std::string path = folder + "/" + random_name();
   segment.file_.reset(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -84,15 +103,23 @@ Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, const std::stri
   }
   segment.path_ = path;
   segment.has_name_ = true;
-  return filled(std::move(segment), n_bytes, folder);
+  return filled(std::move(segment), n_bytes, own, folder);
 }
 
 std::string ShmSegment::path_of(std::uint64_t process, std::uint64_t descriptor) {
   return "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
 }
 
-Result<ShmSegment> ShmSegment::filled(ShmSegment segment, std::size_t n_bytes, const std::string& folder) {
-  if (Status allocated = allocate(segment.file_.get(), n_bytes, folder); !allocated.ok()) {
+Result<ShmSegment> ShmSegment::filled(ShmSegment segment, std::size_t n_bytes, std::span<const ShmExtent> own,
+                                      const std::string& folder) {
+  const int fd = segment.file_.get();
+  if (const auto n_free = free_bytes(fd); n_free && *n_free < n_bytes) {
+    return too_small(fd, n_bytes, folder);
+  }
+  if (ftruncate(fd, static_cast<off_t>(n_bytes)) != 0) {
+    return Status::from_errno("cannot make a file of " + mebibytes(n_bytes) + " in " + folder);
+  }
+  if (Status allocated = allocate_all(fd, own, folder); !allocated.ok()) {
     return allocated;
   }
   if (Status mapped = segment.map(segment.file_.get(), n_bytes); !mapped.ok()) {
@@ -101,7 +128,7 @@ Result<ShmSegment> ShmSegment::filled(ShmSegment segment, std::size_t n_bytes, c
   return segment;
 }
 
-Result<ShmSegment> ShmSegment::open(const std::string& path, std::size_t n_bytes) {
+Result<ShmSegment> ShmSegment::open(const std::string& path, std::size_t n_bytes, std::span<const ShmExtent> own) {
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) {
     return Status::from_errno("cannot open " + path);
@@ -113,6 +140,9 @@ Result<ShmSegment> ShmSegment::open(const std::string& path, std::size_t n_bytes
   if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 0077) != 0 ||
       info.st_size != static_cast<off_t>(n_bytes)) {
     return Status::internal(path + " is not the expected memory");
+  }
+  if (Status allocated = allocate_all(file.get(), own, "the file system of " + path); !allocated.ok()) {
+    return allocated;
   }
   ShmSegment segment;
   if (Status mapped = segment.map(file.get(), n_bytes); !mapped.ok()) {

@@ -2,7 +2,9 @@
 //
 // The file has no name wherever the system allows it (O_TMPFILE), so that nothing can be left behind; others open it
 // through /proc/<pid>/fd. Where that is not to be had, it has a random name, mode 0600, until unlink().
-// All its pages are allocated on creation: a file system that is too small is an error then, never a SIGBUS later.
+// Pages are allocated before anybody touches them: a file system that is too small is an error then, never a SIGBUS
+// later. They lie in memory of the NUMA node on which whoever allocates them runs: where several processes are to write
+// to a segment, each allocates its own part of it.
 // Threads: as a pointer to bytes. Ownership: the mapping, and the name while there is one.
 #pragma once
 
@@ -16,14 +18,23 @@
 
 namespace ciranda {
 
+struct ShmExtent {
+  std::size_t offset = 0;
+  std::size_t n_bytes = 0;
+};
+
 class ShmSegment {
  public:
   // Zeroed memory. Failure says how much is needed and how much is free.
   static Result<ShmSegment> create(std::size_t n_bytes, const std::string& folder = "/dev/shm");
+  // The same, where others are to allocate all but `own`; but it fails if there is no room for all of it now.
+  static Result<ShmSegment> create_part(std::size_t n_bytes, std::span<const ShmExtent> own,
+                                        const std::string& folder = "/dev/shm");
   // create(), where the file system knows no files without a name: the name is there until release_path().
   static Result<ShmSegment> create_named(std::size_t n_bytes, const std::string& folder);
-  // What create() made elsewhere. Refuses what is not exactly that: wrong size, another user's, writable by others.
-  static Result<ShmSegment> open(const std::string& path, std::size_t n_bytes);
+  // What was created elsewhere, of which this process allocates its `own` part. Refuses what is not exactly that: wrong
+  // size, another user's, writable by others.
+  static Result<ShmSegment> open(const std::string& path, std::size_t n_bytes, std::span<const ShmExtent> own = {});
   // Memory of this process alone (and of its children).
   static Result<ShmSegment> anonymous(std::size_t n_bytes);
 
@@ -43,7 +54,10 @@ class ShmSegment {
 
  private:
   ShmSegment() = default;
-  static Result<ShmSegment> filled(ShmSegment segment, std::size_t n_bytes, const std::string& folder);
+  static Result<ShmSegment> create_named(std::size_t n_bytes, std::span<const ShmExtent> own,
+                                         const std::string& folder);
+  static Result<ShmSegment> filled(ShmSegment segment, std::size_t n_bytes, std::span<const ShmExtent> own,
+                                   const std::string& folder);
   Status map(int fd, std::size_t n_bytes);
 
   std::span<std::byte> memory_;

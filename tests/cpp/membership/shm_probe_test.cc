@@ -2,12 +2,13 @@
 #include "membership/shm_probe.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -16,34 +17,10 @@
 #include "membership/host_identity.hpp"
 #include "membership/test_job.hpp"
 #include "text_matchers.hpp"
+#include "transport/small_file_system.hpp"
 
 namespace ciranda {
 namespace {
-
-// A tmpfs of one mebibyte; skips the test where it may not be mounted.
-class TinyFolder {
- public:
-  TinyFolder() {
-    path_ = testing::TempDir() + "/ciranda_tiny_XXXXXX";
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=1m") == 0;
-  }
-  ~TinyFolder() {
-    if (mounted_) {
-      umount2(path_.c_str(), MNT_DETACH);
-    }
-    rmdir(path_.c_str());
-  }
-  TinyFolder(const TinyFolder&) = delete;
-  TinyFolder& operator=(const TinyFolder&) = delete;
-
-  bool mounted() const { return mounted_; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool mounted_ = false;
-};
 
 void expect_no_arena(const Meshes& meshes) {
   for (const auto& mesh : meshes) {
@@ -55,17 +32,15 @@ void expect_no_arena(const Meshes& meshes) {
 }
 
 TEST(ShmProbe, TooLittleSpaceMeansTcpAndOneWarningThatSaysWhatToDo) {
-  const TinyFolder tiny;
-  if (!tiny.mounted()) {
-    GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
-  }
+  const SmallFileSystem tiny;
+  if (!tiny.is_there()) GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
   TestJob job(3);
-  const auto meshes = job.join_well([&](BootstrapOptions& options) { options.shm_folder = tiny.path(); });
+  const auto meshes = job.join_well([&](BootstrapOptions& options) { options.shm_folder = tiny.folder(); });
   ASSERT_EQ(meshes.size(), 3U);
   expect_no_arena(meshes);
   ASSERT_EQ(job.warnings().size(), 1U);
   EXPECT_TRUE(contains(job.warnings()[0], "TCP is used instead"));
-  EXPECT_TRUE(contains(job.warnings()[0], tiny.path() + " is too small"));
+  EXPECT_TRUE(contains(job.warnings()[0], tiny.folder() + " is too small"));
   EXPECT_TRUE(contains(job.warnings()[0], "MiB are needed, 1.0 MiB are free"));
   EXPECT_TRUE(contains(job.warnings()[0], "--shm-size"));
 }
@@ -168,6 +143,52 @@ TEST(ShmProbe, ALeaderWhoseMemoryIsAnotherIsFoundOutByTheMember) {
   EXPECT_TRUE(contains(answer.value().reason, "other memory"));
   trial.say(encode_frame(ProbeVerdict{{0, 1}, ""}));  // and believes it all the same
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
+}
+
+std::size_t n_bytes_of(const std::vector<ShmExtent>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::size_t{0},
+                         [](std::size_t sum, const ShmExtent& each) { return sum + each.n_bytes; });
+}
+
+std::size_t allocated_bytes(const std::string& path) {
+  struct stat info {};
+  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+  return static_cast<std::size_t>(info.st_blocks) * 512;
+}
+
+// So that it lies in the memory that is near the member.
+TEST(ShmProbe, ALeaderAllocatesItsOwnPartOnly) {
+  Trial trial(0);
+  const auto offer = decode_offer(trial.hear());
+  ASSERT_TRUE(offer.ok());
+  EXPECT_EQ(allocated_bytes(offer.value().path), n_bytes_of(SegmentLayout(2, 4096).owned_by(0)));
+  EXPECT_LT(allocated_bytes(offer.value().path), trial.n_bytes());
+  trial.leave();
+}
+
+TEST(ShmProbe, AMemberAllocatesItsPart) {
+  Trial trial(1);
+  const SegmentLayout layout(2, 4096);
+  const auto made = ShmSegment::create_part(trial.n_bytes(), layout.owned_by(0));
+  trial.say(encode_frame(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
+  EXPECT_EQ(allocated_bytes(made.value().path()), trial.n_bytes());
+  trial.leave();
+}
+
+// Not a SIGBUS when it uses it.
+TEST(ShmProbe, AMemberForWhosePartThereIsNoRoomSaysSo) {
+  SmallFileSystem small(8);
+  if (!small.is_there()) GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
+  Trial trial(1);
+  const auto made = ShmSegment::create_part(trial.n_bytes(), SegmentLayout(2, 4096).owned_by(0), small.folder());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  ASSERT_TRUE(small.occupy(3 << 20));
+  trial.say(encode_frame(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  const auto answer = decode_answer(trial.hear());
+  EXPECT_FALSE(answer.value().ok);
+  EXPECT_TRUE(contains(answer.value().reason, "is too small")) << answer.value().reason;
+  trial.leave();
 }
 
 TEST(ShmProbe, AVerdictAboutStrangersIsRefused) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <vector>
@@ -48,6 +49,54 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
           EXPECT_EQ(layout.data_ring(memory, from, to).read_some(got), layout.data_bytes());
           EXPECT_EQ(got, full);
           EXPECT_EQ(layout.control_ring(memory, from, to).read_some(got), layout.control_bytes());
+        }
+      }
+    }
+  }
+}
+
+// The member that is to allocate each page; -1 if none is, -2 if several are.
+std::vector<int> owners_of_pages(const SegmentLayout& layout) {
+  std::vector<int> owners(layout.n_bytes() / sizeof(Page), -1);
+  for (int member = 0; member < layout.n_members(); ++member) {
+    for (const ShmExtent& each : layout.owned_by(member)) {
+      EXPECT_EQ(each.offset % sizeof(Page), 0U);
+      EXPECT_EQ(each.n_bytes % sizeof(Page), 0U);
+      for (std::size_t page = 0; page < each.n_bytes / sizeof(Page); ++page) {
+        int& owner = owners.at(each.offset / sizeof(Page) + page);
+        owner = owner == -1 ? member : -2;
+      }
+    }
+  }
+  return owners;
+}
+
+TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndSlotsAreForWhoWritesThem) {
+  for (const int n : {1, 2, 4, 7}) {
+    for (const std::size_t slot_bytes : {std::size_t{0}, std::size_t{8192}}) {
+      const SegmentLayout layout(n, slot_bytes);
+      std::vector<Page> pages(layout.n_bytes() / sizeof(Page));
+      const std::span memory(reinterpret_cast<std::byte*>(pages.data()), layout.n_bytes());
+      const std::vector<int> owners = owners_of_pages(layout);
+      EXPECT_EQ(std::count_if(owners.begin(), owners.end(), [](int owner) { return owner < 0; }), 0);
+      const auto expect_owner = [&](const void* first, std::size_t n_bytes, int member) {
+        const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(first) - memory.data());
+        for (std::size_t page = at / sizeof(Page); page * sizeof(Page) < at + n_bytes; ++page) {
+          EXPECT_EQ(owners[page], member) << "page " << page << " of " << n << " members";
+        }
+      };
+      const SharedArena arena = layout.arena(memory, 0);
+      for (int member = 0; member < n; ++member) {
+        expect_owner(arena.places(member).data(), arena.places(member).size_bytes(), member);
+        expect_owner(arena.stage(member).data(), arena.stage(member).size(), member);
+        if (slot_bytes == 0) continue;
+        for (const std::uint64_t chunk : {0, 1}) {
+          EXPECT_EQ((arena.slot(member, chunk) - memory.data()) % static_cast<std::ptrdiff_t>(sizeof(Page)), 0);
+          expect_owner(arena.slot(member, chunk), slot_bytes, member);
+        }
+        expect_owner(arena.meeting_area(member).data(), arena.meeting_area(member).size(), member);
+        if (SharedArena::has_rings(n)) {
+          expect_owner(arena.ring_unit(member, 0), SharedArena::kRingUnits * SharedArena::kRingUnitBytes, member);
         }
       }
     }

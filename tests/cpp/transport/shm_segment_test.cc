@@ -2,17 +2,26 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "text_matchers.hpp"
+#include "transport/small_file_system.hpp"
 
 namespace ciranda {
 namespace {
@@ -22,6 +31,13 @@ std::size_t names_left() {
   return static_cast<std::size_t>(std::count_if(begin(entries), end(entries), [](const auto& entry) {
     return entry.path().filename().string().starts_with("ciranda-");
   }));
+}
+
+void run_on(int processor) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(processor, &one);
+  sched_setaffinity(0, sizeof one, &one);
 }
 
 TEST(ShmSegment, IsZeroedAndSharedWithAnotherProcess) {
@@ -119,18 +135,111 @@ TEST(ShmSegment, OpensNothingElse) {
 }
 
 TEST(ShmSegment, TooSmallAFileSystemIsAnErrorWithBothSizes) {
-  std::string folder = testing::TempDir() + "/ciranda_tiny_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  if (mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m") != 0) {
-    rmdir(folder.c_str());
-    GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
-  }
+  const SmallFileSystem small;
+  if (!small.is_there()) GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
+  const std::string& folder = small.folder();
+  const std::string too_small = folder + " is too small: 4.0 MiB are needed, 1.0 MiB are free";
   const auto made = ShmSegment::create(4 << 20, folder);
   ASSERT_FALSE(made.ok());
-  EXPECT_TRUE(contains(made.status().message(), folder + " is too small: 4.0 MiB are needed, 1.0 MiB are free"));
+  EXPECT_TRUE(contains(made.status().message(), too_small));
   EXPECT_TRUE(ShmSegment::create(512 << 10, folder).ok());
-  umount2(folder.c_str(), MNT_DETACH);
-  rmdir(folder.c_str());
+  // Whoever allocates only a part of it looks whether there is room for all.
+  const auto part = ShmSegment::create_part(4 << 20, std::array{ShmExtent{0, 4096}}, folder);
+  ASSERT_FALSE(part.ok());
+  EXPECT_TRUE(contains(part.status().message(), too_small));
+}
+
+// What is allocated of a file that is open in this process.
+std::size_t allocated_bytes(const ShmSegment& segment) {
+  struct stat info {};
+  EXPECT_EQ(fstat(segment.descriptor(), &info), 0);
+  return static_cast<std::size_t>(info.st_blocks) * 512;
+}
+
+TEST(ShmSegment, EachAllocatesItsOwnPart) {
+  constexpr std::size_t kHalf = 64 << 10;
+  const auto made = ShmSegment::create_part(2 * kHalf, std::array{ShmExtent{0, kHalf}, ShmExtent{kHalf, 0}});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(allocated_bytes(made.value()), kHalf);
+  const auto looked_at = ShmSegment::open(made.value().path(), 2 * kHalf);
+  ASSERT_TRUE(looked_at.ok()) << looked_at.status().message();
+  EXPECT_EQ(allocated_bytes(made.value()), kHalf);
+  const auto opened = ShmSegment::open(made.value().path(), 2 * kHalf, std::array{ShmExtent{kHalf, kHalf}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(allocated_bytes(made.value()), 2 * kHalf);
+  opened.value().memory()[2 * kHalf - 1] = std::byte{1};
+  EXPECT_EQ(made.value().memory()[2 * kHalf - 1], std::byte{1});
+}
+
+TEST(ShmSegment, APartForWhichThereIsNoRoomAnyMoreIsAnErrorToo) {
+  SmallFileSystem small;
+  if (!small.is_there()) GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
+  constexpr std::size_t kHalf = 256 << 10;
+  const auto made = ShmSegment::create_part(2 * kHalf, std::array{ShmExtent{0, kHalf}}, small.folder());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  ASSERT_TRUE(small.occupy(640 << 10));
+  const auto opened = ShmSegment::open(made.value().path(), 2 * kHalf, std::array{ShmExtent{kHalf, kHalf}});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_TRUE(contains(opened.status().message(), "is too small: 0.3 MiB are needed, 0.2 MiB are free"))
+      << opened.status().message();
+}
+
+// The first processor of each node on which this process may run.
+std::map<unsigned, int> processors_by_node() {
+  std::map<unsigned, int> found;
+  cpu_set_t usable;
+  EXPECT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &usable)) continue;
+    run_on(processor);
+    unsigned on = 0;
+    unsigned node = 0;
+    EXPECT_EQ(getcpu(&on, &node), 0);
+    found.emplace(node, processor);
+  }
+  sched_setaffinity(0, sizeof usable, &usable);
+  return found;
+}
+
+// By node, how many pages of the mapping that begins there the system says it has.
+std::map<unsigned, std::size_t> pages_by_node(const void* begin) {
+  std::ostringstream address;
+  address << std::hex << reinterpret_cast<std::uintptr_t>(begin) << ' ';
+  std::ifstream maps("/proc/self/numa_maps");
+  std::map<unsigned, std::size_t> found;
+  for (std::string line; std::getline(maps, line);) {
+    if (!line.starts_with(address.str())) continue;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      unsigned node = 0;
+      std::size_t n_pages = 0;
+      if (std::sscanf(word.c_str(), "N%u=%zu", &node, &n_pages) == 2) found[node] = n_pages;
+    }
+  }
+  return found;
+}
+
+// On a machine with one node this says little.
+TEST(ShmSegment, LiesOnTheNodeOfWhoAllocatesItWhoeverTouchesIt) {
+  if (!std::filesystem::exists("/proc/self/numa_maps")) GTEST_SKIP() << "SKIPPED: the system tells nothing of nodes";
+  constexpr std::size_t kPages = 16;
+  cpu_set_t usual;
+  ASSERT_EQ(sched_getaffinity(0, sizeof usual, &usual), 0);
+  const auto processors = processors_by_node();
+  std::vector<ShmExtent> parts;
+  for (std::size_t i = 0; i < processors.size(); ++i) parts.push_back({i * kPages * 4096, kPages * 4096});
+  const std::size_t n_bytes = parts.size() * kPages * 4096;
+  const auto made = ShmSegment::create_part(n_bytes, {});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  auto part = parts.begin();
+  for (const auto& [node, processor] : processors) {
+    run_on(processor);
+    EXPECT_TRUE(ShmSegment::open(made.value().path(), n_bytes, std::span(&*part++, 1)).ok());
+  }
+  std::fill(made.value().memory().begin(), made.value().memory().end(), std::byte{1});
+  const auto found = pages_by_node(made.value().memory().data());
+  for (const auto& [node, processor] : processors) EXPECT_EQ(found.count(node) != 0 ? found.at(node) : 0, kPages);
+  sched_setaffinity(0, sizeof usual, &usual);
 }
 
 TEST(ShmSegment, AnonymousMemoryNeedsNoFile) {
