@@ -4,6 +4,7 @@
     python benchmarks/tcp.py link --rate 1gbit --rate 10gbit
     python benchmarks/tcp.py link --local 2    # ranks at each end, which share memory
     python benchmarks/tcp.py link --links 2    # of which Ciranda uses all, its peers the first
+    python benchmarks/tcp.py link --hosts 8 --collectives broadcast    # each with a link to a switch
     python benchmarks/tcp.py link --run "benchmarks/train_step.py --only transformer"    # by a rank at each end
     python benchmarks/tcp.py link --delay-ms 1 --loss 1e-4    # one way, and of packets, by the program relay
 
@@ -31,7 +32,6 @@ import peers
 from ciranda.bench.cli import describe
 from ciranda.bench.plan import Plan, format_size
 
-_ENDS = (1, 2)
 _CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 _OVER_TCP = {
     "CIRANDA_SHARED_MEMORY": "0",
@@ -58,7 +58,7 @@ def main() -> int:
     }
     print(peers.table(results))
     for found in runs:
-        if "rate" in found and args.local == 1:
+        if "rate" in found and args.np == 2:
             print(shares(found))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -70,13 +70,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ciranda over TCP beside its peers.")
     parser.add_argument("where", choices=["loopback", "link"])
     parser.add_argument("--rate", action="append", default=[], help="of the link, as tc takes it")
-    parser.add_argument("--links", type=int, default=1, help="between the hosts, each of the rate")
+    parser.add_argument("--hosts", type=int, default=2, help="more than two have a link each to a switch")
+    parser.add_argument("--links", type=int, default=1, help="between two hosts, each of the rate")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one way")
     parser.add_argument("--loss", type=float, default=0.0, help="the share of packets that do not arrive")
     parser.add_argument("--relay", type=Path, help="the program; by default that of --cpp, or of build/bench")
     parser.add_argument("--run", type=shlex.split, metavar="SCRIPT", help="in place of the calls; prints for itself")
     parser.add_argument("--local", type=int, default=1, help="ranks at each end of the link")
     parser.add_argument("--control", default="reno", help="congestion control; a namespace may not get all")
+    parser.add_argument("--collectives", default="allreduce", help="see peers.py")
     parser.add_argument("--sizes", default="4,1M,64M", help="of the result")
     parser.add_argument("--peers", default="gloo")
     parser.add_argument("--mpi", action="append", default=[], metavar="NAME=FOLDER", help="see peers.py; loopback only")
@@ -87,8 +89,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
-    args.np = 2 if args.where == "loopback" else 2 * args.local
-    args.collectives, args.dtype = "allreduce", "float32"
+    args.np = 2 if args.where == "loopback" else args.hosts * args.local
+    args.dtype = "float32"
+    if args.hosts > 2 and (args.links > 1 or args.delay_ms or args.loss):
+        parser.error("several links, a delay and losses are for two hosts")
     return args
 
 
@@ -102,37 +106,30 @@ def over_loopback(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """A run for each rate. Rank 1 runs in a namespace of its own, at the other end of the link."""
-    other = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+    """A run for each rate. All hosts but the first are network namespaces of their own, at other ends of links."""
+    others = [start_host(args.control) for _ in range(args.hosts - 1 + (args.hosts > 2))]
+    ends: list[list[str]] = [[], *(enter(process) for process in others[: args.hosts - 1])]
     relays: list[subprocess.Popen[bytes]] = []
     try:
-        assert other.stdout is not None
-        other.stdout.readline()  # its namespace is there
-        enter = ["nsenter", "--net", "--target", str(other.pid)]
-        run(*enter, "ip", "link", "set", "lo", "up")
-        run(*enter, sys.executable, "-c", f"open('{_CONTROL}', 'w').write('{args.control}')")
-        wires = [f"wire{link}" for link in range(args.links)]
-        for link, wire in enumerate(wires):
-            if args.delay_ms or args.loss:
-                relays.append(start_relay(args, wire, other.pid))
-            else:
-                run("ip", "link", "add", wire, "type", "veth", "peer", "name", wire, "netns", str(other.pid))
-            for prefix, end in zip([[], enter], _ENDS, strict=True):
-                run(*prefix, "ip", "address", "add", f"10.91.{1 + link}.{end}/24", "dev", wire)
-                run(*prefix, "ip", "link", "set", wire, "up")
+        if args.hosts == 2:
+            wires = [f"wire{link}" for link in range(args.links)]
+            relays += [relay for link, wire in enumerate(wires) for relay in join_two(args, link, wire, others[0])]
+            limited = [(end, wire) for wire in wires for end in ends]
+        else:
+            wires = ["wire0"]
+            limited = join_by_switch(ends, others[:-1], others[-1])
         of_rank = {
-            rank: [*(enter if rank >= args.local else []), "env", *labels("ab"[rank // args.local])]
-            for rank in range(args.np)
+            rank: [*ends[rank // args.local], "env", *labels(f"host{rank // args.local}")] for rank in range(args.np)
         }
         settings = {"GLOO_SOCKET_IFNAME": wires[0], "CIRANDA_INTERFACE": ",".join(wires)}
-        place = peers.Place(f"10.91.1.{_ENDS[0]}", of_rank, settings)
+        place = peers.Place(address(0, 0), of_rank, settings)
         found = []
         for rate in args.rate or ["1gbit"]:
-            for prefix in ([], enter):
+            for end, wire in limited:
                 bucket = ("root", "tbf", "rate", rate, "burst", "256kb", "latency", "20ms")
-                for wire in wires:
-                    run(*prefix, "tc", "qdisc", "replace", "dev", wire, *bucket)
+                run(*end, "tc", "qdisc", "replace", "dev", wire, *bucket)
             what = f"a link of {rate}" if args.links == 1 else f"{args.links} links of {rate}"
+            what += f" to each of {args.hosts} hosts" if args.hosts > 2 else ""
             what += f", {args.delay_ms:g} ms one way" if args.delay_ms else ""
             what += f", {args.loss:g} lost" if args.loss else ""
             if args.run:
@@ -140,12 +137,65 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
                 if any(peers.run_ranks(args.np, [sys.executable, *args.run], None, place)):
                     raise SystemExit("tcp: a rank failed")
                 continue
-            found.append({"rate": rate, **peers.measure(args, args.peers.split(","), what, None, place)})
+            names = args.peers.split(",") if args.peers else []
+            found.append({"rate": rate, **peers.measure(args, names, what, None, place)})
         return found
     finally:
-        for process in (*relays, other):
+        for process in (*relays, *others):
             process.kill()
             process.wait()
+
+
+def start_host(control: str) -> subprocess.Popen[bytes]:
+    """A process in a network namespace of its own."""
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()  # its namespace is there
+    run(*enter(holder), "ip", "link", "set", "lo", "up")
+    run(*enter(holder), sys.executable, "-c", f"open('{_CONTROL}', 'w').write('{control}')")
+    return holder
+
+
+def enter(host: subprocess.Popen[bytes]) -> list[str]:
+    """What stands in front of a command that is to run there."""
+    return ["nsenter", "--net", "--target", str(host.pid)]
+
+
+def address(link: int, host: int) -> str:
+    return f"10.91.{1 + link}.{1 + host}"
+
+
+def join_two(
+    args: argparse.Namespace, link: int, wire: str, other: subprocess.Popen[bytes]
+) -> list[subprocess.Popen[bytes]]:
+    """Make a link between this host and the other; returns the relays that are a part of it."""
+    relays = []
+    if args.delay_ms or args.loss:
+        relays.append(start_relay(args, wire, str(other.pid)))
+    else:
+        run("ip", "link", "add", wire, "type", "veth", "peer", "name", wire, "netns", str(other.pid))
+    for host, end in enumerate([[], enter(other)]):
+        run(*end, "ip", "address", "add", f"{address(link, host)}/24", "dev", wire)
+        run(*end, "ip", "link", "set", wire, "up")
+    return relays
+
+
+def join_by_switch(
+    ends: list[list[str]], others: list[subprocess.Popen[bytes]], switch: subprocess.Popen[bytes]
+) -> list[tuple[list[str], str]]:
+    """Make a link from each host to the switch. Returns both ends of each: where, and the interface."""
+    run(*enter(switch), "ip", "link", "add", "bridge", "type", "bridge")
+    run(*enter(switch), "ip", "link", "set", "bridge", "up")
+    both = []
+    for host, (end, pid) in enumerate(zip(ends, [os.getpid(), *(other.pid for other in others)], strict=True)):
+        port = f"port{host}"
+        in_host = ["peer", "name", "wire0", "netns", str(pid)]
+        run(*enter(switch), "ip", "link", "add", port, "type", "veth", *in_host)
+        run(*enter(switch), "ip", "link", "set", port, "master", "bridge", "up")
+        run(*end, "ip", "address", "add", f"{address(0, host)}/24", "dev", "wire0")
+        run(*end, "ip", "link", "set", "wire0", "up")
+        both += [(end, "wire0"), (enter(switch), port)]
+    return both
 
 
 def start_relay(args: argparse.Namespace, wire: str, other: int) -> subprocess.Popen[bytes]:

@@ -51,6 +51,30 @@ NOTES = """## What comes out, exactly
   rounded once.
 - **Subnormals** are kept, and results are rounded to nearest, whatever mode the calling thread has set.
 
+## How they travel between hosts
+
+Where all ranks share memory there is one shot and two, and no message between ranks. Otherwise a [cost
+model](../guide/bench.md#why-this-algorithm) chooses, and `CIRANDA_ALGORITHM` prescribes; the bits are the same in any
+case.
+
+| way | collective | who sends what to whom | how often a rank sends the whole |
+| --- | --- | --- | --- |
+| `one-shot` | allreduce | everything to everybody | n - 1 times, in one round |
+| `two-shot` | allreduce | slices to those who reduce them, results to everybody | twice, in two rounds |
+| `by-hosts` | allreduce | hosts, that combine their own first, to each other | a host twice, in four rounds |
+| `doubling` | allreduce | everything to one rank a round | log2(n) times, in as many rounds |
+| `star` | broadcast | the root to everybody | the root n - 1 times |
+| `tree` | broadcast | along a binomial tree | the root log2(n) times |
+| `chain` | broadcast | each to the next, 64 KiB after the other | everybody once |
+
+- **Recursive doubling** goes up the tree above, level by level: ranks 2i and 2i + 1 swap their inputs, then pairs swap
+  what they have with the pair beside theirs, and so on. Of a block with fewer ranks, as x6 above, each gives what it
+  has to several of the other. What is swapped must be stored without rounding twice, so not 16-bit floats, averages of
+  integers, or integers with factors; nor while a rank has joined, or with weights. Of two ranks it would be one shot.
+- **tree** and **chain** enter each host once: one of its ranks hands on what comes to the others, in the same way.
+- Recursive doubling and binomial trees: Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
+  Operations in MPICH, 2005. Chains: Watts, van de Geijn: A Pipelined Broadcast for Multidimensional Meshes, 1995.
+
 ## float32 that travels as bfloat16
 
 `CIRANDA_WIRE_DTYPE=bf16`, on all ranks, halves what an allreduce or a reduce of float32 sends between hosts. It is

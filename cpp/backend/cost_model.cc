@@ -1,8 +1,11 @@
 #include "backend/cost_model.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <string>
+
+#include "collective/aligned_blocks.hpp"
 
 namespace ciranda {
 namespace {
@@ -21,6 +24,12 @@ constexpr std::uint64_t kFreshFs = 1'200'000;
 constexpr std::uint64_t kCopiesByChannel = 4;
 
 std::uint64_t excess(std::size_t n_bytes) { return n_bytes > kFreshBytes ? n_bytes - kFreshBytes : 0; }
+
+std::uint64_t filled(const Way& way, std::size_t n_bytes) {
+  return way.segment_bytes == 0 ? n_bytes : std::min(way.segment_bytes, n_bytes);
+}
+
+std::uint64_t levels_of(std::uint64_t n) { return static_cast<std::uint64_t>(std::bit_width(n - 1)); }
 
 std::uint64_t ceiling(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
@@ -59,6 +68,11 @@ HostCosts costs_of(const Mesh& mesh) {
 }
 
 CostModel::CostModel(const HostCosts& costs, const Placement& placement) : lines_{} {
+  add_reductions(costs, placement);
+  add_broadcasts(costs, placement);
+}
+
+void CostModel::add_reductions(const HostCosts& costs, const Placement& placement) {
   const std::uint64_t n = placement.n_ranks;
   const std::uint64_t on_host = placement.most_on_a_host;
   const std::uint64_t others = n - 1;
@@ -96,6 +110,49 @@ CostModel::CostModel(const HostCosts& costs, const Placement& placement) : lines
       call_ns + 2 * (channel_ns + link_ns) + n_messages * costs.message_ns,
       2 * (hosts - 1) * costs.link_fs / hosts + 2 * neighbours * channel / on_host + reduce + reduce / on_host,
       n_messages * costs.message_ns};
+
+  // At each level everything goes to another rank and comes from one; within the host first, while blocks are smaller.
+  const AlignedBlocks blocks{static_cast<int>(n)};
+  std::uint64_t rounds_ns = 0;
+  std::uint64_t fs_per_byte = 0;
+  for (int level = 0; level < blocks.n_levels(); ++level) {
+    const bool is_within = std::uint64_t{1} << level < on_host;
+    const auto n_targets = static_cast<std::uint64_t>(blocks.most_targets(level));
+    rounds_ns += (is_within ? channel_ns : link_ns) + n_targets * costs.message_ns;
+    fs_per_byte += n_targets * (is_within ? channel : on_host * costs.link_fs) + 2 * reduce;
+  }
+  line(Algorithm::kDirectDoubling) = {call_ns + rounds_ns, copy + fs_per_byte, rounds_ns};
+}
+
+// Over hosts, and then within one. Who passes on what it gets does both at the same time.
+void CostModel::add_broadcasts(const HostCosts& costs, const Placement& placement) {
+  const std::uint64_t on_host = placement.most_on_a_host;
+  const std::uint64_t neighbours = on_host - 1;
+  const std::uint64_t elsewhere = placement.n_ranks - on_host;
+  const std::uint64_t crowd = placement.most_on_a_core;
+  const std::uint64_t waiting_ns = (crowd - 1) * kSwitchNs;
+  const std::uint64_t call_ns = costs.call_ns + waiting_ns;
+  const std::uint64_t channel_ns = costs.channel_round_ns + costs.message_ns + waiting_ns;
+  const std::uint64_t link_ns = costs.link_round_ns + costs.message_ns + waiting_ns;
+  const std::uint64_t channel = kCopiesByChannel * costs.copy_fs;
+  const std::uint64_t n_messages = neighbours + elsewhere;
+
+  // The root does all, so it is not kept from its core by what others do at the time.
+  line(Algorithm::kBroadcastDirect) = {
+      call_ns + (elsewhere > 0 ? link_ns : channel_ns) + (n_messages - 1) * costs.message_ns,
+      elsewhere * costs.link_fs + (neighbours > 0 ? std::max(neighbours, crowd) * channel : 0)};
+
+  const std::uint64_t host_rounds = levels_of(placement.n_hosts);
+  const std::uint64_t local_rounds = levels_of(on_host);
+  line(Algorithm::kBroadcastTree) = {call_ns + host_rounds * link_ns + local_rounds * channel_ns,
+                                     host_rounds * costs.link_fs + local_rounds * crowd * channel, costs.message_ns};
+
+  const std::uint64_t host_hops = placement.n_hosts - 1;
+  const std::uint64_t to_link = host_hops > 0 ? costs.link_fs : 0;
+  const std::uint64_t to_neighbour = neighbours > 0 ? crowd * channel : 0;
+  line(Algorithm::kBroadcastChain) = {
+      call_ns + host_hops * link_ns + neighbours * channel_ns, to_link + to_neighbour, costs.message_ns, 0,
+      (host_hops > 0 ? host_hops - 1 : 0) * to_link + (neighbours > 0 ? neighbours - 1 : 0) * to_neighbour};
 }
 
 std::uint64_t CostModel::nanoseconds(const Way& way, std::size_t n_bytes) const {
@@ -111,14 +168,14 @@ double CostModel::microseconds(const Way& way, std::size_t n_bytes) const {
     return static_cast<double>(fs_per_byte) * static_cast<double>(n) * 1e-9;
   };
   return static_cast<double>(nanoseconds(way, n_bytes)) * 1e-3 + time_of(found.fs_per_byte, n_bytes) +
-         time_of(found.fs_per_excess, excess(n_bytes));
+         time_of(found.fs_per_excess, excess(n_bytes)) + time_of(found.fs_to_fill, filled(way, n_bytes));
 }
 
 bool CostModel::is_no_slower(const Way& one, const Way& other, std::size_t n_bytes, std::uint64_t percent) const {
   const auto time_of = [&](const Way& way) {
     const Line& found = line(way.algorithm);
     return Femtoseconds{nanoseconds(way, n_bytes)} * kFsPerNs + Femtoseconds{found.fs_per_byte} * n_bytes +
-           Femtoseconds{found.fs_per_excess} * excess(n_bytes);
+           Femtoseconds{found.fs_per_excess} * excess(n_bytes) + Femtoseconds{found.fs_to_fill} * filled(way, n_bytes);
   };
   return time_of(one) * 100 <= time_of(other) * percent;
 }

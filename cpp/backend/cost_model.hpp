@@ -1,5 +1,6 @@
-// CostModel: how long each way of carrying out an allreduce takes, by size: a fixed part (rounds of waiting, messages),
-// one for each segment after the first, and one for each byte (copied, combined, sent over a host's link).
+// CostModel: how long each way of carrying out an allreduce or a broadcast takes, by size: a fixed part (rounds of
+// waiting, messages), one for each segment after the first, and one for each byte (copied, combined, sent over a host's
+// link).
 //
 // Made of HostCosts that all ranks know, and of how they lie on hosts. Computed in whole numbers, so that all come to
 // the same choice. What it does not know, as what caches do to segments of different lengths, Residuals find.
@@ -22,8 +23,12 @@ enum class Algorithm : std::uint8_t {
   kDirectOneShot,
   kDirectTwoShot,
   kDirectByHosts,
+  kDirectDoubling,
+  kBroadcastDirect,
+  kBroadcastTree,
+  kBroadcastChain,
 };
-inline constexpr std::size_t kNumAlgorithms = 6;
+inline constexpr std::size_t kNumAlgorithms = 10;
 
 struct Way {
   Algorithm algorithm;
@@ -59,7 +64,10 @@ class CostModel {
     std::uint64_t fs_per_byte = 0;
     std::uint64_t segment_ns = 0;     // for each after the first
     std::uint64_t fs_per_excess = 0;  // a byte more, above kFreshBytes
+    std::uint64_t fs_to_fill = 0;     // for each byte of the first segment, until the last rank has it
   };
+  void add_reductions(const HostCosts& costs, const Placement& placement);
+  void add_broadcasts(const HostCosts& costs, const Placement& placement);
   Line& line(Algorithm algorithm) { return lines_[static_cast<std::size_t>(algorithm)]; }
   const Line& line(Algorithm algorithm) const { return lines_[static_cast<std::size_t>(algorithm)]; }
   // Of the part that does not grow with every byte.

@@ -23,7 +23,7 @@ kernels::Reduction reduction_of(const Plan& plan) {
 
 NativeBackend::Kind::Kind(std::size_t n_bytes, const Policy& policy)
     : number(static_cast<std::uint32_t>(std::bit_width(n_bytes - 1)) * 4 + (policy.rounding.is_on() ? 2 : 0) +
-             (policy.goes_by_hosts ? 1 : 0)),
+             (policy.combines_in_parts ? 1 : 0)),
       middle_bytes(middle_of_class(n_bytes)),
       most_bytes(std::bit_ceil(n_bytes)) {}
 
@@ -31,7 +31,8 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
     : mesh_(mesh),
       options_(std::move(options)),
       costs_(costs_of(mesh), placement_of(mesh)),
-      ranks_per_host_(ranks_per_host(mesh)) {
+      ranks_per_host_(ranks_per_host(mesh)),
+      hosts_(host_numbers(mesh)) {
   if (mesh.arena() != nullptr) use(*mesh.arena());
 }
 
@@ -53,7 +54,7 @@ Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) c
                            : session_->share_bytes() == 0 ? Memory::kArena
                                                           : Memory::kSharedSlots;
   const std::size_t slot_bytes = session_ ? session_->slot_bytes() : 0;
-  return {costs_, options_, mesh_.size(), available, slot_bytes, ranks_per_host_ > 0 && combines_in_parts, rounding};
+  return {costs_, options_, mesh_.size(), available, slot_bytes, combines_in_parts, ranks_per_host_ > 0, rounding};
 }
 
 void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) const {
@@ -94,7 +95,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   const Rounding rounding = rounding_of(plan);
   const Policy policy = this->policy(combines_in_parts(plan), rounding);
   const auto launch = [&](const Pick& pick) {
-    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_,
+    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_, hosts_,
                             pick.segment_bytes, scratch_, rounding});
   };
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));

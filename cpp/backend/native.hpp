@@ -77,7 +77,8 @@ class NativeBackend {
   CostModel costs_;
   Residuals residuals_;
   std::unordered_map<std::uint32_t, Tried> tried_;  // by the number of a kind
-  int ranks_per_host_;                              // 0: hosts make no difference
+  int ranks_per_host_;                              // 0: they have different numbers of ranks, or such as do not help
+  std::vector<int> hosts_;                          // by rank
   std::optional<ArenaSession> session_;
   Scratch scratch_;
 };

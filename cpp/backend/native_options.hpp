@@ -13,8 +13,8 @@ namespace ciranda {
 struct NativeOptions {
   std::optional<std::size_t> one_shot_bytes;      // up to this size one shot, above not; none: as the costs say
   std::size_t channel_segment_bytes = 256 << 10;  // what is exchanged over channels at a time
-  std::optional<std::size_t> segment_bytes;       // prescribed for reductions, of slots and of channels
-  std::string algorithm;  // of reductions, wherever possible: "one-shot", "two-shot", "by-hosts"; empty: by cost
+  std::optional<std::size_t> segment_bytes;       // prescribed, of slots and of channels
+  std::string algorithm;            // wherever possible, as a row of the policy's ends: "two-shot"; empty: by cost
   bool rounds_to_bfloat16 = false;  // float32 that is reduced among ranks that do not all share memory (rounding.hpp)
   bool tries_ways = true;           // now and then, to learn what they take
 

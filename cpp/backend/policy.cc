@@ -12,6 +12,7 @@
 #include "collective/shm_broadcast.hpp"
 #include "collective/shm_exchange.hpp"
 #include "collective/shm_reducescatter.hpp"
+#include "collective/tree_broadcast.hpp"
 
 namespace ciranda {
 namespace {
@@ -32,6 +33,13 @@ std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
   return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.ranks_per_host, l.segment_bytes, l.scratch,
                                    l.rounding);
 }
+std::unique_ptr<RunningCollective> doubling(const Launch& l) {
+  return direct_allreduce_doubling(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
+}
+template <TreeShape shape>
+std::unique_ptr<RunningCollective> along_tree(const Launch& l) {
+  return tree_broadcast(l.mesh, l.plan, place_in_tree(shape, l.hosts, l.plan.root, l.mesh.rank()), l.segment_bytes);
+}
 std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
 std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
 
@@ -41,6 +49,7 @@ constexpr std::array kPolicy{
     PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct one-shot", direct_one_shot, Algorithm::kDirectOneShot},
     PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct two-shot", direct_two_shot, Algorithm::kDirectTwoShot},
     PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct by-hosts", by_hosts, Algorithm::kDirectByHosts},
+    PolicyRow{Collective::kAllreduce, Memory::kChannels, "direct doubling", doubling, Algorithm::kDirectDoubling},
     PolicyRow{Collective::kReduce, Memory::kArena, "shm one-shot", shm_one_shot, Algorithm::kSharedOneShot},
     PolicyRow{Collective::kReduce, Memory::kArena, "shm two-shot", shm_two_shot, Algorithm::kSharedTwoShot},
     PolicyRow{Collective::kReduce, Memory::kChannels, "direct one-shot", direct_one_shot, Algorithm::kDirectOneShot},
@@ -53,8 +62,12 @@ constexpr std::array kPolicy{
               }},
     PolicyRow{Collective::kBroadcast, Memory::kArena, "shm broadcast",
               [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
-    PolicyRow{Collective::kBroadcast, Memory::kChannels, "direct broadcast",
-              [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }},
+    PolicyRow{Collective::kBroadcast, Memory::kChannels, "direct star",
+              [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }, Algorithm::kBroadcastDirect},
+    PolicyRow{Collective::kBroadcast, Memory::kChannels, "direct tree", along_tree<TreeShape::kBinomial>,
+              Algorithm::kBroadcastTree},
+    PolicyRow{Collective::kBroadcast, Memory::kChannels, "direct chain", along_tree<TreeShape::kChain>,
+              Algorithm::kBroadcastChain},
     PolicyRow{Collective::kAllgather, Memory::kArena, "shm exchange", through_arena},
     PolicyRow{Collective::kAllgather, Memory::kChannels, "direct exchange", through_channels},
     PolicyRow{Collective::kGather, Memory::kArena, "shm exchange", through_arena},
@@ -70,6 +83,14 @@ constexpr std::array<std::size_t, 2> kParts{2, 4};  // of the usual segment, tha
 
 bool is_one_shot(Algorithm algorithm) {
   return algorithm == Algorithm::kSharedOneShot || algorithm == Algorithm::kDirectOneShot;
+}
+
+// What is passed on at a time: a chain is filled soon, and yet few calls of the system are made.
+constexpr std::size_t kPassedOnBytes = 64 << 10;
+
+bool has_no_segments(Algorithm algorithm) { return is_one_shot(algorithm) || algorithm == Algorithm::kBroadcastDirect; }
+bool passes_on(Algorithm algorithm) {
+  return algorithm == Algorithm::kBroadcastTree || algorithm == Algorithm::kBroadcastChain;
 }
 
 }  // namespace
@@ -92,16 +113,19 @@ bool Policy::is_possible(const PolicyRow& row, Collective collective, Memory nee
   if (row.algorithm == Algorithm::kSharedOneShot) return n_bytes <= slot_bytes;
   // What hosts combine first is rounded, so all must have it combined first.
   if (row.algorithm == Algorithm::kDirectTwoShot && rounding.is_on() && !rounding.is_of_inputs()) return false;
-  return row.algorithm != Algorithm::kDirectByHosts || goes_by_hosts;
+  // Two ranks would do in it what they do in one shot.
+  if (row.algorithm == Algorithm::kDirectDoubling) return combines_in_parts && n_ranks > 2;
+  return row.algorithm != Algorithm::kDirectByHosts || (combines_in_parts && are_hosts_alike);
 }
 
 // Where nothing was learned.
 std::size_t Policy::usual_segment(const PolicyRow& row) const {
-  if (!row.algorithm || is_one_shot(*row.algorithm)) return 0;
+  if (!row.algorithm || has_no_segments(*row.algorithm)) return 0;
+  if (passes_on(*row.algorithm)) return options.segment_bytes.value_or(kPassedOnBytes);
   const bool has_slots = row.algorithm == Algorithm::kSharedTwoShot;
   if (options.segment_bytes) return has_slots ? std::min(*options.segment_bytes, slot_bytes) : *options.segment_bytes;
   if (has_slots) return slot_bytes;
-  if (row.algorithm == Algorithm::kDirectByHosts) return options.channel_segment_bytes;
+  if (row.algorithm != Algorithm::kDirectTwoShot) return options.channel_segment_bytes;
   // Two ranks wait for each other at the end of each block, and no third has anything for them meanwhile: they fare
   // best with large ones. What is rounded is half as large on its way.
   return options.channel_segment_bytes * (n_ranks == 2 ? 2 : 1) * (rounding.is_on() ? 2 : 1);
@@ -114,6 +138,7 @@ bool Policy::is_better(const PolicyRow& later, const PolicyRow& earlier, std::si
     if (later.name.ends_with(options.algorithm)) return true;
   }
   if (options.one_shot_bytes && is_one_shot(*earlier.algorithm)) return n_bytes > *options.one_shot_bytes;
+  if (options.one_shot_bytes && later.algorithm == Algorithm::kDirectDoubling) return false;  // what is above is shared
   return !costs.is_no_slower(usual(earlier).way(), usual(later).way(), n_bytes);
 }
 

@@ -37,6 +37,7 @@ struct Launch {
   const Plan& plan;
   kernels::Reduction reduction;
   int ranks_per_host;
+  const std::vector<int>& hosts;  // by rank, a number of its own
   std::size_t segment_bytes;
   Scratch& scratch;
   Rounding rounding;
@@ -70,7 +71,8 @@ struct Policy {
   int n_ranks;
   Memory available;
   std::size_t slot_bytes;
-  bool goes_by_hosts;
+  bool combines_in_parts;  // the plan
+  bool are_hosts_alike;    // all have as many ranks (hosts.hpp)
   Rounding rounding;
 
   // One there is at least: each collective has a row that needs only channels, and is always possible.

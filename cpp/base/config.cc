@@ -61,7 +61,8 @@ constexpr Setting ports(std::string_view name, std::string_view horovod, std::st
 }
 
 constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
-constexpr std::array<std::string_view, 3> kAlgorithms{"one-shot", "two-shot", "by-hosts"};
+constexpr std::array<std::string_view, 7> kAlgorithms{"one-shot", "two-shot", "by-hosts", "doubling",
+                                                      "star",     "tree",     "chain"};
 constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
@@ -100,8 +101,8 @@ constexpr std::array kSettings{
             "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
     word(
         "ALGORITHM", "", &Config::algorithm, kAlgorithms,
-        "one-shot, two-shot or by-hosts: how to reduce wherever that is possible, also what is small enough to need no "
-        "algorithm; empty to choose by cost. The same on all ranks."),
+        "one-shot, two-shot, by-hosts or doubling: how to reduce wherever that is possible, also what is small enough "
+        "to need no algorithm; star, tree or chain: how to broadcast; empty to choose by cost. The same on all ranks."),
     integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, -1, kGiB,
             "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two); -1 "
             "to choose by cost. The same on all ranks."),
@@ -111,8 +112,8 @@ constexpr std::array kSettings{
         "send it as it is. The same on all ranks."),
     integer(
         "SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
-        "What a reduction in slices moves at a time, at most a slot where memory is shared; a multiple of 4096; 0 to "
-        "choose by cost. The same on all ranks."),
+        "What a reduction in slices, or a broadcast that is passed on, moves at a time, at most a slot where memory is "
+        "shared; a multiple of 4096; 0 to choose by cost. The same on all ranks."),
     boolean("AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
             "Now and then carry an allreduce out in each way that may be fast, and go on with the fastest. The same on "
             "all ranks."),

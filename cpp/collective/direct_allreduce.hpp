@@ -41,6 +41,17 @@ std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const P
                                                              std::size_t segment_bytes, Scratch& scratch,
                                                              const Rounding& rounding = {});
 
+// Recursive doubling: at each level of the tree over ranks (aligned_blocks.hpp) a rank swaps what its block gives with
+// one of the block beside it, and combines the two; after log2(n) rounds it has the result. So a rank sends log2(n)
+// times the whole, not n - 1 times, and to as many others; for many ranks and little to send. Where ranks are no power
+// of two, those of a block that has fewer give what they have to several. The bits are those of the tree.
+// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005.
+// REQUIRES: combines_in_parts(plan). segment_bytes: what is carried out at a time, a multiple of 64.
+std::unique_ptr<RunningCollective> direct_allreduce_doubling(Mesh& mesh, const Plan& plan,
+                                                             const kernels::Reduction& reduction,
+                                                             std::size_t segment_bytes, Scratch& scratch,
+                                                             const Rounding& rounding = {});
+
 // Whether everybody takes part, and the inputs of some ranks can be combined, stored in the plan's own type, and
 // combined with others later without rounding twice. Not so for 16-bit floats, averages of integers and scaled
 // integers.

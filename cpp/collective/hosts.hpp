@@ -2,6 +2,9 @@
 #pragma once
 
 #include <bit>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "transport/mesh.hpp"
 
@@ -19,6 +22,16 @@ inline int ranks_per_host(const Mesh& mesh) {
     if (is_with_previous(rank) != (rank % n != 0)) return 0;
   }
   return n;
+}
+
+// By rank, a number of its host: they are counted in the order of their lowest ranks. The same on all ranks.
+inline std::vector<int> host_numbers(const Mesh& mesh) {
+  std::map<std::string, int> numbers;
+  std::vector<int> host_of;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    host_of.push_back(numbers.try_emplace(mesh.peer(rank).host, static_cast<int>(numbers.size())).first->second);
+  }
+  return host_of;
 }
 
 }  // namespace ciranda

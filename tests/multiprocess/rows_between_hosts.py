@@ -1,4 +1,4 @@
-"""Every collective that moves rows, with every type, in each rank: a script for the launcher, a function for others."""
+"""Every collective that moves rows, with every type, and broadcasts: a script, and a function for others."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ def _check_moves(dtype: Any) -> None:
         _same(gathered, everything)
     rows = everything if rank == root else np.empty((0, 3), everything.dtype)
     _same(hvd.scatter(rows, root, splits=counts, name="scatter"), mine)
+    for first in (0, root):
+        for n_rows in COUNTS[1:]:
+            _same(hvd.broadcast(_block(rank, n_rows, dtype), first, name="broadcast"), _block(first, n_rows, dtype))
     sent = [_block(10 * rank + to, counts[(rank + to) % n], dtype) for to in range(n)]
     came, received = hvd.alltoall(np.concatenate(sent), splits=[len(part) for part in sent], name="alltoall")
     wanted = [_block(10 * source + rank, counts[(source + rank) % n], dtype) for source in range(n)]

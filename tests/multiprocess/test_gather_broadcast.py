@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -166,3 +167,32 @@ def test_nobody_leaves_a_barrier_before_all_have_come(circle: Ranks) -> None:
     for _ in range(5):
         times = circle.run(_timed_barrier)
         assert max(before for before, _ in times) <= min(after for _, after in times)
+
+
+def _check_broadcasts_from_all() -> None:
+    for turn in range(2):
+        for root in range(hvd.size()):
+            for count in (1, 1_000, 100_003):
+                wide = [values(rank, count, "float32", "sum", turn) for rank in range(hvd.size())]
+                got = hvd.broadcast(wide[hvd.rank()], root, name=f"{count} from {root}")
+                np.testing.assert_array_equal(got, wide[root])
+                in_place = wide[hvd.rank()].copy()
+                hvd.broadcast_(in_place, root, name=f"{count} from {root}, in place")
+                np.testing.assert_array_equal(in_place, wide[root])
+
+
+def _apart(rank: int) -> dict[str, str]:
+    return {"CIRANDA_HOST": f"host{rank}", "CIRANDA_HOST_ID": f"host{rank}"}
+
+
+def _unlike(rank: int) -> dict[str, str]:
+    """Hosts of one, two and more ranks, those of the first apart from each other."""
+    name = f"host{(0, 1, 1, 2, 0, 2, 2)[rank]}"
+    return {"CIRANDA_HOST": name, "CIRANDA_HOST_ID": name}
+
+
+@pytest.mark.parametrize("algorithm", ["", "tree", "chain"])
+@pytest.mark.parametrize(("n_ranks", "env_of"), [(2, _apart), (3, _apart), (7, _apart), (7, _unlike)])
+def test_broadcast_between_hosts(n_ranks: int, env_of: Callable[[int], dict[str, str]], algorithm: str) -> None:
+    with Ranks(n_ranks, env={"CIRANDA_ALGORITHM": algorithm}, env_of=env_of) as ranks:
+        ranks.run(_check_broadcasts_from_all)

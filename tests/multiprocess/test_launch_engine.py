@@ -101,9 +101,11 @@ def test_ranks_find_each_other_between_hosts(hosts: netns.Hosts) -> None:
 
 @pytest.mark.netns
 @pytest.mark.ssh
-def test_rows_of_every_type_between_hosts(hosts: netns.Hosts) -> None:
+@pytest.mark.parametrize("algorithm", ["", "tree", "chain"])
+def test_rows_of_every_type_between_hosts(hosts: netns.Hosts, algorithm: str) -> None:
+    command = ["env", f"CIRANDA_ALGORITHM={algorithm}", sys.executable]
     script = str(Path(__file__).with_name("rows_between_hosts.py"))
-    arguments = ["run", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:2", sys.executable, script]
+    arguments = ["run", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:2", *command, script]
     done = ciranda_run(arguments, hosts[0].enter)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert sorted(done.stdout.splitlines()) == [f"[{r}]<stdout>:rank {r} on host {r // 2}: right" for r in range(4)]
@@ -252,15 +254,18 @@ def n_bytes_sent(host: netns.Host, interface: str) -> int:
 def test_reductions_between_hosts_have_the_bits_of_those_on_one(hosts: netns.Hosts) -> None:
     script = [sys.executable, str(Path(__file__).with_name("reductions_between_hosts.py"))]
     runs = [ciranda_run(["run", "-np", "4", "--no-prefix", *script])]
-    for places, interfaces in (
-        ("hostA:2,hostB:2", "eth0"),  # as many on each: by hosts
-        ("hostA:3,hostB:1", "eth0,eth1"),  # each with each
+    for places, interfaces, algorithm in (
+        ("hostA:2,hostB:2", "eth0", ""),  # as many on each: by hosts
+        ("hostA:3,hostB:1", "eth0,eth1", ""),  # each with each
+        ("hostA:2,hostB:2", "eth0", "doubling"),
+        ("hostA:3,hostB:1", "eth0", "doubling"),
     ):
         between = ["run", "-F", str(hosts.ssh_config), "--no-prefix", "--network-interface", interfaces]
-        runs.append(ciranda_run([*between, "-H", places, *script], hosts[0].enter))
-    assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * 3
+        command = ["env", f"CIRANDA_ALGORITHM={algorithm}", *script]
+        runs.append(ciranda_run([*between, "-H", places, *command], hosts[0].enter))
+    assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * len(runs)
     digests = [done.stdout.splitlines() for done in runs]
-    assert [len(lines) for lines in digests] == [4, 4, 4]
+    assert [len(lines) for lines in digests] == [4] * len(runs)
     assert len({digest for lines in digests for digest in lines}) == 1
     for host in hosts.hosts[:2]:
         assert n_bytes_sent(host, "eth1") > 10_000_000, "the second link was hardly used"

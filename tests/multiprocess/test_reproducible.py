@@ -22,7 +22,12 @@ VARIANTS = {
     "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
     "three sockets": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SOCKETS": "3"},
     "checked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_CHECK_DATA": "1"},
+    "doubling": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "doubling"},
+    "tree": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "tree"},
+    "chain": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "chain"},
     "hosts": {"CIRANDA_RELAYS": "1"},  # see _host_of
+    "hosts, doubling": {"CIRANDA_ALGORITHM": "doubling"},
+    "hosts, chain": {"CIRANDA_ALGORITHM": "chain"},
     "small slots": {"CIRANDA_SLOT_BYTES": "4096"},
     "short segments": {"CIRANDA_SEGMENT_BYTES": "4096"},
     "short segments by tcp": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SEGMENT_BYTES": "8192"},
@@ -137,7 +142,7 @@ def _host_of(rank: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_variant(variant: str, reference: str) -> None:
-    env_of = _host_of if variant == "hosts" else lambda rank: {}
+    env_of = _host_of if variant.startswith("hosts") else lambda rank: {}
     with Ranks(3, env=VARIANTS[variant], env_of=env_of) as ranks:
         assert ranks.run(_digest_of_everything) == [reference] * 3
 

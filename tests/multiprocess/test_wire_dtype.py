@@ -20,6 +20,7 @@ WAYS = {
     "one shot": {"CIRANDA_ALGORITHM": "one-shot"},
     "two shots": {"CIRANDA_ALGORITHM": "two-shot"},
     "by hosts": {"CIRANDA_ALGORITHM": "by-hosts"},
+    "doubling": {"CIRANDA_ALGORITHM": "doubling"},
     "three sockets": {"CIRANDA_SOCKETS": "3"},
 }
 

@@ -1,4 +1,4 @@
-"""The ways to carry an allreduce out, each measured for itself: what the cost model expects of them, what they take.
+"""The ways to carry a collective out, each measured for itself: what the cost model expects of them, what they take.
 
 An engine carries out what the settings prescribe, so each way gets an engine of its own beside the one in use, in the
 same processes: they can be measured in turns.
@@ -40,7 +40,7 @@ class Prescribed:
         circle.epoch += 1
 
     def bind(self, case: Case, buffer: Array) -> Call:
-        """See ciranda.bench.systems.System; allreduces only."""
+        """See ciranda.bench.systems.System; allreduces and broadcasts only."""
         run, collective, op = self._engine.run, _core.COLLECTIVES[case.collective], _core.REDUCE_OPS[case.op]
         name = case.name
 

@@ -54,8 +54,8 @@ def bench(
         seconds=seconds, iterations=iterations, warm_up=warm_up, pin=pin, explain=explain,
         profile=profile,
     )  # fmt: skip
-    if explain and (peers or plot is not None or plan.collective != "allreduce"):
-        raise typer.BadParameter("--explain is about allreduce, and goes with neither --peers nor --plot")
+    if explain and (peers or plot is not None or plan.collective not in ("allreduce", "broadcast")):
+        raise typer.BadParameter("--explain is about allreduce and broadcast; it goes with neither --peers nor --plot")
     if profile and (explain or peers or plot is not None):
         raise typer.BadParameter("--profile is about Ciranda alone: it goes with none of --explain, --peers and --plot")
     for path in (json_file, plot):

@@ -96,7 +96,8 @@ def try_all(case: Case) -> None:
     """Make calls until Ciranda has tried all ways that it thinks worth it, if it does so for this size."""
     settings = _core.effective_settings()
     has_choice = sum(not each.is_in_place for each in candidates(case.collective, case.n_bytes)) > 1
-    if not (settings["CIRANDA_AUTOTUNE"] and has_choice) or settings["CIRANDA_ALGORITHM"]:
+    tries = settings["CIRANDA_AUTOTUNE"] and case.collective == "allreduce"
+    if not (tries and has_choice) or settings["CIRANDA_ALGORITHM"]:
         return
     call = Ciranda().bind(case, np.zeros(case.count, dtype=case.dtype))
     for _ in range(_MOST_TRIED):

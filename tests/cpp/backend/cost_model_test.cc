@@ -12,8 +12,11 @@
 namespace ciranda {
 namespace {
 
-constexpr std::array kAll{Algorithm::kSharedOneShot, Algorithm::kSharedTwoShot, Algorithm::kSharedInPlace,
-                          Algorithm::kDirectOneShot, Algorithm::kDirectTwoShot, Algorithm::kDirectByHosts};
+constexpr std::array kAll{Algorithm::kSharedOneShot,  Algorithm::kSharedTwoShot,   Algorithm::kSharedInPlace,
+                          Algorithm::kDirectOneShot,  Algorithm::kDirectTwoShot,   Algorithm::kDirectByHosts,
+                          Algorithm::kDirectDoubling, Algorithm::kBroadcastDirect, Algorithm::kBroadcastTree,
+                          Algorithm::kBroadcastChain};
+static_assert(kAll.size() == kNumAlgorithms);
 
 Placement hosts_of(std::uint64_t n_hosts, std::uint64_t ranks_each) {
   return {n_hosts * ranks_each, n_hosts, ranks_each, 1};
@@ -83,6 +86,46 @@ TEST(CostModelTest, WaitingLongerFavoursFewerRounds) {
   EXPECT_TRUE(model.is_no_slower({Algorithm::kSharedOneShot}, {Algorithm::kSharedTwoShot}, 100 << 10));
   const CostModel crowded({}, {2, 1, 2, 2});
   EXPECT_TRUE(crowded.is_no_slower({Algorithm::kSharedOneShot}, {Algorithm::kSharedTwoShot}, 100 << 10));
+}
+
+// The root's link is the limit: a chain loads it once.
+TEST(CostModelTest, WhatIsLargeIsPassedOn) {
+  const CostModel apart({}, hosts_of(8, 1));
+  const auto us = [&](Algorithm algorithm, std::size_t n_bytes) {
+    return apart.microseconds({algorithm, algorithm == Algorithm::kBroadcastDirect ? 0 : std::size_t{64} << 10},
+                              n_bytes);
+  };
+  EXPECT_LT(us(Algorithm::kBroadcastDirect, 4), us(Algorithm::kBroadcastTree, 4));
+  EXPECT_LT(us(Algorithm::kBroadcastTree, 4), us(Algorithm::kBroadcastChain, 4));
+  EXPECT_LT(us(Algorithm::kBroadcastTree, 64 << 10), us(Algorithm::kBroadcastDirect, 64 << 10));
+  EXPECT_LT(us(Algorithm::kBroadcastTree, 64 << 10), us(Algorithm::kBroadcastChain, 64 << 10));
+  EXPECT_LT(5 * us(Algorithm::kBroadcastChain, 16 << 20), us(Algorithm::kBroadcastDirect, 16 << 20));
+  EXPECT_LT(us(Algorithm::kBroadcastChain, 16 << 20), us(Algorithm::kBroadcastTree, 16 << 20));
+}
+
+// Of two ranks none would pass anything on.
+TEST(CostModelTest, TwoRanksBroadcastDirectly) {
+  for (const Placement& placement : {hosts_of(2, 1), hosts_of(1, 2)}) {
+    const CostModel two({}, placement);
+    for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1} << 26}) {
+      for (const Algorithm other : {Algorithm::kBroadcastTree, Algorithm::kBroadcastChain}) {
+        EXPECT_TRUE(two.is_no_slower({Algorithm::kBroadcastDirect}, {other, 64 << 10}, n_bytes));
+      }
+    }
+  }
+}
+
+// Messages to all others cost more than some rounds more, where there are many.
+TEST(CostModelTest, ManyRanksDouble) {
+  const auto doubles = [](std::uint64_t n_hosts, std::size_t n_bytes) {
+    const CostModel model({}, hosts_of(n_hosts, 1));
+    return !model.is_no_slower({Algorithm::kDirectOneShot}, {Algorithm::kDirectDoubling}, n_bytes) &&
+           !model.is_no_slower({Algorithm::kDirectTwoShot}, {Algorithm::kDirectDoubling}, n_bytes);
+  };
+  EXPECT_FALSE(doubles(8, 4));
+  EXPECT_TRUE(doubles(256, 4));
+  EXPECT_TRUE(doubles(128, 4 << 10));
+  EXPECT_FALSE(doubles(128, 1 << 20));
 }
 
 // 16 KiB by four ranks on two cores, called from Python, were seen to take 31 to 68 us.

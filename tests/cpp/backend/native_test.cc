@@ -68,7 +68,7 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
       Choice{false, 2048, Collective::kAllreduce, 2048, "direct one-shot"},
       Choice{false, 2048, Collective::kAllreduce, 2049, "direct two-shot"},
       Choice{false, 1 << 20, Collective::kAllreduce, 1 << 20, "direct one-shot"},  // no slot to fit in
-      Choice{false, 2048, Collective::kBroadcast, 1, "direct broadcast"},
+      Choice{false, 2048, Collective::kBroadcast, 1, "direct star"},
       Choice{false, 2048, Collective::kAllgather, 1, "direct exchange"},
       Choice{false, 2048, Collective::kReduce, 2048, "direct one-shot"},
       Choice{false, 2048, Collective::kReduce, 2049, "direct two-shot"},
@@ -136,6 +136,10 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
       Case{{"a", "a", "b", "b"}, "two-shot", 64 << 20, "direct two-shot"},
       Case{{"a", "a", "b", "b"}, "by-hosts", 4, "direct by-hosts"},
       Case{{"a", "b", "b"}, "by-hosts", 64 << 20, "direct two-shot"},
+      Case{{"a", "b", "b"}, "doubling", 64 << 20, "direct doubling"},
+      Case{{"a", "b"}, "doubling", 4, "direct one-shot"},  // of two ranks that would be the same
+      Case{{"a", "a", "a"}, "doubling", 4, "shm one-shot"},
+      Case{{"a", "b", "b"}, "chain", 4, "direct one-shot"},
   };
   for (const Case& each : cases) {
     LoopbackFabric fabric(static_cast<int>(each.hosts.size()), on_hosts(each.hosts));
@@ -144,6 +148,29 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
     native.algorithm = each.algorithm;
     EXPECT_EQ(NativeBackend(*mesh, native).algorithm_name(Collective::kAllreduce, each.n_bytes), each.expected)
         << each.algorithm << " of " << each.n_bytes;
+  }
+}
+
+TEST(NativeBackendTest, ABroadcastIsPassedOnWhereThatIsFasterOrPrescribed) {
+  struct Case {
+    int n_hosts;
+    std::string algorithm;
+    std::size_t n_bytes;
+    std::string_view expected;
+  };
+  const std::array cases{Case{2, "", 16 << 20, "direct star"},     Case{8, "", 4, "direct star"},
+                         Case{8, "", 64 << 10, "direct tree"},     Case{8, "", 16 << 20, "direct chain"},
+                         Case{8, "tree", 4, "direct tree"},        Case{8, "chain", 4, "direct chain"},
+                         Case{8, "star", 16 << 20, "direct star"}, Case{8, "two-shot", 4, "direct star"}};
+  for (const Case& each : cases) {
+    std::vector<std::string> hosts;
+    for (int host = 0; host < each.n_hosts; ++host) hosts.push_back(std::to_string(host));
+    LoopbackFabric fabric(each.n_hosts, on_hosts(hosts));
+    const auto mesh = fabric.take_mesh(0);
+    NativeOptions native;
+    native.algorithm = each.algorithm;
+    EXPECT_EQ(NativeBackend(*mesh, native).algorithm_name(Collective::kBroadcast, each.n_bytes), each.expected)
+        << each.n_hosts << " hosts, " << each.algorithm << " of " << each.n_bytes;
   }
 }
 
@@ -207,8 +234,8 @@ TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
   LoopbackFabric fabric(4, on_hosts({"a", "a", "b", "b"}));
   const auto mesh = fabric.take_mesh(0);
   const NativeBackend backend(*mesh, {});
-  // One shot, two shot and by hosts; of large ones the latter with segments of 256, 128 and 64 KiB.
-  for (const auto& [n_bytes, n_ways] : {std::pair{std::size_t{4}, 3U}, {std::size_t{1} << 20, 7U}}) {
+  // One shot, two shot, by hosts, doubling; of large ones all but the first with segments of 256, 128 and 64 KiB.
+  for (const auto& [n_bytes, n_ways] : {std::pair{std::size_t{4}, 4U}, {std::size_t{1} << 20, 10U}}) {
     const auto found = backend.candidates(Collective::kAllreduce, n_bytes);
     ASSERT_EQ(found.size(), n_ways);
     const auto fastest = std::min_element(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
@@ -220,7 +247,8 @@ TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
     }
     EXPECT_EQ(fastest->name, backend.algorithm_name(Collective::kAllreduce, n_bytes));
   }
-  const auto only = backend.candidates(Collective::kBroadcast, 4);
+  EXPECT_EQ(backend.candidates(Collective::kBroadcast, 4).size(), 3U);
+  const auto only = backend.candidates(Collective::kAllgather, 4);
   ASSERT_EQ(only.size(), 1U);
   EXPECT_TRUE(only.front().is_chosen);
   EXPECT_FALSE(only.front().expected_us);

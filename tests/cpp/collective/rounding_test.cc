@@ -46,6 +46,12 @@ const Algorithm kByHosts{
     "by hosts", Collective::kAllreduce, false, 1 << 20, [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
       return direct_allreduce_by_hosts(m, p, r, kOnAHost, kSegmentBytes, scratch_of(m.rank()), {kOnAHost});
     }};
+template <int n_together>
+const Algorithm kDoubling{n_together == 1 ? "doubling" : "doubling of hosts", Collective::kAllreduce, false, 1 << 20,
+                          [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+                            return direct_allreduce_doubling(m, p, r, kSegmentBytes, scratch_of(m.rank()),
+                                                             {n_together});
+                          }};
 
 // By the scalar conversions, and the kernels' own reference.
 Bytes rounded(Bytes values) {
@@ -126,10 +132,11 @@ TEST_P(RoundingTest, IsTheSameByAnyAlgorithm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RoundingTest,
-                         ::testing::Values(Case{2, 1, {&kOneShot, &kTwoShot}}, Case{3, 1, {&kOneShot, &kTwoShot}},
-                                           Case{7, 1, {&kOneShot, &kTwoShot}},
-                                           Case{4, kOnAHost, {&kOneShotOfHosts, &kByHosts}},
-                                           Case{6, kOnAHost, {&kOneShotOfHosts, &kByHosts}}),
+                         ::testing::Values(Case{2, 1, {&kOneShot, &kTwoShot}},
+                                           Case{3, 1, {&kOneShot, &kTwoShot, &kDoubling<1>}},
+                                           Case{7, 1, {&kOneShot, &kTwoShot, &kDoubling<1>}},
+                                           Case{4, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoubling<kOnAHost>}},
+                                           Case{6, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoubling<kOnAHost>}}),
                          [](const auto& test) {
                            return std::to_string(test.param.n_ranks) +
                                   (test.param.n_together == 1 ? "ranks" : "ranksByHosts");

@@ -10,6 +10,7 @@
 #include "collective/shm_broadcast.hpp"
 #include "collective/shm_exchange.hpp"
 #include "collective/shm_reducescatter.hpp"
+#include "collective/tree_broadcast.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -37,6 +38,13 @@ struct WithScratch final : RunningCollective {
 template <typename Start>
 std::unique_ptr<RunningCollective> with_scratch(Start start) {
   return std::make_unique<WithScratch>(start);
+}
+
+// Of hosts of one, two or three ranks, some of which lie apart.
+std::unique_ptr<RunningCollective> along(TreeShape shape, Mesh& mesh, const Plan& plan) {
+  std::vector<int> host_of;
+  for (int rank = 0; rank < mesh.size(); ++rank) host_of.push_back(rank % 4 == 3 ? 0 : rank / 2);
+  return tree_broadcast(mesh, plan, place_in_tree(shape, host_of, plan.root, mesh.rank()), kSegmentBytes);
 }
 
 }  // namespace
@@ -71,10 +79,21 @@ const std::vector<Algorithm>& algorithms() {
            return direct_allreduce_by_hosts(m, p, r, n, kSegmentBytes, scratch);
          });
        }},
+      {"DirectAllreduceDoubling", Collective::kAllreduce, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+         return with_scratch([&](Scratch& scratch) {
+           if (!combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
+           return direct_allreduce_doubling(m, p, r, kSegmentBytes, scratch);
+         });
+       }},
       {"ShmBroadcast", Collective::kBroadcast, true, kAny,
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_broadcast(*s, p); }},
       {"DirectBroadcast", Collective::kBroadcast, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_broadcast(m, p); }},
+      {"TreeBroadcast", Collective::kBroadcast, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return along(TreeShape::kBinomial, m, p); }},
+      {"ChainBroadcast", Collective::kBroadcast, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return along(TreeShape::kChain, m, p); }},
       {"ShmReducescatter", Collective::kReducescatter, true, kAny,
        [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_reducescatter(*s, p, r); }},
       {"DirectReducescatter", Collective::kReducescatter, false, kAny,

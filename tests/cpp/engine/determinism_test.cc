@@ -148,8 +148,9 @@ class DeterminismTest : public ::testing::TestWithParam<std::tuple<int, Layout>>
   std::vector<WorldOptions> variants() const {
     std::vector<WorldOptions> all;
     for (const std::int64_t slot_bytes : {4096, 65536}) {
-      for (const char* algorithm : {"", "one-shot", "two-shot", "by-hosts"}) {
+      for (const char* algorithm : {"", "one-shot", "two-shot", "by-hosts", "doubling"}) {
         if (algorithm == std::string("by-hosts") && std::get<1>(GetParam()) != Layout::kTwoHosts) continue;
+        if (algorithm == std::string("doubling") && std::get<1>(GetParam()) == Layout::kArena) continue;
         for (const std::int64_t segment_bytes : {0, 4096, 16384}) {
           WorldOptions options = options_for(std::get<1>(GetParam()), size());
           options.fabric.slot_bytes = static_cast<std::size_t>(slot_bytes);

@@ -1,0 +1,60 @@
+#include "collective/broadcast_tree.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace ciranda {
+namespace {
+
+// Positions are from 0, the root's.
+int parent_of(TreeShape shape, int position) {
+  if (position == 0) return -1;
+  if (shape == TreeShape::kChain) return position - 1;
+  return position - static_cast<int>(std::bit_floor(static_cast<unsigned>(position)));
+}
+
+std::vector<int> children_of(TreeShape shape, int position, int n) {
+  std::vector<int> children;
+  if (shape == TreeShape::kChain) {
+    if (position + 1 < n) children.push_back(position + 1);
+    return children;
+  }
+  for (int step = position == 0 ? 1 : static_cast<int>(std::bit_floor(static_cast<unsigned>(position))) * 2;
+       position + step < n; step *= 2) {
+    children.push_back(position + step);
+  }
+  return children;
+}
+
+// The tree over some ranks, the first of which is its root.
+void add_place(TreePlace& place, TreeShape shape, const std::vector<int>& ranks, int rank) {
+  const auto position = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  const int parent = parent_of(shape, position);
+  if (parent >= 0) place.parent = ranks[static_cast<std::size_t>(parent)];
+  for (const int child : children_of(shape, position, static_cast<int>(ranks.size()))) {
+    place.children.push_back(ranks[static_cast<std::size_t>(child)]);
+  }
+}
+
+}  // namespace
+
+TreePlace place_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank) {
+  const auto n = static_cast<int>(host_of.size());
+  const auto host = [&](int of) { return host_of[static_cast<std::size_t>(of)]; };
+  std::vector<int> heads;       // of hosts, in the order in which they come after the root
+  std::vector<int> neighbours;  // the ranks of this rank's host, its head first
+  std::vector<bool> has_head(host_of.size(), false);
+  for (int distance = 0; distance < n; ++distance) {
+    const int other = (root + distance) % n;
+    if (host(other) == host(rank)) neighbours.push_back(other);
+    if (has_head[static_cast<std::size_t>(host(other))]) continue;
+    has_head[static_cast<std::size_t>(host(other))] = true;
+    heads.push_back(other);
+  }
+  TreePlace place;
+  if (rank == neighbours.front()) add_place(place, shape, heads, rank);
+  add_place(place, shape, neighbours, rank);
+  return place;
+}
+
+}  // namespace ciranda

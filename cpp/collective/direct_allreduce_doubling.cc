@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <vector>
+
+#include "collective/aligned_blocks.hpp"
+#include "collective/direct_allreduce.hpp"
+#include "collective/pair_transfers.hpp"
+#include "kernels/bfloat16_wire.hpp"
+
+namespace ciranda {
+namespace {
+
+// One segment of the plan after the other, and of each one level after the other. Two ranks have something for each
+// other at one level only, so their queues are in the same order whichever of them is ahead.
+class Doubling final : public RunningCollective {
+ public:
+  Doubling(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes,
+           Scratch& scratch, const Rounding& rounding)
+      : plan_(plan), reduction_(reduction), in_parts_(reduction), rounding_(rounding), transfers_(mesh) {
+    const AlignedBlocks blocks{mesh.size()};
+    for (int level = 0; level < blocks.n_levels(); ++level) {
+      if (blocks.sibling(level, mesh.rank()).size() == 0) continue;
+      rounds_.push_back({level, blocks.source(level, mesh.rank()), blocks.targets(level, mesh.rank()),
+                         AlignedBlocks::is_left(level, mesh.rank())});
+    }
+    segment_bytes_ = std::min(segment_bytes, plan.n_bytes);
+    std::byte* memory = scratch.take(2 * rounds_.size() * segment_bytes_).data();
+    for (Round& round : rounds_) {
+      round.own = {memory, segment_bytes_};
+      round.theirs = {memory + segment_bytes_, segment_bytes_};
+      memory += 2 * segment_bytes_;
+    }
+    begin_segment(0);
+  }
+
+  Progress step() override {
+    bool moved = transfers_.step();
+    while (round_ < rounds_.size() && transfers_.n_received(rounds_[round_].source) == n_segments_) {
+      combine();
+      moved = true;
+    }
+    if (round_ == rounds_.size() && transfers_.is_idle()) {
+      if (offset_ + n_bytes_ == plan_.n_bytes) return Progress::kDone;
+      begin_segment(offset_ + n_bytes_);
+      moved = true;
+    }
+    return moved ? Progress::kMoved : Progress::kStuck;
+  }
+
+  std::vector<int> awaited() const override { return transfers_.awaited(); }
+
+ private:
+  struct Round {
+    int level;
+    int source;
+    std::vector<int> targets;
+    bool is_left;                      // of the two blocks that are combined
+    std::span<std::byte> own = {};     // what this rank's block gives, up to here
+    std::span<std::byte> theirs = {};  // what the block beside it does
+    InputPieces own_pieces = {};
+    OutputPieces their_pieces = {};
+  };
+
+  // The input is copied: the output, which may be the same memory, is written while others still take it.
+  void begin_segment(std::size_t offset) {
+    offset_ = offset;
+    n_bytes_ = std::min(segment_bytes_, plan_.n_bytes - offset);
+    round_ = 0;
+    ++n_segments_;
+    const auto own = rounds_.front().own.first(n_bytes_);
+    gather(plan_.input, offset_, own);
+    if (rounding_.is_of_inputs()) round(own);
+    // Whom this rank meets first has combined some already, and so scaled them.
+    if (rounds_.front().level > 0) reduce(in_parts_.of_part, {own.data()}, own);
+    exchange();
+  }
+
+  void exchange() {
+    Round& round = rounds_[round_];
+    round.own_pieces = InputPieces(round.own.data(), n_bytes_);
+    round.their_pieces = OutputPieces(round.theirs.data(), n_bytes_);
+    for (const int target : round.targets) transfers_.send(target, round.own_pieces, 0, n_bytes_);
+    transfers_.receive(round.source, round.their_pieces, 0, n_bytes_);
+  }
+
+  void combine() {
+    const Round& round = rounds_[round_++];
+    const std::byte* left = (round.is_left ? round.own : round.theirs).data();
+    const std::byte* right = (round.is_left ? round.theirs : round.own).data();
+    if (round_ == rounds_.size()) {
+      plan_.output.for_range(offset_, n_bytes_, [&](std::span<std::byte> part, std::size_t at) {
+        reduce(round.level == 0 ? reduction_ : in_parts_.of_all, {left + at, right + at}, part);
+        if (rounding_.is_on()) this->round(part);
+      });
+      return;
+    }
+    kernels::Reduction part = in_parts_.of_part;
+    if (round.level > 0) part.prescale = 1.0;
+    const auto both = rounds_[round_].own.first(n_bytes_);
+    reduce(part, {left, right}, both);
+    if (rounding_.is_on() && rounding_.n_together == 2 << round.level) this->round(both);
+    exchange();
+  }
+
+  static void reduce(const kernels::Reduction& reduction, std::initializer_list<const std::byte*> inputs,
+                     std::span<std::byte> out) {
+    kernels::reduce(reduction, {inputs.begin(), inputs.size()}, out.data(), out.size() / size_of(reduction.dtype));
+  }
+  static void round(std::span<std::byte> values) {
+    kernels::round_to_bfloat16(values.data(), values.data(), values.size() / sizeof(float));
+  }
+
+  const Plan& plan_;
+  kernels::Reduction reduction_;
+  InParts in_parts_;  // a part is a block's
+  Rounding rounding_;
+  PairTransfers transfers_;
+  std::vector<Round> rounds_;
+  std::size_t segment_bytes_ = 0;
+  // The segment at hand.
+  std::size_t n_segments_ = 0;  // with it
+  std::size_t offset_ = 0;
+  std::size_t n_bytes_ = 0;
+  std::size_t round_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningCollective> direct_allreduce_doubling(Mesh& mesh, const Plan& plan,
+                                                             const kernels::Reduction& reduction,
+                                                             std::size_t segment_bytes, Scratch& scratch,
+                                                             const Rounding& rounding) {
+  return std::make_unique<Doubling>(mesh, plan, reduction, segment_bytes, scratch, rounding);
+}
+
+}  // namespace ciranda
