@@ -33,6 +33,8 @@ inline constexpr std::size_t kMostMeetingBytes = 16 << 10;
 // By two ranks, of single tensors: to pass once over what both bring takes no longer than to share that work out, and
 // needs no agreement. At 256 KiB the two took equally long.
 inline constexpr std::size_t kMostRingBytes = 128 << 10;
+// Of an allgather, reducescatter or alltoall there is nothing to share out: the most that goes to the other rank.
+inline constexpr std::size_t kMostRingRowBytes = 512 << 10;
 // For a call that may bring more or less each time, and goes another way where it brings more than this.
 inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
 
@@ -41,12 +43,13 @@ inline std::size_t whole_lines(std::size_t n_bytes) {
   return (n_bytes + kLine - 1) / kLine * kLine;
 }
 
-// The bytes of some rows, or kMostRingBytes + 1 if they are more than that.
+// The bytes of some rows, or kManyBytes if they are as many or more.
+inline constexpr std::size_t kManyBytes = 2 * kMostRingRowBytes + 1;
 inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
   const auto rows = static_cast<std::uint64_t>(n_rows);
   if (rows == 0 || row_bytes == 0) return 0;
-  const bool is_large = rows > kMostRingBytes || row_bytes > kMostRingBytes;
-  return is_large ? kMostRingBytes + 1 : std::min(rows * row_bytes, kMostRingBytes + 1);
+  const bool is_large = rows >= kManyBytes || row_bytes >= kManyBytes;
+  return is_large ? kManyBytes : std::min(rows * row_bytes, kManyBytes);
 }
 
 // n_bytes_of(tensor): as bytes_of_rows(). None where it is too much.
@@ -98,15 +101,7 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
   }
 }
 
-inline bool is_for_ring(const Signature& signature) {
-  const bool is_plain =
-      signature.collective == Collective::kBroadcast ||
-      (signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum && !signature.is_weighted);
-  const std::size_t n_bytes = signature.n_bytes();
-  return is_plain && signature.tensors.size() == 1 && n_bytes > kMostMeetingBytes && n_bytes <= kMostRingBytes;
-}
-
-// REQUIRES: meeting_bytes() are some, or it is for the ring.
+// What each member brings, where it is one tensor and as much of each; first_dims as above.
 inline std::size_t exact_meeting_bytes(const Signature& signature,
                                        const std::vector<std::vector<std::int64_t>>* first_dims) {
   if (signature.tensors.size() != 1) return MeetingPlace::kNotExact;
@@ -116,6 +111,7 @@ inline std::size_t exact_meeting_bytes(const Signature& signature,
     case Collective::kBroadcast:
     case Collective::kReducescatter: return tensor.n_bytes();
     case Collective::kAllgather: {
+      if (first_dims == nullptr || first_dims->size() != 1) return MeetingPlace::kNotExact;
       const bool is_alike = std::ranges::all_of(first_dims->front(), [&](auto n) { return n == tensor.shape.front(); });
       return is_alike ? tensor.n_bytes() : MeetingPlace::kNotExact;
     }
@@ -124,6 +120,24 @@ inline std::size_t exact_meeting_bytes(const Signature& signature,
       return bytes_of_rows(signature.arguments.front(), tensor.row_bytes());
     default: return MeetingPlace::kNotExact;
   }
+}
+
+// What a member of two brings to a larger meeting at most: half of it may be for itself.
+inline std::size_t most_ring_bytes(Collective collective) {
+  switch (collective) {
+    case Collective::kAllgather: return kMostRingRowBytes;
+    case Collective::kReducescatter:
+    case Collective::kAlltoall: return 2 * kMostRingRowBytes;
+    default: return kMostRingBytes;
+  }
+}
+
+// As exact_meeting_bytes().
+inline bool is_for_ring(const Signature& signature, const std::vector<std::vector<std::int64_t>>* first_dims) {
+  if (signature.op == ReduceOp::kAdasum || signature.is_weighted) return false;
+  const std::size_t n_bytes = exact_meeting_bytes(signature, first_dims);
+  return n_bytes != MeetingPlace::kNotExact && n_bytes > kMostMeetingBytes &&
+         n_bytes <= most_ring_bytes(signature.collective);
 }
 
 // Whether this call brings no more than there is room for. REQUIRES: its name has the place.

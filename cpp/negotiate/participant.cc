@@ -80,7 +80,7 @@ std::optional<Participant::Meeting> Participant::avoid(Name& name) {
 
 // All members do so at the same place of the log, with the same signature.
 void Participant::open_to_meetings(Name& name) {
-  const bool is_in_ring = places_.has_rings() && is_for_ring(name.known);
+  const bool is_in_ring = places_.has_rings() && is_for_ring(name.known, name.first_dims.get());
   const std::optional<std::size_t> n_bytes =
       is_in_ring ? std::optional<std::size_t>(0) : meeting_bytes(name.known, name.first_dims.get());
   if (!n_bytes) return;

@@ -213,6 +213,50 @@ TEST(RepeatedRows, IntoMemoryOfTheEngine) {
   }
 }
 
+// As much as needs the ring. Some are late, so that some of what was written there is never read.
+TEST(RepeatedRows, OfManyBytes) {
+  for (const Collective collective : kRowCollectives) {
+    const Watchdog watchdog("many bytes");
+    WorldOptions options;
+    options.config.spin_microseconds = 20;
+    World world(2, options);
+    world.run([&](Engine& engine) {
+      std::mt19937 random(static_cast<unsigned>(engine.rank()) + 5);
+      const std::int64_t n_most_rows = (512 << 10) / (kWidth * std::int64_t{sizeof(std::int32_t)});
+      for (int step = 0; step < 60; ++step) {
+        if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        for (const std::int64_t n_rows : {std::int64_t{2000}, n_most_rows / 2 * 2, 3 * n_most_rows / 2 * 2}) {
+          Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
+          ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+          x.expect_right();
+        }
+      }
+      EXPECT_GT(engine.n_met(), 0U);
+    });
+  }
+}
+
+// 512 KiB that go to the other rank, and no more.
+TEST(RepeatedRows, OfTwoRanksMeetWithWhatIsNotTooMuch) {
+  for (const Collective collective : kRowCollectives) {
+    const Watchdog watchdog("how much");
+    World world(2, patient());
+    world.run([&](Engine& engine) {
+      const std::int64_t n_bytes_of_row = kWidth * std::int64_t{sizeof(std::int32_t)};
+      const std::int64_t n_most = (collective == Collective::kAllgather ? 512 << 10 : 1 << 20) / n_bytes_of_row / 2 * 2;
+      for (const std::int64_t n_rows : {n_most, n_most + 2}) {
+        const std::uint64_t n_met = engine.n_met();
+        for (int step = 0; step < 10; ++step) {
+          Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
+          ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+          x.expect_right();
+        }
+        EXPECT_EQ(engine.n_met() > n_met, n_rows == n_most);
+      }
+    });
+  }
+}
+
 // Rank 1 brings one row more. What was given has no room for that; others bring nothing.
 TEST(RepeatedRows, OfAnAllgatherOfUnequalParts) {
   const Watchdog watchdog("unequal parts");
