@@ -496,3 +496,28 @@ def test_rows_over_two_hosts(two_hosts: Ranks) -> None:
         two_hosts.run(_gather_and_scatter, counts, root, "int16", is_even)
     texts = two_hosts.run(_one_rank_is_wrong)
     assert all("alltoall 'good'" in text for text in texts)
+
+
+# --- calls that are made again
+
+
+def _check_repeated_calls() -> None:
+    n, rank = hvd.size(), hvd.rank()
+    for step in range(60):
+        rows = 40_000 * n if step % 10 == 9 else 3 * n  # another length now and then, which all must notice
+        mine = [np.arange(rows, dtype=np.int64) * (step + 1) + r for r in range(n)]
+        total = sum(mine)
+        assert np.array_equal(hvd.allgather(mine[rank], name="all"), np.concatenate(mine))
+        assert np.array_equal(hvd.reducescatter(mine[rank], op=hvd.Sum, name="sum"), total[_my_rows(rows)])
+        output = np.empty(rows // n, np.int64)
+        assert hvd.reducescatter(mine[rank], op=hvd.Sum, name="into", output=output) is output
+        assert np.array_equal(output, total[_my_rows(rows)])
+        exchanged = mine[rank].copy()
+        assert hvd.alltoall_(exchanged, name="exchange") is exchanged
+        assert np.array_equal(exchanged, np.concatenate([m[_my_rows(rows)] for m in mine]))
+        uneven = np.full(rank + 1, step)
+        assert np.array_equal(hvd.allgather(uneven, name="uneven"), np.full(n * (n + 1) // 2, step))
+
+
+def test_calls_that_are_made_again(circle: Ranks) -> None:
+    circle.run(_check_repeated_calls)

@@ -39,11 +39,22 @@ Share share_of(const Engine& engine, std::uint32_t process_set) {
 }
 
 // Whether a tensor that is to be cut or joined along its first dimension has none.
+bool lacks_rows(Collective collective, const TensorSignature& tensor) {
+  return info(collective).is_along_rows && tensor.shape.empty();
+}
 bool lacks_rows(const Signature& signature) {
-  const auto& tensors = signature.tensors;
-  return info(signature.collective).is_along_rows &&
-         std::any_of(tensors.begin(), tensors.end(),
-                     [](const TensorSignature& tensor) { return tensor.shape.empty(); });
+  return std::any_of(signature.tensors.begin(), signature.tensors.end(),
+                     [&](const TensorSignature& tensor) { return lacks_rows(signature.collective, tensor); });
+}
+
+// Of a call: the engine gives memory for the result where the caller has none.
+bool may_allocate(Collective collective) {
+  return collective == Collective::kAllgather || collective == Collective::kReducescatter;
+}
+
+bool may_be_call(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
+         collective == Collective::kAlltoall || may_allocate(collective);
 }
 
 }  // namespace
@@ -74,33 +85,57 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   return submit_request(std::move(request), std::move(tensors));
 }
 
-std::optional<Engine::OperationPtr> EngineHandle::repeat(const CallOptions& options, nb::handle inputs,
-                                                         nb::handle outputs, Moments* moments) {
-  const bool is_reduction = options.collective == static_cast<int>(Collective::kAllreduce);
-  const bool is_plain = is_reduction || options.collective == static_cast<int>(Collective::kBroadcast);
+std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+  if (!std::in_range<std::uint8_t>(options.collective)) return std::nullopt;
+  const auto collective = static_cast<Collective>(options.collective);
   const auto op = std::in_range<std::uint8_t>(options.op) ? reduce_op_from_wire(static_cast<std::uint8_t>(options.op))
                                                           : std::nullopt;
-  if (!is_plain || !options.name || !op || !outputs.is(inputs) || is_group(inputs) || !options.splits.empty() ||
-      options.weight || options.process_set != 0 || options.lane != 0 || options.needs_all) {
+  if (!may_be_call(collective) || !options.name || !op || is_group(inputs) || !options.splits.empty() ||
+      options.weight || options.process_set != 0 || options.lane != 0 || options.needs_all ||
+      (outputs.is_none() && !may_allocate(collective)) || (outputs.is(inputs) && may_allocate(collective))) {
     return std::nullopt;
   }
-  Call call{.name = *options.name, .collective = static_cast<Collective>(options.collective)};
-  if (is_reduction) {
+  Call call{.name = *options.name, .collective = collective};
+  if (info(collective).is_reduction) {
     call.op = *op;
     call.prescale = options.prescale;
     call.postscale = options.postscale;
     call.divides_by_all = options.divides_by_all;
-  } else {
-    call.root = options.root;
   }
-  call.memory.output = session_->reader().read(inputs, Access::kWrite, repeated_);
-  if (call.memory.output == nullptr) return std::nullopt;
-  call.memory.input = call.memory.output;
+  if (info(collective).has_root) call.root = options.root;
   call.priority = options.priority;
+  return read_tensors(call, inputs, outputs) ? std::optional(call) : std::nullopt;
+}
+
+// False if they do not fit; whoever submits the call says why.
+bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle outputs) {
+  TensorReader& reader = session_->reader();
+  const bool is_in_place = outputs.is(inputs);
+  const bool has_output = !outputs.is_none() && !is_in_place;
+  if (has_output) call.memory.output = reader.read(outputs, Access::kWrite, repeated_output_);
+  std::byte* input = reader.read(inputs, is_in_place ? Access::kWrite : Access::kRead, repeated_);
+  call.memory.input = input;
+  if (is_in_place) call.memory.output = input;
+  const bool lacks_memory = input == nullptr || (call.memory.output == nullptr && !outputs.is_none());
+  if (lacks_memory || lacks_rows(call.collective, repeated_)) return false;
   call.dtype = repeated_.dtype;
   call.shape = repeated_.shape;
+  return !has_output || repeated_output_ == result_of(repeated_, call.collective, {engine().size(), engine().rank()});
+}
+
+std::optional<Engine::OperationPtr> EngineHandle::repeat(const CallOptions& options, nb::handle inputs,
+                                                         nb::handle outputs, Moments* moments) {
+  const std::optional<Call> call = as_call(options, inputs, outputs);
+  if (!call) return std::nullopt;
   session_->release_done();
-  return session_->engine()->repeat(call, moments);
+  return session_->engine()->repeat(*call, moments);
+}
+
+OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collective collective, nb::handle inputs,
+                                        nb::handle outputs) {
+  OperationHandle handle(session_, std::move(operation), {nb::borrow(inputs), nb::borrow(outputs)});
+  if (may_allocate(collective)) handle.set_output_types({repeated_.dtype}, session_->reader().last_table());
+  return handle;
 }
 
 OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors,
@@ -158,8 +193,8 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
     if (options.is_profiled) self.profile().add(moments);
     return {};
   }
-  OperationHandle handle =
-      repeated ? self.handle_of(*repeated, inputs, outputs) : self.submit(options, inputs, outputs);
+  OperationHandle handle = repeated ? self.handle_of(*repeated, static_cast<Collective>(collective), inputs, outputs)
+                                    : self.submit(options, inputs, outputs);
   handle.wait();
   if (handle.moments() != nullptr) self.profile().add(*handle.moments());
   return handle.outputs();

@@ -35,18 +35,21 @@ class EngineHandle {
   // Engine::repeat(), where the options and the tensors are those of a Call.
   std::optional<Engine::OperationPtr> repeat(const CallOptions& options, nb::handle inputs, nb::handle outputs,
                                              Moments* moments);
-  OperationHandle handle_of(Engine::OperationPtr operation, nb::handle inputs, nb::handle outputs) {
-    return {session_, std::move(operation), {nb::borrow(inputs), nb::borrow(outputs)}};
-  }
+  // Of what repeat() has given for the same.
+  OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, nb::handle inputs,
+                            nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight);
 
  private:
   OperationHandle submit_request(Request request, Session::Tensors tensors);
+  std::optional<Call> as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs);
+  bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs);
 
   std::shared_ptr<Session> session_;
   CallProfile profile_;
   TensorSignature repeated_;  // of the call at hand; keeps its memory
+  TensorSignature repeated_output_;
 };
 
 void bind_engine_handle(nb::module_& m);

@@ -38,19 +38,6 @@ nb::tuple as_tuple(nb::handle sequence) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// The signature of what comes out for a tensor: other than the tensor's where ranks share its rows, or each has as
-// many.
-TensorSignature result_of(TensorSignature tensor, Collective collective, Share share) {
-  if (share.n_ranks == 1 || tensor.shape.empty()) return tensor;
-  std::int64_t& rows = tensor.shape.front();
-  if (collective == Collective::kAllgather) {
-    rows *= share.n_ranks;
-  } else {
-    rows = even_splits(rows, share.n_ranks)[static_cast<std::size_t>(share.index)];
-  }
-  return tensor;
-}
-
 void attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output, TensorReader& reader,
                 Share share) {
   TensorSignature& signature = request.signature.tensors[index];
@@ -81,6 +68,16 @@ void resize(Request& request, std::size_t n_tensors) {
 }
 
 }  // namespace
+
+TensorSignature result_of(TensorSignature tensor, Collective collective, Share share) {
+  if (share.n_ranks == 1 || tensor.shape.empty()) return tensor;
+  std::int64_t& rows = tensor.shape.front();
+  if (collective == Collective::kAllgather) rows *= share.n_ranks;
+  if (collective == Collective::kReducescatter) {
+    rows = even_splits(rows, share.n_ranks)[static_cast<std::size_t>(share.index)];
+  }
+  return tensor;
+}
 
 bool is_group(nb::handle inputs) { return PyList_Check(inputs.ptr()) != 0 || PyTuple_Check(inputs.ptr()) != 0; }
 

@@ -63,6 +63,10 @@ struct Share {
   int index = 0;
 };
 
+// The signature of what comes out for a tensor: other than the tensor's where ranks share its rows (reducescatter), or
+// each has as many (allgather).
+TensorSignature result_of(TensorSignature tensor, Collective collective, Share share);
+
 // Adds the tensors. `inputs` is a tensor, or a list or tuple of them; `outputs` the same, `inputs` itself for in place,
 // or None where the engine allocates. Returns the objects to keep: lists are copied, as their owner may change them.
 // `share`: of the inputs' rows, what the outputs have; of an allgather's outputs, what the inputs have.

@@ -21,8 +21,10 @@ from ciranda._ops import (
     Average,
     Divisor,
     Handle,
+    Sum,
     apart_from,
     choose_op,
+    divides_by_all,
     lists_of_splits,
     submit_move,
     submit_reduction,
@@ -37,7 +39,7 @@ from ciranda.numpy.arrays import (
     readable,
     writable,
 )
-from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 Arrays = list[Array]
 
@@ -157,7 +159,24 @@ def reducescatter(
     Raises:
         InvalidArgumentError: `output` has another shape or dtype, is read-only, or lies in `tensor`.
     """
-    return reducescatter_async(tensor, op, name, process_set, prescale_factor, postscale_factor, divisor, output).wait()
+    array = readable(tensor)
+    work = None if output is None else apart_from([array], [writable(output)], np.may_share_memory)
+    chosen = choose_op(op, None)
+    results = _basics.engine().run(
+        REDUCESCATTER,
+        for_engine(array),
+        None if work is None else for_engine(work[0]),
+        name,
+        chosen,
+        -1,
+        prescale_factor,
+        postscale_factor,
+        process_set=id_of(process_set),
+        divides_by_all=divides_by_all(divisor, chosen, None),
+    )
+    if work is None or output is None:
+        return like_input(results[0], array)
+    return bring_all_back(work, [output])[0]
 
 
 # --- alltoall
@@ -308,7 +327,10 @@ def alltoall_(tensor: Array, name: str | None = None, process_set: ProcessSet = 
         InvalidArgumentError: it cannot be cut in equal parts, or is read-only.
         MismatchError: another rank's has other numbers of rows; or ranks have joined.
     """
-    return alltoall_async_(tensor, name, process_set).wait()
+    work = writable(tensor)
+    target = for_engine(work)
+    _basics.engine().run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
+    return bring_all_back([work], [tensor])[0]
 
 
 # --- reduce

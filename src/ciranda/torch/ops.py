@@ -30,6 +30,7 @@ from ciranda._ops import (
     Divisor,
     Handle,
     InPlaceHandle,
+    Sum,
     choose_op,
     divides_by_all,
     submit_move,
@@ -331,7 +332,11 @@ def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
     """
     if needs_gradient((tensor,)):
         return autograd.allgather(tensor, name, process_set)
-    return allgather_async(tensor, name, process_set).wait()
+    work = contiguous(tensor)
+    outputs = _basics.engine().run(
+        ALLGATHER, for_engine(work), None, name, Sum, -1, 1.0, 1.0, process_set=id_of(process_set)
+    )
+    return like_input(outputs[0], work)
 
 
 def grouped_allgather_async(

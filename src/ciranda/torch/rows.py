@@ -11,27 +11,31 @@ from typing import Any, overload
 
 import torch
 
-from ciranda import _core
+from ciranda import _basics, _core
 from ciranda._ops import (
     ALLTOALL,
     REDUCESCATTER,
     Average,
     Divisor,
     Handle,
+    Sum,
     apart_from,
     choose_op,
+    divides_by_all,
     lists_of_splits,
     submit_move,
     submit_reduction,
 )
 from ciranda.errors import InvalidArgumentError
-from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import rows_autograd
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.tensors import (
     all_contiguous,
     all_for_engine,
     bring_all_back,
+    contiguous,
+    for_engine,
     like_input,
     like_inputs,
     needs_gradient,
@@ -179,13 +183,31 @@ def reducescatter(
         InvalidArgumentError: `output` has another shape or dtype, or lies in `tensor`, or comes with a compression or
             a `tensor` that needs a gradient.
     """
-    if output is None:
+    is_plain = compression is Compression.none and not needs_gradient([tensor] if output is None else [tensor, output])
+    if output is None and not is_plain:
         return grouped_reducescatter(
             [tensor], name, compression, op, process_set, prescale_factor, postscale_factor, divisor
         )[0]
-    if compression is not Compression.none or needs_gradient([tensor, output]):
+    if not is_plain:
         raise InvalidArgumentError("a reducescatter into an output has neither compression nor gradient; detach first")
-    return reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, divisor, output).wait()
+    work = contiguous(tensor)
+    result = None if output is None else apart_from([work], [contiguous(output)], _share_memory)
+    chosen = choose_op(op, None)
+    results = _basics.engine().run(
+        REDUCESCATTER,
+        for_engine(work),
+        None if result is None else for_engine(result[0]),
+        name,
+        chosen,
+        -1,
+        prescale_factor,
+        postscale_factor,
+        process_set=id_of(process_set),
+        divides_by_all=divides_by_all(divisor, chosen, None),
+    )
+    if result is None or output is None:
+        return like_input(results[0], work)
+    return bring_all_back(result, [output])[0]
 
 
 # --- alltoall
@@ -331,4 +353,7 @@ def alltoall_(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
         InvalidArgumentError: it cannot be cut in equal parts.
         MismatchError: another rank's has other numbers of rows; or ranks have joined.
     """
-    return alltoall_async_(tensor, name, process_set).wait()
+    work = contiguous(tensor)
+    target = for_engine(work)
+    _basics.engine().run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
+    return bring_all_back([work], [tensor])[0]
