@@ -1,21 +1,23 @@
 #include "engine/engine.hpp"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "engine/block_signals.hpp"
 #include "engine/burst.hpp"
+#include "engine/crowding.hpp"
 #include "engine/patience.hpp"
+#include "engine/preparation.hpp"
+#include "engine/progress_token.hpp"
 #include "engine/shared_memory.hpp"
+#include "engine/time_left.hpp"
 #include "engine/turn.hpp"
 #include "engine/unnamed.hpp"
+#include "engine/waits.hpp"
 
 namespace ciranda {
 namespace {
@@ -30,79 +32,6 @@ constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyePatience = std::chrono::seconds(2);
 constexpr auto kSignalPatience = std::chrono::seconds(1);
 
-// Not those that this process may use: ranks that are pinned to a core each are not crowded.
-int n_cores() { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
-
-// Ranks that this one shares cores with, whether or not it shares memory with them.
-int n_ranks_here(const Mesh& mesh) {
-  const std::string& here = mesh.peer(mesh.rank()).host;
-  int n = 1;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    const PeerInfo& peer = mesh.peer(rank);
-    if (rank != mesh.rank() && (peer.shares_memory || peer.host == here)) ++n;
-  }
-  return n;
-}
-
-// Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread
-// itself, which nobody else could report.
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-// The right to turn the engine. A thread that holds it may not ask for it again (a callback that submits does ask).
-class ProgressToken {
- public:
-  bool try_take() {
-    if (owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() || !mutex_.try_lock()) return false;
-    owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    return true;
-  }
-  void take() {
-    mutex_.lock();
-    owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  }
-  void give_back() {
-    owner_.store({}, std::memory_order_relaxed);
-    mutex_.unlock();
-  }
-
- private:
-  std::mutex mutex_;
-  std::atomic<std::thread::id> owner_{};
-};
-
-// The text itself, or what stands for a long one.
-std::string short_text(const std::string& text) {
-  constexpr std::size_t kShort = 200;
-  if (text.size() <= kShort) return text;
-  return text.substr(0, kShort) + "... #" + std::to_string(std::hash<std::string>()(text));
-}
-
-// Gives a taken token back at the end of the scope.
-class TokenHolder {
- public:
-  explicit TokenHolder(ProgressToken& token) : token_(token) {}
-  ~TokenHolder() { token_.give_back(); }
-  TokenHolder(const TokenHolder&) = delete;
-  TokenHolder& operator=(const TokenHolder&) = delete;
-
- private:
-  ProgressToken& token_;
-};
-
 }  // namespace
 
 // The progress token is `token_`. A thread that holds it has disarmed the mesh's doorbell; whoever gives it back arms
@@ -112,11 +41,11 @@ class Engine::Impl {
   Impl(std::unique_ptr<Mesh> mesh, const Config& config)
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
-        num_lanes_(static_cast<std::uint32_t>(config.num_lanes)),
+        preparation_(mesh_->rank(), static_cast<std::uint32_t>(config.num_lanes), sets_, unnamed_),
         turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
-        is_crowded_(n_ranks_here(*mesh_) > n_cores()),
+        is_crowded_(is_crowded(*mesh_)),
         sharing_(mesh_->rank()) {
     const BlockSignals blocked;  // inherited by the thread
     mesh_->arm();
@@ -143,15 +72,9 @@ class Engine::Impl {
     auto operation = std::make_shared<Operation>(std::move(callback));
     if (request.is_profiled) operation->keep_moments();
     operation->note(Moment::kSubmitted);
-    const bool is_unnamed = request.name.empty() && !request.is_cacheable;
-    if (is_unnamed) request.name = "unnamed";
-    if (Status status = prepare(request); !status.ok()) {
+    if (Status status = preparation_.prepare(request); !status.ok()) {
       operation->refuse(std::move(status));
       return operation;
-    }
-    complete_name(request, is_unnamed);  // a call that is refused above uses up no number: that would set ranks apart
-    for (TensorMemory& memory : request.memory) {
-      if (memory.input == nullptr) memory.input = memory.output;
     }
     const bool is_duplicate = !names_.take(request);
     if (is_duplicate && request.signature.collective == Collective::kJoin) {
@@ -195,14 +118,14 @@ class Engine::Impl {
 
   Status wait(const OperationPtr& operation, const Interrupted& interrupted, const Deadline& deadline) {
     if (operation->is_done()) return operation->status();
-    Waiting waiting(*this);
+    Waiting waiting(waits_);
     // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One
     // that comes just before the system call is noticed when that ends.
     bool is_late = false;
     while (!drive_until_done(*operation, deadline, waiting)) {
       is_late = deadline && Clock::now() >= *deadline;
       if (is_late || (interrupted && interrupted())) break;
-      if (operation->sleep_until_done(at_most(interrupted != nullptr, deadline))) break;
+      if (operation->sleep_until_done(interrupted ? at_most(kSignalPatience, deadline) : time_to(deadline))) break;
     }
     if (operation->is_done()) return operation->status();
     return is_late ? Status::timeout("the operation was not done in time")
@@ -211,7 +134,7 @@ class Engine::Impl {
 
   bool sleep_until_done(const OperationPtr& operation, const Deadline& deadline) {
     if (operation->is_done()) return true;
-    const Waiting waiting(*this);
+    const Waiting waiting(waits_);
     turn_in_passing(true);
     while (!operation->sleep_until_done(time_to(deadline)) && !(deadline && Clock::now() >= *deadline)) {
     }
@@ -238,53 +161,6 @@ class Engine::Impl {
   }
 
  private:
-  // Requests that are not told apart by the user are told apart by what they are about.
-  void complete_name(Request& request, bool is_unnamed) {
-    const Signature& signature = request.signature;
-    const bool is_about_sets =
-        signature.collective == Collective::kAddProcessSet || signature.collective == Collective::kRemoveProcessSet;
-    if (is_about_sets || signature.collective == Collective::kJoin) {
-      request.is_cacheable = false;
-      request.lane = 0;  // a rank joins all lanes of a set
-      request.name = to_string(signature.collective);
-      if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
-      return;
-    }
-    if (is_unnamed) request.name = unnamed_.next(request);
-    if (signature.collective == Collective::kTransfer) {
-      request.name = "from " + std::to_string(signature.root) + " " + request.name;
-    }
-  }
-
-  // Whether the request can be carried out as far as this rank can tell.
-  // Checks the request, and fills in what was left out.
-  Status prepare(Request& request) const {
-    const auto where = [&] {
-      return std::string(to_string(request.signature.collective)) + " '" + request.name + "': ";
-    };
-    const Ranks ranks = sets_.ranks(request.process_set);
-    if (!ranks) {
-      return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
-                                      " does not exist (any more); add_process_set() makes one on all ranks.");
-    }
-    if (std::find(ranks->begin(), ranks->end(), mesh_->rank()) == ranks->end()) {
-      return Status::invalid_argument(where() + "rank " + std::to_string(mesh_->rank()) + " is not in process set " +
-                                      std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
-                                      ".");
-    }
-    if (request.lane >= n_lanes_of(request.process_set, num_lanes_)) {
-      return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) + " does not exist; there are " +
-                                      std::to_string(num_lanes_) +
-                                      ". Give init() num_lanes, or set CIRANDA_NUM_LANES before.");
-    }
-    if (Status status = check_place(request); !status.ok()) return status;
-    Status status = validate(request, *ranks, mesh_->rank());
-    if (!status.ok()) return status;
-    settle_splits(request, static_cast<int>(ranks->size()), mesh_->rank());
-    // What cannot be cut in equal parts is as long on all ranks: none needs to hear of it from another.
-    return keeps_rows(request) ? request.refusal : status;
-  }
-
   // A call whose thread is about to wait() for it is taken in at once, if nothing stands before it: it may be one for
   // which the other ranks are there already, and is then done before anything more is made of it. The mesh stays armed:
   // nothing is received, and whatever comes meanwhile wakes the background thread.
@@ -299,26 +175,6 @@ class Engine::Impl {
     see_what_came_late();
     return is_taken;
   }
-
-  // A thread in wait(). Once its operation is done it waits no more, though it may still hold the token.
-  class Waiting {
-   public:
-    explicit Waiting(Impl& engine) : engine_(engine) {
-      engine_.n_waiting_.fetch_add(1);
-      engine_.n_waits_begun_.fetch_add(1);
-    }
-    ~Waiting() { end(); }
-    Waiting(const Waiting&) = delete;
-    Waiting& operator=(const Waiting&) = delete;
-
-    void end() {
-      if (!std::exchange(has_ended_, true)) engine_.n_waiting_.fetch_sub(1);
-    }
-
-   private:
-    Impl& engine_;
-    bool has_ended_ = false;
-  };
 
   // Takes the token if it is free, turns as `drive` does, and gives the token back. Returns whether it had the token.
   // `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended
@@ -347,8 +203,8 @@ class Engine::Impl {
 
   // REQUIRES: the token.
   void arm() {
-    n_waits_heeded_.store(n_waits_begun_.load());
-    const bool is_any_waiting = n_waiting_.load() > 0;  // those that sleep, or did not get the token
+    waits_.heed();
+    const bool is_any_waiting = waits_.are_any();  // those that sleep, or did not get the token
     if (is_any_waiting) turn_.expect_no_more();
     turn_.leave_meetings();  // also those to which what was just taken in has come
     if (is_any_waiting) turn_.insist();
@@ -365,9 +221,7 @@ class Engine::Impl {
 
   // A submission pushed, or a wait begun, while the token was held may have been seen by nobody: that thread could not
   // take the token and the holder had looked already. So whoever gives it back looks again.
-  bool is_something_unseen() const {
-    return !submissions_.is_empty() || n_waits_begun_.load() != n_waits_heeded_.load();
-  }
+  bool is_something_unseen() const { return !submissions_.is_empty() || !waits_.are_heeded(); }
   void see_what_came_late() {
     while (is_something_unseen() && !is_shut_down_.load()) {
       if (!with_token([this] { turn_.run(); })) return;
@@ -378,7 +232,7 @@ class Engine::Impl {
     const Burst::Choice choice = burst_.choose(n_bytes, Clock::now());
     if (choice == Burst::Choice::kLeaveAndWake) mesh_->kick();
     if (choice != Burst::Choice::kTurn) return;
-    turn_in_passing(false, n_waiting_.load() == 0);
+    turn_in_passing(false, !waits_.are_any());
     burst_.turned(Clock::now());
   }
 
@@ -390,14 +244,6 @@ class Engine::Impl {
     };
     const bool had_token = with_token(drive, in_burst);
     if (had_token) see_what_came_late();
-  }
-
-  // How long a waiting thread may sleep.
-  static std::optional<std::chrono::nanoseconds> at_most(bool is_interruptible, const Deadline& deadline) {
-    std::optional<std::chrono::nanoseconds> longest = time_to(deadline);
-    if (is_interruptible)
-      longest = std::min<std::chrono::nanoseconds>(kSignalPatience, longest.value_or(kSignalPatience));
-    return longest;
   }
 
   // Returns whether the operation is done. Gives up at the deadline, and when nothing has moved for the spin time: then
@@ -460,11 +306,6 @@ class Engine::Impl {
     }
   }
 
-  static std::optional<std::chrono::nanoseconds> time_to(const std::optional<TimePoint>& deadline) {
-    if (!deadline) return std::nullopt;
-    return std::max<std::chrono::nanoseconds>(*deadline - Clock::now(), std::chrono::nanoseconds(0));
-  }
-
   // REQUIRES: the token, and no background thread.
   void say_goodbye_until_known() {
     const auto give_up = Clock::now() + kGoodbyePatience;
@@ -490,7 +331,7 @@ class Engine::Impl {
   NamesInUse names_;
   Unnamed unnamed_;
   ProcessSets sets_;
-  std::uint32_t num_lanes_;
+  Preparation preparation_;
   Turn turn_;
   Clock::duration spin_;
   bool is_crowded_;
@@ -498,9 +339,7 @@ class Engine::Impl {
   ProgressToken token_;
   Burst burst_;
   std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
-  std::atomic<int> n_waiting_{0};  // threads in wait()
-  std::atomic<std::uint64_t> n_waits_begun_{0};
-  std::atomic<std::uint64_t> n_waits_heeded_{0};  // of those, when the token was last given back
+  Waits waits_;
   std::atomic<bool> is_shut_down_{false};
   std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
   std::thread background_;
@@ -537,20 +376,7 @@ std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {
   return ranks ? *ranks : std::vector<int>{};
 }
 Result<std::uint32_t> Engine::form_set(std::vector<int> ranks, std::uint32_t nth) {
-  const bool is_ascending = std::is_sorted(ranks.begin(), ranks.end(), std::less_equal<>());
-  const bool are_there = !ranks.empty() && is_ascending && ranks.front() >= 0 && ranks.back() < size();
-  const bool is_in = std::find(ranks.begin(), ranks.end(), rank()) != ranks.end();
-  if (!are_there || !is_in || ranks.front() >= kMaxPairRank || nth >= kMaxFormed) {
-    return Status::invalid_argument("form_set: " + to_string(ranks) + ", number " + std::to_string(nth) +
-                                    ", must be ascending ranks of the circle with rank " + std::to_string(rank()) +
-                                    " among them, and a number below " + std::to_string(kMaxFormed) + ".");
-  }
-  const std::uint32_t id = formed_set(ranks.front(), nth);
-  if (!impl_->sets().form(id, std::move(ranks))) {
-    return Status::invalid_argument("form_set: the first rank has formed set number " + std::to_string(nth) +
-                                    " already; it must choose another.");
-  }
-  return id;
+  return impl_->sets().form(rank(), std::move(ranks), nth);
 }
 std::uint32_t Engine::pair_with(int peer) const {
   const bool is_other = peer >= 0 && peer < size() && peer != rank() && size() <= kMaxPairRank;

@@ -1,5 +1,7 @@
 #include "engine/process_sets.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 #include <numeric>
 
@@ -43,9 +45,22 @@ std::uint32_t ProcessSets::add(std::vector<int> ranks) {
   return next_id_++;
 }
 
-bool ProcessSets::form(std::uint32_t id, std::vector<int> ranks) {
+Result<std::uint32_t> ProcessSets::form(int rank, std::vector<int> ranks, std::uint32_t nth) {
+  const bool is_ascending = std::is_sorted(ranks.begin(), ranks.end(), std::less_equal<>());
+  const bool are_there = !ranks.empty() && is_ascending && ranks.front() >= 0 && ranks.back() < world_size();
+  const bool is_in = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  if (!are_there || !is_in || ranks.front() >= kMaxPairRank || nth >= kMaxFormed) {
+    return Status::invalid_argument("form_set: " + to_string(ranks) + ", number " + std::to_string(nth) +
+                                    ", must be ascending ranks of the circle with rank " + std::to_string(rank) +
+                                    " among them, and a number below " + std::to_string(kMaxFormed) + ".");
+  }
+  const std::uint32_t id = formed_set(ranks.front(), nth);
   const std::unique_lock lock(mutex_);
-  return sets_.emplace(id, std::make_shared<const std::vector<int>>(std::move(ranks))).second;
+  if (!sets_.emplace(id, std::make_shared<const std::vector<int>>(std::move(ranks))).second) {
+    return Status::invalid_argument("form_set: the first rank has formed set number " + std::to_string(nth) +
+                                    " already; it must choose another.");
+  }
+  return id;
 }
 
 bool ProcessSets::remove(std::uint32_t id) {

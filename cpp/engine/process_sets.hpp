@@ -77,8 +77,9 @@ class ProcessSets {
   std::uint32_t add(std::vector<int> ranks);
   bool remove(std::uint32_t id);
 
-  // On each of the set's ranks, at any time. False if the id is taken.
-  bool form(std::uint32_t id, std::vector<int> ranks);
+  // On each of the set's ranks, of which `rank` is this one, at any time; the id. Not ok: they can form no set, or
+  // number `nth` of the first of them is taken.
+  Result<std::uint32_t> form(int rank, std::vector<int> ranks, std::uint32_t nth);
 
   int world_size() const { return static_cast<int>(world_->size()); }
 

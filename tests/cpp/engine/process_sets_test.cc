@@ -257,8 +257,8 @@ TEST(ProcessSetsTest, WereMadeOnlyByTheLog) {
   ProcessSets sets(4);
   const std::uint32_t added = sets.add({0, 1});
   const std::uint32_t formed = formed_set(2, 0);
-  ASSERT_TRUE(sets.form(formed, {2, 3}));
-  EXPECT_FALSE(sets.form(formed, {2, 3}));
+  ASSERT_EQ(sets.form(2, {2, 3}, 0).value(), formed);
+  EXPECT_FALSE(sets.form(2, {2, 3}, 0).ok());
   EXPECT_TRUE(sets.was_made(added));
   EXPECT_FALSE(sets.was_made(added + 1));
   EXPECT_FALSE(sets.was_made(formed));

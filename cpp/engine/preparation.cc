@@ -1,0 +1,73 @@
+#include "engine/preparation.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+namespace ciranda {
+namespace {
+
+// The text itself, or what stands for a long one.
+std::string short_text(const std::string& text) {
+  constexpr std::size_t kShort = 200;
+  if (text.size() <= kShort) return text;
+  return text.substr(0, kShort) + "... #" + std::to_string(std::hash<std::string>()(text));
+}
+
+}  // namespace
+
+Status Preparation::prepare(Request& request) const {
+  const bool is_unnamed = request.name.empty() && !request.is_cacheable;
+  if (is_unnamed) request.name = "unnamed";
+  if (Status status = check(request); !status.ok()) return status;
+  complete_name(request, is_unnamed);  // a call that is refused above uses up no number: that would set ranks apart
+  for (TensorMemory& memory : request.memory) {
+    if (memory.input == nullptr) memory.input = memory.output;
+  }
+  return Status::ok_status();
+}
+
+Status Preparation::check(Request& request) const {
+  const auto where = [&] { return std::string(to_string(request.signature.collective)) + " '" + request.name + "': "; };
+  const Ranks ranks = sets_.ranks(request.process_set);
+  if (!ranks) {
+    return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
+                                    " does not exist (any more); add_process_set() makes one on all ranks.");
+  }
+  if (std::find(ranks->begin(), ranks->end(), rank_) == ranks->end()) {
+    return Status::invalid_argument(where() + "rank " + std::to_string(rank_) + " is not in process set " +
+                                    std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
+                                    ".");
+  }
+  if (request.lane >= n_lanes_of(request.process_set, num_lanes_)) {
+    return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) + " does not exist; there are " +
+                                    std::to_string(num_lanes_) +
+                                    ". Give init() num_lanes, or set CIRANDA_NUM_LANES before.");
+  }
+  if (Status status = check_place(request); !status.ok()) return status;
+  Status status = validate(request, *ranks, rank_);
+  if (!status.ok()) return status;
+  settle_splits(request, static_cast<int>(ranks->size()), rank_);
+  // What cannot be cut in equal parts is as long on all ranks: none needs to hear of it from another.
+  return keeps_rows(request) ? request.refusal : status;
+}
+
+// Requests that are not told apart by the user are told apart by what they are about.
+void Preparation::complete_name(Request& request, bool is_unnamed) const {
+  const Signature& signature = request.signature;
+  const bool is_about_sets =
+      signature.collective == Collective::kAddProcessSet || signature.collective == Collective::kRemoveProcessSet;
+  if (is_about_sets || signature.collective == Collective::kJoin) {
+    request.is_cacheable = false;
+    request.lane = 0;  // a rank joins all lanes of a set
+    request.name = to_string(signature.collective);
+    if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
+    return;
+  }
+  if (is_unnamed) request.name = unnamed_.next(request);
+  if (signature.collective == Collective::kTransfer) {
+    request.name = "from " + std::to_string(signature.root) + " " + request.name;
+  }
+}
+
+}  // namespace ciranda

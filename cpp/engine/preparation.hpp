@@ -1,0 +1,35 @@
+// Preparation: what is done with a request when it is submitted, before anybody else sees it: it is checked, as far as
+// this rank can, what was left out is filled in, and what has no name gets one.
+//
+// Any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.hpp"
+#include "engine/process_sets.hpp"
+#include "engine/unnamed.hpp"
+#include "request/request.hpp"
+
+namespace ciranda {
+
+class Preparation {
+ public:
+  // `rank`: in the world. The references outlive this.
+  Preparation(int rank, std::uint32_t num_lanes, const ProcessSets& sets, Unnamed& unnamed)
+      : rank_(rank), num_lanes_(num_lanes), sets_(sets), unnamed_(unnamed) {}
+
+  // Not ok: it is refused.
+  Status prepare(Request& request) const;
+
+ private:
+  Status check(Request& request) const;
+  void complete_name(Request& request, bool is_unnamed) const;
+
+  int rank_;
+  std::uint32_t num_lanes_;
+  const ProcessSets& sets_;
+  Unnamed& unnamed_;
+};
+
+}  // namespace ciranda
