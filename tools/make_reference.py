@@ -82,8 +82,8 @@ off by default; ranks that disagree cannot join. Numbers are rounded to bfloat16
 each:
 
 - what is brought: each rank's input; or, in an allreduce for which [hosts combine their own inputs
-  first](../guide/determinism.md#what-is-promised), of each host their sum in float32, with its factors (not while a
-  rank has joined, and not with weights);
+  first](../guide/determinism.md#what-is-promised) and are alike, of each host their sum in float32, with its factors
+  (not while a rank has joined, and not with weights);
 - the result.
 
 Everything else is computed in float32; where hosts combine their own inputs first, it also travels as float32 within

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "collective/aligned_blocks.hpp"
+#include "collective/host_parts.hpp"
+#include "collective/hosts.hpp"
 
 namespace ciranda {
 namespace {
@@ -55,6 +57,9 @@ Placement placement_of(const Mesh& mesh) {
     if (host.n_cores == 0) continue;
     placement.most_on_a_core = std::max(placement.most_on_a_core, ceiling(host.n_ranks, host.n_cores));
   }
+  const HostParts parts(runs_of(host_numbers(mesh)));
+  placement.least_on_a_host = static_cast<std::uint64_t>(parts.fewest_ranks);
+  placement.most_parts = parts.most_parts;
   return placement;
 }
 
@@ -104,12 +109,16 @@ void CostModel::add_reductions(const HostCosts& costs, const Placement& placemen
                                      crowd * others * kFreshFs};
   line(Algorithm::kDirectTwoShot) = {call_ns + 2 * (round_ns + messages_ns), 2 * to_all / n + reduce, 2 * messages_ns};
 
+  // As many ranks of each host as the smallest has share the work out. A host sends a share of each of its parts to
+  // each other host, and of the result.
   const std::uint64_t hosts = placement.n_hosts;
+  const std::uint64_t n_sharing = placement.least_on_a_host > 0 ? placement.least_on_a_host : on_host;
   const std::uint64_t n_messages = 2 * (neighbours + hosts - 1);
-  line(Algorithm::kDirectByHosts) = {
-      call_ns + 2 * (channel_ns + link_ns) + n_messages * costs.message_ns,
-      2 * (hosts - 1) * costs.link_fs / hosts + 2 * neighbours * channel / on_host + reduce + reduce / on_host,
-      n_messages * costs.message_ns};
+  line(Algorithm::kDirectByHosts) = {call_ns + 2 * (channel_ns + link_ns) + n_messages * costs.message_ns,
+                                     (placement.most_parts + 1) * (hosts - 1) * costs.link_fs / hosts +
+                                         2 * neighbours * channel / n_sharing +
+                                         (on_host + placement.most_parts) * reduce / n_sharing,
+                                     n_messages * costs.message_ns};
 
   // At each level everything goes to another rank and comes from one; within the host first, while blocks are smaller.
   const AlignedBlocks blocks{static_cast<int>(n)};

@@ -43,6 +43,8 @@ struct Placement {
   std::uint64_t n_hosts = 1;
   std::uint64_t most_on_a_host = 1;
   std::uint64_t most_on_a_core = 1;
+  std::uint64_t least_on_a_host = 0;  // 0: as many on each
+  std::uint64_t most_parts = 1;       // that a host combines its inputs to (collective/host_parts.hpp)
 };
 Placement placement_of(const Mesh& mesh);
 

@@ -32,7 +32,8 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
       options_(std::move(options)),
       costs_(costs_of(mesh), placement_of(mesh)),
       ranks_per_host_(ranks_per_host(mesh)),
-      hosts_(host_numbers(mesh)) {
+      hosts_(host_numbers(mesh)),
+      host_parts_(runs_of(hosts_)) {
   if (mesh.arena() != nullptr) use(*mesh.arena());
 }
 
@@ -54,7 +55,8 @@ Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) c
                            : session_->share_bytes() == 0 ? Memory::kArena
                                                           : Memory::kSharedSlots;
   const std::size_t slot_bytes = session_ ? session_->slot_bytes() : 0;
-  return {costs_, options_, mesh_.size(), available, slot_bytes, combines_in_parts, ranks_per_host_ > 0, rounding};
+  const bool hosts_combine = host_parts_.hosts.size() > 1 && host_parts_.are_fewer();
+  return {costs_, options_, mesh_.size(), available, slot_bytes, combines_in_parts, hosts_combine, rounding};
 }
 
 void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) const {
@@ -95,7 +97,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   const Rounding rounding = rounding_of(plan);
   const Policy policy = this->policy(combines_in_parts(plan), rounding);
   const auto launch = [&](const Pick& pick) {
-    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, ranks_per_host_, hosts_,
+    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, host_parts_, hosts_,
                             pick.segment_bytes, scratch_, rounding});
   };
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));

@@ -77,8 +77,9 @@ class NativeBackend {
   CostModel costs_;
   Residuals residuals_;
   std::unordered_map<std::uint32_t, Tried> tried_;  // by the number of a kind
-  int ranks_per_host_;                              // 0: they have different numbers of ranks, or such as do not help
+  int ranks_per_host_;                              // 0: hosts are not alike (hosts.hpp)
   std::vector<int> hosts_;                          // by rank
+  HostParts host_parts_;
   std::optional<ArenaSession> session_;
   Scratch scratch_;
 };

@@ -30,8 +30,7 @@ std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
   return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
 }
 std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
-  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.ranks_per_host, l.segment_bytes, l.scratch,
-                                   l.rounding);
+  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.host_parts, l.segment_bytes, l.scratch, l.rounding);
 }
 std::unique_ptr<RunningCollective> doubling(const Launch& l) {
   return direct_allreduce_doubling(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
@@ -115,7 +114,8 @@ bool Policy::is_possible(const PolicyRow& row, Collective collective, Memory nee
   if (row.algorithm == Algorithm::kDirectTwoShot && rounding.is_on() && !rounding.is_of_inputs()) return false;
   // Two ranks would do in it what they do in one shot.
   if (row.algorithm == Algorithm::kDirectDoubling) return combines_in_parts && n_ranks > 2;
-  return row.algorithm != Algorithm::kDirectByHosts || (combines_in_parts && are_hosts_alike);
+  if (row.algorithm != Algorithm::kDirectByHosts) return true;
+  return combines_in_parts && hosts_combine && !rounding.is_of_inputs();
 }
 
 // Where nothing was learned.

@@ -13,6 +13,7 @@
 #include "backend/cost_model.hpp"
 #include "backend/native_options.hpp"
 #include "collective/arena_session.hpp"
+#include "collective/host_parts.hpp"
 #include "collective/rounding.hpp"
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
@@ -36,7 +37,7 @@ struct Launch {
   const NativeOptions& options;
   const Plan& plan;
   kernels::Reduction reduction;
-  int ranks_per_host;
+  const HostParts& host_parts;
   const std::vector<int>& hosts;  // by rank, a number of its own
   std::size_t segment_bytes;
   Scratch& scratch;
@@ -72,7 +73,7 @@ struct Policy {
   Memory available;
   std::size_t slot_bytes;
   bool combines_in_parts;  // the plan
-  bool are_hosts_alike;    // all have as many ranks (hosts.hpp)
+  bool hosts_combine;      // some can combine inputs of their own (host_parts.hpp)
   Rounding rounding;
 
   // One there is at least: each collective has a row that needs only channels, and is always possible.

@@ -10,6 +10,7 @@
 
 #include <memory>
 
+#include "collective/host_parts.hpp"
 #include "collective/rounding.hpp"
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
@@ -30,16 +31,15 @@ std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const P
                                                              std::size_t segment_bytes, Scratch& scratch,
                                                              const Rounding& rounding = {});
 
-// For ranks on several hosts, n_neighbours on each (hosts.hpp): a host combines its own inputs first, and each of its
-// ranks exchanges a slice of that with the other hosts. What leaves a host is that of one rank, not of all; but there
-// are four delays instead of two. The bits are the same still, because the sum of a host's inputs is a subtree of the
-// tree over all.
-// REQUIRES: combines_in_parts(plan); n_neighbours is ranks_per_host(mesh), or any power of two that divides its size;
-// if it rounds, so many ranks are together.
+// For ranks on several hosts, some of them with several: a host combines its own inputs first, and as many ranks of
+// each as the smallest has exchange slices of that with the other hosts. What leaves a host is that of one rank, not of
+// all, or of the few parts that it can combine (host_parts.hpp); but there are four delays instead of two. The bits are
+// the same still, because each part is a subtree of the tree over all. REQUIRES: combines_in_parts(plan); several
+// hosts; if it rounds, each has one part, of so many ranks. `hosts` outlives the collective.
 std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction, int n_neighbours,
-                                                             std::size_t segment_bytes, Scratch& scratch,
-                                                             const Rounding& rounding = {});
+                                                             const kernels::Reduction& reduction,
+                                                             const HostParts& hosts, std::size_t segment_bytes,
+                                                             Scratch& scratch, const Rounding& rounding = {});
 
 // Recursive doubling: at each level of the tree over ranks (aligned_blocks.hpp) a rank swaps what its block gives with
 // one of the block beside it, and combines the two; after log2(n) rounds it has the result. So a rank sends log2(n)

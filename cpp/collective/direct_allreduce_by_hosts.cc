@@ -13,29 +13,32 @@ namespace {
 
 constexpr std::size_t kDepth = TwoRounds::kDepth;
 
-// A block is cut into a slice for each rank of a host, and that into a part for each host. Neighbours are the ranks of
-// this host, counterparts those that have the same slice on other hosts. A block's four rounds:
-//   neighbours exchange slices;     combine: each has the host's sum of its slice
-//   counterparts exchange parts;    finish: each has the result of its part of its slice
+// A block is cut into slices, one for each rank of the host that has fewest, and those into a share for each host.
+// Neighbours are the ranks of this host, counterparts those that have the same slice on other hosts; ranks of larger
+// hosts that have no slice only bring their input and get the result. A block's four rounds:
+//   neighbours exchange slices;     combine: each has the host's sums of its slice, one for each of its parts
+//   counterparts exchange shares;   finish: each has the result of its share of its slice
 //   counterparts exchange results;  share: each has the result of its slice
 //   neighbours exchange results
 class ByHosts final : public RunningCollective {
  public:
-  ByHosts(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, int n_neighbours,
+  ByHosts(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, const HostParts& hosts,
           std::size_t segment_bytes, Scratch& scratch, const Rounding& rounding)
       : plan_(plan),
         reductions_(reduction),
+        of_sums_(reductions_.of_part),
         is_rounded_(rounding.is_on()),
-        n_neighbours_(n_neighbours),
-        n_hosts_(mesh.size() / n_neighbours),
-        host_(mesh.rank() / n_neighbours),
-        own_(mesh.rank() % n_neighbours),
-        block_bytes_(segment_bytes * static_cast<std::size_t>(n_neighbours)),
+        hosts_(hosts),
+        n_hosts_(static_cast<int>(hosts.hosts.size())),
+        host_(host_of(mesh.rank())),
+        n_neighbours_(range(host_).size()),
+        own_(mesh.rank() - range(host_).begin),
+        block_bytes_(segment_bytes * static_cast<std::size_t>(hosts.fewest_ranks)),
         rounds_{(plan.n_bytes + block_bytes_ - 1) / block_bytes_},
-        transfers_(mesh),
-        inputs_(static_cast<std::size_t>(std::max(n_neighbours_, n_hosts_))) {
+        transfers_(mesh) {
+    of_sums_.prescale = 1.0;
     for (const auto& piece : plan.output.pieces()) results_.add(piece.data(), piece.size());
-    for (int host = 0; host < n_hosts_; ++host) {
+    for (int host = 0; own_ < hosts.fewest_ranks && host < n_hosts_; ++host) {
       if (host != host_) counterparts_.push_back(host);
     }
     for (int place = 0; place < n_neighbours_; ++place) {
@@ -61,36 +64,48 @@ class ByHosts final : public RunningCollective {
   struct Stage {
     std::vector<std::span<std::byte>> slices;  // this rank's, by neighbour
     std::vector<OutputPieces> slice_pieces;
-    std::span<std::byte> sum;  // of the host, of this rank's slice
-    InputPieces sum_pieces;
-    std::vector<std::span<std::byte>> parts;  // this rank's, by host
-    std::vector<OutputPieces> part_pieces;
-    std::span<std::byte> result;  // used where the output is in several pieces
-    InputPieces result_pieces;    // where the result is
+    std::vector<std::span<std::byte>> sums;    // of the host's parts, of this rank's slice
+    std::vector<InputPieces> sum_pieces;       // what is for each host: its share of all sums
+    std::vector<std::span<std::byte>> shares;  // this rank's, by host: of its sums, one after the other
+    std::vector<OutputPieces> share_pieces;
+    std::vector<std::span<std::byte>> between;  // what the steps give, all but the last
+    std::span<std::byte> result;                // used where the output is in several pieces
+    InputPieces result_pieces;                  // where the result is
   };
 
   Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
-  int neighbour(int place) const { return host_ * n_neighbours_ + place; }
-  int counterpart(int host) const { return host * n_neighbours_ + own_; }
+  const RankRun& range(int host) const { return hosts_.hosts[static_cast<std::size_t>(host)]; }
+  std::size_t n_parts(int host) const { return hosts_.parts[static_cast<std::size_t>(host)].size(); }
+  int host_of(int rank) const {
+    int host = 0;
+    while (range(host).end <= rank) ++host;
+    return host;
+  }
+  int neighbour(int place) const { return range(host_).begin + place; }
+  int counterpart(int host) const { return range(host).begin + own_; }
 
   // All relative to the whole plan.
   Slice block_range(std::size_t block) const {
     const std::size_t begin = std::min(block * block_bytes_, plan_.n_bytes);
     return {begin, std::min(block_bytes_, plan_.n_bytes - begin)};
   }
-  Slice slice(std::size_t block, int place) const { return cut(block_range(block), n_neighbours_, place); }
-  Slice part(std::size_t block, int host) const { return cut(slice(block, own_), n_hosts_, host); }
+  Slice slice(std::size_t block, int place) const {
+    const Slice whole = block_range(block);
+    if (place >= hosts_.fewest_ranks) return {whole.offset + whole.n_bytes, 0};
+    return cut(whole, hosts_.fewest_ranks, place);
+  }
+  Slice share(std::size_t block, int host) const { return cut(slice(block, own_), n_hosts_, host); }
   static Slice cut(const Slice& whole, int n, int index) {
     const Slice cut = slice_of(whole.n_bytes, n, index);
     return {whole.offset + cut.offset, cut.n_bytes};
   }
 
   void share_out(Scratch& scratch) {
-    const std::size_t slice_bytes = slice_of(block_range(0).n_bytes, n_neighbours_, 0).n_bytes;
-    const std::size_t part_bytes = slice_of(slice_bytes, n_hosts_, 0).n_bytes;
-    const std::size_t n_slices = static_cast<std::size_t>(n_neighbours_) + 1;
-    const std::size_t n_parts = static_cast<std::size_t>(n_hosts_) + 1;
-    std::span<std::byte> memory = scratch.take(kDepth * (n_slices * slice_bytes + n_parts * part_bytes));
+    const std::size_t slice_bytes = slice_of(block_range(0).n_bytes, hosts_.fewest_ranks, 0).n_bytes;
+    const std::size_t share_bytes = slice_of(slice_bytes, n_hosts_, 0).n_bytes;
+    const std::size_t n_slices = static_cast<std::size_t>(n_neighbours_) + n_parts(host_);
+    const std::size_t n_shares = hosts_.n_parts + hosts_.steps.size();
+    std::span<std::byte> memory = scratch.take(kDepth * (n_slices * slice_bytes + n_shares * share_bytes));
     const auto take = [&memory](std::size_t n_bytes) {
       const auto taken = memory.first(n_bytes);
       memory = memory.subspan(n_bytes);
@@ -101,13 +116,14 @@ class ByHosts final : public RunningCollective {
         stage.slices.push_back(take(slice_bytes));
         stage.slice_pieces.emplace_back(stage.slices.back().data(), slice_bytes);
       }
-      stage.sum = take(slice_bytes);
-      stage.sum_pieces = InputPieces(stage.sum.data(), slice_bytes);
+      for (std::size_t part = 0; part < n_parts(host_); ++part) stage.sums.push_back(take(slice_bytes));
+      stage.sum_pieces.resize(static_cast<std::size_t>(n_hosts_));
       for (int host = 0; host < n_hosts_; ++host) {
-        stage.parts.push_back(take(part_bytes));
-        stage.part_pieces.emplace_back(stage.parts.back().data(), part_bytes);
+        stage.shares.push_back(take(n_parts(host) * share_bytes));
+        stage.share_pieces.emplace_back(stage.shares.back().data(), stage.shares.back().size());
       }
-      stage.result = take(part_bytes);
+      for (std::size_t step = 1; step < hosts_.steps.size(); ++step) stage.between.push_back(take(share_bytes));
+      stage.result = take(share_bytes);
     }
   }
 
@@ -115,7 +131,7 @@ class ByHosts final : public RunningCollective {
   // each round therefore waits for the one before it in that order, whatever has come already.
   bool advance() {
     if (may_share(n_shared_)) {
-      share(n_shared_++);
+      share_with_neighbours(n_shared_++);
     } else if (may_finish(n_finished_)) {
       finish(n_finished_++);
     } else if (may_combine(n_combined_)) {
@@ -143,17 +159,26 @@ class ByHosts final : public RunningCollective {
   void combine(std::size_t block) {
     const Slice own = slice(block, own_);
     Stage& at = stage(block);
+    inputs_.clear();
     for (int place = 0; place < n_neighbours_; ++place) {
       const auto arrived = at.slices[static_cast<std::size_t>(place)].first(own.n_bytes);
-      inputs_[static_cast<std::size_t>(place)] =
-          place == own_ ? contiguous_or_gathered(plan_.input, own.offset, arrived) : arrived.data();
+      inputs_.push_back(place == own_ ? contiguous_or_gathered(plan_.input, own.offset, arrived) : arrived.data());
     }
-    reduce(reductions_.of_part, n_neighbours_, at.sum.first(own.n_bytes));
+    for (std::size_t part = 0; part < n_parts(host_); ++part) {
+      const RankRun& of = hosts_.parts[static_cast<std::size_t>(host_)][part];
+      const auto inputs = std::span(inputs_).subspan(static_cast<std::size_t>(of.begin - range(host_).begin),
+                                                     static_cast<std::size_t>(of.size()));
+      reduce(reductions_.of_part, inputs, at.sums[part].first(own.n_bytes));
+      if (is_rounded_) round(at.sums[part].first(own.n_bytes));
+    }
+    const std::size_t n_own = share(block, host_).n_bytes;
     for (const int host : counterparts_) {
-      const Slice theirs = part(block, host);
-      transfers_.send(counterpart(host), at.sum_pieces, theirs.offset - own.offset, theirs.n_bytes);
-      transfers_.receive(counterpart(host), at.part_pieces[static_cast<std::size_t>(host)], 0,
-                         part(block, host_).n_bytes);
+      const Slice theirs = share(block, host);
+      InputPieces& pieces = at.sum_pieces[static_cast<std::size_t>(host)];
+      pieces = {};
+      for (const auto& sum : at.sums) pieces.add(sum.data() + (theirs.offset - own.offset), theirs.n_bytes);
+      transfers_.send(counterpart(host), pieces, 0, pieces.n_bytes());
+      transfers_.receive(counterpart(host), at.share_pieces[static_cast<std::size_t>(host)], 0, n_parts(host) * n_own);
     }
   }
 
@@ -164,19 +189,30 @@ class ByHosts final : public RunningCollective {
   }
 
   void finish(std::size_t block) {
-    const Slice own = part(block, host_);
+    const Slice own = share(block, host_);
     Stage& at = stage(block);
+    inputs_.clear();
     for (int host = 0; host < n_hosts_; ++host) {
-      inputs_[static_cast<std::size_t>(host)] = host == host_ ? at.sum.data() + (own.offset - slice(block, own_).offset)
-                                                              : at.parts[static_cast<std::size_t>(host)].data();
+      for (std::size_t part = 0; part < n_parts(host); ++part) {
+        inputs_.push_back(host == host_ ? at.sums[part].data() + (own.offset - slice(block, own_).offset)
+                                        : at.shares[static_cast<std::size_t>(host)].data() + part * own.n_bytes);
+      }
     }
     const auto in_place = plan_.output.contiguous(own.offset, own.n_bytes);
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
-    reduce(reductions_.of_all, n_hosts_, result);
+    for (std::size_t step = 0; step < hosts_.steps.size(); ++step) {
+      const bool is_last = step + 1 == hosts_.steps.size();
+      const auto out = is_last ? result : at.between[step].first(own.n_bytes);
+      step_inputs_.clear();
+      for (const std::size_t place : hosts_.steps[step].inputs) step_inputs_.push_back(inputs_[place]);
+      reduce(is_last ? reductions_.of_all : of_sums_, step_inputs_, out);
+      inputs_.push_back(out.data());
+    }
+    if (is_rounded_) round(result);
     if (in_place.empty()) scatter(plan_.output, own.offset, result);
     at.result_pieces = InputPieces(result.data(), result.size());
     for (const int host : counterparts_) {
-      const Slice theirs = part(block, host);
+      const Slice theirs = share(block, host);
       transfers_.send(counterpart(host), at.result_pieces, 0, own.n_bytes);
       transfers_.receive(counterpart(host), plan_.output, theirs.offset, theirs.n_bytes);
     }
@@ -186,7 +222,7 @@ class ByHosts final : public RunningCollective {
     return block < n_finished_ && have_all_counterparts(rounds_.second(block));
   }
 
-  void share(std::size_t block) {
+  void share_with_neighbours(std::size_t block) {
     const Slice own = slice(block, own_);
     for (const int place : neighbours_) {
       const Slice theirs = slice(block, place);
@@ -210,19 +246,22 @@ class ByHosts final : public RunningCollective {
                        [&](int host) { return transfers_.n_sent(counterpart(host)) > index; });
   }
 
-  void reduce(const kernels::Reduction& reduction, int n_inputs, std::span<std::byte> result) const {
-    if (result.empty()) return;
-    const std::size_t count = result.size() / size_of(reduction.dtype);
-    kernels::reduce(reduction, std::span(inputs_).first(static_cast<std::size_t>(n_inputs)), result.data(), count);
-    if (is_rounded_) kernels::round_to_bfloat16(result.data(), result.data(), count);
+  static void reduce(const kernels::Reduction& reduction, std::span<const std::byte* const> inputs,
+                     std::span<std::byte> result) {
+    if (!result.empty()) kernels::reduce(reduction, inputs, result.data(), result.size() / size_of(reduction.dtype));
+  }
+  static void round(std::span<std::byte> values) {
+    kernels::round_to_bfloat16(values.data(), values.data(), values.size() / sizeof(float));
   }
 
   const Plan& plan_;
-  InParts reductions_;  // a part is a host's
+  InParts reductions_;
+  kernels::Reduction of_sums_;  // that are not of all
   bool is_rounded_;
-  int n_neighbours_;
+  const HostParts& hosts_;
   int n_hosts_;
   int host_;
+  int n_neighbours_;
   int own_;  // this rank's place among its neighbours
   std::size_t block_bytes_;
   TwoRounds rounds_;
@@ -232,6 +271,7 @@ class ByHosts final : public RunningCollective {
   std::array<Stage, kDepth> stages_;
   InputPieces results_;  // the plan's output, to send from
   std::vector<const std::byte*> inputs_;
+  std::vector<const std::byte*> step_inputs_;
   std::size_t n_combined_ = 0;
   std::size_t n_finished_ = 0;
   std::size_t n_shared_ = 0;
@@ -252,10 +292,10 @@ bool combines_in_parts(const Plan& plan) {
 }
 
 std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction, int n_neighbours,
-                                                             std::size_t segment_bytes, Scratch& scratch,
-                                                             const Rounding& rounding) {
-  return std::make_unique<ByHosts>(mesh, plan, reduction, n_neighbours, segment_bytes, scratch, rounding);
+                                                             const kernels::Reduction& reduction,
+                                                             const HostParts& hosts, std::size_t segment_bytes,
+                                                             Scratch& scratch, const Rounding& rounding) {
+  return std::make_unique<ByHosts>(mesh, plan, reduction, hosts, segment_bytes, scratch, rounding);
 }
 
 }  // namespace ciranda

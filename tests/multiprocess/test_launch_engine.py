@@ -257,6 +257,7 @@ def test_reductions_between_hosts_have_the_bits_of_those_on_one(hosts: netns.Hos
     for places, interfaces, algorithm in (
         ("hostA:2,hostB:2", "eth0", ""),  # as many on each: by hosts
         ("hostA:3,hostB:1", "eth0,eth1", ""),  # each with each
+        ("hostA:3,hostB:1", "eth0", "by-hosts"),  # in parts, of two ranks and of one
         ("hostA:2,hostB:2", "eth0", "doubling"),
         ("hostA:3,hostB:1", "eth0", "doubling"),
     ):

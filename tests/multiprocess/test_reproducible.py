@@ -28,6 +28,7 @@ VARIANTS = {
     "hosts": {"CIRANDA_RELAYS": "1"},  # see _host_of
     "hosts, doubling": {"CIRANDA_ALGORITHM": "doubling"},
     "hosts, chain": {"CIRANDA_ALGORITHM": "chain"},
+    "hosts, by-hosts": {"CIRANDA_ALGORITHM": "by-hosts"},  # of which one has two ranks, one has one
     "small slots": {"CIRANDA_SLOT_BYTES": "4096"},
     "short segments": {"CIRANDA_SEGMENT_BYTES": "4096"},
     "short segments by tcp": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SEGMENT_BYTES": "8192"},

@@ -128,6 +128,16 @@ TEST(CostModelTest, ManyRanksDouble) {
   EXPECT_FALSE(doubles(128, 1 << 20));
 }
 
+// Of two hosts of six each sends two parts, not one; of six inputs.
+TEST(CostModelTest, HostsThatAreNotAPowerOfTwoSendMore) {
+  const CostModel six({}, {12, 2, 6, 1, 6, 2});
+  const CostModel eight({}, {16, 2, 8, 1, 8, 1});
+  EXPECT_GT(six.microseconds({Algorithm::kDirectByHosts, 256 << 10}, 64 << 20),
+            eight.microseconds({Algorithm::kDirectByHosts, 256 << 10}, 64 << 20));
+  EXPECT_LT(2 * six.microseconds({Algorithm::kDirectByHosts, 256 << 10}, 64 << 20),
+            six.microseconds({Algorithm::kDirectTwoShot, 256 << 10}, 64 << 20));
+}
+
 // 16 KiB by four ranks on two cores, called from Python, were seen to take 31 to 68 us.
 TEST(CostModelTest, CoresThatAreSharedAreWaitedFor) {
   const CostModel crowded({}, {4, 1, 4, 2});

@@ -87,8 +87,8 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
   }
 }
 
-// By hosts only where each has as many ranks, a power of two, one after the other; and not for small messages.
-TEST(NativeBackendTest, HostsCombineTheirOwnWhereTheyAreAlike) {
+// By hosts where that makes less to send than each with each, and not for small messages.
+TEST(NativeBackendTest, HostsCombineTheirOwnWhereThatHelps) {
   struct Layout {
     std::vector<std::string> hosts;
     std::string_view expected;
@@ -98,12 +98,13 @@ TEST(NativeBackendTest, HostsCombineTheirOwnWhereTheyAreAlike) {
       Layout{{"a", "a", "b", "b", "c", "c"}, "direct by-hosts"},
       Layout{{"a", "a", "a", "a", "b", "b", "b", "b"}, "direct by-hosts"},
       Layout{{"a", "a", "a", "b"}, "direct two-shot"},
-      Layout{{"a", "a", "b", "c"}, "direct two-shot"},
+      Layout{{"a", "a", "b", "c"}, "direct by-hosts"},
       Layout{{"a", "b", "a", "b"}, "direct two-shot"},
       Layout{{"a", "a", "b", "b", "a", "a"},
              "direct by-hosts"},  // the last are far from the first, but that harms none
-      Layout{{"a", "a", "b", "b", "b", "b"}, "direct two-shot"},
-      Layout{{"a", "a", "a", "b", "b", "b"}, "direct two-shot"},
+      Layout{{"a", "a", "b", "b", "b", "b"}, "direct by-hosts"},
+      Layout{{"a", "a", "a", "b", "b", "b"}, "direct by-hosts"},  // the middle ones of each half for themselves
+      Layout{{"a", "b", "b", "c", "c"}, "direct two-shot"},       // the pairs are not those of the tree
       Layout{{"a", "b"}, "direct two-shot"},
   };
   for (const Layout& layout : layouts) {
@@ -136,6 +137,7 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
       Case{{"a", "a", "b", "b"}, "two-shot", 64 << 20, "direct two-shot"},
       Case{{"a", "a", "b", "b"}, "by-hosts", 4, "direct by-hosts"},
       Case{{"a", "b", "b"}, "by-hosts", 64 << 20, "direct two-shot"},
+      Case{{"a", "a", "b"}, "by-hosts", 64 << 20, "direct by-hosts"},
       Case{{"a", "b", "b"}, "doubling", 64 << 20, "direct doubling"},
       Case{{"a", "b"}, "doubling", 4, "direct one-shot"},  // of two ranks that would be the same
       Case{{"a", "a", "a"}, "doubling", 4, "shm one-shot"},
@@ -149,6 +151,38 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
     EXPECT_EQ(NativeBackend(*mesh, native).algorithm_name(Collective::kAllreduce, each.n_bytes), each.expected)
         << each.algorithm << " of " << each.n_bytes;
   }
+}
+
+// Parts of hosts that are not alike would be rounded otherwise than the ranks' inputs.
+TEST(NativeBackendTest, HostsThatAreNotAlikeDoNotCombineWhatIsRounded) {
+  LoopbackFabric fabric(3, on_hosts({"a", "a", "b"}));
+  NativeOptions native;
+  native.rounds_to_bfloat16 = true;
+  native.algorithm = "by-hosts";
+  std::vector<std::unique_ptr<Mesh>> meshes;
+  std::vector<std::unique_ptr<NativeBackend>> backends;
+  std::vector<std::vector<float>> values;
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < 3; ++rank) {
+    meshes.push_back(fabric.take_mesh(rank));
+    backends.push_back(std::make_unique<NativeBackend>(*meshes.back(), native));
+    values.emplace_back(100'000, std::array{256.0F, 1.0F, 1.0F}[static_cast<std::size_t>(rank)]);
+  }
+  for (auto& each : values) {
+    plans.push_back(allreduce_plan(each));
+    plans.back().op = ReduceOp::kSum;
+    plans.back().prescale = 1.0;
+  }
+  std::vector<std::unique_ptr<RunningCollective>> running;
+  for (std::size_t rank = 0; rank < 3; ++rank) running.push_back(backends[rank]->start(plans[rank]));
+  for (std::size_t n_done = 0; n_done < 3;) {
+    for (auto& each : running) {
+      if (each == nullptr || each->step() != Progress::kDone) continue;
+      each.reset();
+      ++n_done;
+    }
+  }
+  for (const auto& each : values) EXPECT_EQ(each, std::vector<float>(100'000, 258.0F));
 }
 
 TEST(NativeBackendTest, ABroadcastIsPassedOnWhereThatIsFasterOrPrescribed) {

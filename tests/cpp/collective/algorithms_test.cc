@@ -102,6 +102,7 @@ Plan random_reduction(Collective collective, int n_ranks, Draw& random) {
   plan.collective = collective;
   plan.dtype = kTypes[random() % kTypes.size()];
   plan.op = random() % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
+  plan.prescale = random() % 3 == 0 ? 0.3 : 1.0;
   plan.postscale = random() % 3 == 0 ? 0.5 : 1.0;
   plan.contributors = some_ranks(n_ranks, random);
   plan.n_average = static_cast<int>(n_named(plan.contributors, n_ranks));
@@ -326,8 +327,8 @@ bool leads_to(const SteppedRanks& ranks, int rank, int still) {
 
 // Not everybody has to do with everybody.
 bool has_few_partners(std::string_view algorithm) {
-  constexpr std::array<std::string_view, 4> kSuch{"DirectAllreduceByHosts", "DirectAllreduceDoubling", "TreeBroadcast",
-                                                  "ChainBroadcast"};
+  constexpr std::array<std::string_view, 5> kSuch{"DirectAllreduceByHosts", "DirectAllreduceByUnlikeHosts",
+                                                  "DirectAllreduceDoubling", "TreeBroadcast", "ChainBroadcast"};
   return std::find(kSuch.begin(), kSuch.end(), algorithm) != kSuch.end();
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,13 @@ Scratch& scratch_of(int rank) {
   return all[static_cast<std::size_t>(rank)];
 }
 
+const HostParts& hosts_of(int n_ranks) {
+  static std::map<int, HostParts> all;
+  std::vector<int> host_of;
+  for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank / kOnAHost);
+  return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
+}
+
 const Algorithm kOneShot{
     "one shot", Collective::kAllreduce, false, 1 << 20,
     [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r, {1}); }};
@@ -44,7 +52,7 @@ const Algorithm kOneShotOfHosts{"one shot of hosts", Collective::kAllreduce, fal
                                 }};
 const Algorithm kByHosts{
     "by hosts", Collective::kAllreduce, false, 1 << 20, [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-      return direct_allreduce_by_hosts(m, p, r, kOnAHost, kSegmentBytes, scratch_of(m.rank()), {kOnAHost});
+      return direct_allreduce_by_hosts(m, p, r, hosts_of(m.size()), kSegmentBytes, scratch_of(m.rank()), {kOnAHost});
     }};
 template <int n_together>
 const Algorithm kDoubling{n_together == 1 ? "doubling" : "doubling of hosts", Collective::kAllreduce, false, 1 << 20,

@@ -1,6 +1,7 @@
 #include "collective/stepped_ranks.hpp"
 
 #include <limits>
+#include <map>
 
 #include "collective/direct_allreduce.hpp"
 #include "collective/direct_broadcast.hpp"
@@ -40,6 +41,25 @@ std::unique_ptr<RunningCollective> with_scratch(Start start) {
   return std::make_unique<WithScratch>(start);
 }
 
+// Hosts of the largest power of two that divides the ranks; of half of them, where that is all.
+const HostParts& alike(int n_ranks) {
+  static std::map<int, HostParts> all;
+  int n = n_ranks & -n_ranks;
+  if (n == n_ranks) n /= 2;
+  std::vector<int> host_of;
+  for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank / n);
+  return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
+}
+
+// Two hosts of three ranks or four; of fewer ranks one has one.
+const HostParts& unlike(int n_ranks) {
+  static std::map<int, HostParts> all;
+  std::vector<int> host_of;
+  const int of_first = n_ranks < 6 ? n_ranks - 1 : n_ranks / 2;
+  for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank < of_first ? 0 : 1);
+  return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
+}
+
 // Of hosts of one, two or three ranks, some of which lie apart.
 std::unique_ptr<RunningCollective> along(TreeShape shape, Mesh& mesh, const Plan& plan) {
   std::vector<int> host_of;
@@ -72,11 +92,15 @@ const std::vector<Algorithm>& algorithms() {
       {"DirectAllreduceByHosts", Collective::kAllreduce, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
          return with_scratch([&](Scratch& scratch) {
-           // Hosts of the largest power of two that divides the ranks; of half of them, where that is all.
-           int n = m.size() & -m.size();
-           if (n == m.size()) n /= 2;
-           if (n < 1 || !combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
-           return direct_allreduce_by_hosts(m, p, r, n, kSegmentBytes, scratch);
+           if (!combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
+           return direct_allreduce_by_hosts(m, p, r, alike(m.size()), kSegmentBytes, scratch);
+         });
+       }},
+      {"DirectAllreduceByUnlikeHosts", Collective::kAllreduce, false, kAny,
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+         return with_scratch([&](Scratch& scratch) {
+           if (!combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
+           return direct_allreduce_by_hosts(m, p, r, unlike(m.size()), kSegmentBytes, scratch);
          });
        }},
       {"DirectAllreduceDoubling", Collective::kAllreduce, false, kAny,
