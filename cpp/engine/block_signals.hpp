@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include <initializer_list>
+
 namespace ciranda {
 
 // Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread
