@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
@@ -20,31 +21,16 @@
 namespace ciranda {
 namespace {
 
+using testing::awaited;
+using testing::expect_that_the_last_call_is_told_of_a_missed_rank;
+using testing::expected;
+using testing::filled;
 using testing::patient;
 using testing::request;
+using testing::sum;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
-
-// As a blocking call does.
-Request awaited(Request r) {
-  r.is_awaited = true;
-  return r;
-}
-
-Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true,
-           std::uint32_t process_set = 0) {
-  Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
-                      values.data());
-  r.is_awaited = is_awaited;
-  r.process_set = process_set;
-  return engine.wait(engine.submit(std::move(r)));
-}
-
-std::vector<float> filled(std::size_t count, int rank, int step) {
-  return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
-}
-float expected(int n_ranks, int step) { return static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)); }
 
 // Whoever comes last needs no turn of the engine.
 TEST(Meetings, AreOverAsSoonAsTheLastHasCome) {
@@ -433,23 +419,7 @@ TEST(Meetings, ADuplicateIsAnErrorOnAllRanks) {
   }
 }
 
-// What a rank did last is told of it when it is missed, also if the coordinator was not asked.
-TEST(Meetings, AreRememberedWhenARankIsMissed) {
-  const Watchdog watchdog("a missed rank");
-  WorldOptions options = patient();
-  options.config.stall_warning_seconds = 0.05;
-  options.config.stall_shutdown_seconds = 0.2;
-  World world(2, options);
-  std::latch has_failed(1);
-  world.run([&](Engine& engine) {
-    std::vector<float> values = filled(4, engine.rank(), 0);
-    for (const char* name : {"met", "other", "met"}) ASSERT_TRUE(sum(engine, name, values).ok());
-    if (engine.rank() == 1) has_failed.wait();
-    const Status status = sum(engine, "rare", values);
-    EXPECT_TRUE(contains(status.message(), "last submitted 'met'")) << status.message();
-    if (engine.rank() == 0) has_failed.count_down();
-  });
-}
+TEST(Meetings, AreRememberedWhenARankIsMissed) { expect_that_the_last_call_is_told_of_a_missed_rank(patient()); }
 
 }  // namespace
 }  // namespace ciranda

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
@@ -17,34 +18,18 @@
 namespace ciranda {
 namespace {
 
+using testing::expect_that_the_last_call_is_told_of_a_missed_rank;
+using testing::expected;
+using testing::filled;
 using testing::Layout;
 using testing::options_for;
-using testing::request;
+using testing::sum;
+using testing::sum_of;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
 WorldOptions apart() { return options_for(Layout::kChannels, 0); }
-
-Request sum_of(const std::string& name, std::vector<float>& values) {
-  Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
-                      values.data());
-  r.is_awaited = true;
-  return r;
-}
-
-Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true) {
-  Request r = sum_of(name, values);
-  r.is_awaited = is_awaited;
-  return engine.wait(engine.submit(std::move(r)));
-}
-
-std::vector<float> filled(std::size_t count, int rank, int step) {
-  return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
-}
-std::vector<float> expected(std::size_t count, int n_ranks, int step) {
-  return std::vector<float>(count, static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)));
-}
 
 TEST(Swaps, TakePlaceFromTheSecondCallOn) {
   for (const int n_ranks : {2, 3, 4, 8}) {
@@ -55,7 +40,7 @@ TEST(Swaps, TakePlaceFromTheSecondCallOn) {
         for (const std::size_t count : {1U, 100U, 256U}) {
           std::vector<float> values = filled(count, engine.rank(), step);
           ASSERT_TRUE(sum(engine, "x" + std::to_string(count), values).ok());
-          ASSERT_EQ(values, expected(count, n_ranks, step));
+          ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
         }
       }
       EXPECT_EQ(engine.n_met(), 3U * 19U);
@@ -71,7 +56,7 @@ TEST(Swaps, OfRanksOfTwoHosts) {
     for (int step = 0; step < 20; ++step) {
       std::vector<float> values = filled(5, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "x", values).ok());
-      ASSERT_EQ(values, expected(5, 4, step));
+      ASSERT_EQ(values, std::vector<float>(5, expected(4, step)));
     }
     EXPECT_EQ(engine.n_met(), 19U);
   });
@@ -84,7 +69,7 @@ void expect_no_swaps(int n_ranks, const WorldOptions& options, std::size_t count
     for (int step = 0; step < 4; ++step) {
       std::vector<float> values = filled(count, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
-      ASSERT_EQ(values, expected(count, n_ranks, step));
+      ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
     }
     EXPECT_EQ(engine.n_met(), 0U);
   });
@@ -114,7 +99,7 @@ TEST(Swaps, MixWithOtherCalls) {
             const std::size_t count = step / 20 % 2 == 0 ? 9 : 2000;
             std::vector<float> values = filled(count, engine.rank(), step);
             ASSERT_TRUE(sum(engine, "x" + std::to_string(thread), values, is_awaited).ok());
-            ASSERT_EQ(values, expected(count, n_ranks, step));
+            ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
           }
         });
       }
@@ -132,7 +117,7 @@ TEST(Swaps, WaitForALateRank) {
       if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
       std::vector<float> values = filled(9, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "x", values).ok());
-      ASSERT_EQ(values, expected(9, 3, step));
+      ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
     EXPECT_EQ(engine.n_met(), 11U);
   });
@@ -162,7 +147,7 @@ TEST(Swaps, ForWhichARankNeverComesAreCalledOff) {
         values = filled(3, engine.rank(), step);
         const Status after = sum(engine, "x", values);
         ASSERT_TRUE(after.ok()) << after.message();
-        EXPECT_EQ(values, expected(3, 3, step));
+        EXPECT_EQ(values, std::vector<float>(3, expected(3, step)));
       }
       EXPECT_EQ(engine.n_met(), 4U);
     });
@@ -206,7 +191,7 @@ TEST(Swaps, EndWhenARankLeaves) {
         for (int step = 0; step < n_calls; ++step) {
           std::vector<float> values = filled(4, engine.rank(), step);
           ASSERT_TRUE(sum(engine, "x", values).ok());
-          ASSERT_EQ(values, expected(4, 3, step));
+          ASSERT_EQ(values, std::vector<float>(4, expected(3, step)));
         }
         if (engine.rank() == leaver) return engine.shutdown();
         std::vector<float> values = filled(4, engine.rank(), 0);
@@ -231,7 +216,7 @@ TEST(Swaps, EndWhereRanksDifferInTheirSettings) {
       for (int step = 0; step < 3; ++step) {
         std::vector<float> values = filled(4, engine.rank(), step);
         ASSERT_TRUE(sum(engine, "x", values).ok());
-        ASSERT_EQ(values, expected(4, 3, step));
+        ASSERT_EQ(values, std::vector<float>(4, expected(3, step)));
       }
       EXPECT_EQ(engine.n_met(), 2U);
       if (engine.rank() == prescribes) return;  // stays, and calls nothing
@@ -243,23 +228,7 @@ TEST(Swaps, EndWhereRanksDifferInTheirSettings) {
   }
 }
 
-// What a rank did last is told of it when it is missed, also if the log says nothing of it.
-TEST(Swaps, AreRememberedWhenARankIsMissed) {
-  const Watchdog watchdog("a missed rank");
-  WorldOptions options = apart();
-  options.config.stall_warning_seconds = 0.05;
-  options.config.stall_shutdown_seconds = 0.2;
-  World world(2, options);
-  std::latch has_failed(1);
-  world.run([&](Engine& engine) {
-    std::vector<float> values = filled(4, engine.rank(), 0);
-    for (const char* name : {"swapped", "other", "swapped"}) ASSERT_TRUE(sum(engine, name, values).ok());
-    if (engine.rank() == 1) has_failed.wait();
-    const Status status = sum(engine, "rare", values);
-    EXPECT_TRUE(contains(status.message(), "last submitted 'swapped'")) << status.message();
-    if (engine.rank() == 0) has_failed.count_down();
-  });
-}
+TEST(Swaps, AreRememberedWhenARankIsMissed) { expect_that_the_last_call_is_told_of_a_missed_rank(apart()); }
 
 }  // namespace
 }  // namespace ciranda

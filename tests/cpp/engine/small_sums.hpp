@@ -1,0 +1,62 @@
+// Small sums that ranks wait for, for the tests of calls that are carried out without the log (meetings, swaps).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <latch>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+#include "text_matchers.hpp"
+
+namespace ciranda::testing {
+
+// As a blocking call does.
+inline Request awaited(Request r) {
+  r.is_awaited = true;
+  return r;
+}
+
+inline Request sum_of(const std::string& name, std::vector<float>& values) {
+  return awaited(request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
+                         values.data()));
+}
+
+inline Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true,
+                  std::uint32_t process_set = 0) {
+  Request r = sum_of(name, values);
+  r.is_awaited = is_awaited;
+  r.process_set = process_set;
+  return engine.wait(engine.submit(std::move(r)));
+}
+
+// What a rank brings to a step, and each element of the sum.
+inline std::vector<float> filled(std::size_t count, int rank, int step) {
+  return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
+}
+inline float expected(int n_ranks, int step) { return static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)); }
+
+// What a rank did last is told of it when it is missed, also if it was no entry of the log.
+inline void expect_that_the_last_call_is_told_of_a_missed_rank(WorldOptions options) {
+  const Watchdog watchdog("a missed rank");
+  options.config.stall_warning_seconds = 0.05;
+  options.config.stall_shutdown_seconds = 0.2;
+  World world(2, options);
+  std::latch has_failed(1);
+  world.run([&](Engine& engine) {
+    std::vector<float> values = filled(4, engine.rank(), 0);
+    for (const char* name : {"again", "other", "again"}) ASSERT_TRUE(sum(engine, name, values).ok());
+    EXPECT_EQ(engine.n_met(), 1U);
+    if (engine.rank() == 1) has_failed.wait();
+    const Status status = sum(engine, "rare", values);
+    EXPECT_TRUE(contains(status.message(), "last submitted 'again'")) << status.message();
+    if (engine.rank() == 0) has_failed.count_down();
+  });
+}
+
+}  // namespace ciranda::testing
