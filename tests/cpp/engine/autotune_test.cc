@@ -8,13 +8,12 @@
 #include "backend/residuals.hpp"
 #include "engine/engine.hpp"
 #include "engine/world.hpp"
+#include "engine/worlds_test.hpp"
 
 namespace ciranda {
 namespace {
 
 using testing::kLayouts;
-using testing::Layout;
-using testing::options_for;
 using testing::request;
 using testing::World;
 using testing::WorldOptions;
@@ -53,11 +52,7 @@ std::size_t n_tried(Engine& engine) {
       std::count_if(all.begin(), all.end(), [](const auto& each) { return each.taken_us; }));
 }
 
-class AutotuneTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
- protected:
-  int size() const { return std::get<0>(GetParam()); }
-  WorldOptions options() const { return options_for(std::get<1>(GetParam()), size()); }
-};
+class AutotuneTest : public testing::WorldsTest {};
 
 TEST_P(AutotuneTest, AllRanksTryTheSameAndGoOnWithTheSame) {
   World world(size(), options());

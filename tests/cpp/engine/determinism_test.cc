@@ -10,6 +10,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/world.hpp"
+#include "engine/worlds_test.hpp"
 #include "kernels/reference.hpp"
 
 namespace ciranda {
@@ -19,7 +20,6 @@ using kernels::testing::Bytes;
 using kernels::testing::ScopedLevel;
 using testing::kLayouts;
 using testing::Layout;
-using testing::options_for;
 using testing::request;
 using testing::World;
 using testing::WorldOptions;
@@ -139,20 +139,18 @@ std::uint64_t expected_hash(const std::vector<Tensor>& tensors, int size, bool r
   return hash.value();
 }
 
-class DeterminismTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
+class DeterminismTest : public testing::WorldsTest {
  protected:
-  int size() const { return std::get<0>(GetParam()); }
-
   // All algorithms with all lengths of segments; chosen by the costs that are assumed, by such as were measured, and by
   // trials, or prescribed; fused up to two sizes.
   std::vector<WorldOptions> variants() const {
     std::vector<WorldOptions> all;
     for (const std::int64_t slot_bytes : {4096, 65536}) {
       for (const char* algorithm : {"", "one-shot", "two-shot", "by-hosts", "doubling"}) {
-        if (algorithm == std::string("by-hosts") && std::get<1>(GetParam()) != Layout::kTwoHosts) continue;
-        if (algorithm == std::string("doubling") && std::get<1>(GetParam()) == Layout::kArena) continue;
+        if (algorithm == std::string("by-hosts") && layout() != Layout::kTwoHosts) continue;
+        if (algorithm == std::string("doubling") && layout() == Layout::kArena) continue;
         for (const std::int64_t segment_bytes : {0, 4096, 16384}) {
-          WorldOptions options = options_for(std::get<1>(GetParam()), size());
+          WorldOptions options = WorldsTest::options();
           options.fabric.slot_bytes = static_cast<std::size_t>(slot_bytes);
           options.config.slot_bytes = slot_bytes;
           options.config.algorithm = algorithm;

@@ -5,23 +5,17 @@
 #include <numeric>
 
 #include "engine/world.hpp"
+#include "engine/worlds_test.hpp"
 #include "repetitions.hpp"
 
 namespace ciranda {
 namespace {
 
 using testing::kLayouts;
-using testing::Layout;
-using testing::options_for;
 using testing::request;
 using testing::World;
-using testing::WorldOptions;
 
-class EngineTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
- protected:
-  int size() const { return std::get<0>(GetParam()); }
-  WorldOptions options() const { return options_for(std::get<1>(GetParam()), size()); }
-};
+class EngineTest : public testing::WorldsTest {};
 
 TEST_P(EngineTest, SumsOverAllRanks) {
   World world(size(), options());

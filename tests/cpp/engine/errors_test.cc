@@ -9,14 +9,13 @@
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "engine/worlds_test.hpp"
 #include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {
 
 using testing::kLayouts;
-using testing::Layout;
-using testing::options_for;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
@@ -178,11 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Properties, MismatchTest,
                                   std::to_string(std::get<0>(test.param)) + "ranks";
                          });
 
-class ErrorsTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
- protected:
-  int size() const { return std::get<0>(GetParam()); }
-  testing::WorldOptions options() const { return options_for(std::get<1>(GetParam()), size()); }
-};
+class ErrorsTest : public testing::WorldsTest {};
 
 TEST_P(ErrorsTest, MismatchLeavesOtherNamesAlone) {
   const Watchdog watchdog("mismatch among others");

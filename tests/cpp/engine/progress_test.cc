@@ -16,6 +16,7 @@
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "engine/worlds_test.hpp"
 
 namespace ciranda {
 namespace {
@@ -27,11 +28,7 @@ using testing::request;
 using testing::Watchdog;
 using testing::World;
 
-class ProgressTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
- protected:
-  int size() const { return std::get<0>(GetParam()); }
-  testing::WorldOptions options() const { return options_for(std::get<1>(GetParam()), size()); }
-};
+class ProgressTest : public testing::WorldsTest {};
 
 Request sum(const std::string& name, std::int32_t& value) {
   return request(Collective::kAllreduce, name, DataType::kInt32, {}, &value);
