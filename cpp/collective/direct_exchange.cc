@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "collective/copy_pieces.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 class DirectExchange final : public RunningCollective {
  public:
-  DirectExchange(Mesh& mesh, const Plan& plan) : transfers_(mesh) {
+  DirectExchange(Mesh& mesh, const Plan& plan) : rank_(mesh.rank()), transfers_(mesh) {
     for (int peer = 0; peer < mesh.size(); ++peer) {
       const OutputPieces& output = plan.output_by_rank[static_cast<std::size_t>(peer)];
       const InputPieces& input = plan.input_for(peer);
@@ -23,8 +24,7 @@ class DirectExchange final : public RunningCollective {
       }
       transfers_.receive(peer, output, 0, output.n_bytes());
       if (!plan.is_receiver(peer)) continue;
-      const bool is_in_place = !plan.input_by_rank.empty() && share_memory(input, output);
-      transfers_.send(peer, is_in_place ? kept(input) : input, 0, input.n_bytes());
+      transfers_.send(peer, safe(plan, input, output), 0, input.n_bytes());
     }
   }
 
@@ -37,6 +37,14 @@ class DirectExchange final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
+  // What is for a peer, where nothing that comes in is written before it has gone.
+  const InputPieces& safe(const Plan& plan, const InputPieces& input, const OutputPieces& output) {
+    if (!plan.input_by_rank.empty()) return share_memory(input, output) ? kept(input) : input;
+    // Of an allgather, the rows of the first rank may come to where the input lies.
+    if (plan.output_by_rank.empty() || !share_memory(input, plan.output_by_rank.front())) return input;
+    return own_rows_of_result(plan);
+  }
+
   // In place, what is for a rank and what comes from it lie at the same place, or apart.
   static bool share_memory(const InputPieces& input, const OutputPieces& output) {
     const auto inputs = input.pieces();
@@ -54,6 +62,16 @@ class DirectExchange final : public RunningCollective {
     return kept_pieces_.emplace_back(bytes.data(), bytes.size());
   }
 
+  // To where the input is copied before anything comes in.
+  const InputPieces& own_rows_of_result(const Plan& plan) {
+    if (own_rows_.n_bytes() > 0) return own_rows_;
+    const OutputPieces& own = plan.output_by_rank[static_cast<std::size_t>(rank_)];
+    for (const std::span<std::byte> piece : own.pieces()) own_rows_.add(piece.data(), piece.size());
+    return own_rows_;
+  }
+
+  int rank_;
+  InputPieces own_rows_;
   std::deque<std::vector<std::byte>> kept_;
   std::deque<InputPieces> kept_pieces_;
   PairTransfers transfers_;

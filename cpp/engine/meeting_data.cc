@@ -48,12 +48,16 @@ void bring_all_but(const RowBytes& own, const std::byte* input, std::size_t n_by
   copy_bytes(to + end, input + end, n_bytes - end);
 }
 
+// Its own rows first: they may lie where those of another are to be (an output that is the input).
 void gather_rows(std::byte* to, std::span<const std::byte* const> from, std::span<const std::int64_t> rows,
-                 std::size_t row_bytes) {
+                 std::size_t row_bytes, std::size_t self) {
+  const auto copy_from = [&](std::size_t rank) {
+    const auto n_before = static_cast<std::size_t>(sum(rows.first(rank)));
+    copy_unless_there(to + n_before * row_bytes, from[rank], static_cast<std::size_t>(rows[rank]) * row_bytes);
+  };
+  copy_from(self);
   for (std::size_t rank = 0; rank < from.size(); ++rank) {
-    const std::size_t n_bytes = static_cast<std::size_t>(rows[rank]) * row_bytes;
-    copy_unless_there(to, from[rank], n_bytes);
-    to += n_bytes;
+    if (rank != self) copy_from(rank);
   }
 }
 
@@ -110,7 +114,7 @@ class MeetingResult {
     if (!outputs.ok()) return outputs.status();
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       const std::size_t row_bytes = tensors()[i].row_bytes();
-      gather_rows(outputs.value().memory[i], sources(i, self_), first_dims[i], row_bytes);
+      gather_rows(outputs.value().memory[i], sources(i, self_), first_dims[i], row_bytes, self_);
       for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
         from_[rank] += whole_lines(static_cast<std::size_t>(first_dims[i][rank]) * row_bytes);
       }
@@ -277,7 +281,7 @@ void carry_out_meeting(const Call& call, std::byte* output, const FirstDims* fir
   switch (call.collective) {
     case Collective::kAllreduce: return kernels::reduce(reduction, brought, output, call.count());
     case Collective::kBroadcast: return copy_unless_there(output, brought.front(), call.n_bytes());
-    case Collective::kAllgather: return gather_rows(output, brought, first_dims->front(), call.row_bytes());
+    case Collective::kAllgather: return gather_rows(output, brought, first_dims->front(), call.row_bytes(), self);
     case Collective::kReducescatter: return reduce_rows(reduction, output, brought, own_rows(call, mesh));
     case Collective::kAlltoall: return exchange_rows(output, brought, own_rows(call, mesh).n_bytes, self);
     default: return;

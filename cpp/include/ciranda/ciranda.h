@@ -195,7 +195,8 @@ typedef struct ciranda_tensor {
    * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but see
    * CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER, whose result's size is not known beforehand: see
    * ciranda_operation_output(). That is also where the result of a CIRANDA_REDUCESCATTER is if all outputs of its
-   * request are NULL; an output may be this rank's own rows of `input`, and must not otherwise overlap it. */
+   * request are NULL; an output of it may be this rank's own rows of `input`, not equal to `input`, and must not
+   * otherwise overlap it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;
@@ -223,7 +224,8 @@ enum {
   /* Since version 4. The caller gives memory for the result of a CIRANDA_ALLGATHER or a CIRANDA_ALLTOALL.
    * Of an allgather, each `output` has room for as many rows of every rank as this rank brings. It is used if all ranks
    * bring as many; otherwise the library allocates: ciranda_operation_output() says where the result is. Ranks may
-   * differ in whether they give memory.
+   * differ in whether they give memory. `input` may be equal to `output`, or be this rank's own rows of it, and must
+   * not otherwise overlap it; where the library allocates, `output` stays as it was.
    * Of an alltoall, each `output` is as large as `input`, and may be the same memory. Then all ranks must give memory,
    * and bring as many rows, in equal parts: `splits` is NULL. */
   CIRANDA_REQUEST_HAS_ROOM = 8
