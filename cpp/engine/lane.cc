@@ -57,6 +57,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       logger_(around.logger),
       n_met_(around.n_met),
       changes_(around.changes),
+      mux_(around.mux),
       mesh_(around.world, around.mux, id, ranks, arena),
       unnamed_(around.names.unnamed),
       in_flight_(around.names.in_use, around.output_memory),

@@ -132,12 +132,14 @@ class Lane {
   Status apply(Participant::Action action, TimePoint now);
   void stand_in(Participant::Execute& entry);
   bool change_sets(Participant::Execute& entry);
+  void give_up_data(const Status& why);
 
   LaneId id_;
   ControlPlane& control_;
   const Logger& logger_;
   std::atomic<std::uint64_t>& n_met_;
   LaneChanges& changes_;
+  LaneMux& mux_;
   LaneMesh mesh_;
   Unnamed& unnamed_;
   InFlight in_flight_;

@@ -12,10 +12,16 @@ void Lane::heed(const Departure& departure) {
                                " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
                                "the same number of calls before they shut down.");
   }
-  data_.give_up_from(log_end_, *parting_);
+  give_up_data(*parting_);
   leave_meetings();
   swaps_.hear_end(member(departure.rank));
   if (may_swap_) say_no_more_swaps();
+}
+
+// From the end of the log on. If that cuts short what is under way, other lanes must get past it.
+void Lane::give_up_data(const Status& why) {
+  if (data_.n_executed() >= log_end_) mux_.abandon(id_);
+  data_.give_up_from(log_end_, why);
 }
 
 // What is not agreed on by the end of the log will never be. A swap to which all have sent their inputs is; the inputs
@@ -33,7 +39,7 @@ void Lane::give_up(const Status& why) {
   log_end_ = 0;
   if (!parting_) parting_ = why;
   leave_meetings();
-  data_.give_up_from(0, why);
+  give_up_data(why);
   swaps_.clear();
   in_flight_.complete_all(why, true);
 }

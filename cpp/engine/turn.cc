@@ -166,7 +166,7 @@ Result<bool> Turn::execute(TimePoint now) {
     is_any_over |= lane->is_over();
   }
   if (is_any_over) remove_lanes_that_are_over();
-  return moved;
+  return mux_.has_made_room() || moved;
 }
 
 bool Turn::take_submissions(TimePoint now) {

@@ -30,7 +30,27 @@ bool LaneMux::flush(Link& link, int peer) {
     link.unsent_begin += n;
   }
   link.unsent_begin = link.unsent_end = 0;
+  return finish_abandoned(link, peer);
+}
+
+bool LaneMux::finish_abandoned(Link& link, int peer) {
+  while (!link.abandoned.empty()) {
+    const std::size_t n = mesh_.data(peer).write_some(std::span(link.abandoned).last(link.open.n_bytes));
+    if (n == 0) return false;
+    link.open.n_bytes -= static_cast<std::uint32_t>(n);
+    if (link.open.n_bytes == 0) link.abandoned = {};
+  }
   return true;
+}
+
+void LaneMux::abandon(std::uint32_t lane) {
+  abandoned_.insert(lane);
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (!link) continue;
+    link->kept.erase(lane);
+    const bool has_rest = link->open.lane == lane && link->open.n_bytes > 0 && link->abandoned.empty();
+    if (has_rest) link->abandoned.assign(link->rest, link->rest + link->open.n_bytes);
+  }
 }
 
 std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const std::byte> bytes) {
@@ -41,6 +61,7 @@ std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const st
     const std::size_t n =
         mesh_.data(peer).write_some(bytes.first(std::min<std::size_t>(bytes.size(), to.open.n_bytes)));
     to.open.n_bytes -= static_cast<std::uint32_t>(n);
+    to.rest = bytes.data() + n;
     return n;
   }
   // The header travels together with the first bytes: a small message is one write.
@@ -57,15 +78,17 @@ std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const st
   const std::size_t n_taken = n - to.unsent_begin;
   if (to.unsent_begin == to.unsent_end) to.unsent_begin = to.unsent_end = 0;
   to.open.n_bytes -= static_cast<std::uint32_t>(n_taken);
+  to.rest = bytes.data() + n_taken;
   return n_taken;
 }
 
 bool LaneMux::flush() {
   bool moved = false;
   for (std::size_t peer = 0; peer < links_.size(); ++peer) {
-    if (!links_[peer] || links_[peer]->unsent_begin == links_[peer]->unsent_end) continue;
-    const std::size_t before = links_[peer]->unsent_begin;
-    moved |= flush(*links_[peer], static_cast<int>(peer)) || links_[peer]->unsent_begin != before;
+    if (!links_[peer] || links_[peer]->has_all_sent()) continue;
+    const auto n_left = [&link = *links_[peer]] { return link.unsent_end - link.unsent_begin + link.open.n_bytes; };
+    const std::size_t before = n_left();
+    moved |= flush(*links_[peer], static_cast<int>(peer)) || n_left() != before;
   }
   return moved;
 }
@@ -77,7 +100,7 @@ bool LaneMux::is_flushed(int peer) const {
 
 bool LaneMux::has_unsent() const {
   for (std::size_t peer = 0; peer < links_.size(); ++peer) {
-    if (!is_flushed(static_cast<int>(peer))) return true;
+    if (!is_flushed(static_cast<int>(peer)) || (links_[peer] && !links_[peer]->abandoned.empty())) return true;
   }
   return false;
 }
@@ -104,7 +127,9 @@ std::size_t LaneMux::read_some(std::uint32_t lane, int peer, std::span<std::byte
       from.incoming.n_bytes -= static_cast<std::uint32_t>(n);
       return n;
     }
-    if (!keep(from, peer)) return 0;
+    const bool is_abandoned = !abandoned_.empty() && abandoned_.contains(from.incoming.lane);
+    if (!(is_abandoned ? drop(from, peer) : keep(from, peer))) return 0;
+    has_made_room_ = true;
   }
   return 0;
 }
@@ -143,6 +168,15 @@ bool LaneMux::keep(Link& link, int peer) {
   kept.resize(at + n);
   link.incoming.n_bytes -= static_cast<std::uint32_t>(n);
   if (kept.empty()) link.kept.erase(link.incoming.lane);
+  return n > 0;
+}
+
+// As keep(), for a lane that will not ask.
+bool LaneMux::drop(Link& link, int peer) {
+  std::array<std::byte, 4096> ignored;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const std::size_t n =
+      take(link, peer, std::span(ignored).first(std::min<std::size_t>(link.incoming.n_bytes, ignored.size())));
+  link.incoming.n_bytes -= static_cast<std::uint32_t>(n);
   return n > 0;
 }
 
