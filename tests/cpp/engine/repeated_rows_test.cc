@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <latch>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/coming.hpp"
 #include "engine/engine.hpp"
 #include "engine/guarded.hpp"
 #include "engine/watchdog.hpp"
@@ -25,7 +25,9 @@
 namespace ciranda {
 namespace {
 
+using testing::agree;
 using testing::Guarded;
+using testing::LastToCome;
 using testing::patient;
 using testing::Watchdog;
 using testing::World;
@@ -117,45 +119,27 @@ Status status_of(const Engine::OperationPtr& operation) {
   return operation == nullptr ? Status::ok_status() : operation->status();
 }
 
-// Comes to the meeting. Another thread of the engine may have it for a moment.
-Engine::OperationPtr come(Engine& engine, const Call& call) {
-  std::optional<Engine::OperationPtr> operation;
-  while (!operation) operation = engine.repeat(call);
-  return *operation;
-}
-
-// After which the name is open to meetings.
-void agree(Engine& engine, const Call& call) {
-  EXPECT_EQ(engine.repeat(call), std::nullopt);
-  EXPECT_TRUE(engine.wait(engine.submit(make_request(call))).ok());
-}
-
 // The last rank finds the others there.
 TEST(RepeatedRows, NeedNoOperationWhereThereIsMemoryAndAllHaveCome) {
   for (const Collective collective : kRowCollectives) {
     for (const int n_ranks : {2, 3, 4}) {
       const Watchdog watchdog("repeated rows");
       World world(n_ranks, patient());
-      std::latch is_open(n_ranks);
-      std::latch have_come(n_ranks - 1);
+      LastToCome last(n_ranks);
       world.run([&](Engine& engine) {
         // Of a reducescatter the first ranks get more.
         const std::int64_t n_rows = collective == Collective::kReducescatter ? 2 * n_ranks + 1 : 2 * n_ranks;
-        Rows first(collective, "x", engine.rank(), n_ranks, 1, n_rows);
+        Rows first(collective, "x", engine.rank(), n_ranks, 0, n_rows);
         agree(engine, first.call);
         first.expect_right();
-        Rows x(collective, "x", engine.rank(), n_ranks, 2, n_rows);
-        is_open.arrive_and_wait();
-        if (engine.rank() == 0) have_come.wait();
-        const Engine::OperationPtr operation = come(engine, x.call);
-        EXPECT_EQ(operation == nullptr, engine.rank() == 0);
-        if (engine.rank() != 0) {
-          have_come.count_down();
-          EXPECT_TRUE(engine.wait(operation).ok());
+        for (int step = 1; step <= LastToCome::kMostRounds && !last.was_at_once(); ++step) {
+          Rows x(collective, "x", engine.rank(), n_ranks, step, n_rows);
+          last.perform(engine, x.call);
+          x.expect_right();
+          EXPECT_EQ(x.values, values_of(engine.rank(), step, n_rows));
         }
-        EXPECT_EQ(engine.n_met(), 1U);
-        x.expect_right();
-        EXPECT_EQ(x.values, values_of(engine.rank(), 2, n_rows));
+        EXPECT_TRUE(last.was_at_once());
+        EXPECT_GE(engine.n_met(), 1U);
       });
     }
   }
@@ -318,6 +302,7 @@ TEST(RepeatedRows, OfAnAlltoallMustBeAsManyOnAllRanks) {
         x.expect_right();
       }
     }
+    EXPECT_GT(engine.n_met(), 0U);
   });
 }
 
