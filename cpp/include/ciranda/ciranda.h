@@ -4,8 +4,8 @@
  * make the same requests (those with the same name belong together); order matters only for requests without a name.
  *
  * Versions: the interface only grows. Every struct that may grow starts with its size, set by its *_INIT macro, so that
- * a program compiled against an older header runs with a newer library. What breaks that raises CIRANDA_ABI_VERSION;
- * compare ciranda_abi_version() with it where the two may differ.
+ * a program compiled against an older header runs with a newer library. What is added raises CIRANDA_ABI_VERSION:
+ * compare ciranda_abi_version() with it where the library may be older than the header.
  *
  * Threads: every function may be called from any thread at any time, but ciranda_shutdown() must be the last call that
  * is given its context, and ciranda_operation_release() the last that is given its operation. No function changes the
