@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/earliest.hpp"
@@ -102,12 +103,29 @@ void Turn::remove_lanes_that_are_over() {
 }
 
 Status Turn::on_message(int peer, LaneId id, Message message, TimePoint now) {
-  if (Lane* lane = find_or_make(id)) return lane->on_message(peer, std::move(message), now);
+  if (Lane* lane = find_or_make(id)) {
+    // It may just have come to be, by the message before this one or by a thread that has formed its set.
+    if (Status status = hear_early(*lane, now); !status.ok()) return status;
+    return lane->on_message(peer, std::move(message), now);
+  }
   if (sets_.was_made(set_of(id))) return Status::ok_status();  // it crossed the removal of its set on the way
   if (early_.size() >= kMostEarlyMessages) {
     return Status::internal("too many messages for lanes that do not exist, the last from " + control_.peer_text(peer));
   }
   early_.push_back({peer, id, std::move(message)});
+  return Status::ok_status();
+}
+
+// What came for the lane before it was known here, in that order.
+Status Turn::hear_early(Lane& lane, TimePoint now) {
+  if (early_.empty()) return Status::ok_status();
+  const auto is_for_another = [&lane](const Early& early) { return early.lane != lane.id(); };
+  const auto first = std::stable_partition(early_.begin(), early_.end(), is_for_another);
+  std::vector<Early> heard(std::make_move_iterator(first), std::make_move_iterator(early_.end()));
+  early_.erase(first, early_.end());
+  for (Early& early : heard) {
+    if (Status status = lane.on_message(early.peer, std::move(early.message), now); !status.ok()) return status;
+  }
   return Status::ok_status();
 }
 

@@ -63,6 +63,7 @@ class Turn final : private LaneMessages, private LaneChanges {
  private:
   Status on_message(int peer, LaneId lane, Message message, TimePoint now) override;
   Status change_sets(const Request& request, std::int64_t& result) override;
+  Status hear_early(Lane& lane, TimePoint now);
 
   bool take_submissions(TimePoint now);
   Lane* take(Submission submission, TimePoint now);

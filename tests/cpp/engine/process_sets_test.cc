@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <latch>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 
 namespace ciranda {
@@ -117,6 +119,66 @@ TEST_P(SetsTest, ThatOverlapNeverDeadlock) {
         ASSERT_EQ(values[next++].back(), set == 0 ? 10 : expected_sum(sets[set - 1]));
       }
     }
+  });
+}
+
+// What a rank says in a set may come before the news of the set, which goes another way: through relays, of which one
+// is held up. Rank 3 hears the news together with what was said later.
+TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
+  const testing::Watchdog watchdog("early messages");
+  WorldOptions options;
+  options.fabric.hosts = {"a", "a", "b", "b", "c", "c"};
+  options.config.relays = true;
+  options.config.spin_microseconds = 0;
+  World world(6, options);
+  std::latch rank_3_is_held(1);
+  std::latch rank_5_has_joined(1);
+  std::latch news_is_passed_on(1);
+  world.run([&](Engine& engine) {
+    const int self = engine.rank();
+    const auto meet = [&engine](int other, const Operation::Callback& callback = nullptr) {
+      std::vector<double> values(3, 1);
+      const Status status = engine.wait(engine.submit(sum_of(values, "pair", engine.pair_with(other)), callback));
+      EXPECT_TRUE(status.ok()) << status.message();
+    };
+    const auto hold_relay = [&](auto&&...) { rank_5_has_joined.wait(); };
+    const auto hold_rank_3 = [&](auto&&...) {
+      rank_3_is_held.count_down();
+      news_is_passed_on.wait();
+    };
+    const auto added = engine.submit(about(Collective::kAddProcessSet, {3, 5}),
+                                     self == 2 ? Operation::Callback(hold_relay) : Operation::Callback());
+    if (self == 3) meet(5, hold_rank_3);
+    ASSERT_TRUE(engine.wait(added).ok());
+    if (self == 2) {  // a turn after that in which it was held
+      meet(0);
+      news_is_passed_on.count_down();
+    }
+    if (self == 0) meet(2);
+    if (self == 4) meet(5);
+    if (self != 3 && self != 5) return;
+    const auto set = static_cast<std::uint32_t>(added->value());
+    std::vector<double> values(3, self + 1);
+    const auto sum = engine.submit(sum_of(values, "x", set));
+    std::vector<double> token(3, 1);
+    Engine::OperationPtr hold;
+    if (self == 5) {
+      hold = engine.submit(sum_of(token, "pair", engine.pair_with(3)));
+      rank_3_is_held.wait();
+    }
+    Request join = about(Collective::kJoin);
+    join.process_set = set;
+    const auto joined = engine.submit(std::move(join));
+    if (self == 5) {
+      meet(4);  // it is said
+      rank_5_has_joined.count_down();
+      EXPECT_TRUE(engine.wait(hold).ok());
+    }
+    for (const auto& operation : {sum, joined}) {
+      const Status status = engine.wait(operation);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    EXPECT_EQ(values.back(), 10);
   });
 }
 
