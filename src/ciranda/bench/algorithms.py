@@ -26,7 +26,9 @@ class Prescribed:
     """Ciranda with a way prescribed, as a system to be measured. A collective: all ranks make it together."""
 
     def __init__(self, way: Candidate) -> None:
-        settings = {"CIRANDA_ALGORITHM": way.algorithm, "CIRANDA_SEGMENT_BYTES": str(way.segment_bytes)}
+        # The only way that there is has no word in the settings, and needs none.
+        algorithm = way.algorithm if way.is_a_choice else ""
+        settings = {"CIRANDA_ALGORITHM": algorithm, "CIRANDA_SEGMENT_BYTES": str(way.segment_bytes)}
         before = {name: os.environ.get(name) for name in settings}
         os.environ.update(settings)
         try:

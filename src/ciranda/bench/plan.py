@@ -143,6 +143,11 @@ class Candidate:
     is_in_place: bool = False
 
     @property
+    def is_a_choice(self) -> bool:
+        """Whether the settings have a word for it: there are others beside it."""
+        return self.expected_us is not None
+
+    @property
     def algorithm(self) -> str:
         """As the setting calls it: "two-shot" of "shm two-shot"."""
         return self.name.rpartition(" ")[2]
