@@ -130,7 +130,7 @@ void CostModel::add_reductions(const HostCosts& costs, const Placement& placemen
     rounds_ns += (is_within ? channel_ns : link_ns) + n_targets * costs.message_ns;
     fs_per_byte += n_targets * (is_within ? channel : on_host * costs.link_fs) + 2 * reduce;
   }
-  line(Algorithm::kDirectDoubling) = {call_ns + rounds_ns, copy + fs_per_byte, rounds_ns};
+  line(Algorithm::kDirectDoubling) = {call_ns + rounds_ns, copy + fs_per_byte, rounds_ns, 0, 0, rounds_ns};
 }
 
 // Over hosts, and then within one. Who passes on what it gets does both at the same time.

@@ -57,6 +57,11 @@ class CostModel {
 
   double microseconds(const Way& way, std::size_t n_bytes) const;
 
+  // What a call takes at least, whatever the rank that came last measured. Where that finds all that others give it
+  // there already, it waits for nobody; but others wait on for what it gives them, which is passed on from rank to
+  // rank.
+  std::uint64_t unseen_ns(Algorithm algorithm) const { return line(algorithm).unseen_ns; }
+
   // Whether `one` takes at most so many percent of what `other` takes; the same on all ranks.
   bool is_no_slower(const Way& one, const Way& other, std::size_t n_bytes, std::uint64_t percent = 100) const;
 
@@ -67,6 +72,7 @@ class CostModel {
     std::uint64_t segment_ns = 0;     // for each after the first
     std::uint64_t fs_per_excess = 0;  // a byte more, above kFreshBytes
     std::uint64_t fs_to_fill = 0;     // for each byte of the first segment, until the last rank has it
+    std::uint64_t unseen_ns = 0;
   };
   void add_reductions(const HostCosts& costs, const Placement& placement);
   void add_broadcasts(const HostCosts& costs, const Placement& placement);

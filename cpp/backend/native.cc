@@ -110,10 +110,11 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   // What it would have taken with the size in the middle of its kind, as others will have another.
   const double scale =
       costs_.microseconds(pick.way(), kind.middle_bytes) / costs_.microseconds(pick.way(), plan.n_bytes);
+  const std::uint64_t least_ns = costs_.unseen_ns(pick.way().algorithm);
   return std::make_unique<Timed>([&] { return launch(pick); },
-                                 [this, sample = *call.sample, scale](std::chrono::nanoseconds time) {
+                                 [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
                                    const double ns = static_cast<double>(time.count()) * scale;
-                                   residuals_.took(sample, static_cast<std::uint64_t>(ns));
+                                   residuals_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
                                  });
 }
 

@@ -8,6 +8,7 @@
 // the best is not tried again.
 //
 // The time of a call is the least that any rank measured: that of the rank that came last, and so waited for nobody.
+// (Where others are done later than it, what it measured is too little: see CostModel::unseen_ns.)
 // The time of a way is the first quartile of its calls', because what disturbs them only makes them longer.
 // Pure, but for the times that it is given; one thread. Which way a call goes depends on the calls before it alone, and
 // on what was told: REQUIRES the same order of calls on all ranks.

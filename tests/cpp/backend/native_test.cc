@@ -288,6 +288,66 @@ TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
   EXPECT_FALSE(only.front().expected_us);
 }
 
+// Who comes last to a doubling finds there what the others have for it, and is done at once; they are not.
+TEST(NativeBackendTest, ADoublingTakesItsRoundsHoweverLateTheLastRankComes) {
+  constexpr std::size_t kRanks = 4;
+  constexpr int kCalls = 200;                    // more than a trial of four ways needs
+  constexpr std::uint64_t kLinkNs = 10'000'000;  // far more than the calls take here
+  LoopbackOptions options = on_hosts({"a", "b", "c", "d"});
+  HostCosts costs;
+  costs.link_round_ns = kLinkNs;
+  options.costs.assign(kRanks, costs);
+  LoopbackFabric fabric(kRanks, options);
+  std::vector<std::unique_ptr<Mesh>> meshes;
+  std::vector<std::unique_ptr<NativeBackend>> backends;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    meshes.push_back(fabric.take_mesh(static_cast<int>(rank)));
+    backends.push_back(std::make_unique<NativeBackend>(*meshes.back(), NativeOptions{}));
+  }
+  for (std::size_t call = 0; call < kCalls; ++call) {
+    std::vector<std::vector<float>> values(kRanks, std::vector<float>(1, 1.0F));
+    std::vector<Plan> plans;
+    for (auto& each : values) plans.push_back(allreduce_plan(each));
+    std::vector<std::unique_ptr<RunningCollective>> running(kRanks);
+    std::size_t n_done = 0;
+    const auto step_all = [&] {
+      bool moved = false;
+      for (auto& each : running) {
+        const Progress progress = each ? each->step() : Progress::kStuck;
+        moved |= progress != Progress::kStuck;
+        if (progress != Progress::kDone) continue;
+        each.reset();
+        ++n_done;
+      }
+      return moved;
+    };
+    const std::size_t last = call % kRanks;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      if (rank != last) running[rank] = backends[rank]->start(plans[rank]);
+    }
+    while (step_all()) {
+    }
+    running[last] = backends[last]->start(plans[last]);
+    while (n_done < kRanks) step_all();
+    std::vector<std::uint64_t> news;
+    for (const auto& each : backends) {
+      for (const std::uint64_t ns : each->news()) news.push_back(ns);
+    }
+    for (const auto& each : backends) {
+      if (each->has_news()) each->conclude(news);
+    }
+  }
+  int n_doublings = 0;
+  for (const Candidate& each : backends.front()->candidates(Collective::kAllreduce, sizeof(float))) {
+    if (each.name != "direct doubling") continue;
+    ++n_doublings;
+    ASSERT_TRUE(each.taken_us);
+    EXPECT_GE(*each.taken_us, 2 * kLinkNs * 1e-3) << "two rounds";
+    EXPECT_FALSE(each.is_chosen);
+  }
+  EXPECT_EQ(n_doublings, 1);
+}
+
 TEST(NativeBackendTest, SegmentsMayBePrescribed) {
   for (const bool with_arena : {true, false}) {
     LoopbackFabric fabric(2, fabric_options(with_arena));
