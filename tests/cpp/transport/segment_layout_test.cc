@@ -90,7 +90,7 @@ TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndSlotsAreForWhoWritesThem)
         expect_owner(arena.places(member).data(), arena.places(member).size_bytes(), member);
         expect_owner(arena.stage(member).data(), arena.stage(member).size(), member);
         if (slot_bytes == 0) continue;
-        for (const std::uint64_t chunk : {0, 1}) {
+        for (std::uint64_t chunk = 0; chunk < 2; ++chunk) {
           EXPECT_EQ((arena.slot(member, chunk) - memory.data()) % static_cast<std::ptrdiff_t>(sizeof(Page)), 0);
           expect_owner(arena.slot(member, chunk), slot_bytes, member);
         }
