@@ -68,7 +68,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       log_(id, mesh_, control_, around.config, logger_),
       watch_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
       swap_watch_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
-      wire_watch_(limits_of(around.config), logger_),
+      wire_watch_(limits_of(around.config), control_, logger_),
       repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
@@ -361,11 +361,9 @@ Result<bool> Lane::execute(TimePoint now) {
     return stepped;
   }
   const auto awaited = [this] {
-    std::string text;
-    for (const int member : data_.awaited()) {
-      text += " " + control_.peer_text(mesh_.ranks()[static_cast<std::size_t>(member)]);
-    }
-    return text;
+    std::vector<int> ranks = data_.awaited();
+    for (int& rank : ranks) rank = mesh_.ranks()[static_cast<std::size_t>(rank)];
+    return ranks;
   };
   const Status status = wire_watch_.stuck(
       now, [this] { return data_.describe_current(); }, awaited);

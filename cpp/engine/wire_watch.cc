@@ -1,31 +1,50 @@
 #include "engine/wire_watch.hpp"
 
+#include <algorithm>
+
 namespace ciranda {
 
-WireWatch::WireWatch(const PeerWatch::Limits& limits, const Logger& logger)
-    : limits_(limits), interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown), logger_(logger) {}
+WireWatch::WireWatch(const PeerWatch::Limits& limits, ControlPlane& control, const Logger& logger)
+    : limits_(limits),
+      interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown),
+      control_(control),
+      logger_(logger) {}
 
 Status WireWatch::stuck(TimePoint now, const std::function<std::string()>& what,
-                        const std::function<std::string()>& awaited) {
+                        const std::function<std::vector<int>()>& awaited) {
   if (interval_.count() == 0) return Status::ok_status();
   if (!stuck_since_) {
     stuck_since_ = now;
-    next_report_ = now + interval_;
+    next_ = now + interval_ / 2;
   }
-  if (now < next_report_) return Status::ok_status();
-  next_report_ = now + interval_;
+  if (now < next_) return Status::ok_status();
+  next_ = now + interval_ / 2;
+  if (asked_) return report(now, what(), awaited());
+  asked_ = now;
+  for (const int rank : awaited()) control_.ask(rank);
+  return Status::ok_status();
+}
+
+Status WireWatch::report(TimePoint now, const std::string& what, const std::vector<int>& awaited) {
+  const TimePoint asked = *asked_;
+  asked_.reset();
+  const bool do_all_answer =
+      std::all_of(awaited.begin(), awaited.end(), [&](int rank) { return control_.heard_from(rank) > asked; });
   const auto waited = now - *stuck_since_;
-  const std::string text = what() + " began on all ranks but has not moved for " +
-                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
-                           " s. Waiting for" + awaited() + ": stopped, or its link is cut.";
-  if (limits_.shutdown.count() > 0 && waited >= limits_.shutdown) return Status::timeout(text);
+  std::string text = what + " began on all ranks but has not moved for " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
+                     " s. Waiting for";
+  for (const int rank : awaited) text += " " + control_.peer_text(rank);
+  text += do_all_answer ? ", who may wait for another that is stopped, or cut off." : ": stopped, or its link is cut.";
+  const auto most = do_all_answer ? 2 * limits_.shutdown : limits_.shutdown;
+  if (limits_.shutdown.count() > 0 && waited >= most) return Status::timeout(text);
   if (limits_.warning.count() > 0) logger_.warning(text);
   return Status::ok_status();
 }
 
 std::optional<TimePoint> WireWatch::due() const {
   if (!stuck_since_) return std::nullopt;
-  return next_report_;
+  return next_;
 }
 
 }  // namespace ciranda

@@ -1,5 +1,6 @@
 // WireWatch: whether what all ranks have begun to carry out still moves. Where it does not, a peer was stopped, or a
-// link is cut, in the middle of the data.
+// link is cut, in the middle of the data. Whom this rank waits for may itself wait for that peer: so it asks them, and
+// those who answer are not to blame. Somebody who waits for the one that does not answer will tell all.
 //
 // One thread (the holder of the progress token).
 #pragma once
@@ -8,29 +9,40 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/log.hpp"
+#include "engine/control_plane.hpp"
 #include "engine/peer_watch.hpp"
 
 namespace ciranda {
 
 class WireWatch {
  public:
-  // The logger outlives this.
-  WireWatch(const PeerWatch::Limits& limits, const Logger& logger);
+  // The control plane and the logger outlive this.
+  WireWatch(const PeerWatch::Limits& limits, ControlPlane& control, const Logger& logger);
 
   // Something has moved, or there is nothing to.
-  void moved() { stuck_since_.reset(); }
-  // Nothing has. `what` names what is carried out, `awaited` whom it waits for. Not ok: for too long.
-  Status stuck(TimePoint now, const std::function<std::string()>& what, const std::function<std::string()>& awaited);
+  void moved() {
+    stuck_since_.reset();
+    asked_.reset();
+  }
+  // Nothing has. `what` names what is carried out, `awaited` gives whom it waits for, ranks of the world. Not ok: for
+  // too long; for twice as long, where all of them answer.
+  Status stuck(TimePoint now, const std::function<std::string()>& what,
+               const std::function<std::vector<int>()>& awaited);
   std::optional<TimePoint> due() const;
 
  private:
+  Status report(TimePoint now, const std::string& what, const std::vector<int>& awaited);
+
   PeerWatch::Limits limits_;
   std::chrono::nanoseconds interval_;  // between reports; 0: none
+  ControlPlane& control_;
   const Logger& logger_;
   std::optional<TimePoint> stuck_since_;
-  TimePoint next_report_;
+  std::optional<TimePoint> asked_;  // since the last report; half an interval before the next
+  TimePoint next_;                  // to ask, or to report
 };
 
 }  // namespace ciranda
