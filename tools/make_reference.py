@@ -87,8 +87,9 @@ each:
 - the result.
 
 Everything else is computed in float32; where hosts combine their own inputs first, it also travels as float32 within
-a host. Recursive doubling rounds the same numbers, but what it swaps are sums in float32, which travel as such: there nothing
-is halved. All ranks get the same bits, also those that computed them, whatever the size, the algorithm, or what travels
+a host. Recursive doubling rounds the same numbers, but what it swaps are sums in float32, which travel as such:
+there nothing is halved. All ranks get the same bits, also those that computed them, whatever the size, the algorithm,
+or what travels
 along. Where ranks share memory with all others of a process set, nothing is rounded; and no other collective or type
 is. Too large numbers become infinite, but only from 3.39e38 on.
 
