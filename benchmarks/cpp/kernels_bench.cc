@@ -93,8 +93,9 @@ void register_size(std::size_t n_bytes) {
                                [n_bytes](benchmark::State& state) { run_memcpy(state, n_bytes); });
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax}) {
-      for (const std::size_t n_inputs : {std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
+      for (const std::size_t n_inputs : {std::size_t{2}, std::size_t{3}, std::size_t{4}, std::size_t{8}}) {
         if (n_inputs == 8 && op != ReduceOp::kSum) continue;
+        if (n_inputs == 3 && op == ReduceOp::kMax) continue;  // an average of 3 is divided, of 2 and 4 multiplied
         for (const SimdLevel level : {SimdLevel::kBaseline, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
           if (level > ciranda::kernels::best_simd_level()) continue;
           const Reduction reduction{.dtype = dtype, .op = op, .n_average = static_cast<int>(n_inputs)};

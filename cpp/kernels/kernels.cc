@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cassert>
 
 #include "base/copy_bytes.hpp"
@@ -18,10 +19,18 @@ std::atomic<SimdLevel>& active_level() {
   return level;
 }
 
-// The factor that the result is multiplied by: an average is a sum with a postscale.
-double result_factor(const Reduction& reduction) {
-  if (reduction.op != ReduceOp::kAverage) return reduction.postscale;
-  return reduction.postscale / static_cast<double>(reduction.n_average);
+struct ResultFactors {
+  double divisor;
+  double postscale;
+};
+
+// An average is a sum that is divided. Where n is a power of two, multiplying by 1/n, which is exact, gives the same
+// bits as dividing by n, sooner.
+ResultFactors result_factors(const Reduction& reduction) {
+  if (reduction.op != ReduceOp::kAverage) return {1.0, reduction.postscale};
+  const auto n = static_cast<unsigned>(reduction.n_average);
+  if (std::has_single_bit(n) && reduction.postscale == 1.0) return {1.0, 1.0 / n};
+  return {static_cast<double>(n), reduction.postscale};
 }
 
 // Whether the result is that of the operator alone. Factors do not apply to bool.
@@ -82,7 +91,7 @@ void set_simd_level(SimdLevel level) {
 
 void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count) {
   assert(!inputs.empty() && accepts(reduction.op, reduction.dtype) && reduction.n_average >= 1);
-  assert(reduction.weights.empty() || reduction.weights.size() == inputs.size());
+  assert(reduction.weights.empty() || (reduction.op == ReduceOp::kSum && reduction.weights.size() == inputs.size()));
   if (count == 0) return;
   const DataTypeInfo& type = info(reduction.dtype);
   const bool unscaled = is_unscaled(reduction, type.type_class);
@@ -91,10 +100,12 @@ void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs
   if (!unscaled && !is_scalable(type.type_class)) {
     return reduce_scaled_integers(reduction, inputs, out, count);
   }
+  const ResultFactors factors = unscaled ? ResultFactors{1.0, 1.0} : result_factors(reduction);
   vector_kernel(active_simd_level())({.dtype = vector_dtype(reduction.dtype, reduction.op),
                                       .op = vector_op(reduction.op),
                                       .prescale = unscaled ? 1.0 : reduction.prescale,
-                                      .postscale = unscaled ? 1.0 : result_factor(reduction),
+                                      .divisor = factors.divisor,
+                                      .postscale = factors.postscale,
                                       .weights = reduction.weights.empty() ? nullptr : reduction.weights.data(),
                                       .inputs = inputs.data(),
                                       .n_inputs = inputs.size(),

@@ -2,15 +2,19 @@
 //
 // Every kernel is a pure function of its arguments: no state, no allocation, callable from any thread. Inputs need no
 // alignment. Results are bit-identical at every SIMD level, for every split of a range into calls, and for every
-// alignment: an element's result depends only on its n inputs in rank order, the dtype, the op and the two factors.
+// alignment: an element's result depends only on its n inputs in rank order, the dtype, the op, the two factors and the
+// divisor.
 //
 // Order: inputs are combined in the left-complete binary tree over their positions: the left part of every range is
 // the largest power of two that leaves something to the right, so seven inputs are ((x0 x1) (x2 x3)) ((x4 x5) x6).
-// fp16 and bf16 accumulate in fp32 and round once, to nearest even. Integer sums and products wrap; integer averages
-// accumulate in 64 bits and round toward zero (scaled_integers.hpp: averages and factors of integers). bool has
-// min = and, max = or, and ignores factors. min and max propagate NaN; -0 < +0. Complex numbers are summed and scaled
-// part by part; a product is (ac - bd) + (ad + bc)i, each product and sum rounded once. A NaN result (of a part) is
-// always the type's quiet, positive NaN without payload; but one input that needs no scaling is copied as it is.
+// fp16 and bf16 are computed in fp32 throughout and rounded once, to nearest even. Floats, each step rounded once:
+// input
+// * prescale (of a sum with weights * (prescale * weight), a product of doubles), the tree, / n for an average,
+// * postscale; factors are rounded to the type that is computed in. Integer sums and products wrap; integer averages do
+// not, and round toward zero (scaled_integers.hpp: averages and factors of integers). bool has min = and, max = or, and
+// ignores factors. min and max propagate NaN; -0 < +0. Complex numbers are summed, scaled and divided part by part; a
+// product is (ac - bd) + (ad + bc)i, each product and sum rounded once. A NaN result (of a part) is always the type's
+// quiet, positive NaN without payload; but one input that needs no scaling is copied as it is.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +38,9 @@ struct Reduction {
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // Average divides by n_average
   double prescale = 1.0;         // applied to each input
-  double postscale = 1.0;        // applied to the result
+  double postscale = 1.0;        // applied to the result, of an average to what the division gives
   int n_average = 1;             // the divisor of Average: the number of ranks that took part
-  // A weight for each input, in their order, by which its prescale is multiplied; empty for none.
+  // Of a sum: for each input, in their order, what its prescale is multiplied by; empty for none.
   std::span<const double> weights = {};
 };
 
@@ -44,8 +48,8 @@ struct Reduction {
 // prescale * weights[k] for input k where there are weights. One pass over memory, whatever the factors are.
 // out may be one of the inputs (exactly equal, not merely overlapping).
 // REQUIRES: accepts(reduction.op, reduction.dtype), and the op is elementwise; factors are 1 where the op does not
-// accept them; weights only for sum and average of floating or complex types, as many as inputs; inputs is not empty;
-// each input and out has count elements.
+// accept them, and finite for integers; n_average >= 1; weights only for sums of floating or complex types, as many as
+// inputs; inputs is not empty; each input and out has count elements.
 void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
 
 }  // namespace ciranda::kernels

@@ -11,14 +11,19 @@ namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
 inline constexpr std::size_t kGroup = 8;          // inputs combined in registers, at most
 inline constexpr std::size_t kBlockBytes = 4096;  // of one partial result; stays in the first-level cache
 
-// kResult: the inputs need no factor; kEach: each has a weight besides. Both for sums only: averages, as users mostly
-// call them, and weighted ones.
-enum class Scaling : std::uint8_t { kNone, kResult, kBoth, kEach };
+// What an element goes through before and after the operator. Weights and divisors are for sums only.
+enum class OfInputs : std::uint8_t { kAsIs, kScaled, kWeighted };  // kWeighted: each by a factor of its own
+enum class OfResult : std::uint8_t { kAsIs, kScaled, kDivided };   // kDivided: then scaled
+
+struct Scaling {
+  OfInputs inputs = OfInputs::kAsIs;
+  OfResult result = OfResult::kAsIs;
+};
 
 struct Group {
   const std::byte* const* inputs;
   std::size_t offset_bytes;  // into each
-  const double* weights;     // one an input; null unless kEach
+  const double* weights;     // one an input; null unless kWeighted
 };
 
 // A partial result of a block of elements, in lanes and in the codec's order.
@@ -34,6 +39,7 @@ struct Partials {
 
 struct Factors {
   double prescale;
+  double divisor;
   double postscale;
 };
 
@@ -66,17 +72,19 @@ class Kernel {
   using Scalar = typename Codec::Scalar;
   using Values = Pair<Lanes>;
   static constexpr std::size_t kChunk = Codec::kChunkBytes;
+  static constexpr bool kWeighted = kScaling.inputs == OfInputs::kWeighted;
 
   template <std::size_t kInputs, bool kLast>
   static void chunks(const Group& group, const Partials& partials, const Factors& factors, std::byte* to,
                      std::size_t n_chunks) {
     // Copies whose address does not escape: stores cannot alias them.
-    Scalar prescale[kScaling == Scaling::kEach ? kInputs : 1];
-    if constexpr (kScaling == Scaling::kEach) {
+    Scalar prescale[kWeighted ? kInputs : 1];
+    if constexpr (kWeighted) {
       for (std::size_t i = 0; i < kInputs; ++i) prescale[i] = static_cast<Scalar>(factors.prescale * group.weights[i]);
     } else {
       prescale[0] = static_cast<Scalar>(factors.prescale);
     }
+    const auto divisor = static_cast<Scalar>(factors.divisor);
     const auto postscale = static_cast<Scalar>(factors.postscale);
     const Partials own_partials = partials;
     const std::byte* in[kInputs];
@@ -84,7 +92,7 @@ class Kernel {
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
       const Values values = merged(leaf<0, kInputs>(in, chunk * kChunk, prescale), own_partials, chunk);
       if constexpr (kLast) {
-        Codec::store(to + chunk * kChunk, finished(values, postscale));
+        Codec::store(to + chunk * kChunk, finished(values, divisor, postscale));
       } else {
         store_vector(to + chunk * sizeof(Values), values);
       }
@@ -95,7 +103,7 @@ class Kernel {
   template <std::size_t kBegin, std::size_t kEnd>
   [[gnu::always_inline]] static inline Values leaf(const std::byte* const* in, std::size_t at, const Scalar* prescale) {
     if constexpr (kEnd - kBegin == 1) {
-      return loaded(in[kBegin] + at, prescale[kScaling == Scaling::kEach ? kBegin : 0]);
+      return loaded(in[kBegin] + at, prescale[kWeighted ? kBegin : 0]);
     } else {
       constexpr std::size_t kMiddle = kBegin + (kEnd - kBegin > 4 ? 4 : (kEnd - kBegin > 2 ? 2 : 1));
       return combined(leaf<kBegin, kMiddle>(in, at, prescale), leaf<kMiddle, kEnd>(in, at, prescale));
@@ -118,14 +126,13 @@ class Kernel {
 
   [[gnu::always_inline]] static inline Values loaded(const std::byte* from, Scalar prescale) {
     const Values values = Codec::load(from);
-    if constexpr (kScaling == Scaling::kBoth || kScaling == Scaling::kEach) {
-      return {values.a * prescale, values.b * prescale};
-    }
-    return values;
+    if constexpr (kScaling.inputs == OfInputs::kAsIs) return values;
+    return {values.a * prescale, values.b * prescale};
   }
 
-  [[gnu::always_inline]] static inline Values finished(Values values, Scalar postscale) {
-    if constexpr (kScaling != Scaling::kNone) values = {values.a * postscale, values.b * postscale};
+  [[gnu::always_inline]] static inline Values finished(Values values, Scalar divisor, Scalar postscale) {
+    if constexpr (kScaling.result == OfResult::kDivided) values = {values.a / divisor, values.b / divisor};
+    if constexpr (kScaling.result != OfResult::kAsIs) values = {values.a * postscale, values.b * postscale};
     if constexpr (Codec::kFloating) return {Lanes::canonical(values.a), Lanes::canonical(values.b)};
     return values;
   }

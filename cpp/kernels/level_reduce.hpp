@@ -40,7 +40,7 @@ class PaddedTail {
 class Driver {
  public:
   Driver(const KernelTable& kernel, const VectorJob& job)
-      : kernel_(kernel), job_(job), factors_{job.prescale, job.postscale} {}
+      : kernel_(kernel), job_(job), factors_{job.prescale, job.divisor, job.postscale} {}
 
   void run() const {
     if (job_.n_inputs <= kGroup) return run_last(group_at(0, 0), job_.n_inputs, {}, job_.n_bytes);
@@ -104,24 +104,29 @@ class Driver {
   Factors factors_;
 };
 
-template <class Codec, ReduceOp kOp, Scaling kScaling = Scaling::kNone>
+template <class Codec, ReduceOp kOp, Scaling kScaling = Scaling{}>
 void run(const VectorJob& job) {
   static_assert(Codec::kChunkBytes <= kMaxChunkBytes);
   static constexpr KernelTable kTable = Kernel<Codec, kOp, kScaling>::table();
   Driver(kTable, job).run();
 }
 
-// Multiplying by exactly 1 changes no value, so kBoth and kEach serve one factor too.
+// Multiplying by exactly 1 changes no value, so kScaled serves where there is no factor too. A division by 1 would be
+// as exact, but costs time.
 template <class Codec, ReduceOp kOp>
 void run_floating(const VectorJob& job) {
   if constexpr (kOp == ReduceOp::kSum) {
-    if (job.weights != nullptr) return run<Codec, kOp, Scaling::kEach>(job);
+    if (job.weights != nullptr) return run<Codec, kOp, Scaling{OfInputs::kWeighted, OfResult::kScaled}>(job);
+    if (job.divisor != 1.0) {
+      if (job.prescale == 1.0) return run<Codec, kOp, Scaling{OfInputs::kAsIs, OfResult::kDivided}>(job);
+      return run<Codec, kOp, Scaling{OfInputs::kScaled, OfResult::kDivided}>(job);
+    }
+    if (job.prescale == 1.0 && job.postscale != 1.0) {
+      return run<Codec, kOp, Scaling{OfInputs::kAsIs, OfResult::kScaled}>(job);
+    }
   }
-  if (job.prescale == 1.0 && job.postscale == 1.0) return run<Codec, kOp, Scaling::kNone>(job);
-  if constexpr (kOp == ReduceOp::kSum) {
-    if (job.prescale == 1.0) return run<Codec, kOp, Scaling::kResult>(job);
-  }
-  run<Codec, kOp, Scaling::kBoth>(job);
+  if (job.prescale == 1.0 && job.postscale == 1.0) return run<Codec, kOp>(job);
+  run<Codec, kOp, Scaling{OfInputs::kScaled, OfResult::kScaled}>(job);
 }
 
 template <class Codec>

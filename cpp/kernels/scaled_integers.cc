@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+
+#include "kernels/exact_scaling.hpp"
 
 namespace ciranda::kernels {
 namespace {
@@ -13,19 +16,29 @@ namespace {
 constexpr std::size_t kBlockCount = 512;  // elements; the accumulators of a block stay in the first-level cache
 
 template <class T>
-T saturated(double value) {
+using WideOf = std::conditional_t<sizeof(T) == 8, Int128, std::int64_t>;
+
+template <class T>
+T saturated(Int128 value) {
   using Limits = std::numeric_limits<T>;
-  // 2^digits is exact in double, unlike the largest 64-bit integers; anything below it truncates into range.
-  constexpr double kEnd = static_cast<double>(std::uint64_t{1} << (Limits::digits - 1)) * 2.0;
-  if (value >= kEnd) return Limits::max();
-  if (value > static_cast<double>(Limits::min()) - 1.0) return static_cast<T>(value);
-  return value != value ? T{0} : Limits::min();
+  return static_cast<T>(std::clamp<Int128>(value, Limits::min(), Limits::max()));
+}
+
+// As scaled(). Where double holds the value, and the product with its fraction, one multiplication rounds alike.
+template <class T>
+T scaled_to(WideOf<T> value, double factor, std::uint32_t divisor) {
+  constexpr std::int64_t kWhole = std::int64_t{1} << std::numeric_limits<double>::digits;
+  if (divisor == 1 && -kWhole <= value && value <= kWhole) {
+    const double product = static_cast<double>(value) * factor;
+    if (std::fabs(product) < static_cast<double>(kWhole)) return saturated<T>(static_cast<std::int64_t>(product));
+  }
+  return saturated<T>(scaled(value, factor, divisor));
 }
 
 template <class T>
 class ScaledInteger {
  public:
-  using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+  using Wide = WideOf<T>;
   using Sums = std::array<Wide, kBlockCount>;
   using Values = std::array<T, kBlockCount>;
 
@@ -45,7 +58,7 @@ class ScaledInteger {
       std::memcpy(values.data(), inputs[k] + at * sizeof(T), count * sizeof(T));
       if (reduction_.prescale != 1.0) {
         for (std::size_t i = 0; i < count; ++i) {
-          values[i] = saturated<T>(static_cast<double>(values[i]) * reduction_.prescale);
+          values[i] = scaled_to<T>(values[i], reduction_.prescale, 1);
         }
       }
       if (k == 0) {
@@ -62,32 +75,31 @@ class ScaledInteger {
     const auto apply = [&](auto combine) {
       for (std::size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], static_cast<Wide>(values[i]));
     };
-    const auto wrapping = [&](auto combine) {
-      apply([&](Wide a, Wide b) {
-        return static_cast<Wide>(combine(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-      });
-    };
     switch (reduction_.op) {
       case ReduceOp::kMin: return apply([](Wide a, Wide b) { return std::min(a, b); });
       case ReduceOp::kMax: return apply([](Wide a, Wide b) { return std::max(a, b); });
-      case ReduceOp::kProduct: return wrapping([](std::uint64_t a, std::uint64_t b) { return a * b; });
-      default: return wrapping([](std::uint64_t a, std::uint64_t b) { return a + b; });
+      case ReduceOp::kProduct: return apply([](Wide a, Wide b) { return wrapping_product(a, b); });
+      default: return apply([](Wide a, Wide b) { return a + b; });
     }
   }
 
-  // Sums and products wrap to T before they are scaled, as they would without a factor; averages divide all 64 bits.
-  T finished(Wide sum) const {
-    const bool average = reduction_.op == ReduceOp::kAverage;
-    if (average && reduction_.postscale != 1.0) {
-      return saturated<T>(static_cast<double>(sum) * reduction_.postscale / reduction_.n_average);
-    }
-    if (average) return static_cast<T>(divided(sum));
-    const T value = static_cast<T>(sum);
-    if (reduction_.postscale == 1.0) return value;
-    return saturated<T>(static_cast<double>(value) * reduction_.postscale);
+  // Its low bits are those of the product, all that is used.
+  static Wide wrapping_product(Wide a, Wide b) {
+    return static_cast<Wide>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 
-  Wide divided(Wide sum) const { return sum / static_cast<Wide>(reduction_.n_average); }
+  // Sums and products wrap to T before they are scaled, as they would without a factor.
+  T finished(Wide total) const {
+    if (reduction_.op == ReduceOp::kAverage) return average(total);
+    const T value = static_cast<T>(total);
+    return reduction_.postscale == 1.0 ? value : scaled_to<T>(value, reduction_.postscale, 1);
+  }
+
+  T average(Wide sum) const {
+    const auto n = static_cast<std::uint32_t>(reduction_.n_average);
+    if (reduction_.postscale != 1.0) return scaled_to<T>(sum, reduction_.postscale, n);
+    return static_cast<T>(sum / n);
+  }
 
   Reduction reduction_;
 };

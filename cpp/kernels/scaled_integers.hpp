@@ -1,8 +1,9 @@
 // Integer reductions that need more than the integer's own arithmetic: averages, and factors other than 1.
 //
-// Each input is widened to 64 bits and reduced there, wrapping. Each scaling is computed in double, rounded toward zero
-// and saturated to the element type (NaN, from a factor of infinity or NaN, gives 0). An average with postscale 1 is
-// an exact division; else it is double(sum) * postscale / n_average, scaled as above. Pure; any thread; cannot fail.
+// Inputs are added up in as many bits as no average can exceed: 128 of 64-bit types, 64 of others. An average is their
+// sum over n, toward zero. Each factor makes one rounding (exact_scaling.hpp) and saturates to the element type: that
+// of inputs on every input, and that of the result on what has wrapped (sums, products) or on the sum, before it is
+// divided (averages: sum * postscale / n is rounded once). Pure; any thread; cannot fail.
 #pragma once
 
 #include <cstddef>

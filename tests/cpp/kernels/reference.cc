@@ -10,6 +10,8 @@
 #include <random>
 #include <type_traits>
 
+#include "kernels/exact_scaling.hpp"
+
 namespace ciranda::kernels::testing {
 namespace {
 
@@ -54,8 +56,8 @@ void scale_inputs(const Reduction& reduction, std::vector<T>& x) {
 
 template <class T>
 T scaled_result(const Reduction& reduction, T result) {
-  const double divisor = reduction.op == ReduceOp::kAverage ? reduction.n_average : 1;
-  if (reduction.postscale / divisor != 1.0) result *= static_cast<T>(reduction.postscale / divisor);
+  if (reduction.op == ReduceOp::kAverage) result /= static_cast<T>(reduction.n_average);
+  if (reduction.postscale != 1.0) result *= static_cast<T>(reduction.postscale);
   return std::isnan(result) ? std::numeric_limits<T>::quiet_NaN() : result;
 }
 
@@ -91,40 +93,37 @@ Complex<T> reduce_complex(const Reduction& reduction, const std::vector<Complex<
 }
 
 template <class T>
-T cast_saturating(double value) {
-  value = std::trunc(value);
-  if (value >= std::ldexp(1.0, std::numeric_limits<T>::digits)) return std::numeric_limits<T>::max();
-  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  return static_cast<T>(value);
+T scaled_to(Int128 value, double factor, int divisor) {
+  using Limits = std::numeric_limits<T>;
+  const Int128 result = scaled(value, factor, static_cast<std::uint32_t>(divisor));
+  return static_cast<T>(std::clamp<Int128>(result, Limits::min(), Limits::max()));
+}
+
+Int128 combine_integers(ReduceOp op, Int128 a, Int128 b) {
+  switch (op) {
+    case ReduceOp::kMin: return std::min(a, b);
+    case ReduceOp::kMax: return std::max(a, b);
+    case ReduceOp::kProduct: return static_cast<Int128>(static_cast<UInt128>(a) * static_cast<UInt128>(b));
+    case ReduceOp::kBitwiseAnd: return a & b;
+    case ReduceOp::kBitwiseOr: return a | b;
+    case ReduceOp::kBitwiseXor: return a ^ b;
+    default: return a + b;
+  }
 }
 
 template <class T>
 T reduce_integers(const Reduction& reduction, std::vector<T> x) {
-  using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
   if (reduction.prescale != 1.0) {
-    for (T& value : x) value = cast_saturating<T>(static_cast<double>(value) * reduction.prescale);
+    for (T& value : x) value = scaled_to<T>(value, reduction.prescale, 1);
   }
-  auto wide = static_cast<Wide>(x[0]);
-  for (std::size_t k = 1; k < x.size(); ++k) {
-    const auto a = static_cast<std::uint64_t>(wide);
-    const auto b = static_cast<std::uint64_t>(static_cast<Wide>(x[k]));
-    switch (reduction.op) {
-      case ReduceOp::kMin: wide = std::min(wide, static_cast<Wide>(x[k])); break;
-      case ReduceOp::kMax: wide = std::max(wide, static_cast<Wide>(x[k])); break;
-      case ReduceOp::kProduct: wide = static_cast<Wide>(a * b); break;
-      case ReduceOp::kBitwiseAnd: wide = static_cast<Wide>(a & b); break;
-      case ReduceOp::kBitwiseOr: wide = static_cast<Wide>(a | b); break;
-      case ReduceOp::kBitwiseXor: wide = static_cast<Wide>(a ^ b); break;
-      default: wide = static_cast<Wide>(a + b); break;
-    }
-  }
+  Int128 total = x[0];
+  for (std::size_t k = 1; k < x.size(); ++k) total = combine_integers(reduction.op, total, x[k]);
   if (reduction.op == ReduceOp::kAverage) {
-    if (reduction.postscale == 1.0) return static_cast<T>(wide / static_cast<Wide>(reduction.n_average));
-    return cast_saturating<T>(static_cast<double>(wide) * reduction.postscale / reduction.n_average);
+    if (reduction.postscale == 1.0) return static_cast<T>(total / reduction.n_average);
+    return scaled_to<T>(total, reduction.postscale, reduction.n_average);
   }
-  const auto value = static_cast<T>(wide);
-  if (reduction.postscale == 1.0) return value;
-  return cast_saturating<T>(static_cast<double>(value) * reduction.postscale);
+  const auto value = static_cast<T>(total);
+  return reduction.postscale == 1.0 ? value : scaled_to<T>(value, reduction.postscale, 1);
 }
 
 template <class T>
