@@ -60,6 +60,7 @@ constexpr Setting ports(std::string_view name, std::string_view horovod, std::st
   return setting;
 }
 
+constexpr std::array<std::string_view, 1> kEngines{"none"};
 constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx512"};
 constexpr std::array<std::string_view, 7> kAlgorithms{"one-shot", "two-shot", "by-hosts", "doubling",
                                                       "star",     "tree",     "chain"};
@@ -83,6 +84,9 @@ constexpr std::array kSettings{
     text("JOB", "", &Config::job, "The job's identifier, not secret; set by the launcher."),
     text("STORE", "", &Config::store, "Where the rendezvous store listens: addr:port, several by comma."),
     text("SECRET_FILE", "", &Config::secret_file, "A private file with the job's secret as 64 hexadecimal digits."),
+    word("ENGINE", "", &Config::engine, kEngines,
+         "none: this process is a world of one, though a launcher such as mpirun, srun or torchrun has started "
+         "several."),
     real("START_TIMEOUT", "HOROVOD_START_TIMEOUT", &Config::start_timeout_seconds, 0.1, kMaxSeconds,
          "Seconds that init() waits for all ranks to come."),
     ports("PORT_RANGE", "", &Config::port_range, "low-high: the only ports to listen on; empty for any."),
@@ -117,6 +121,9 @@ constexpr std::array kSettings{
     boolean("AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
             "Now and then carry an allreduce out in each way that may be fast, and go on with the fastest. The same on "
             "all ranks."),
+    text("AUTOTUNE_LOG", "HOROVOD_AUTOTUNE_LOG", &Config::autotune_log,
+         "File in which Python's shutdown() lists what rank 0 has measured of the ways to carry out allreduces; empty "
+         "for none."),
     text("COSTS_FOLDER", "", &Config::costs_folder,
          "Where 'ciranda tune' keeps what it measured, by which algorithms are chosen; empty for the user's cache "
          "folder, /dev/null for nowhere."),
@@ -134,7 +141,8 @@ constexpr std::array kSettings{
     boolean("RELAYS", "", &Config::relays,
             "Between several hosts, gather what the ranks of a host announce; the same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
-            "Lanes of each process set: requests on different lanes do not wait for each other."),
+            "Lanes of each process set that are made at once; others come to be when they are first used. Requests on "
+            "different lanes do not wait for each other."),
     word("SIMD", "", &Config::simd, kSimdLevels,
          "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
     integer("CHECK_CONSISTENCY", "", &Config::check_consistency, 0, 1 << 20,
@@ -148,7 +156,7 @@ constexpr std::array kSettings{
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
          "trace, debug, info, warning, error or fatal."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
-         "File in which Python's init() records rank 0's collectives; empty or DYNAMIC for none."),
+         "File in which rank 0 records its collectives; empty or DYNAMIC for none."),
     boolean("TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles,
             "Also record at which times the ranks agreed on what to execute."),
     word("BIND_TO", "", &Config::bind_to, kBindings,
@@ -262,6 +270,10 @@ Status check_together(const Config& config) {
     return Status::invalid_argument(std::string("CIRANDA_") + name + "=" + std::to_string(value) +
                                     " must be a multiple of 4096.");
   }
+  if (config.size > 1 && config.engine == "none") {
+    return Status::invalid_argument("CIRANDA_SIZE=" + std::to_string(config.size) +
+                                    ", but CIRANDA_ENGINE=none says that a world of one is meant: unset one of them.");
+  }
   if (config.size > 1 && (config.store.empty() || config.secret_file.empty())) {
     return Status::invalid_argument("CIRANDA_SIZE=" + std::to_string(config.size) +
                                     " but CIRANDA_STORE or CIRANDA_SECRET_FILE is not set: start the ranks with "
@@ -296,6 +308,15 @@ GetEnv environment() {
         std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
     if (value == nullptr) return std::nullopt;
     return std::string(value);
+  };
+}
+
+GetEnv environment_behind(SettingValues settings) {
+  return [settings = std::move(settings), rest = environment()](const std::string& variable) {
+    for (const auto& [name, value] : settings) {
+      if (name == variable) return std::optional<std::string>(value);
+    }
+    return rest(variable);
   };
 }
 

@@ -10,6 +10,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.hpp"
 
@@ -28,6 +30,7 @@ struct Config {
   std::string job;
   std::string store;
   std::string secret_file;
+  std::string engine;  // "none": a world of one, whatever launcher started this process
   // Membership and transports.
   double start_timeout_seconds = 30;
   std::string port_range;
@@ -62,6 +65,7 @@ struct Config {
   // Not the engine's.
   std::string timeline;
   bool timeline_mark_cycles = false;
+  std::string autotune_log;
   std::string bind_to = "none";
 };
 
@@ -95,6 +99,9 @@ using GetEnv = std::function<std::optional<std::string>(const std::string& varia
 Result<Config> read_config(const GetEnv& get_env);
 // The environment of the process.
 GetEnv environment();
+// The same behind settings that count more.
+using SettingValues = std::vector<std::pair<std::string, std::string>>;
+GetEnv environment_behind(SettingValues settings);
 Result<Config> read_config();
 
 }  // namespace ciranda

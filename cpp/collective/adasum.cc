@@ -157,7 +157,7 @@ class AdasumOf final : public Adasum {
     } else {
       const auto arrived = is_computed_in() ? std::as_bytes(std::span(values_)) : std::as_bytes(std::span(arrivals_));
       kernels::widen(options_.dtype, arrived.data(), options_.prescale, values_);
-      arrivals_ = {};
+      arrivals_ = std::vector<std::byte>();  // freed: it is as large as the tensor
     }
   }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/round_up.hpp"
+
 namespace ciranda {
 
 struct Slice {
@@ -14,7 +16,7 @@ struct Slice {
 inline Slice slice_of(std::size_t n_bytes, int n_ranks, int rank) {
   constexpr std::size_t kLine = 64;
   const auto n = static_cast<std::size_t>(n_ranks);
-  const std::size_t share = ((n_bytes + n - 1) / n + kLine - 1) / kLine * kLine;
+  const std::size_t share = round_up((n_bytes + n - 1) / n, kLine);
   const std::size_t begin = std::min(share * static_cast<std::size_t>(rank), n_bytes);
   const std::size_t end = std::min(begin + share, n_bytes);
   return {begin, end - begin};

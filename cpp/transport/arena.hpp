@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 
+#include "base/round_up.hpp"
 #include "transport/shared_regions.hpp"
 
 namespace ciranda {
@@ -134,9 +135,7 @@ class SharedArena {
   }
   static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
 
-  static constexpr std::size_t whole_pages(std::size_t n_bytes) {
-    return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, kAlignment); }
   static constexpr std::size_t common_bytes(int n_members) {
     return whole_pages((static_cast<std::size_t>(n_members) * (1 + kNumCounters) + kMeetings) * kLineBytes);
   }

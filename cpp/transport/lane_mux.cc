@@ -38,7 +38,7 @@ bool LaneMux::finish_abandoned(Link& link, int peer) {
     const std::size_t n = mesh_.data(peer).write_some(std::span(link.abandoned).last(link.open.n_bytes));
     if (n == 0) return false;
     link.open.n_bytes -= static_cast<std::uint32_t>(n);
-    if (link.open.n_bytes == 0) link.abandoned = {};
+    if (link.open.n_bytes == 0) link.abandoned = Bytes();
   }
   return true;
 }
@@ -161,7 +161,7 @@ std::size_t LaneMux::take(Link& link, int peer, std::span<std::byte> bytes) {
 
 // Takes bytes of the open frame in for its lane. Returns whether there were any.
 bool LaneMux::keep(Link& link, int peer) {
-  std::vector<std::byte>& kept = link.kept[link.incoming.lane].bytes;
+  Bytes& kept = link.kept[link.incoming.lane].bytes;
   const std::size_t at = kept.size();
   kept.resize(at + std::min<std::size_t>(link.incoming.n_bytes, kKeepBytes));
   const std::size_t n = take(link, peer, std::span(kept).subspan(at));

@@ -45,13 +45,15 @@ class LaneMux {
   bool has_unsent() const;
 
  private:
+  using Bytes = std::vector<std::byte>;
+
   struct Header {
     std::uint32_t lane = 0;
     std::uint32_t n_bytes = 0;
   };
   // What has arrived for one lane and was not asked for yet.
   struct Kept {
-    std::vector<std::byte> bytes;
+    Bytes bytes;
     std::size_t n_read = 0;
   };
   struct Link {
@@ -62,7 +64,7 @@ class LaneMux {
     std::array<std::byte, sizeof(Header)> unsent;
     std::size_t unsent_begin = 0;
     std::size_t unsent_end = 0;
-    std::vector<std::byte> abandoned;  // a copy of that rest, for a lane that is abandoned; empty: none
+    Bytes abandoned;  // a copy of that rest, for a lane that is abandoned; empty: none
     // Incoming: bytes that came with a header, the header being read, and how much of its frame is still to come.
     std::array<std::byte, 1024> ahead;
     std::size_t ahead_begin = 0;

@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "transport/arena.hpp"
 #include "transport/ring.hpp"
 
@@ -64,23 +65,21 @@ class SegmentLayout {
   }
 
  private:
-  static constexpr std::size_t round_up(std::size_t n_bytes) {
-    return (n_bytes + SharedArena::kAlignment - 1) / SharedArena::kAlignment * SharedArena::kAlignment;
-  }
+  static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, SharedArena::kAlignment); }
   // Rings shrink as ranks grow in number, so that all of them together stay within the budget (down to the lowest).
   std::size_t share_of(std::size_t budget, std::size_t lowest, std::size_t highest) const {
     const std::size_t n_pairs = std::max<std::size_t>(1, n_members_ * (n_members_ - 1));
     return std::clamp(std::bit_floor(budget / n_pairs), lowest, highest);
   }
-  std::size_t arena_at() const { return round_up((n_members_ + 1) * kProbeBytes); }
+  std::size_t arena_at() const { return whole_pages((n_members_ + 1) * kProbeBytes); }
   std::size_t arena_bytes() const {
-    return round_up(SharedArena::required_bytes(static_cast<int>(n_members_), slot_bytes_));
+    return whole_pages(SharedArena::required_bytes(static_cast<int>(n_members_), slot_bytes_));
   }
   std::size_t rings_at() const { return arena_at() + arena_bytes(); }
   std::size_t pair_bytes() const {
     return ByteRing::required_bytes(control_bytes_) + ByteRing::required_bytes(data_bytes_);
   }
-  std::size_t row_bytes() const { return round_up((n_members_ - 1) * pair_bytes()); }
+  std::size_t row_bytes() const { return whole_pages((n_members_ - 1) * pair_bytes()); }
   // Only pairs of different members have rings: member `from` has n - 1 of them, in the order of `to`.
   std::size_t pair_at(int from, int to) const {
     const auto column = static_cast<std::size_t>(to < from ? to : to - 1);

@@ -1,13 +1,27 @@
 #include "transport/shared_regions.hpp"
 
+#include <algorithm>
 #include <functional>
 
+#include "base/round_up.hpp"
+
 namespace ciranda {
+namespace {
+
+// Two cache lines, which the prefetcher fetches together; larger pieces begin with a page.
+constexpr std::size_t kLineBytes = 128;
+constexpr std::size_t kPageBytes = 4096;
+
+// At least one.
+std::size_t whole_lines(std::size_t n_bytes) { return round_up(std::max<std::size_t>(n_bytes, 1), kLineBytes); }
+
+}  // namespace
 
 std::uint64_t SharedRegions::add_own(std::shared_ptr<ShmSegment> segment) {
   const std::lock_guard lock(mutex_);
-  own_.push_back({std::move(segment)});
-  return own_.size() - 1;
+  FreeRanges free(segment->memory().size());
+  own_.emplace(n_made_, Own{std::move(segment), std::move(free)});
+  return n_made_++;
 }
 
 void SharedRegions::add_peer(int rank, std::uint64_t region, ShmSegment segment) {
@@ -21,20 +35,59 @@ void SharedRegions::use(std::uint64_t region) {
   has_used_.store(true, std::memory_order_relaxed);
 }
 
-void SharedRegions::give_back(std::uint64_t region) {
+void SharedRegions::drop(std::uint64_t region) {
   const std::lock_guard lock(mutex_);
-  own_.at(region).is_free = true;
+  drop(own_.find(region));
 }
 
-std::optional<std::uint64_t> SharedRegions::take_back(std::size_t n_bytes) {
+// Its pages go at once, though others still map them.
+SharedRegions::OwnByNumber::iterator SharedRegions::drop(OwnByNumber::iterator own) {
+  own->second.segment->discard();
+  dropped_.push_back(own->first);
+  return own_.erase(own);
+}
+
+void SharedRegions::forget_peer(int rank, std::uint64_t region) {
   const std::lock_guard lock(mutex_);
-  for (std::size_t region = 0; region < own_.size(); ++region) {
-    Own& own = own_[region];
-    if (!own.is_used || !own.is_free || own.segment->memory().size() != n_bytes) continue;
-    own.is_free = false;
-    return region;
+  of_peers_.erase({rank, region});
+}
+
+std::optional<RegionPlace> SharedRegions::take(std::size_t n_bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t alignment = n_bytes < kPageBytes ? kLineBytes : kPageBytes;
+  for (auto& [region, own] : own_) {
+    const auto offset = own.is_used ? own.free.take(whole_lines(n_bytes), alignment) : std::nullopt;
+    if (offset) return RegionPlace{region, *offset, n_bytes};
   }
   return std::nullopt;
+}
+
+void SharedRegions::give_back(const RegionPlace& place) {
+  const std::lock_guard lock(mutex_);
+  const auto own = own_.find(place.region);
+  own->second.free.give_back(place.offset, whole_lines(place.n_bytes));
+  if (own->second.free.are_all_free() && n_kept_bytes() > kMostKept) drop(own);
+}
+
+void SharedRegions::drop_kept() {
+  const std::lock_guard lock(mutex_);
+  for (auto own = own_.begin(); own != own_.end();) {
+    own = own->second.is_used && own->second.free.are_all_free() ? drop(own) : std::next(own);
+  }
+}
+
+std::size_t SharedRegions::n_kept_bytes() const {
+  std::size_t n_bytes = 0;
+  for (const auto& [region, own] : own_) n_bytes += own.free.are_all_free() ? own.segment->memory().size() : 0;
+  return n_bytes;
+}
+
+std::vector<std::uint64_t> SharedRegions::take_dropped(std::size_t most) {
+  const std::lock_guard lock(mutex_);
+  const auto end = dropped_.begin() + static_cast<std::ptrdiff_t>(std::min(most, dropped_.size()));
+  std::vector<std::uint64_t> taken(dropped_.begin(), end);
+  dropped_.erase(dropped_.begin(), end);
+  return taken;
 }
 
 std::shared_ptr<ShmSegment> SharedRegions::own(std::uint64_t region) const {
@@ -42,13 +95,20 @@ std::shared_ptr<ShmSegment> SharedRegions::own(std::uint64_t region) const {
   return own_.at(region).segment;
 }
 
+std::size_t SharedRegions::n_own_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t n_bytes = 0;
+  for (const auto& [region, own] : own_) n_bytes += own.segment->memory().size();
+  return n_bytes;
+}
+
 std::optional<RegionPlace> SharedRegions::find(const std::byte* data, std::size_t n_bytes) const {
   if (!has_used_.load(std::memory_order_relaxed)) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  for (std::size_t region = 0; region < own_.size(); ++region) {
-    const std::span<std::byte> memory = own_[region].segment->memory();
+  for (const auto& [region, own] : own_) {
+    const std::span<std::byte> memory = own.segment->memory();
     const bool begins_here = !std::less<>()(data, memory.data()) && std::less<>()(data, memory.data() + memory.size());
-    if (!begins_here || !own_[region].is_used) continue;
+    if (!begins_here || !own.is_used) continue;
     const auto offset = static_cast<std::size_t>(data - memory.data());
     if (n_bytes > memory.size() - offset) return std::nullopt;
     return RegionPlace{region, offset, n_bytes};
@@ -63,6 +123,17 @@ std::span<std::byte> SharedRegions::memory(int rank, const RegionPlace& place) c
   const std::span<std::byte> whole = found->second.memory();
   if (place.offset > whole.size() || place.n_bytes > whole.size() - place.offset) return {};
   return whole.subspan(place.offset, place.n_bytes);
+}
+
+Status SharedRegions::make_private() {
+  const std::lock_guard lock(mutex_);
+  has_used_.store(false, std::memory_order_relaxed);
+  for (auto& [region, own] : own_) {
+    const bool is_needed = std::exchange(own.is_used, false) && !own.free.are_all_free();
+    if (!is_needed) continue;
+    if (Status status = own.segment->make_private(); !status.ok()) return status;
+  }
+  return Status::ok_status();
 }
 
 }  // namespace ciranda

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <optional>
@@ -70,6 +71,20 @@ Status allocate_all(int fd, std::span<const ShmExtent> extents, const std::strin
     if (Status allocated = allocate(fd, each, where); !allocated.ok()) return allocated;
   }
   return {};
+}
+
+// MADV_POPULATE_WRITE, from Linux 5.14 on; headers may be older.
+constexpr int kPopulateWrite = 23;
+
+// What is there, which another thread may change at any time.
+void write_to_each_page(std::span<std::byte> memory) {
+  const auto n_page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (std::size_t at = 0; at < memory.size(); at += n_page_bytes) {
+    const std::atomic_ref<std::byte> byte(memory[at]);
+    std::byte value = byte.load(std::memory_order_relaxed);
+    while (!byte.compare_exchange_weak(value, value)) {
+    }
+  }
 }
 
 }  // namespace
@@ -173,11 +188,34 @@ ShmSegment::~ShmSegment() {
 }
 
 void ShmSegment::release_path() {
+  release_name();
+  file_.reset();
+}
+
+void ShmSegment::release_name() {
   if (std::exchange(has_name_, false)) {
     unlink(path_.c_str());
   }
   path_.clear();
+}
+
+// The system exchanges the whole mapping at once, as threads of this process see it. Of the new one a page becomes this
+// process's own when it is first written to, with what is in it then.
+Status ShmSegment::make_private() {
+  constexpr int kFlags = MAP_PRIVATE | MAP_FIXED;
+  if (mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE, kFlags, file_.get(), 0) == MAP_FAILED) {
+    return Status::from_errno("cannot map " + mebibytes(memory_.size()) + " of private memory");
+  }
   file_.reset();
+  if (madvise(memory_.data(), memory_.size(), kPopulateWrite) == 0) return {};
+  if (errno != EINVAL) return Status::from_errno("cannot get " + mebibytes(memory_.size()) + " of private memory");
+  write_to_each_page(memory_);
+  return {};
+}
+
+void ShmSegment::discard() {
+  if (!file_.valid()) return;
+  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(memory_.size()));
 }
 
 Status ShmSegment::map(int fd, std::size_t n_bytes) {

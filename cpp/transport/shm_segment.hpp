@@ -51,6 +51,14 @@ class ShmSegment {
   static std::string path_of(std::uint64_t process, std::uint64_t descriptor);
   // Everyone has opened it: take back the name, close the descriptor. The memory stays.
   void release_path();
+  // The same, but the descriptor stays, for those below.
+  void release_name();
+  // Takes this mapping of the memory out of the others' reach: it stays at its address, with what is in it, and what
+  // threads of this process write to it meanwhile is not lost. REQUIRES: there is a descriptor; it is closed. Not ok:
+  // some of it is as before.
+  Status make_private();
+  // Gives the pages back to the system, whoever maps them, where there is a descriptor. REQUIRES: nobody needs them.
+  void discard();
 
  private:
   ShmSegment() = default;

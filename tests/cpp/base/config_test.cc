@@ -35,7 +35,7 @@ Environment large_world() {
 }
 
 Result<Config> read_with(const std::string& variable, const std::string& value) {
-  Environment environment = large_world();
+  Environment environment = variable == "CIRANDA_ENGINE" ? Environment() : large_world();  // which it contradicts
   environment[variable] = value;
   return read(environment);
 }
@@ -259,6 +259,16 @@ TEST(Settings, RefuseAWorldWithoutAMeetingPlaceOrASecret) {
               "which sets them.");
   }
   EXPECT_EQ(refusal(read({{"CIRANDA_SIZE", "1"}})), "accepted");
+}
+
+TEST(Settings, RefuseAWorldOfSeveralWhereOneIsMeant) {
+  Environment environment = large_world();
+  environment["CIRANDA_SIZE"] = "2";
+  environment["CIRANDA_ENGINE"] = "none";
+  EXPECT_EQ(refusal(read(environment)),
+            "CIRANDA_SIZE=2, but CIRANDA_ENGINE=none says that a world of one is meant: unset one of them.");
+  environment["CIRANDA_SIZE"] = "1";
+  EXPECT_EQ(refusal(read(environment)), "accepted");
 }
 
 TEST(Settings, AreReadFromTheProcess) {

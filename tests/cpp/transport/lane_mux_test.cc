@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "heap_meter.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda {
@@ -105,6 +106,46 @@ TEST_F(LaneMuxTest, ALaneThatReadsNoMoreStopsNoOther) {
   EXPECT_FALSE(to_.has_made_room());
   EXPECT_EQ(received.size(), 100U);
   EXPECT_EQ(exchange(kOther, small), small);
+}
+
+// What came for a lane before it was abandoned, and after.
+TEST_F(LaneMuxTest, NothingIsKeptForALaneThatReadsNoMore) {
+  constexpr std::size_t kFew = 20'000;
+  const Bytes large = numbered(200'000, 1);
+  const testing::HeapMeter meter;
+  std::size_t n_sent = 0;
+  const auto pass_on = [&](std::size_t n_most) {
+    Bytes received;
+    for (int i = 0; i < 1000 && n_sent < n_most; ++i) {
+      n_sent += from_.write_some(kCutShort, 1, std::span(large).subspan(n_sent));
+      append(received, kOther, 1);
+    }
+    EXPECT_GE(n_sent, n_most);
+    EXPECT_TRUE(received.empty());
+  };
+  pass_on(large.size() / 2);
+  EXPECT_GT(meter.n_bytes(), 2 * kFew) << "it is kept for the lane";
+  to_.abandon(kCutShort);
+  EXPECT_LT(meter.n_bytes(), kFew);
+  pass_on(large.size());
+  EXPECT_LT(meter.n_bytes(), kFew);
+}
+
+// The copy of what a lane left behind goes once its peer has it.
+TEST_F(LaneMuxTest, WhatIsLeftBehindIsFreedOnceItIsSent) {
+  constexpr std::size_t kFew = 20'000;
+  const Bytes large = numbered(200'000, 1);
+  from_.write_some(kCutShort, 1, large);
+  const testing::HeapMeter meter;
+  from_.abandon(kCutShort);
+  EXPECT_GT(meter.n_bytes(), large.size() / 2);
+  for (int i = 0; i < 1000 && from_.has_unsent(); ++i) {
+    Bytes received;
+    append(received, kCutShort, 10'000);
+    from_.flush();
+  }
+  EXPECT_FALSE(from_.has_unsent());
+  EXPECT_LT(meter.n_bytes(), kFew);
 }
 
 }  // namespace

@@ -34,6 +34,25 @@ TEST(Meeting, IsMetForNobodyOnceItIsClosed) {
   EXPECT_FALSE(meeting.is_met(1));
 }
 
+// Several members may find, each for itself, that they will not come.
+TEST(Meeting, StaysClosedHoweverOftenItIsClosed) {
+  for (const int n_closings : {2, 3, 4, 5}) {
+    std::atomic<std::uint64_t> word{0};
+    Meeting meeting(word, 2);
+    EXPECT_TRUE(meeting.come(1));
+    for (int i = 0; i < n_closings; ++i) {
+      EXPECT_TRUE(meeting.close(1));
+      EXPECT_TRUE(meeting.is_closed(1));
+      EXPECT_FALSE(meeting.is_met(1));
+    }
+    EXPECT_FALSE(meeting.come(1));
+    EXPECT_FALSE(meeting.is_met(2));
+    EXPECT_TRUE(meeting.come(2));
+    EXPECT_TRUE(meeting.come(2));
+    EXPECT_TRUE(meeting.is_met(2));
+  }
+}
+
 TEST(Meeting, MayBeClosedBeforeAnybodyComes) {
   std::atomic<std::uint64_t> word{0};
   Meeting meeting(word, 2);
@@ -67,7 +86,7 @@ TEST(Meeting, HoldsTheMostMembersThatThereMayBe) {
 // same way, and see what the others wrote before they came.
 TEST(Meeting, EndsTheSameWayForAll) {
   constexpr std::size_t kMembers = 3;
-  constexpr std::uint64_t kRounds = 20'000;
+  constexpr std::uint64_t kRounds = 4'000;
   std::atomic<std::uint64_t> word{0};
   std::array<std::array<std::uint64_t, 2>, kMembers> brought{};
   std::array<std::vector<bool>, kMembers> was_met;

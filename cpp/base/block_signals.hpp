@@ -1,0 +1,28 @@
+// BlockSignals: for the time of the object this thread, and threads that it starts, get no signals.
+#pragma once
+
+#include <signal.h>
+
+#include <initializer_list>
+
+namespace ciranda {
+
+// Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread
+// itself, which nobody else could report.
+class BlockSignals {
+ public:
+  BlockSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockSignals(const BlockSignals&) = delete;
+  BlockSignals& operator=(const BlockSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace ciranda
