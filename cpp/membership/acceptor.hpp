@@ -37,7 +37,7 @@ struct AcceptorOptions {
   Credentials credentials;
   AcceptingHandshake::Expectation expectation;
   std::size_t most_half_open = 64;
-  std::chrono::milliseconds deadline{5000};
+  std::chrono::milliseconds deadline = kHandshakeLimit;
   std::function<void(const std::string&)> on_refused;
 };
 

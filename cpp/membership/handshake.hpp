@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,9 @@
 namespace ciranda {
 
 inline constexpr std::uint16_t kProtocolVersion = 1;
+
+// In which a stranger must have proved that it belongs to the job. Whoever reads the connection keeps it.
+inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
 
 // What a connection is for.
 enum class Role : std::uint8_t { kStore = 1, kControl = 2, kData = 3 };

@@ -33,6 +33,7 @@ Result<std::unique_ptr<PairConnector>> PairConnector::create(std::vector<UniqueF
   accepting.credentials = options.credentials;
   accepting.expectation = {false, static_cast<std::uint32_t>(options.rank),
                            static_cast<std::uint32_t>(options.peers.size())};
+  accepting.deadline = options.handshake_limit;
   accepting.on_refused = options.on_refused;
   auto connector = std::make_unique<PairConnector>(std::move(loop).value(), std::move(options));
   auto acceptor = Acceptor::create(connector->loop_, std::move(listeners), std::move(accepting));

@@ -6,6 +6,8 @@
 // if it is on this machine or had connected.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -37,6 +39,7 @@ struct PairConnectorOptions {
   // To connect from; the system chooses where there are less than two.
   std::vector<InterfaceAddress> interfaces;
   WaitLimit limit;
+  std::chrono::milliseconds handshake_limit = kHandshakeLimit;
   std::function<void(const std::string&)> on_refused;
 };
 

@@ -173,6 +173,7 @@ Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const
   AcceptorOptions accepting;
   accepting.credentials = {options.secret, options.job, 0};
   accepting.expectation.is_store = true;
+  accepting.deadline = options.handshake_limit;
   accepting.on_refused = options.on_refused ? options.on_refused : print_some();
   auto acceptor = Acceptor::create(service->loop_, std::move(listeners.value().sockets), std::move(accepting));
   if (!acceptor.ok()) {

@@ -5,6 +5,7 @@
 // stderr for the first few, unless on_refused is given), and what goes wrong in a rendezvous is told to its ranks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "membership/handshake.hpp"
 #include "membership/secret.hpp"
 
 namespace ciranda {
@@ -22,6 +24,7 @@ struct StoreServerOptions {
   Secret secret{};
   std::string job;
   int size = 1;
+  std::chrono::milliseconds handshake_limit = kHandshakeLimit;
   std::function<void(const std::string&)> on_refused;  // from the server's thread
 };
 

@@ -134,15 +134,23 @@ void read(Reader& r, SwapMessage& m) {
   m.input = read_some_bytes(r);
 }
 
-void write(Writer& w, const NoSwapMessage& m) { w.number(m.slot); }
-void read(Reader& r, NoSwapMessage& m) { m.slot = r.number<std::uint32_t>(); }
+void write(Writer& w, const NoSwapMessage& m) {
+  w.number(m.slot);
+  w.number(m.round);
+}
+void read(Reader& r, NoSwapMessage& m) {
+  m.slot = r.number<std::uint32_t>();
+  m.round = r.number<std::uint64_t>();
+}
+void write(Writer& w, const ForgottenMessage& m) { w.numbers(m.kept); }
+void read(Reader& r, ForgottenMessage& m) { m.kept = r.numbers<std::uint32_t>(); }
 void write(Writer& /*w*/, const NoMoreSwapsMessage& /*m*/) {}
 void read(Reader& /*r*/, NoMoreSwapsMessage& /*m*/) {}
 
 void write(Writer& /*w*/, const WaitingMessage& /*m*/) {}
 void read(Reader& /*r*/, WaitingMessage& /*m*/) {}
-void write(Writer& /*w*/, const JoinMessage& /*m*/) {}
-void read(Reader& /*r*/, JoinMessage& /*m*/) {}
+void write(Writer& w, const JoinMessage& m) { w.number(m.nth); }
+void read(Reader& r, JoinMessage& m) { m.nth = r.number<std::uint64_t>(); }
 void write(Writer& w, const ByeMessage& m) {
   w.number(static_cast<std::uint32_t>(m.lanes.size()));
   for (const ByeMessage::LaneEnd& end : m.lanes) {
@@ -262,8 +270,16 @@ void read(Reader& r, ExecuteGroupsEntry& entry) {
   entry.check = to_check(r, r.number<std::uint8_t>());
 }
 
-void write(Writer& w, const CallOffEntry& entry) { w.number(entry.slot); }
-void read(Reader& r, CallOffEntry& entry) { entry.slot = r.number<std::uint32_t>(); }
+void write(Writer& w, const ForgetEntry& entry) { w.numbers(entry.slots); }
+void read(Reader& r, ForgetEntry& entry) { entry.slots = r.numbers<std::uint32_t>(); }
+void write(Writer& w, const CallOffEntry& entry) {
+  w.number(entry.slot);
+  w.number(entry.round);
+}
+void read(Reader& r, CallOffEntry& entry) {
+  entry.slot = r.number<std::uint32_t>();
+  entry.round = r.number<std::uint64_t>();
+}
 
 // A variant is its index and its value.
 template <typename... Alternatives>

@@ -54,8 +54,9 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (const auto* groups = std::get_if<GroupsMessage>(&message)) return on_groups(rank, *groups, now);
   if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) return on_duplicate(rank, *duplicate, now);
   if (auto* swap = std::get_if<SwapMessage>(&message)) return on_swap(rank, std::move(*swap), now);
-  if (const auto* no_swap = std::get_if<NoSwapMessage>(&message)) return on_no_swap(rank, *no_swap, now);
-  if (std::holds_alternative<JoinMessage>(message)) return on_join(rank);
+  if (const auto* no_swap = std::get_if<NoSwapMessage>(&message)) return on_no_swap(rank, *no_swap);
+  if (const auto* join = std::get_if<JoinMessage>(&message)) return on_join(rank, *join);
+  if (const auto* forgotten = std::get_if<ForgottenMessage>(&message)) return on_forgotten(rank, *forgotten);
   if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
   return Status::ok_status();
 }
@@ -95,15 +96,19 @@ Status Coordinator::hear_duplicate(NamedRounds& name, const Announced& announced
   return Status::ok_status();
 }
 
-Status Coordinator::on_join(int rank) {
-  if (members_.has_joined(rank)) return Status::internal(members_.rank_text(rank) + " joined twice");
+Status Coordinator::on_join(int rank, const JoinMessage& message) {
+  if (message.nth != n_times_all_joined_ + 1) {
+    return Status::internal(members_.rank_text(rank) + " joins for the " + std::to_string(message.nth) +
+                            ". time, where all have joined " + std::to_string(n_times_all_joined_) + " times");
+  }
+  if (members_.has_joined(rank)) return Status::ok_status();
   disperse_all();
   members_.join(rank);
   forgive_joined(rank);
   std::vector<NamedRounds*> completed;
   for (auto& [key, name] : names_) {
     Round& round = name->round;
-    if (!round.has_arrived(rank)) round.is_swap = false;
+    if (!round.has_arrived(rank)) end_hope_of_swap(round);
     if (round.is_open && !round.is_ready && round.is_complete(members_)) completed.push_back(name.get());
   }
   for (NamedRounds* name : completed) complete_round(*name);
@@ -133,7 +138,7 @@ Status Coordinator::announce(NamedRounds& name, Announced announced) {
 Status Coordinator::hear(NamedRounds& name, Announced announced) {
   const int rank = announced.rank;
   Round& round = name.round;
-  if (!announced.is_swap) round.is_swap = false;
+  if (!announced.swap_round) end_hope_of_swap(round);
   if (announced.is_duplicate) return hear_duplicate(name, announced);
   if (answer_owed(name, rank)) return Status::ok_status();
   if (round.has_arrived(rank)) {
@@ -141,7 +146,10 @@ Status Coordinator::hear(NamedRounds& name, Announced announced) {
   }
   std::optional<Signature>& signature = announced.signature;
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, announced.when);
-  if (announced.is_swap && round.n_arrived == 1) round.is_swap = !members_.has_any_joined();
+  if (announced.swap_round && round.n_arrived == 1) {
+    round.is_swap = !members_.has_any_joined();
+    round.swap_round = *announced.swap_round;
+  }
   round.is_deferrable = round.is_deferrable && announced.is_deferrable;
   round.is_any_deferrable = round.is_any_deferrable || announced.is_deferrable;
   if (!announced.input.empty()) round.bring(rank, announced.input);
@@ -311,8 +319,10 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n
   if (last_joined && ready_.is_empty()) {
     entries.emplace_back(JoinedEntry{*last_joined});
     members_.return_all();
+    ++n_times_all_joined_;
   }
   publish_plan(entries);
+  forget_some(entries);
   return entries;
 }
 
@@ -352,6 +362,7 @@ Check Coordinator::next_check(const ReadyQueue::Batch& batch) {
 ExecuteItem Coordinator::execute_item(NamedRounds& name) {
   ExecuteItem item;
   const bool in_full = name.round.has_full();
+  name.is_being_forgotten = false;
   item.absent = name.round.absent();
   if (in_full) {
     name.update_agreed();
@@ -370,6 +381,7 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
     }
   }
   item.slot = name.slot;
+  note_use(name.slot);
   const bool may_do_without_log = this->may_do_without_log(name);
   item.may_meet = may_do_without_log && options_.lets_ranks_meet;
   item.may_swap = may_do_without_log && options_.lets_ranks_swap && may_swap(name.agreed, options_.size);
@@ -382,12 +394,6 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
 // none has joined, and no results are compared.
 bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   return options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() && !name.round.is_any_deferrable;
-}
-
-void Coordinator::assign_slot(NamedRounds& name) {
-  if (name.slot != kNoSlot || !name.is_cacheable || slots_.size() >= options_.cache_capacity) return;
-  name.slot = static_cast<std::uint32_t>(slots_.size());
-  slots_.push_back(&name);
 }
 
 }  // namespace ciranda

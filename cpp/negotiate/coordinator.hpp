@@ -60,15 +60,19 @@ class Coordinator {
   Status on_groups(int rank, const GroupsMessage& message, TimePoint now);
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
   Status on_swap(int rank, SwapMessage message, TimePoint now);
-  Status on_no_swap(int rank, const NoSwapMessage& message, TimePoint now);
-  Status on_join(int rank);
+  Status on_no_swap(int rank, const NoSwapMessage& message);
+  Status on_forgotten(int rank, const ForgottenMessage& message);
+  Status on_join(int rank, const JoinMessage& message);
   void on_waiting(int rank) { members_.waits(rank); }
   // Whichever of these the message is; any other is nothing to the coordinator.
   Status on_message(int rank, Message&& message, TimePoint now);
   // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
   Status on_relayed(const RelayedMessage& relayed, TimePoint now);
   // All ranks have met for a name, and announced nothing.
-  void on_met(std::uint32_t slot, TimePoint now) { members_.all_heard(slots_[slot]->name, now); }
+  void on_met(std::uint32_t slot, TimePoint now) {
+    members_.all_heard(slots_[slot]->name, now);
+    note_use(slot);
+  }
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
 
   // Fails every open round with `why`: the lane ends.
@@ -107,6 +111,7 @@ class Coordinator {
   Status hear_duplicate(NamedRounds& name, const Announced& announced);
   Status hear_later(NamedRounds& name);
   Status end_swap(NamedRounds& name);
+  void end_hope_of_swap(Round& round);
   Status announce(PlannedGroup& group, int rank, TimePoint now);
   Status announce_by_all(const GroupsMessage& message, TimePoint now);
   void open(PlannedGroup& group, TimePoint now);
@@ -134,6 +139,12 @@ class Coordinator {
   void publish_plan(std::vector<LogEntry>& entries);
   bool may_do_without_log(const NamedRounds& name) const;
   void assign_slot(NamedRounds& name);
+  void note_use(std::uint32_t slot) {
+    if (slot != kNoSlot) last_used_[slot] = ++n_uses_;
+  }
+  bool may_be_forgotten(const NamedRounds& name) const;
+  std::optional<std::uint32_t> reuse_slot();
+  void forget_some(std::vector<LogEntry>& entries);
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);
 
@@ -141,6 +152,12 @@ class Coordinator {
   Members members_;
   std::unordered_map<std::string, std::unique_ptr<NamedRounds>> names_;
   std::vector<NamedRounds*> slots_;
+  std::vector<std::uint64_t> last_used_;   // by slot, as n_uses_ was then
+  std::uint64_t n_uses_ = 0;               // of names that have slots
+  bool lacks_slots_ = false;               // a name has got none
+  std::vector<std::uint32_t> to_forget_;   // what ranks were told to forget
+  std::vector<bool> has_forgotten_;        // and who has
+  std::vector<std::uint32_t> free_slots_;  // that all have forgotten
   ReadyQueue ready_;
   PlannedGroups groups_;
   bool is_waited_for_ = false;                 // as the relays say
@@ -150,6 +167,7 @@ class Coordinator {
   std::vector<CallOffEntry> call_offs_;        // and these
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
+  std::uint64_t n_times_all_joined_ = 0;
   std::uint64_t n_unchecked_ = 0;  // entries since results were last compared
 };
 

@@ -29,7 +29,7 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
       to_fail.push_back(name.get());
       continue;
     }
-    if (is_over && !std::exchange(round.is_called_off, true)) call_offs_.push_back({name->slot});
+    if (is_over && !std::exchange(round.is_called_off, true)) call_offs_.push_back({name->slot, round.swap_round});
     if (options_.stall_warning.count() > 0 && now >= round.next_report) {
       reports.push_back(name->stall_report(members_, now));
       round.next_report = now + options_.stall_warning;

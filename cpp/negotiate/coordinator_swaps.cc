@@ -13,21 +13,25 @@ namespace ciranda {
 Status Coordinator::on_swap(int rank, SwapMessage message, TimePoint now) {
   if (Status status = check_slot(rank, message.slot); !status.ok()) return status;
   Announced announced{rank, now};
-  announced.is_swap = true;
+  announced.swap_round = message.round;
   announced.input = std::move(message.input);
   return announce(*slots_[message.slot], std::move(announced));
 }
 
-Status Coordinator::on_no_swap(int rank, const NoSwapMessage& message, TimePoint now) {
+Status Coordinator::on_no_swap(int rank, const NoSwapMessage& message) {
   if (Status status = check_slot(rank, message.slot); !status.ok()) return status;
-  NamedRounds& name = *slots_[message.slot];
-  if (!name.round.is_swap || name.round.has_arrived(rank)) return Status::ok_status();
-  name.round.is_swap = false;
-  stall_check_due_ = now;  // it has been called off, and may fail now
+  Round& round = slots_[message.slot]->round;
+  if (round.is_swap && round.swap_round == message.round && !round.has_arrived(rank)) end_hope_of_swap(round);
   return Status::ok_status();
 }
 
+// If it has been called off, it has waited for too long, and may fail now.
+void Coordinator::end_hope_of_swap(Round& round) {
+  if (std::exchange(round.is_swap, false) && round.is_called_off) stall_check_due_ = round.opened;
+}
+
 Status Coordinator::end_swap(NamedRounds& name) {
+  note_use(name.slot);
   forgive_duplicates(name.round.n_failed_before, &name.round);
   close_round(name);
   return hear_later(name);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
@@ -40,7 +41,7 @@ inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
 
 inline std::size_t whole_lines(std::size_t n_bytes) {
   constexpr std::size_t kLine = 64;
-  return (n_bytes + kLine - 1) / kLine * kLine;
+  return round_up(n_bytes, kLine);
 }
 
 // The bytes of some rows, or kManyBytes if they are as many or more.

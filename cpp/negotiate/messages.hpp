@@ -58,8 +58,10 @@ struct DuplicateMessage {
 // This rank waits and will submit nothing until something completes: hold nothing back.
 struct WaitingMessage {};
 
-// This rank has no more work: until all ranks have joined, the others go on without it.
-struct JoinMessage {};
+// This rank has no more work: until all ranks have joined, the others go on without it. It may be said again.
+struct JoinMessage {
+  std::uint64_t nth = 1;  // of the rank's, from 1
+};
 
 // The slot's name is ready with the signature this rank had last time, and waited for: an announcement, which goes to
 // all members, the coordinator among them, with what this rank brings to the name's `round` (swaps.hpp). Whoever has
@@ -70,14 +72,21 @@ struct SwapMessage {
   std::vector<std::byte> input;  // not empty
 };
 
-// This rank has not announced the slot, and the next time it will not by a swap.
+// This rank has forgotten what the last ForgetEntry names, but for the slots that it has calls of.
+struct ForgottenMessage {
+  std::vector<std::uint32_t> kept;
+};
+
+// This rank has not come to this round of the slot by a swap, and will not.
 struct NoSwapMessage {
   std::uint32_t slot = 0;
+  std::uint64_t round = 0;
 };
 
 // --- relay -> relay: what the ranks of a subtree announce (relay.hpp), in the order in which each did
 
-using Announcement = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage>;
+using Announcement =
+    std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage, ForgottenMessage>;
 
 struct RelayedMessage {
   struct Item {
@@ -182,22 +191,29 @@ struct ExecuteGroupsEntry {
   Check check = Check::kNone;
 };
 
-// The round of the slot has been open for too long. Whoever has not announced it will not do so by a swap, and says
-// that.
+// This round of the slot has been open for too long. Whoever has not come to it by a swap will not, and says so.
 struct CallOffEntry {
   std::uint32_t slot = 0;
+  std::uint64_t round = 0;
 };
 
-using LogEntry =
-    std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry, CallOffEntry>;
+// The names of these slots have not been used for long: each rank announces the next use of one in full, and says that
+// it does. Then the slots may serve other names.
+struct ForgetEntry {
+  std::vector<std::uint32_t> slots;
+};
+
+using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry,
+                              CallOffEntry, ForgetEntry>;
 
 struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
-using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
-                             AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage,
-                             GroupsMessage, RelayedMessage, SwapMessage, NoSwapMessage, NoMoreSwapsMessage>;
+using Message =
+    std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
+                 AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage, GroupsMessage,
+                 RelayedMessage, SwapMessage, NoSwapMessage, NoMoreSwapsMessage, ForgottenMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

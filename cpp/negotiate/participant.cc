@@ -11,12 +11,10 @@ constexpr std::uint32_t kNoGroup = 0xffffffff;
 }  // namespace
 
 Message Participant::submit(const Request& request, Ticket ticket) {
-  std::unique_ptr<Name>& entry = names_[request.name];
-  if (!entry) entry = std::make_unique<Name>();
-  Name& name = *entry;
+  Name& name = name_for(request.name);
   const bool is_duplicate = !name.pending.empty();
   ++n_pending_;
-  name.pending.push_back({ticket, nullptr});
+  name.pending.push_back({ticket, nullptr, request.is_deferrable});
   name.may_swap = false;
   if (is_duplicate) return DuplicateMessage{request.name};
   const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
@@ -143,9 +141,10 @@ Result<Participant::Action> Participant::call_off(const CallOffEntry& entry) {
                             std::to_string(rank_) + " does not know");
   }
   Name& name = *slots_[entry.slot];
-  if (name.is_swap) return Action(CalledOff{});
-  name.may_swap = false;
-  return Action(CalledOff{NoSwapMessage{entry.slot}});
+  const bool has_come = entry.round < name.next_swap || (entry.round == name.next_swap && name.is_swap);
+  if (has_come) return Action(CalledOff{});
+  name.may_swap = false;  // whether or not this rank has all inputs to the round before
+  return Action(CalledOff{NoSwapMessage{entry.slot, entry.round}});
 }
 
 // --- groups
@@ -214,19 +213,25 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
 // --- other announcements
 
 Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
-  std::unique_ptr<Name>& entry = names_[name];
-  if (!entry) entry = std::make_unique<Name>();
+  Name& duplicate = name_for(name);
   ++n_pending_;
-  entry->pending.push_back({ticket, nullptr});
-  entry->may_swap = false;
+  duplicate.pending.push_back({ticket, nullptr});
+  duplicate.may_swap = false;
   return DuplicateMessage{name};
+}
+
+Participant::Name& Participant::name_for(const std::string& text) {
+  const auto found = names_.try_emplace(text).first;
+  if (!found->second) found->second = std::make_unique<Name>();
+  found->second->text = &found->first;
+  return *found->second;
 }
 
 Message Participant::join(Ticket ticket) {
   join_ = ticket;
   ++n_joins_;
   ++n_pending_;
-  return JoinMessage{};
+  return JoinMessage{n_joins_};
 }
 
 Result<Participant::Action> Participant::apply(const LogEntry& entry) {
@@ -236,6 +241,7 @@ Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (const auto* planned = std::get_if<PlanEntry>(&entry)) return plan(*planned);
   if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) return execute(*groups);
   if (const auto* call_off = std::get_if<CallOffEntry>(&entry)) return this->call_off(*call_off);
+  if (const auto* to_forget = std::get_if<ForgetEntry>(&entry)) return forget(*to_forget);
   return fail(std::get<FailEntry>(entry));
 }
 
@@ -299,12 +305,11 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
   if (item.slot == kNoSlot) return ready;
-  std::unique_ptr<Name>& name = names_[item.name];
-  if (!name) name = std::make_unique<Name>();
-  name->is_known = false;
-  name->may_swap = false;
-  close_to_meetings(*name);
-  take_slot(item.slot, *name);
+  Name& name = name_for(item.name);
+  name.is_known = false;
+  name.may_swap = false;
+  close_to_meetings(name);
+  take_slot(item.slot, name);
   return ready;
 }
 
@@ -325,7 +330,39 @@ void Participant::learn(const ExecuteItem& item, Name& name) {
 void Participant::take_slot(std::uint32_t slot, Name& name) {
   name.slot = slot;
   if (slot >= slots_.size()) slots_.resize(std::size_t{slot} + 1, nullptr);
-  slots_[slot] = &name;
+  Name* before = std::exchange(slots_[slot], &name);
+  if (before != nullptr && before != &name) lose_slot(*before, name);
+}
+
+// All ranks have forgotten the name, though this one may have called it again since, in full. What they count alike
+// goes on for the name that has the slot now: what was said for another round is then not taken for one of these.
+void Participant::lose_slot(Name& name, Name& to) {
+  name.slot = kNoSlot;
+  name.is_known = false;
+  close_to_meetings(name);
+  to.n_meetings = std::exchange(name.n_meetings, 0);
+  to.place = std::exchange(name.place, std::nullopt);
+  to.next_swap = std::exchange(name.next_swap, 0);
+  forget_if_unused(*name.text);
+}
+
+Result<Participant::Action> Participant::forget(const ForgetEntry& entry) {
+  Forgotten action;
+  for (const std::uint32_t slot : entry.slots) {
+    if (slot >= slots_.size() || slots_[slot] == nullptr) {
+      return Status::internal("the log forgets slot " + std::to_string(slot) + ", which rank " + std::to_string(rank_) +
+                              " does not know");
+    }
+    Name& name = *slots_[slot];
+    if (!name.pending.empty()) {
+      action.answer.kept.push_back(slot);
+      continue;
+    }
+    if (const auto meeting = avoid(name)) action.to_close.push_back(*meeting);
+    name.may_swap = false;
+    name.is_known = false;
+  }
+  return Action(std::move(action));
 }
 
 Result<Participant::Action> Participant::fail(const FailEntry& entry) {
@@ -347,6 +384,17 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
     forget_if_unused(entry.name);
   }
   return Action(Fail{std::move(tickets), Status(entry.kind, entry.text)});
+}
+
+std::optional<std::string> Participant::sweep(bool counts_deferrable) {
+  for (auto& [text, name] : names_) {
+    if (name->is_held || name->meets) continue;  // not announced yet, and it will be before long
+    for (Name::Pending& pending : name->pending) {
+      if (pending.is_deferrable && !counts_deferrable) continue;
+      if (++pending.n_sweeps >= kMostSweeps) return text;
+    }
+  }
+  return std::nullopt;
 }
 
 void Participant::forget_if_unused(const std::string& text) {

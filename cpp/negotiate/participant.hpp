@@ -85,11 +85,16 @@ class Participant {
     ReadyMessage released;
     GroupsMessage known;
   };
-  // No call of the name was announced here, and the next will be by no swap; if there is one, it was.
+  // This rank will not come to the round by a swap, as the answer says; without one, it has come.
   struct CalledOff {
     std::optional<NoSwapMessage> answer;
   };
-  using Action = std::variant<Execute, Fail, Joined, End, Planned, CalledOff>;
+  // Names that others may use the slots of; meetings to which others might come are to be closed.
+  struct Forgotten {
+    std::vector<Meeting> to_close;
+    ForgottenMessage answer;
+  };
+  using Action = std::variant<Execute, Fail, Joined, End, Planned, CalledOff, Forgotten>;
 
   explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {}
 
@@ -137,27 +142,42 @@ class Participant {
   Result<Action> apply(const LogEntry& entry);
 
   bool has_pending() const { return n_pending_ > 0; }
+  bool has_joined() const { return join_ != kNoTicket; }
+
+  // What was told to somebody, or has come back, may be lost to an error of ours, or of a machine. Then no other rank
+  // sees that this one waits. So this is asked at intervals that are longer than an answer takes: a call that is
+  // pending at the kMostSweeps-th will never be answered; its name. Those that may be held back are counted if it is
+  // said so.
+  static constexpr int kMostSweeps = 3;
+  std::optional<std::string> sweep(bool counts_deferrable);
+  // A join has to wait for as long as the others work. But it can be said again, and must be at such intervals.
+  std::optional<JoinMessage> join_again() const {
+    return join_ == kNoTicket ? std::nullopt : std::optional(JoinMessage{n_joins_});
+  }
 
  private:
   struct Name {
+    const std::string* text = nullptr;
     std::uint32_t slot = kNoSlot;
     bool is_known = false;         // not after a round that this rank missed
     std::int32_t priority = 0;     // as this rank said last
     bool is_held = false;          // the pending one is, and has not been announced
     bool may_meet = false;         // the log has opened it to meetings, and none was closed since
     bool meets = false;            // the pending one does, and has not been announced
-    std::uint64_t n_meetings = 0;  // that were, or were closed
+    std::uint64_t n_meetings = 0;  // of the slot, that were, or were closed
     std::optional<MeetingPlace> place;
     bool is_swap = false;         // the pending one, the oldest, was announced by one
     bool may_swap = false;        // the log has opened it to swaps, and every call since was announced by one
     std::uint64_t n_joins = 0;    // of this rank, then
-    std::uint64_t next_swap = 0;  // the number of the next round
+    std::uint64_t next_swap = 0;  // of the slot: the number of the next round
     std::vector<DuplicateMessage> late = {};
     Signature known;  // with which the slot was last agreed
     std::shared_ptr<const FirstDims> first_dims;
     struct Pending {
       Ticket ticket;
       std::unique_ptr<Signature> in_full;  // what was announced, unless it was the known one
+      bool is_deferrable = false;
+      std::uint8_t n_sweeps = 0;
     };
     std::vector<Pending> pending;  // announced and not yet answered, oldest first
   };
@@ -188,7 +208,10 @@ class Participant {
   std::optional<Meeting> avoid(Name& name);
   void end_swap(Name& name);
   Result<Action> call_off(const CallOffEntry& entry);
+  Result<Action> forget(const ForgetEntry& entry);
+  Name& name_for(const std::string& text);
   void take_slot(std::uint32_t slot, Name& name);
+  void lose_slot(Name& name, Name& to);
   void forget_if_unused(const std::string& text);
 
   int rank_;

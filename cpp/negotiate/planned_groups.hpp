@@ -58,6 +58,8 @@ class PlannedGroups {
   // Null if there is none, or all ranks know a later plan.
   PlannedGroup* find(std::uint32_t plan, std::uint32_t number);
   bool is_current(std::uint32_t plan) const { return plan == current_.number; }
+  // Whether there is one before the current, by which some rank may announce.
+  bool is_previous_in_use() const { return !previous_.groups.empty(); }
   std::uint32_t plan() const { return current_.number; }
   std::uint64_t learned_plan() const { return learned_plan_; }
   const std::vector<std::unique_ptr<PlannedGroup>>& groups() const { return current_.groups; }

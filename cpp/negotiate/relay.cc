@@ -46,7 +46,9 @@ Status Relay::hear(int from, Message message) {
     return Status::ok_status();
   }
   const auto* groups = std::get_if<GroupsMessage>(&message);
-  if (groups == nullptr || !groups->groups.empty()) set_waiting(*found, false);  // that it knows a plan is no work
+  const bool is_no_work =
+      (groups != nullptr && groups->groups.empty()) || std::holds_alternative<ForgottenMessage>(message);
+  if (!is_no_work) set_waiting(*found, false);  // but that it knows a plan, or has forgotten names
   std::optional<Announcement> announcement = announcement_in(std::move(message));
   if (!announcement) return Status::internal("rank " + std::to_string(from) + " announced what no rank announces");
   hear_announcement(child, {}, std::move(*announcement));

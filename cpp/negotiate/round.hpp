@@ -34,6 +34,7 @@ struct Round {
   bool is_open = false;
   bool is_ready = false;              // complete, and waits to be carried out
   bool is_swap = false;               // all that have arrived did so by a swap, and all others still may
+  std::uint64_t swap_round = 0;       // then: its number
   bool is_called_off = false;         // those who have not are asked not to
   bool is_deferrable = true;          // for all that have arrived
   bool is_any_deferrable = false;     // for one of them
@@ -68,7 +69,7 @@ struct Announced {
   TimePoint when;
   std::optional<Signature> signature = {};  // none: the one it had last time
   bool is_deferrable = false;
-  bool is_swap = false;
+  std::optional<std::uint64_t> swap_round = {};  // by a swap
   bool is_duplicate = false;
   std::vector<std::byte> input = {};
 };
@@ -91,10 +92,11 @@ struct NamedRounds {
   std::string name;
   bool is_cacheable;
   std::uint32_t slot = kNoSlot;
-  std::uint32_t kind = kNoKind;   // of `agreed`; see learned_order.hpp
-  PlannedGroup* group = nullptr;  // in the plan that ranks announce by
-  std::int32_t priority = 0;      // what the last member that announced in full said
-  Signature agreed;               // what all ranks had last time; the first dimensions of one of them
+  bool is_being_forgotten = false;  // ranks were told to, and it was not carried out since
+  std::uint32_t kind = kNoKind;     // of `agreed`; see learned_order.hpp
+  PlannedGroup* group = nullptr;    // in the plan that ranks announce by
+  std::int32_t priority = 0;        // what the last member that announced in full said
+  Signature agreed;                 // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
   std::vector<Owed> owed;                             // the oldest first
   // By members for whom the open round, a swap, may be over: heard when it is, in this order.

@@ -22,8 +22,9 @@ enum class Collective : std::uint8_t {
   kJoin = 10,
   kAddProcessSet = 11,
   kRemoveProcessSet = 12,
+  kAddLane = 13,  // the engine's own: a lane of a process set is used for the first time
 };
-inline constexpr std::size_t kNumCollectives = 13;
+inline constexpr std::size_t kNumCollectives = 14;
 
 struct CollectiveInfo {
   Collective collective;
@@ -76,6 +77,7 @@ inline constexpr std::array kCollectives{
     CollectiveInfo{.collective = Collective::kJoin, .name = "join", .has_tensors = false},
     CollectiveInfo{.collective = Collective::kAddProcessSet, .name = "add_process_set", .has_tensors = false},
     CollectiveInfo{.collective = Collective::kRemoveProcessSet, .name = "remove_process_set", .has_tensors = false},
+    CollectiveInfo{.collective = Collective::kAddLane, .name = "add_lane", .has_tensors = false},
 };
 static_assert(kCollectives.size() == kNumCollectives);
 

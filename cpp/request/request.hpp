@@ -65,7 +65,7 @@ struct TensorMemory {
 };
 
 struct Request {
-  std::string name;  // identifies the request across ranks; see is_cacheable
+  std::string name;  // identifies the request across ranks. Where it is not cacheable, with a number that it is given
   Signature signature;
   std::uint32_t process_set = 0;     // 0: all ranks
   std::uint32_t lane = 0;            // of the process set's lanes
@@ -82,10 +82,11 @@ struct Request {
   // bring as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
   // inputs, and may be the same memory; then all ranks must bring as much, in equal parts.
   bool has_room_for_all = false;
-  bool is_cacheable = true;    // false for made-up names, which never come again
+  bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see Unnamed
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: others need not be told before
-  bool is_profiled = false;    // its operation keeps the moments of its stages
+  // What calls back does so on the thread that makes progress, and only hands on: see complete/callbacks.hpp.
+  bool calls_back_directly = false;
 };
 
 // InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process

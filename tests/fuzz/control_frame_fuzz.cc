@@ -73,7 +73,7 @@ class Circle {
     } else if (const auto* duplicate = std::get_if<ciranda::DuplicateMessage>(&message)) {
       is_broken_ = !coordinator_->on_duplicate(1, *duplicate, kNow).ok();
     } else if (std::holds_alternative<ciranda::JoinMessage>(message)) {
-      is_broken_ = !coordinator_->on_join(1).ok();
+      is_broken_ = !coordinator_->on_join(1, {}).ok();
     } else if (std::holds_alternative<ciranda::WaitingMessage>(message)) {
       coordinator_->on_waiting(1);
     }

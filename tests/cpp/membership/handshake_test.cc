@@ -105,6 +105,23 @@ TEST(Handshake, OtherDisagreementsAreNamedOnBothSides) {
   expect(outcome_of(credentials(), {Role::kData, 4, 1, 4}, credentials(), kExpectation), "another number of ranks");
 }
 
+// Also one that has the secret, and signs what it says.
+TEST(Handshake, AnotherVersionIsNamedOnBothSides) {
+  constexpr std::size_t kVersionAt = Handshake::kMagicBytes;
+  for (const int change : {1, 2, 0x80}) {
+    const Outcome outcome = outcome_of(credentials(), kPurpose, credentials(), kExpectation,
+                                       [&](bool from_connecting, int message, std::vector<std::byte>& bytes) {
+                                         if (from_connecting && message == 0) {
+                                           bytes[kVersionAt] ^= static_cast<std::byte>(change);
+                                         }
+                                       });
+    EXPECT_EQ(outcome.connecting, Verdict::kRefused);
+    EXPECT_EQ(outcome.accepting, Verdict::kRefused);
+    EXPECT_TRUE(contains(outcome.connecting_reason, "speaks another version of the protocol"));
+    EXPECT_TRUE(contains(outcome.accepting_reason, "speaks another version of the protocol"));
+  }
+}
+
 // Whatever byte is changed on the way, the one who receives it does not accept.
 TEST(Handshake, EveryChangedByteIsNoticed) {
   for (const bool from_connecting : {true, false}) {

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
+#include <utility>
 
+#include "membership/stranger.hpp"
 #include "membership/test_job.hpp"
 #include "text_matchers.hpp"
 #include "transport/socket.hpp"
@@ -28,11 +32,11 @@ Listening listen_somewhere() {
 }
 
 // As a rank of another host is: its process cannot be watched.
-std::unique_ptr<PairConnector> connector_of(int rank, Listening listening, const SocketAddress& of_rank_0) {
-  PairConnectorOptions options;
+std::unique_ptr<PairConnector> connector_of(int rank, Listening listening, const SocketAddress& of_rank_0,
+                                            PairConnectorOptions options = {}) {
   options.credentials = {test_secret(), kTestJobName, 1};
   options.rank = rank;
-  options.limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  options.limit.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (int i = 0; i < kSize; ++i) {
     options.peers.push_back({{of_rank_0}, "rank " + std::to_string(i), -1});
   }
@@ -53,6 +57,29 @@ TEST(PairConnector, ARankThatConnectedAndEndedIsNamedWhileAnotherIsMissing) {
   other.join();
   EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
   EXPECT_TRUE(contains(status.message(), "rank 2 ended while the job was starting"));
+}
+
+// While it waits for rank 1, which never comes.
+TEST(PairConnector, AStrangerThatSaysNothingIsTurnedAwayInTime) {
+  Listening listening = listen_somewhere();
+  const SocketAddress address = listening.address;
+  std::promise<std::string> refused;
+  std::atomic<bool> was_turned_away{false};
+  PairConnectorOptions options;
+  options.handshake_limit = std::chrono::milliseconds(50);
+  options.on_refused = [&refused](const std::string& what) { refused.set_value(what); };
+  options.limit.interrupted = [&was_turned_away] { return was_turned_away.load(); };
+  const auto rank_0 = connector_of(0, std::move(listening), address, std::move(options));
+  std::thread stranger([&] {
+    Stranger silent(address.to_string());
+    EXPECT_EQ(silent.bytes_until_closed(std::chrono::seconds(15)), 0);
+    was_turned_away = true;
+  });
+  EXPECT_FALSE(rank_0->connect(Role::kControl, {1}).ok());
+  stranger.join();
+  auto why = refused.get_future();
+  ASSERT_EQ(why.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  EXPECT_TRUE(contains(why.get(), "did not prove in time"));
 }
 
 }  // namespace

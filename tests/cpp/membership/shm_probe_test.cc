@@ -116,6 +116,23 @@ class Trial {
   std::thread thread_;
 };
 
+// What lies in memory from an earlier trial, or in memory that is new, proves nothing.
+TEST(ShmProbe, NoNonceComesTwice) {
+  std::vector<Nonce> nonces{Nonce{}};
+  for (int i = 0; i < 2; ++i) {
+    Trial leader(0);
+    Trial member(1);
+    const auto offer = decode_offer(leader.hear());
+    member.say(encode_frame(offer.value()));
+    nonces.push_back(offer.value().nonce);
+    nonces.push_back(decode_answer(member.hear()).value().nonce);
+    leader.leave();
+    member.leave();
+  }
+  std::sort(nonces.begin(), nonces.end());
+  EXPECT_EQ(std::adjacent_find(nonces.begin(), nonces.end()), nonces.end());
+}
+
 TEST(ShmProbe, AMemberWhoseMemoryIsAnotherIsFoundOutByTheLeader) {
   Trial trial(0);
   const auto offer = decode_offer(trial.hear());

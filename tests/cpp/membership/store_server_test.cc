@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <stdexcept>
 
 #include "membership/store_client.hpp"
@@ -136,6 +137,21 @@ TEST(StoreServer, StrangersAreTurnedAwayWhileTheJobGoesOn) {
   EXPECT_EQ(silent[0]->bytes_until_closed(seconds(5)), 0) << "the oldest is dropped";
   EXPECT_EQ(silent[79]->bytes_until_closed(milliseconds(1)), -1) << "the newest is not";
   expect_exchange_works(job, 4, "epoch 1");
+}
+
+TEST(StoreServer, AStrangerThatSaysNothingIsTurnedAwayInTime) {
+  StoreServerOptions options;
+  options.bind = {"127.0.0.1"};
+  options.handshake_limit = milliseconds(50);
+  std::promise<std::string> refused;
+  options.on_refused = [&refused](const std::string& what) { refused.set_value(what); };
+  const auto store = StoreServer::start(options);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  Stranger silent("127.0.0.1:" + std::to_string(store.value()->port()));
+  EXPECT_EQ(silent.bytes_until_closed(seconds(20)), 0);
+  auto why = refused.get_future();
+  ASSERT_EQ(why.wait_for(seconds(0)), std::future_status::ready);
+  EXPECT_TRUE(contains(why.get(), "did not prove in time"));
 }
 
 TEST(StoreServer, AnAuthenticatedRankThatSendsNonsenseIsTurnedAway) {

@@ -28,7 +28,7 @@ bool has_duplicate(const std::vector<const Use*>& uses) {
 }  // namespace
 
 std::string SimulatedCircle::violation() const {
-  if (!broken_.empty()) return broken_;
+  if (!broken().empty()) return broken();
   Rounds rounds;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
     for (const Use& use : ranks_[at].uses) {

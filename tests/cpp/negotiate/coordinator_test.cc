@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,6 +142,30 @@ TEST(Fusion, JoinsOnlyAllreducesOfTheSameKind) {
   }
 }
 
+// Else those absent from one would count as contributors of the other, or the other way round.
+TEST(Fusion, JoinsOnlyWhatTheSameRanksAreAbsentFrom) {
+  Desk desk(3);
+  const auto request_by = [&desk](std::initializer_list<int> ranks, const std::string& name) {
+    for (const int rank : ranks) desk.request(rank, name, allreduce({4}));
+  };
+  request_by({0, 1, 2}, "all");
+  ASSERT_TRUE(desk.coordinator().on_join(2, {}).ok());
+  request_by({0, 1}, "without 2");
+  request_by({0, 1}, "also");
+  ASSERT_TRUE(desk.coordinator().on_join(1, {}).ok());
+  request_by({0}, "alone");
+  std::vector<std::string> seen;
+  for (const LogEntry& entry : desk.coordinator().take_entries(true)) {
+    std::string& text = seen.emplace_back();
+    for (const ExecuteItem& item : std::get<ExecuteEntry>(entry).items) {
+      text += item.name + ":";
+      for (const std::int32_t rank : item.absent) text += " " + std::to_string(rank);
+      text += "; ";
+    }
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"all:; ", "without 2: 2; also: 2; ", "alone: 1 2; "}));
+}
+
 TEST(Fusion, LetsSmallThingsGatherWhileTheWireIsBusy) {
   Desk desk(1);
   desk.request_by_all("a", allreduce({kMebi / 2}));
@@ -192,10 +217,95 @@ TEST(Slots, AreNotGivenBeyondTheCapacityNorToMadeUpNames) {
   desk.request(0, "a", allreduce({2}));
   desk.request(0, "b", allreduce({3}));
   std::vector<std::uint32_t> slots;
-  for (const LogEntry& entry : desk.coordinator().take_entries(true)) {
-    for (const ExecuteItem& item : std::get<ExecuteEntry>(entry).items) slots.push_back(item.slot);
+  const std::vector<LogEntry> entries = desk.coordinator().take_entries(true);
+  for (const LogEntry& entry : entries) {
+    const auto* executed = std::get_if<ExecuteEntry>(&entry);
+    if (executed == nullptr) continue;
+    for (const ExecuteItem& item : executed->items) slots.push_back(item.slot);
   }
   EXPECT_EQ(slots, (std::vector<std::uint32_t>{kNoSlot, 0, kNoSlot}));
+  EXPECT_EQ(std::get<ForgetEntry>(entries.back()).slots, std::vector<std::uint32_t>{0});
+}
+
+class Forgetting : public ::testing::Test {
+ protected:
+  struct Done {
+    std::uint32_t slot = kNoSlot;
+    std::vector<std::uint32_t> to_forget;
+  };
+
+  // All ranks call it.
+  Done use(const std::string& name) {
+    desk_.request_by_all(name, allreduce({4}));
+    Done done;
+    for (const LogEntry& entry : desk_.coordinator().take_entries(true)) {
+      if (const auto* executed = std::get_if<ExecuteEntry>(&entry)) done.slot = executed->items.front().slot;
+      if (const auto* forget = std::get_if<ForgetEntry>(&entry)) done.to_forget = forget->slots;
+    }
+    return done;
+  }
+  void have_forgotten(int rank, std::vector<std::uint32_t> kept = {}) {
+    EXPECT_TRUE(desk_.coordinator().on_forgotten(rank, {std::move(kept)}).ok());
+  }
+
+  Desk desk_{2, capacity(2)};
+};
+
+TEST_F(Forgetting, GivesTheSlotThatWasNotUsedForLongest) {
+  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("b").slot, 1U);
+  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("c").to_forget, std::vector<std::uint32_t>{1});
+  have_forgotten(1);
+  EXPECT_EQ(use("d").slot, kNoSlot) << "rank 0 may still say it and mean b";
+  have_forgotten(0);
+  EXPECT_EQ(use("e").slot, 1U);
+  EXPECT_EQ(use("a").slot, 0U);
+  const Done again = use("b");
+  EXPECT_EQ(again.slot, kNoSlot);
+  EXPECT_EQ(again.to_forget, std::vector<std::uint32_t>{1}) << "e";
+}
+
+TEST_F(Forgetting, LeavesWhatARankHasACallOf) {
+  use("a");
+  use("b");
+  EXPECT_EQ(use("c").to_forget, std::vector<std::uint32_t>{0});
+  have_forgotten(0);
+  have_forgotten(1, {0});
+  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("d").to_forget, std::vector<std::uint32_t>{1}) << "a was used since";
+}
+
+TEST_F(Forgetting, LeavesWhatIsUsedMeanwhile) {
+  use("a");
+  use("b");
+  EXPECT_EQ(use("c").to_forget, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(use("a").slot, 0U);
+  have_forgotten(0);
+  have_forgotten(1);
+  EXPECT_EQ(use("d").slot, kNoSlot);
+  EXPECT_EQ(use("a").slot, 0U);
+}
+
+TEST_F(Forgetting, IsAnsweredOnce) {
+  EXPECT_FALSE(desk_.coordinator().on_forgotten(1, {}).ok());
+  for (const char* name : {"a", "b", "c"}) use(name);
+  have_forgotten(1);
+  EXPECT_FALSE(desk_.coordinator().on_forgotten(1, {}).ok());
+  EXPECT_FALSE(desk_.coordinator().on_forgotten(0, {{99}}).ok());
+}
+
+// However many names there have been, the latest have slots.
+TEST_F(Forgetting, GoesOnForEver) {
+  int n_with_slot = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Done done = use("name " + std::to_string(i));
+    n_with_slot += done.slot != kNoSlot ? 1 : 0;
+    if (done.to_forget.empty()) continue;
+    have_forgotten(0);
+    have_forgotten(1);
+  }
+  EXPECT_GE(n_with_slot, 500);
 }
 
 // --- inputs that travel along
@@ -612,10 +722,12 @@ TEST(BadAnnouncement, TwiceInARowIsRefused) {
 
 TEST(BadAnnouncement, AfterJoiningIsRefused) {
   Desk desk(2);
-  EXPECT_TRUE(desk.coordinator().on_join(1).ok());
+  EXPECT_TRUE(desk.coordinator().on_join(1, {}).ok());
   const Status status = desk.coordinator().on_request(1, {"a", allreduce({4}), true, true}, kNow);
   EXPECT_EQ(status.message(), "rank 1 announced 'a' after it had joined");
-  EXPECT_EQ(desk.coordinator().on_join(1).message(), "rank 1 joined twice");
+  EXPECT_TRUE(desk.coordinator().on_join(1, {}).ok()) << "it may say so again";
+  EXPECT_EQ(desk.coordinator().on_join(1, {2}).message(),
+            "rank 1 joins for the 2. time, where all have joined 0 times");
 }
 
 TEST(BadAnnouncement, OfASlotThatIsNotThereIsRefused) {

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "heap_meter.hpp"
 #include "negotiate/frames.hpp"
-#include "negotiate/heap_meter.hpp"
 #include "negotiate/random_message.hpp"
 
 namespace ciranda::testing {

@@ -158,6 +158,63 @@ TEST(Participant, IgnoresFailuresOfOthers) {
   EXPECT_TRUE(std::get<Participant::Fail>(action.value()).tickets.empty());
 }
 
+Participant::CalledOff called_off(Participant& participant, std::uint64_t round) {
+  auto action = participant.apply(CallOffEntry{0, round});
+  EXPECT_TRUE(action.ok());
+  return std::get<Participant::CalledOff>(action.value());
+}
+
+// Rank 2 has not got all inputs to the first round when the second, to which others have come, is called off.
+TEST(Participant, AnswersForTheRoundThatIsCalledOff) {
+  Participant participant(2);
+  const Request a = request("a", allreduce({4}));
+  participant.submit(a, 1);
+  ExecuteItem opened = definition(0, "a");
+  opened.may_swap = true;
+  execute(participant, {opened});
+  const auto first = participant.swap(a, 2);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(called_off(participant, first->round).answer) << "it has come";
+  const auto next = called_off(participant, first->round + 1).answer;
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->round, first->round + 1);
+  EXPECT_EQ(participant.swapped(0).ticket, 2U);
+  EXPECT_FALSE(participant.swap(a, 3)) << "as it has said";
+  EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
+  execute(participant, {opened});
+  EXPECT_FALSE(called_off(participant, first->round + 1).answer) << "that was long ago";
+  EXPECT_EQ(participant.swap(a, 4)->round, first->round + 2);
+}
+
+TEST(Participant, FindsTheCallThatIsNeverAnswered) {
+  Participant participant(0);
+  Request a = request("a", allreduce({4}));
+  Request later = request("b", allreduce({4}));
+  later.is_deferrable = true;
+  participant.submit(a, 1);
+  participant.submit(later, 2);
+  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(false));
+  execute(participant, {definition(0, "a")});
+  participant.submit(a, 3);
+  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(false));
+  EXPECT_EQ(participant.sweep(false), "a");
+  execute(participant, {use(0)});
+  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(true));
+  EXPECT_EQ(participant.sweep(true), "b");
+}
+
+TEST(Participant, SaysAgainThatItHasJoined) {
+  Participant participant(0);
+  EXPECT_FALSE(participant.join_again());
+  for (std::uint64_t nth = 1; nth < 3; ++nth) {
+    participant.join(1);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(participant.sweep(true));
+    EXPECT_EQ(participant.join_again()->nth, nth);
+    EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
+    EXPECT_FALSE(participant.join_again());
+  }
+}
+
 TEST(Participant, KnowsWhetherAnythingIsPending) {
   Participant participant(0);
   EXPECT_FALSE(participant.has_pending());
@@ -197,6 +254,83 @@ TEST(Participant, AnnouncesACallThatWasRefusedHere) {
   ASSERT_TRUE(action.ok());
   EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{5}));
   EXPECT_FALSE(participant.has_pending());
+}
+
+// --- swaps and meetings
+
+// A participant that knows "a" by slot 0, and that its ranks may swap for it.
+Participant with_a_swap() {
+  Participant participant(1);
+  participant.submit(request("a", allreduce({4})), 100);
+  ExecuteItem item = definition(0, "a");
+  item.may_swap = true;
+  execute(participant, {item});
+  return participant;
+}
+
+// A swap is pending, and the name was called once more: as ticket 2.
+Participant with_a_duplicate_of_a_swap() {
+  Participant participant = with_a_swap();
+  EXPECT_TRUE(participant.swap(request("a", allreduce({4})), 1).has_value());
+  EXPECT_TRUE(participant.come_late("a", 2));
+  EXPECT_TRUE(participant.take_late().empty()) << "others may have carried out what this would fail";
+  return participant;
+}
+
+void expect_that_the_duplicate_is_told_now(Participant& participant) {
+  const std::vector<DuplicateMessage> late = participant.take_late();
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late.front().name, "a");
+  EXPECT_TRUE(participant.take_late().empty()) << "once";
+  EXPECT_FALSE(participant.swap(request("a", allreduce({4})), 3).has_value()) << "the log must answer it first";
+  const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{1, 1}}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, std::vector<Participant::Ticket>{2});
+}
+
+TEST(Participant, TellsOfADuplicateOnceTheSwapIsDone) {
+  Participant participant = with_a_duplicate_of_a_swap();
+  EXPECT_EQ(participant.swapped(0).ticket, 1U);
+  expect_that_the_duplicate_is_told_now(participant);
+}
+
+TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheSwap) {
+  Participant executed = with_a_duplicate_of_a_swap();
+  EXPECT_EQ(execute(executed, {use(0)}), std::vector<Participant::Ticket>{1});
+  expect_that_the_duplicate_is_told_now(executed);
+  Participant failed = with_a_duplicate_of_a_swap();
+  EXPECT_TRUE(failed.apply(FailEntry{"a", ErrorKind::kTimeout, "too late", {{0, 2}}}).ok());
+  expect_that_the_duplicate_is_told_now(failed);
+}
+
+// A participant to which "a", of slot 0, is open to meetings.
+Participant with_a_meeting() {
+  Participant participant(0, {8, 1 << 16});
+  participant.submit(request("a", allreduce({4})), 100);
+  ExecuteItem item = definition(0, "a");
+  item.may_meet = true;
+  execute(participant, {item});
+  return participant;
+}
+
+// What closes one name, or finds it closed, is nothing to the others.
+TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
+  Participant participant = with_a_meeting();
+  participant.join(1);
+  ExecuteItem absent = definition(1, "b");
+  absent.signature = allreduce({4});
+  absent.absent = {0};
+  EXPECT_TRUE(participant.apply(ExecuteEntry{{absent}}).ok());
+  EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
+  EXPECT_EQ(participant.avoid("b"), std::nullopt);
+  EXPECT_TRUE(participant.meet(request("a", allreduce({4})), 2).has_value());
+}
+
+TEST(Participant, AvoidsAMeetingOnce) {
+  Participant participant = with_a_meeting();
+  EXPECT_TRUE(participant.avoid("a").has_value());
+  EXPECT_FALSE(participant.avoid("a").has_value()) << "it is closed";
+  EXPECT_FALSE(participant.meet(request("a", allreduce({4})), 2).has_value());
 }
 
 // --- groups

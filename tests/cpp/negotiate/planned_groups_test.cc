@@ -238,7 +238,7 @@ TEST(PlannedGroups, FailWithTheRest) {
 TEST(PlannedGroups, AreCompleteWithoutRanksThatHaveJoined) {
   Planned desk(with_groups(2));
   Planned::must(desk.group(1, 0));
-  Planned::must(desk->on_join(0));
+  Planned::must(desk->on_join(0, {}));
   const Texts taken = desk.taken();
   EXPECT_TRUE(taken == Texts{"0+1"} || taken == Texts{"1+0"});
 }

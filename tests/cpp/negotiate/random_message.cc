@@ -64,10 +64,14 @@ class Maker {
     m = {number<std::uint32_t>(), number<std::uint64_t>(), bytes()};
     if (m.input.empty()) m.input.resize(1);
   }
-  void fill(NoSwapMessage& m) { m.slot = number<std::uint32_t>(); }
+  void fill(NoSwapMessage& m) {
+    m.slot = number<std::uint32_t>();
+    m.round = number<std::uint64_t>();
+  }
+  void fill(ForgottenMessage& m) { m.kept = numbers(); }
   void fill(NoMoreSwapsMessage& /*m*/) {}
   void fill(WaitingMessage& /*m*/) {}
-  void fill(JoinMessage& /*m*/) {}
+  void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
   void fill(ByeMessage& m) {
     m.lanes.resize(up_to(3));
     for (auto& end : m.lanes) end = {number<LaneId>(), number<std::uint64_t>()};
@@ -104,22 +108,24 @@ class Maker {
     return message;
   }
   Announcement announcement() {
-    switch (up_to(4)) {
+    switch (up_to(5)) {
       case 0: return filled<RequestMessage>();
       case 1: return filled<ReadyMessage>();
       case 2: return filled<GroupsMessage>();
       case 3: return filled<DuplicateMessage>();
-      default: return JoinMessage{};
+      case 4: return filled<ForgottenMessage>();
+      default: return JoinMessage{number<std::uint64_t>()};
     }
   }
   LogEntry log_entry() {
-    switch (up_to(6)) {
+    switch (up_to(7)) {
       case 0: return execute_entry();
       case 1: return fail_entry();
       case 2: return JoinedEntry{number<std::int32_t>()};
       case 3: return PlanEntry{number<std::uint32_t>(), {numbers(), numbers()}};
       case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
-      case 5: return CallOffEntry{number<std::uint32_t>()};
+      case 5: return CallOffEntry{number<std::uint32_t>(), number<std::uint64_t>()};
+      case 6: return ForgetEntry{numbers()};
       default: return EndEntry{};
     }
   }
@@ -207,12 +213,14 @@ bool same(const ReadyMessage& a, const ReadyMessage& b) {
 bool same(const SwapMessage& a, const SwapMessage& b) {
   return a.slot == b.slot && a.round == b.round && a.input == b.input;
 }
-bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.slot == b.slot; }
+bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.slot == b.slot && a.round == b.round; }
 bool same(const NoMoreSwapsMessage& /*a*/, const NoMoreSwapsMessage& /*b*/) { return true; }
-bool same(const CallOffEntry& a, const CallOffEntry& b) { return a.slot == b.slot; }
+bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
+bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.slots == b.slots; }
+bool same(const CallOffEntry& a, const CallOffEntry& b) { return a.slot == b.slot && a.round == b.round; }
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
 bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
-bool same(const JoinMessage& /*a*/, const JoinMessage& /*b*/) { return true; }
+bool same(const JoinMessage& a, const JoinMessage& b) { return a.nth == b.nth; }
 bool same(const GroupsMessage& a, const GroupsMessage& b) { return a.plan == b.plan && a.groups == b.groups; }
 bool same(const PlanEntry& a, const PlanEntry& b) { return a.plan == b.plan && a.groups == b.groups; }
 bool same(const ExecuteGroupsEntry& a, const ExecuteGroupsEntry& b) {

@@ -138,7 +138,8 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
 struct Groups {
   std::size_t n_met = 0;
   std::size_t n_entries = 0;
-  std::size_t n_of_all = 0;  // that the first relay announced as one
+  std::size_t n_of_all = 0;     // that the first relay announced as one
+  std::size_t n_forgotten = 0;  // times that slots were taken back
 };
 
 CircleOptions circle_options(const Training& training, Random& random) {
@@ -164,6 +165,9 @@ std::string verdict(const SimulatedCircle& circle, Groups* groups) {
   if (groups != nullptr) groups->n_met += circle.n_met();
   if (groups != nullptr) groups->n_entries += circle.n_group_entries();
   if (groups != nullptr) groups->n_of_all += circle.n_groups_of_all();
+  const auto forgets = [](const LogEntry& entry) { return std::holds_alternative<ForgetEntry>(entry); };
+  const auto n_forgotten = std::count_if(circle.log().begin(), circle.log().end(), forgets);
+  if (groups != nullptr) groups->n_forgotten += static_cast<std::size_t>(n_forgotten);
   return circle.violation();
 }
 
@@ -286,6 +290,37 @@ TEST(RandomSchedules, Swaps) {
 
 TEST(RandomSchedules, SmallCache) {
   for (const std::size_t capacity : {0U, 1U, 5U}) expect_kept({.n_ranks = 3, .cache_capacity = capacity}, 100);
+}
+
+// Slots are taken back and given to other names all the time, whatever the ways round the log.
+TEST(RandomSchedules, SmallCacheAndWaysRoundTheLog) {
+  Groups seen;
+  for (const int n_ranks : {2, 3, 5}) {
+    for (std::uint64_t seed = 1; seed <= repetitions(25); ++seed) {
+      Training training{.n_ranks = n_ranks, .n_steps = 12, .cache_capacity = 2 + seed % 9};
+      const auto expect_kept_with = [&](const std::string& what) {
+        for (const int n_epochs : {1, 2}) {
+          training.n_epochs = n_epochs;
+          training.has_errors = n_epochs == 1;
+          ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks, seed " << seed << ", " << what;
+        }
+      };
+      training.lets_ranks_meet = true;
+      expect_kept_with("meetings");
+      training.announces_groups = training.changes_its_mind = true;
+      expect_kept_with("meetings and groups");
+      training.lets_ranks_meet = false;
+      training.lets_ranks_swap = true;
+      expect_kept_with("swaps and groups");
+      training.lets_ranks_swap = training.changes_its_mind = false;
+      training.ranks_per_host = 2;
+      expect_kept_with("relays");
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(seen.n_forgotten, repetitions(400));
+  EXPECT_GT(seen.n_met, repetitions(400));
+  EXPECT_GT(seen.n_entries, repetitions(10));
 }
 
 TEST(RandomSchedules, ManyNames) { expect_kept({.n_ranks = 3, .n_names = 150, .n_steps = 5}, 20); }

@@ -94,7 +94,7 @@ bool SimulatedCircle::has_step(const Rank& rank) const {
 
 std::vector<Event> SimulatedCircle::possible_events() const {
   std::vector<Event> events;
-  if (!broken_.empty()) return events;
+  if (!broken().empty()) return events;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
     const Rank& rank = ranks_[at];
     if (rank.has_left) continue;  // what it has sent still arrives
@@ -132,7 +132,7 @@ std::vector<Event> SimulatedCircle::possible_events() const {
 }
 
 bool SimulatedCircle::is_possible(const Event& event) const {
-  if (!broken_.empty()) return false;
+  if (!broken().empty()) return false;
   if (event.rank < 0) return !has_left(0);
   const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
   switch (event.kind) {
@@ -148,7 +148,7 @@ bool SimulatedCircle::is_possible(const Event& event) const {
 }
 
 void SimulatedCircle::begin_with(std::size_t n_steps) {
-  for (bool moved = true; moved && broken_.empty();) {
+  for (bool moved = true; moved && broken().empty();) {
     moved = false;
     for (const Event& event : possible_events()) {
       const bool is_step = event.kind == Event::Kind::kStep;
@@ -208,6 +208,7 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
 }
 
 void SimulatedCircle::perform(const Event& event) {
+  if (is_message(event) && n_messages_++ == options_.lost) return lose(event);
   switch (event.kind) {
     case Event::Kind::kStep: return step(ranks_[static_cast<std::size_t>(event.rank)]);
     case Event::Kind::kDeliver: return deliver(event.rank);
@@ -273,7 +274,7 @@ void SimulatedCircle::step(Rank& rank) {
     rank.uses.back().is_duplicate = true;
     return;
   }
-  if (!is_duplicate && swap(rank, request)) return;
+  if (!is_duplicate && call.is_awaited && swap(rank, request)) return;
   Message message = rank.participant.submit(request, ticket);
   rank.uses.back().is_duplicate = std::holds_alternative<DuplicateMessage>(message);
   announce(rank, std::move(message));
@@ -320,7 +321,7 @@ bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool i
   const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
   const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
   const auto meeting = is_deferrable ? std::nullopt : rank.participant.meet(request, rank.uses.size() - 1);
-  if (may_be_call && !is_same(repeated, meeting)) broken_ = "'" + request.name + "' is repeated as another call";
+  if (may_be_call && !is_same(repeated, meeting)) wrong_ = "'" + request.name + "' is repeated as another call";
   if (!meeting) {
     if (const auto avoided = rank.participant.avoid(request.name)) word(*avoided).close(avoided->round);
     return false;
@@ -408,7 +409,8 @@ void SimulatedCircle::pass_on(int at) {
 }
 
 void SimulatedCircle::pass_log(Rank& relay) {
-  relay.relay->pass_down({{log_[relay.n_passed_down++]}});
+  const std::size_t entry = relay.n_passed_down++;
+  if (has_come_down(relay, entry)) relay.relay->pass_down({{log_[entry]}});
   apply(relay);
 }
 
@@ -441,7 +443,7 @@ void SimulatedCircle::append(LogEntry entry) {
       names |= name;
     }
   }
-  if (std::holds_alternative<EndEntry>(entry)) names = kAllNames;
+  if (std::holds_alternative<EndEntry>(entry) || std::holds_alternative<ForgetEntry>(entry)) names = kAllNames;
   if (const auto* call_off = std::get_if<CallOffEntry>(&entry)) names = name_of_slot_[call_off->slot];
   if (const auto* plan = std::get_if<PlanEntry>(&entry)) {
     names = kAllNames;  // every rank may have to let go of what it holds
@@ -460,6 +462,7 @@ void SimulatedCircle::append(LogEntry entry) {
 
 void SimulatedCircle::apply(Rank& rank) {
   const std::size_t entry = rank.n_applied++;
+  if (!has_come_down(rank, entry)) return;
   auto action = rank.participant.apply(log_[entry]);
   if (!action.ok()) return must(action.status());
   announce_late(rank);
@@ -484,6 +487,9 @@ void SimulatedCircle::apply(Rank& rank) {
     send(rank, std::move(planned->known));
   } else if (const auto* called_off = std::get_if<Participant::CalledOff>(&action.value())) {
     if (called_off->answer) announce(rank, *called_off->answer);
+  } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action.value())) {
+    for (const auto& meeting : forgotten->to_close) word(meeting).close(meeting.round);
+    send(rank, forgotten->answer);
   } else if (std::holds_alternative<Participant::End>(action.value())) {
     end(rank, entry);
   } else {
@@ -509,7 +515,7 @@ void SimulatedCircle::end(Rank& rank, std::size_t entry) {
 
 void SimulatedCircle::settle(Rank& rank, Participant::Ticket ticket, Outcome outcome) {
   Use& use = rank.uses.at(ticket);
-  if (use.outcome) broken_ = "'" + use.name + "' was answered twice on one rank";
+  if (use.outcome) wrong_ = "'" + use.name + "' was answered twice on one rank";
   use.outcome = std::move(outcome);
 }
 

@@ -6,6 +6,7 @@
 // other, and shares its fate; ranks that have joined are not missed. A rank that leaves takes part in what it has
 // executed, and in nothing else. Where the coordinator lets ranks meet, they do for every call that is not deferrable,
 // and may leave a meeting at any moment. Where it lets them swap, they do too, and then hear of it when one leaves.
+// One message may be lost on its way, which no transport does: then time must bring an end to all that waits.
 // Everything is deterministic: the same scripts and events give the same circle. One thread.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <variant>
@@ -34,6 +36,7 @@ struct Call {
   Signature signature;
   bool is_deferrable = false;
   bool is_cacheable = true;
+  bool is_awaited = true;  // from the beginning: it may be swapped
 };
 struct Wait {};   // for all of the rank's own calls so far
 struct Join {};   // and wait for it
@@ -42,13 +45,14 @@ using Step = std::variant<Call, Wait, Join, Leave>;
 using Script = std::vector<Step>;
 
 struct CircleOptions {
-  CoordinatorOptions coordinator;  // its size is set from the scripts
-  bool takes_eagerly = false;      // the coordinator writes its log after every announcement (else when told)
-  bool uses_codec = false;         // messages travel as bytes
-  std::vector<std::string> hosts;  // by rank: announcements and the log go through relays; empty: there are none
-  int fan_out = 0;                 // of the relays
-  bool is_taken_down = false;      // the lane is, sooner or later
-  std::size_t n_stalls = 0;        // so often the coordinator may find that what is open has waited for too long
+  CoordinatorOptions coordinator;        // its size is set from the scripts
+  bool takes_eagerly = false;            // the coordinator writes its log after every announcement (else when told)
+  bool uses_codec = false;               // messages travel as bytes
+  std::vector<std::string> hosts;        // by rank: announcements and the log go through relays; empty: there are none
+  int fan_out = 0;                       // of the relays
+  bool is_taken_down = false;            // the lane is, sooner or later
+  std::size_t n_stalls = 0;              // so often the coordinator may find that what is open has waited for too long
+  std::optional<std::size_t> lost = {};  // of the messages, in the order in which they arrive
 };
 
 struct Event {
@@ -98,8 +102,16 @@ class SimulatedCircle {
   Footprint footprint(const Event& event) const;
   void perform(const Event& event);
 
-  // What is wrong now, of the things that may never be; empty if nothing is.
-  const std::string& broken() const { return broken_; }
+  // REQUIRES: nothing can happen any more. Time passes, and all that follows from it happens, until it changes nothing.
+  void let_time_pass();
+  // A call, or a join, that has found no end; empty if there is none. When the circle breaks, all end.
+  std::string unended() const;
+
+  // What is wrong now, of the things that may never be, or why the circle has broken; empty if nothing is.
+  const std::string& broken() const { return broken_.empty() ? wrong_ : broken_; }
+  // The first of these alone: what no lost message may lead to.
+  const std::string& wrong() const { return wrong_; }
+  std::size_t n_messages() const { return n_messages_; }
   // REQUIRES: nothing can happen any more. What is wrong with what became of the calls; empty if nothing is.
   std::string violation() const;
 
@@ -146,6 +158,7 @@ class SimulatedCircle {
     std::size_t n_applied = 0;      // entries of the log
     std::optional<Relay> relay;     // if it is one
     std::size_t n_passed_down = 0;  // entries of the log, to its host and the relays below
+    std::set<std::size_t> lost;     // entries of the log that have not come to it as a relay
     std::vector<Use> uses;          // by ticket
     std::map<std::string, std::size_t> n_uses;
     std::size_t n_joins = 0;                     // begun
@@ -172,6 +185,9 @@ class SimulatedCircle {
   bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
   void look_at_meetings(Rank& rank, bool closes);
   bool swap(Rank& rank, const Request& request);
+  bool is_message(const Event& event) const;
+  void lose(const Event& event);
+  bool has_come_down(const Rank& rank, std::size_t entry) const;
   void tell_others(Rank& rank, const Message& message);
   void hear(Rank& rank, int from, const Message& message);
   void carry_out_swaps(Rank& rank);
@@ -227,6 +243,8 @@ class SimulatedCircle {
   std::size_t n_groups_of_all_ = 0;
   bool has_news_ = false;  // announcements since the log was last written
   bool has_ended_ = false;
+  std::size_t n_messages_ = 0;
+  std::string wrong_;
   std::string broken_;
 };
 

@@ -53,13 +53,13 @@ void SimulatedCircle::carry_out_swaps(Rank& rank) {
     const Participant::Ready ready = rank.participant.swapped(done.slot);
     const Use& use = rank.uses.at(ready.ticket);
     announce_late(rank);
-    if (ready.ticket != done.ticket) broken_ = "a swap was taken for another";
+    if (ready.ticket != done.ticket) wrong_ = "a swap was taken for another";
     for (const Rank& other : ranks_) {
       std::uint64_t ticket = 0;
       std::memcpy(&ticket, done.inputs.data() + other.at * sizeof ticket, sizeof ticket);
       const Use& theirs = other.uses.at(ticket);
       if (theirs.name != use.name || theirs.nth != use.nth || theirs.epoch != use.epoch) {
-        broken_ = "'" + use.name + "' was carried out with the input of another call";
+        wrong_ = "'" + use.name + "' was carried out with the input of another call";
       }
     }
     ++rank.n_met;

@@ -1,0 +1,118 @@
+// Acceptor and OutgoingConnection: that each connection is proved anew, and what becomes of those that prove nothing.
+#include "membership/acceptor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "membership/outgoing_connection.hpp"
+#include "membership/stranger.hpp"
+#include "membership/test_job.hpp"
+#include "text_matchers.hpp"
+#include "transport/socket.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr int kPatienceMs = 10'000;
+constexpr Purpose kPurpose{Role::kControl, 1, 0, 2, 0};
+
+const Credentials& credentials() {
+  static const Credentials all{test_secret(), kTestJobName, 1};
+  return all;
+}
+
+class AcceptorTest : public ::testing::Test {
+ protected:
+  AcceptorTest() {
+    std::vector<UniqueFd> listeners;
+    listeners.push_back(listen_on(SocketAddress::parse("127.0.0.1:0").value(), {}).value());
+    address_ = SocketAddress::local_of(listeners.front().get());
+    AcceptorOptions options;
+    options.credentials = credentials();
+    options.expectation = {false, kPurpose.to, kPurpose.size};
+    options.on_refused = [this](const std::string& what) { refused_.push_back(what); };
+    acceptor_.emplace(Acceptor::create(loop_, std::move(listeners), std::move(options)).value());
+  }
+
+  // What is there within the time, as it is at `now`.
+  void look(Clock::time_point now) {
+    const auto events = loop_.wait(kPatienceMs);
+    ASSERT_FALSE(events.empty());
+    for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
+      (void)acceptor_->on_event(event.token, now);
+    }
+  }
+
+  EventLoop loop_ = EventLoop::create().value();
+  SocketAddress address_;
+  std::vector<std::string> refused_;
+  std::optional<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, TurnsAwayWhoSaysNothingOnceItsTimeIsOver) {
+  const Clock::time_point begin = Clock::now();
+  Stranger silent(address_.to_string());
+  look(begin);
+  ASSERT_EQ(acceptor_->next_deadline(), begin + kHandshakeLimit);
+  acceptor_->expire(begin + kHandshakeLimit - std::chrono::milliseconds(1));
+  EXPECT_TRUE(refused_.empty());
+  acceptor_->expire(begin + kHandshakeLimit);
+  ASSERT_EQ(refused_.size(), 1U);
+  EXPECT_TRUE(contains(refused_.front(), "did not prove in time that it belongs to the job"));
+  EXPECT_EQ(acceptor_->next_deadline(), std::nullopt);
+  EXPECT_EQ(silent.bytes_until_closed(std::chrono::milliseconds(kPatienceMs)), 0);
+}
+
+// So many bytes, as they come; fewer if the other end closes.
+std::vector<std::byte> read_from(int fd, std::size_t n_bytes) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+  std::vector<std::byte> bytes(n_bytes);
+  std::size_t n_read = 0;
+  while (n_read < n_bytes && wait_until_ready(fd, POLLIN, deadline).ok()) {
+    const ssize_t n = recv(fd, bytes.data() + n_read, n_bytes - n_read, MSG_DONTWAIT);
+    if (n <= 0) {
+      break;
+    }
+    n_read += static_cast<std::size_t>(n);
+  }
+  EXPECT_EQ(n_read, n_bytes);
+  return bytes;
+}
+
+// What was recorded of one conversation fits no other: to the very same hello there is another answer.
+TEST_F(AcceptorTest, ChallengesEachConnectionAnew) {
+  ConnectingHandshake recorded(credentials(), kPurpose, {});
+  const std::vector<std::byte> hello = recorded.take_output();
+  std::vector<std::vector<std::byte>> challenges;
+  for (int i = 0; i < 2; ++i) {
+    Stranger stranger(address_.to_string());
+    stranger.say(hello);
+    look(Clock::now());  // it comes
+    look(Clock::now());  // and speaks
+    challenges.push_back(read_from(stranger.fd(), Handshake::kChallengeBytes));
+  }
+  EXPECT_NE(challenges[0], challenges[1]);
+}
+
+TEST(OutgoingConnection, SaysAnotherHelloEachTime) {
+  const UniqueFd listener = listen_on(SocketAddress::parse("127.0.0.1:0").value(), {}).value();
+  const SocketAddress address = SocketAddress::local_of(listener.get());
+  EventLoop loop = EventLoop::create().value();
+  std::vector<std::vector<std::byte>> hellos;
+  for (int i = 0; i < 2; ++i) {
+    OutgoingConnection connection(loop, address, credentials(), kPurpose);
+    ASSERT_FALSE(loop.wait(kPatienceMs).empty());
+    connection.on_event();
+    ASSERT_TRUE(wait_until_ready(listener.get(), POLLIN, Clock::now() + std::chrono::milliseconds(kPatienceMs)).ok());
+    const UniqueFd accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    hellos.push_back(read_from(accepted.get(), Handshake::kHelloBytes));
+  }
+  EXPECT_NE(hellos[0], hellos[1]);
+}
+
+}  // namespace
+}  // namespace ciranda
