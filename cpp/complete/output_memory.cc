@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = 2U << 20;
+// Beyond, operator new would round up to 0, and give that.
+constexpr std::size_t kMostBytes = SIZE_MAX / 2;
 
 struct Block {
   std::byte* data = nullptr;
@@ -29,7 +32,7 @@ void advise_huge_pages(const Block& block, int advice) {
 
 // None when there is no memory.
 std::optional<Block> make(std::size_t n_bytes) {
-  if (n_bytes > SIZE_MAX - kLine) return std::nullopt;
+  if (n_bytes > kMostBytes) return std::nullopt;
   const std::size_t rounded = (n_bytes + kLine) / kLine * kLine;
   auto* data =
       static_cast<std::byte*>(::operator new (rounded, std::align_val_t{alignment_for(rounded)}, std::nothrow));

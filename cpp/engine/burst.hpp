@@ -1,13 +1,16 @@
 // Burst: which submissions give the engine a turn in passing. Of many small ones, one soon after the other, most leave
 // it to a later one, and travel with that.
 //
-// Should no later one come, what was left must not lie there for long. So a burst is *watched*: the background thread,
-// woken once, looks from time to time whether anything was left since it last looked, and turns the engine when not.
+// Should no later one come, what was left must not lie there for long: nobody may ever wait for it. So a burst is
+// *watched*: the background thread, woken once, turns the engine at once. Has anything been left meanwhile, the burst
+// goes on, and the watcher looks again after half as long as the burst has taken so far. So what is left last waits for
+// a part of the time in which the burst was submitted, and a burst is looked at a few times, however long it is.
 //
 // Threads: any. Those that submit at the same time may each take the other's for its own, which costs no more than
 // time.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -19,8 +22,8 @@ class Burst {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // How long the watcher sleeps. What is left waits for twice as long, at most.
-  static constexpr std::chrono::microseconds kBetweenLooks{250};
+  // How long the watcher sleeps at most.
+  static constexpr std::chrono::microseconds kMostBetweenLooks{250};
 
   enum class Choice : std::uint8_t {
     kTurn,
@@ -34,9 +37,10 @@ class Burst {
     const bool is_soon = now - TimePoint(last_turn_.load(std::memory_order_relaxed)) < kBetweenTurns;
     if (!is_soon) n_quick_.store(0, std::memory_order_relaxed);
     if (!is_soon || n_left_bytes >= kMostLeftBytes) return Choice::kTurn;
-    n_left_.fetch_add(1, std::memory_order_relaxed);
+    n_left_.fetch_add(1);
     if (is_watched_.load()) return Choice::kLeave;
     if (n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 < kQuickInARow) return Choice::kTurn;
+    began_.store(now.time_since_epoch(), std::memory_order_relaxed);
     return is_watched_.exchange(true) ? Choice::kLeave : Choice::kLeaveAndWake;
   }
 
@@ -48,22 +52,27 @@ class Burst {
 
   bool is_watched() const { return is_watched_.load(); }
 
-  // The watcher's. Whether nothing was left since the last look: then the burst is over, and who looks for submissions
-  // after this sees all that were left.
+  // The watcher's, before it takes in what was left, and after. Whether nothing was left in between: then the burst is
+  // over, and who looks for submissions after this sees all that were left.
+  void begin_look() { n_left_seen_ = n_left_.load(); }
   bool ends() {
-    const std::uint64_t n_left = n_left_.load(std::memory_order_relaxed);
-    if (n_left != n_left_seen_) {
-      n_left_seen_ = n_left;
-      return false;
-    }
+    if (n_left_.load() != n_left_seen_) return false;
     n_quick_.store(0, std::memory_order_relaxed);
     is_watched_.store(false);
     return true;
   }
 
+  // If it does not end.
+  std::chrono::nanoseconds until_next_look(TimePoint now) const {
+    const auto lasts = now - TimePoint(began_.load(std::memory_order_relaxed));
+    return std::clamp<std::chrono::nanoseconds>(lasts / 2, kLeastBetweenLooks, kMostBetweenLooks);
+  }
+
  private:
   using Duration = std::chrono::steady_clock::duration;
 
+  // Less would be gone before the watcher slept.
+  static constexpr std::chrono::microseconds kLeastBetweenLooks{5};
   // Short beside what data takes to travel, long beside what a submission takes.
   static constexpr std::chrono::microseconds kBetweenTurns{30};
   // So much takes longer than a turn.
@@ -76,7 +85,8 @@ class Burst {
   std::atomic<int> n_quick_{0};               // submissions in a row, each soon after a turn
   std::atomic<std::uint64_t> n_left_{0};      // submissions
   std::atomic<bool> is_watched_{false};
-  std::uint64_t n_left_seen_ = 0;  // the watcher's
+  std::atomic<Duration> began_{Duration::zero()};  // when it was first watched
+  std::uint64_t n_left_seen_ = 0;                  // the watcher's
 };
 
 }  // namespace ciranda

@@ -6,6 +6,7 @@
 
 #include "base/costs_file.hpp"
 #include "base/log.hpp"
+#include "base/other_launchers.hpp"
 #include "kernels/kernels.hpp"
 #include "membership/bootstrap.hpp"
 #include "membership/secret.hpp"
@@ -60,7 +61,10 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.link_timeout = whole_milliseconds(config.link_timeout_seconds);
   const Logger logger(options.rank, log_level_from(config.log_level));
   options.warn = [logger](const std::string& text) { logger.warning(text); };
-  if (config.size == 1) return options;
+  if (config.size == 1) {
+    if (const auto doubt = doubt_that_one_is_meant(environment())) logger.warning(*doubt);
+    return options;
+  }
   options.costs = measured_costs(config, logger);
   options.store = split_candidates(config.store);
   Result<Secret> secret = read_secret(config.secret_file);
@@ -79,7 +83,13 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   options.value().interrupted = interrupted;
   Result<std::unique_ptr<Mesh>> mesh = join_circle(options.value());
   if (!mesh.ok()) return mesh.status();
-  return Engine::create(std::move(mesh).value(), config);
+  auto engine = Engine::create(std::move(mesh).value(), config);
+  // DYNAMIC is how scripts for Horovod say that they start it later.
+  if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
+    Status status = engine->start_timeline(config.timeline, config.timeline_mark_cycles);
+    if (!status.ok()) return status;
+  }
+  return engine;
 }
 
 }  // namespace ciranda

@@ -68,6 +68,7 @@ Status DataPlane::combine(const Participant::Execute& entry) {
 }
 
 Result<Work> DataPlane::begin() {
+  for (const Participant::Ready& ready : queue_.front().requests) in_flight_.note(ready.ticket, Stage::kStarted);
   if (!queue_.front().inputs.empty()) {
     Status combined = combine(queue_.front());
     return combined.ok() ? Result<Work>(Work{}) : combined;

@@ -1,13 +1,18 @@
 #include "engine/engine.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
 
-#include "engine/block_signals.hpp"
+#include "base/block_signals.hpp"
+#include "complete/callback_threads.hpp"
+#include "complete/callbacks.hpp"
 #include "engine/burst.hpp"
 #include "engine/crowding.hpp"
 #include "engine/patience.hpp"
@@ -18,6 +23,7 @@
 #include "engine/turn.hpp"
 #include "engine/unnamed.hpp"
 #include "engine/waits.hpp"
+#include "observe/timeline.hpp"
 
 namespace ciranda {
 namespace {
@@ -41,18 +47,19 @@ class Engine::Impl {
   Impl(std::unique_ptr<Mesh> mesh, const Config& config)
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
-        preparation_(mesh_->rank(), static_cast<std::uint32_t>(config.num_lanes), sets_, unnamed_),
-        turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_),
+        preparation_(mesh_->rank(), sets_, unnamed_),
+        turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_, *recorder_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_crowded_(is_crowded(*mesh_)),
-        sharing_(mesh_->rank()) {
+        sharing_(mesh_->rank()),
+        logger_(mesh_->rank(), log_level_from(config.log_level)) {
     const BlockSignals blocked;  // inherited by the thread
     mesh_->arm();
     background_ = std::thread([this] { run_background(); });
   }
 
-  ~Impl() { shutdown(); }
+  ~Impl() { leave(); }  // also if another thread has begun to
 
   Mesh& mesh() { return *mesh_; }
   ProcessSets& sets() { return sets_; }
@@ -60,18 +67,22 @@ class Engine::Impl {
     std::vector<Candidate> found;
     {
       token_.take();
-      const TokenHolder holder(token_);
+      const Holder holder(*this);
       found = turn_.candidates(collective, n_bytes);
     }
     see_what_came_late();
     return found;
   }
   std::uint64_t n_met() const { return turn_.n_met(); }
+  bool has_failed() const { return turn_.has_failed(); }
 
   OperationPtr submit(Request request, Operation::Callback callback) {
-    auto operation = std::make_shared<Operation>(std::move(callback));
-    if (request.is_profiled) operation->keep_moments();
-    operation->note(Moment::kSubmitted);
+    const std::uint64_t submitted = recorder_->now();
+    const Flush flush(callback_threads_);
+    auto operation = std::make_shared<Operation>();
+    if (callback) {
+      operation->when_done(request.calls_back_directly ? std::move(callback) : on_own_thread(std::move(callback)));
+    }
     if (Status status = preparation_.prepare(request); !status.ok()) {
       operation->refuse(std::move(status));
       return operation;
@@ -88,10 +99,12 @@ class Engine::Impl {
           "Duplicate name '" + request.name + "' on rank " + std::to_string(mesh_->rank()) +
           ": its first use is still pending. Wait for the first one, or give each its own name."));
       request.memory.clear();
+      if (request.process_set == kWorldSet) turn_.note_failure();  // now: what this rank does next is after it
     }
     const bool is_awaited = request.is_awaited;
     const std::size_t n_bytes = request.signature.n_bytes();
-    Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate};
+    Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate,
+                          is_duplicate ? 0 : submitted};
     if (is_awaited && take_in(submission)) return operation;
     submissions_.push(std::move(submission));
     if (is_shut_down_.load()) {
@@ -103,20 +116,23 @@ class Engine::Impl {
   }
 
   // The mesh stays armed, as in take_in().
-  std::optional<OperationPtr> repeat(const Call& call, Moments* moments) {
-    if (moments != nullptr) moments->note(Moment::kSubmitted);
+  std::optional<OperationPtr> repeat(const Call& call) {
+    Stages stages;
+    const bool is_recorded = recorder_->is_on();
+    if (is_recorded) stages.note(Stage::kSubmitted);
     if (!token_.try_take()) return std::nullopt;
     std::optional<OperationPtr> repeated;
     {
-      const TokenHolder holder(token_);
+      const Holder holder(*this);
       const bool is_free = !is_shut_down_.load() && submissions_.is_empty();
-      if (is_free) repeated = turn_.repeat(call, moments, is_crowded_ ? 1 : kLooksAtOnce);
+      if (is_free) repeated = turn_.repeat(call, is_recorded ? &stages : nullptr, is_crowded_ ? 1 : kLooksAtOnce);
     }
     see_what_came_late();
     return repeated;
   }
 
   Status wait(const OperationPtr& operation, const Interrupted& interrupted, const Deadline& deadline) {
+    if (Status status = may("wait"); !status.ok()) return status;
     if (operation->is_done()) return operation->status();
     Waiting waiting(waits_);
     // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One
@@ -132,13 +148,13 @@ class Engine::Impl {
                    : Status::aborted("the wait was interrupted");
   }
 
-  bool sleep_until_done(const OperationPtr& operation, const Deadline& deadline) {
-    if (operation->is_done()) return true;
-    const Waiting waiting(waits_);
-    turn_in_passing(true);
-    while (!operation->sleep_until_done(time_to(deadline)) && !(deadline && Clock::now() >= *deadline)) {
-    }
-    return operation->is_done();
+  void when_done(const OperationPtr& operation, Operation::Callback callback) {
+    operation->when_done(
+        [waiting = std::make_shared<Waiting>(waits_), callback = std::move(callback)](const Operation& done) {
+          waiting->end();
+          callback(done);
+        });
+    if (!operation->is_done()) turn_in_passing(true);
   }
 
   bool poll(const OperationPtr& operation) {
@@ -146,21 +162,85 @@ class Engine::Impl {
     return operation->is_done();
   }
 
+  std::unique_ptr<Recording> record() const { return std::make_unique<Recording>(recorder_); }
+
+  Status start_timeline(const std::string& path, bool marks_cycles) {
+    if (mesh_->rank() != 0) return Status::ok_status();
+    const std::lock_guard lock(timeline_mutex_);
+    if (timeline_) {
+      return Status::invalid_argument("a timeline is being recorded already; call stop_timeline() first");
+    }
+    const BlockSignals blocked;  // inherited by its thread
+    auto timeline = Timeline::create({path, marks_cycles, mesh_->rank()}, recorder_, logger_);
+    if (timeline.ok()) timeline_ = std::move(timeline).value();
+    return timeline.status();
+  }
+
+  void stop_timeline() {
+    const std::lock_guard lock(timeline_mutex_);
+    timeline_.reset();
+  }
+
   void shutdown() {
-    if (is_shut_down_.exchange(true)) return;
+    if (may("shut down").ok()) leave();
+  }
+
+ private:
+  // At the end of a scope, whatever was completed in it.
+  class Flush {
+   public:
+    explicit Flush(CallbackThreads& threads) : threads_(threads) {}
+    ~Flush() { threads_.flush(); }
+    Flush(const Flush&) = delete;
+    Flush& operator=(const Flush&) = delete;
+
+   private:
+    CallbackThreads& threads_;
+  };
+
+  // Gives the token back, then wakes a thread for the callbacks of what this thread has completed.
+  class Holder {
+   public:
+    explicit Holder(Impl& engine) : flush_(engine.callback_threads_), holder_(engine.token_) {}
+
+   private:
+    Flush flush_;
+    TokenHolder holder_;
+  };
+
+  // What does so.
+  Operation::Callback on_own_thread(Operation::Callback callback) {
+    return [this, callback = std::move(callback)](const Operation& done) {
+      callback_threads_.post([callback, operation = done.shared_from_this()] { callback(*operation); });
+    };
+  }
+
+  // One turn, and one wake for all callbacks of what was done in it. REQUIRES: the token.
+  bool turn() {
+    const bool moved = turn_.run();
+    callback_threads_.flush();
+    return moved;
+  }
+
+  void leave() {
+    if (!is_shut_down_.exchange(true)) end_circle();
+    callback_threads_.finish();
+  }
+
+  void end_circle() {
     mesh_->kick();
     background_.join();
     {
       token_.take();
-      const TokenHolder holder(token_);
+      const Holder holder(*this);
       mesh_->disarm();
       turn_.say_bye();
       say_goodbye_until_known();
     }
     fail_late_submissions();
+    stop_timeline();
   }
 
- private:
   // A call whose thread is about to wait() for it is taken in at once, if nothing stands before it: it may be one for
   // which the other ranks are there already, and is then done before anything more is made of it. The mesh stays armed:
   // nothing is received, and whatever comes meanwhile wakes the background thread.
@@ -168,7 +248,7 @@ class Engine::Impl {
     if (!token_.try_take()) return false;
     bool is_taken = false;
     {
-      const TokenHolder holder(token_);
+      const Holder holder(*this);
       is_taken = !is_shut_down_.load() && submissions_.is_empty();
       if (is_taken) turn_.submit(std::move(submission), is_crowded_ ? 1 : kLooksAtOnce);
     }
@@ -182,7 +262,7 @@ class Engine::Impl {
   template <typename Drive>
   bool with_token(Drive drive, bool in_burst = false) {
     if (!token_.try_take()) return false;
-    const TokenHolder holder(token_);
+    const Holder holder(*this);
     if (is_shut_down_.load()) return true;
     mesh_->disarm();
     drive();
@@ -196,7 +276,7 @@ class Engine::Impl {
   bool arm_when_nothing_moves() {
     for (int i = 0; i < kTurnsWhileArming; ++i) {
       arm();
-      if (!turn_.run()) return true;
+      if (!turn()) return true;
     }
     return false;
   }
@@ -224,7 +304,7 @@ class Engine::Impl {
   bool is_something_unseen() const { return !submissions_.is_empty() || !waits_.are_heeded(); }
   void see_what_came_late() {
     while (is_something_unseen() && !is_shut_down_.load()) {
-      if (!with_token([this] { turn_.run(); })) return;
+      if (!with_token([this] { turn(); })) return;
     }
   }
 
@@ -239,7 +319,7 @@ class Engine::Impl {
   void turn_in_passing(bool is_waited_for, bool in_burst = false) {
     const auto drive = [&] {
       if (is_waited_for) turn_.expect_no_more();
-      for (int i = 0; i < kTurnsInPassing && turn_.run(); ++i) {
+      for (int i = 0; i < kTurnsInPassing && turn(); ++i) {
       }
     };
     const bool had_token = with_token(drive, in_burst);
@@ -260,9 +340,11 @@ class Engine::Impl {
     bool goes_on = true;
     while (goes_on && !operation.is_done()) {
       const bool had_token = with_token([&] {
+        n_waiters_driving_.fetch_add(1);
         turn_.expect_no_more();
-        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = is_patient(turn_.run());
+        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = is_patient(turn());
         if (operation.is_done()) waiting.end();
+        n_waiters_driving_.fetch_sub(1);  // before it arms: whoever sees one that drives knows that it still will
       });
       if (!had_token) goes_on = is_patient(false);
       if (is_shut_down_.load()) break;
@@ -273,13 +355,19 @@ class Engine::Impl {
   }
 
   void run_background() {
+    prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
     std::optional<TimePoint> deadline;
     while (!is_shut_down_.load()) {
       if (!is_something_unseen() && !burst_.is_watched()) mesh_->sleep(time_to(deadline));
-      watch_burst();
+      if (burst_.is_watched()) {
+        watch_burst();
+        // One that sees what was left, and what rang while the burst was watched, and has yet to arm. Not any that has
+        // armed before: a bell that has rung since, which nobody heeds now, has disarmed the mesh.
+        if (n_waiters_driving_.load() > 0) continue;
+      }
       if (is_shut_down_.load()) return;
       token_.take();
-      const TokenHolder holder(token_);
+      const Holder holder(*this);
       mesh_->disarm();
       drive_in_background();
       if (!arm_when_nothing_moves()) mesh_->kick();
@@ -287,10 +375,17 @@ class Engine::Impl {
     }
   }
 
+  // Takes in what a burst leaves, until it ends. A thread that turns the engine does so anyway.
   void watch_burst() {
+    const auto take_in = [this] {
+      while (turn()) {
+      }
+    };
     while (burst_.is_watched() && !is_shut_down_.load()) {
-      mesh_->sleep(Burst::kBetweenLooks);
+      burst_.begin_look();
+      with_token(take_in, true);
       if (burst_.ends()) return;
+      mesh_->sleep(burst_.until_next_look(Clock::now()));
     }
   }
 
@@ -298,7 +393,7 @@ class Engine::Impl {
   void drive_in_background() {
     Patience patience(spin_, is_crowded_, sharing_);
     while (!is_shut_down_.load()) {
-      if (turn_.run()) {
+      if (turn()) {
         patience.renew();
       } else if (n_drivers_.load() > 0 || !turn_.has_work() || is_crowded_ || !patience.look_again()) {
         return;
@@ -310,14 +405,15 @@ class Engine::Impl {
   void say_goodbye_until_known() {
     const auto give_up = Clock::now() + kGoodbyePatience;
     while (!turn_.is_bye_known() && Clock::now() < give_up) {
-      if (turn_.run()) continue;
+      if (turn()) continue;
       mesh_->arm();
-      if (!turn_.run()) mesh_->sleep(give_up - Clock::now());
+      if (!turn()) mesh_->sleep(give_up - Clock::now());
       mesh_->disarm();
     }
   }
 
   void fail_late_submissions() {
+    const Flush flush(callback_threads_);
     std::vector<Submission> all;
     submissions_.take(all);
     for (Submission& late : all) {
@@ -327,6 +423,8 @@ class Engine::Impl {
   }
 
   std::unique_ptr<Mesh> mesh_;
+  CallbackThreads callback_threads_;  // which may use all below, up to the end of leave()
+  const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
   SubmissionQueue submissions_;
   NamesInUse names_;
   Unnamed unnamed_;
@@ -336,12 +434,16 @@ class Engine::Impl {
   Clock::duration spin_;
   bool is_crowded_;
   CoreSharing sharing_;
+  Logger logger_;
   ProgressToken token_;
   Burst burst_;
-  std::atomic<int> n_drivers_{0};  // threads that turn the engine, or try to
+  std::atomic<int> n_drivers_{0};          // threads that turn the engine, or try to
+  std::atomic<int> n_waiters_driving_{0};  // of those, who wait, have the token, and have yet to arm the mesh
   Waits waits_;
   std::atomic<bool> is_shut_down_{false};
   std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
+  std::mutex timeline_mutex_;
+  std::unique_ptr<Timeline> timeline_;
   std::thread background_;
 };
 
@@ -361,14 +463,12 @@ Engine::OperationPtr Engine::submit(Request request, Operation::Callback callbac
   return impl_->submit(std::move(request), std::move(callback));
 }
 
-std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, Moments* moments) {
-  return impl_->repeat(call, moments);
-}
+std::optional<Engine::OperationPtr> Engine::repeat(const Call& call) { return impl_->repeat(call); }
 Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted, Deadline deadline) {
   return impl_->wait(operation, interrupted, deadline);
 }
-bool Engine::sleep_until_done(const OperationPtr& operation, Deadline deadline) {
-  return impl_->sleep_until_done(operation, deadline);
+void Engine::when_done(const OperationPtr& operation, Operation::Callback callback) {
+  impl_->when_done(operation, std::move(callback));
 }
 bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation); }
 std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {
@@ -394,6 +494,12 @@ std::uint64_t Engine::n_bytes_in_place() const {
   return arena != nullptr ? arena->regions().n_bytes_in_place() : 0;
 }
 std::uint64_t Engine::n_met() const { return impl_->n_met(); }
+bool Engine::has_failed() const { return impl_->has_failed(); }
+std::unique_ptr<Recording> Engine::record() const { return impl_->record(); }
+Status Engine::start_timeline(const std::string& path, bool marks_cycles) {
+  return impl_->start_timeline(path, marks_cycles);
+}
+void Engine::stop_timeline() { impl_->stop_timeline(); }
 void Engine::shutdown() { impl_->shutdown(); }
 
 }  // namespace ciranda

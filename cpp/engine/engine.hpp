@@ -2,7 +2,8 @@
 //
 // Threads: submit(), wait(), poll() from any thread at any time; create(), shutdown() by one thread. At any moment at
 // most one thread *turns* the engine (holds the progress token): a caller that waits, or the background thread when
-// nobody waits and there is work. Callbacks run on the turning thread and must not block.
+// nobody waits and there is work. Callbacks run on threads of their own (complete/callback_threads.hpp) and may do what
+// any thread may, shutdown() too; but for direct ones (complete/callbacks.hpp), in which nothing may wait.
 // Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
 #pragma once
 
@@ -18,7 +19,9 @@
 #include "backend/candidate.hpp"
 #include "base/config.hpp"
 #include "base/status.hpp"
+#include "complete/callbacks.hpp"
 #include "complete/operation.hpp"
+#include "observe/recording.hpp"
 #include "request/call.hpp"
 #include "request/request.hpp"
 #include "transport/mesh.hpp"
@@ -54,19 +57,24 @@ class Engine {
   // until the operation is done.
   OperationPtr submit(Request request, Operation::Callback callback = nullptr);
 
+  // InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` is asked for, for the
+  // message, which is also told on standard error.
+  static Status may(const char* what) { return DirectCallback::refuse(what); }
+
   // Before submit() and wait(), where these follow each other: a call that all ranks have agreed on before needs no
   // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it;
-  // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it. `moments`:
-  // null unless they are to be noted; an operation has its own.
-  std::optional<OperationPtr> repeat(const Call& call, Moments* moments = nullptr);
+  // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it.
+  std::optional<OperationPtr> repeat(const Call& call);
 
   // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline
-  // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits.
+  // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits. Inside a
+  // direct callback: InvalidArgument, also of what is done.
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr, Deadline deadline = {});
 
-  // As wait(), but leaves the work to others: for a thread that has time. Returns is_done().
-  bool sleep_until_done(const OperationPtr& operation, Deadline deadline = {});
+  // As wait(), without a thread: until it is done the operation counts as waited for, then it calls back directly (see
+  // Operation::when_done).
+  void when_done(const OperationPtr& operation, Operation::Callback callback);
 
   // One look, and one turn of the engine if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);
@@ -93,9 +101,21 @@ class Engine {
   std::uint64_t n_bytes_in_place() const;
   // How many calls this rank has carried out by meetings or swaps, without the log.
   std::uint64_t n_met() const;
+  // A collective of the world has failed here, or a rank has left or was lost: ranks may have come to different places
+  // of their programs. The engine goes on with what they still agree on.
+  bool has_failed() const;
+
+  // What this rank's calls do, from here on, for as long as the recording lives; it may outlive the engine. No call
+  // goes another way because of it.
+  std::unique_ptr<Recording> record() const;
+  // Writes the calls of rank 0 to a file; on the others it does nothing. InvalidArgument: there is a timeline already,
+  // or the file cannot be made. Any thread's, as is stop_timeline(), which completes the file.
+  Status start_timeline(const std::string& path, bool marks_cycles);
+  void stop_timeline();
 
   // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer
-  // knows (or after two seconds). Idempotent.
+  // knows (or after two seconds), and all callbacks have run, but for one that calls this. Idempotent. Does nothing
+  // inside a direct callback: ask may() before.
   void shutdown();
 
  private:

@@ -1,4 +1,5 @@
-// InFlight: the requests of this rank that have been submitted and not completed, by ticket.
+// InFlight: the requests of this rank that have been submitted and not completed, by ticket. What is done is recorded,
+// while somebody asks for that.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include "complete/operation.hpp"
 #include "engine/names_in_use.hpp"
 #include "negotiate/participant.hpp"
+#include "observe/recorder.hpp"
+#include "request/call.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
@@ -22,16 +25,21 @@ class InFlight {
     bool is_executing = false;
     Status outcome = Status::ok_status();     // of what was carried out, for those who execute
     std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
+    Stages stages = {};                       // those in which it was recorded
   };
 
-  // Both outlive this. `output_memory`: for the results of requests.
-  InFlight(NamesInUse& names, const OutputMemory& output_memory) : names_(names), output_memory_(output_memory) {}
+  // All outlive this. `output_memory`: for the results of requests.
+  InFlight(NamesInUse& names, const OutputMemory& output_memory, Recorder& recorder)
+      : names_(names), output_memory_(output_memory), recorder_(recorder) {}
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
-  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool holds_name) {
+  // `submitted`: in ticks; 0 where that is not recorded.
+  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool holds_name,
+                          std::uint64_t submitted = 0) {
     if (request.is_deferrable) ++n_deferrable_;
     Entry entry{std::move(request), std::move(operation), holds_name};
+    entry.stages.note(Stage::kSubmitted, submitted);
     if (free_.empty()) {
       entries_.push_back(std::move(entry));
       return entries_.size() - 1;
@@ -53,9 +61,20 @@ class InFlight {
 
   Entry& at(Participant::Ticket ticket) { return entries_[ticket]; }
 
+  Recorder& recorder() { return recorder_; }
+  void note(Participant::Ticket ticket, Stage stage) {
+    if (recorder_.is_on()) entries_[ticket].stages.note(stage);
+  }
+  // `when`: in ticks; 0 where that is not recorded.
+  void note_agreed(Participant::Ticket ticket, Path path, std::uint64_t when) {
+    entries_[ticket].stages.path = path;
+    entries_[ticket].stages.note(Stage::kAgreed, when);
+  }
+
   void complete(Participant::Ticket ticket, const Status& status) {
     Entry& done = entries_[ticket];
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
+    if (recorder_.is_on()) record(done, status.kind());
     if (done.holds_name) names_.release(done.request);  // first: who sees it done may use the name again
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
@@ -74,8 +93,18 @@ class InFlight {
   bool empty() const { return free_.size() == entries_.size(); }
 
  private:
+  void record(Entry& done, ErrorKind outcome) {
+    if (done.stages[Stage::kSubmitted] == 0) return;
+    done.stages.note(Stage::kDone);
+    const Request& request = done.request;
+    recorder_.write({request.name, request.signature.collective, outcome, request.process_set, request.lane,
+                     request.signature.n_bytes()},
+                    done.stages);
+  }
+
   NamesInUse& names_;
   const OutputMemory& output_memory_;
+  Recorder& recorder_;
   std::vector<Entry> entries_;
   std::vector<Participant::Ticket> free_;
   std::size_t n_deferrable_ = 0;

@@ -46,7 +46,8 @@ std::vector<PeerWatch::Watched> ranks_beside(const LaneLog& log, const LaneMesh&
 }
 
 bool changes_sets(Collective collective) {
-  return collective == Collective::kAddProcessSet || collective == Collective::kRemoveProcessSet;
+  return collective == Collective::kAddProcessSet || collective == Collective::kRemoveProcessSet ||
+         collective == Collective::kAddLane;
 }
 
 }  // namespace
@@ -56,11 +57,12 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       control_(around.control),
       logger_(around.logger),
       n_met_(around.n_met),
+      has_failed_(around.has_failed),
       changes_(around.changes),
       mux_(around.mux),
       mesh_(around.world, around.mux, id, ranks, arena),
       unnamed_(around.names.unnamed),
-      in_flight_(around.names.in_use, around.output_memory),
+      in_flight_(around.names.in_use, around.output_memory, around.recorder),
       participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
                                   SharedArena::has_rings(mesh_.size())}),
       meetings_(mesh_, in_flight_, around.n_met),
@@ -69,6 +71,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       watch_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
       swap_watch_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
       wire_watch_(limits_of(around.config), control_, logger_),
+      sweeps_(limits_of(around.config).shutdown),
       repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kPatience),
@@ -88,15 +91,15 @@ bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 
 void Lane::submit(Submission submission, TimePoint now) {
   has_said_waiting_ = false;
-  submission.operation->note(Moment::kTaken);
   const bool is_duplicate = submission.is_duplicate;
-  const Participant::Ticket ticket =
-      in_flight_.add(std::move(submission.request), std::move(submission.operation), !is_duplicate);
+  const Participant::Ticket ticket = in_flight_.add(std::move(submission.request), std::move(submission.operation),
+                                                    !is_duplicate, submission.submitted);
+  in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
     return;
   }
-  if (!participant_.has_pending()) watch_.begin(now);
+  if (!participant_.has_pending()) begin_to_wait(now);
   if (is_duplicate) leave_meetings();  // its first call may be at one
   if (come_to_meeting(ticket, is_duplicate, now)) return;
   if (participant_.come_late(in_flight_.at(ticket).request.name, ticket)) return;
@@ -124,7 +127,7 @@ void Lane::submit(Submission submission, TimePoint now) {
     release_held(now);
     announce(message, now);
   }
-  in_flight_.at(ticket).operation->note(Moment::kReady);
+  in_flight_.note(ticket, Stage::kReady);
 }
 
 // Or closes the one to which others might come, as this rank's call is of another kind.
@@ -149,14 +152,14 @@ bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePo
   return true;
 }
 
-RepeatedCalls::Outcome Lane::repeat(const Call& call, Moments* moments, int n_looks) {
+RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
   SharedArena* arena = data_.arena();
   if (arena == nullptr || parting_) return std::nullopt;
   const bool had_pending = participant_.has_pending();
-  RepeatedCalls::Outcome outcome = repeated_.repeat(*arena, call, moments, n_looks);
+  RepeatedCalls::Outcome outcome = repeated_.repeat(*arena, call, stages, n_looks);
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
   has_said_waiting_ = false;
-  if (!had_pending) watch_.begin(std::chrono::steady_clock::now());
+  if (!had_pending) begin_to_wait(std::chrono::steady_clock::now());
   return outcome;
 }
 
@@ -171,7 +174,6 @@ bool Lane::look_at_meetings(bool closes, TimePoint now) {
   for (const std::uint32_t slot : news.met) {
     log_.met(slot);
     const Participant::Ticket ticket = participant_.met(slot).ticket;
-    in_flight_.at(ticket).operation->set_agreed(now);
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
   for (const std::uint32_t slot : news.missed) add_ready(participant_.missed(slot));
@@ -190,15 +192,17 @@ void Lane::release_held(TimePoint now) {
   holding_.update(false, true, now);
 }
 
-void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> request, TimePoint now) {
+void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> request, std::uint64_t submitted,
+                TimePoint now) {
   const bool holds_name = request.has_value();
-  const Participant::Ticket ticket =
-      in_flight_.add(std::move(request).value_or(Request{}), std::move(operation), holds_name);
+  const Participant::Ticket ticket = in_flight_.add(std::move(request).value_or(Request{}), std::move(operation),
+                                                    holds_name, holds_name ? submitted : 0);
+  in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
     return;
   }
-  if (!participant_.has_pending()) watch_.begin(now);
+  if (!participant_.has_pending()) begin_to_wait(now);
   control_.hurry();
   leave_meetings();
   release_held(now);
@@ -257,6 +261,9 @@ Result<bool> Lane::agree(TimePoint now) {
   if (Status status = apply(log, now); !status.ok()) return status;
   if (participant_.has_pending()) {
     if (Status status = watch_.look(now); !status.ok()) return status;
+    if (sweeps_.is_due(now)) {
+      if (Status status = sweep(now); !status.ok()) return status;
+    }
   }
   if (!swaps_.empty()) {
     if (Status status = swap_watch_.look(now); !status.ok()) return status;
@@ -264,7 +271,20 @@ Result<bool> Lane::agree(TimePoint now) {
   return has_met || passed_on.value() || !log.entries.empty();
 }
 
+Status Lane::sweep(TimePoint now) {
+  if (const auto again = participant_.join_again()) announce(*again, now);
+  const auto overdue = participant_.sweep(has_said_waiting_);
+  if (!overdue) return Status::ok_status();
+  const std::string formed = needs_no_agreement(id_) ? ", or that rank has not formed the group" : "";
+  return Status::timeout("'" + *overdue + "' has waited on rank " +
+                         std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) + " for more than " +
+                         seconds_text(2 * sweeps_.interval()) + " without an answer of " +
+                         control_.peer_text(mesh_.ranks().front()) +
+                         ", which coordinates and is there: a message between them was lost" + formed + ".");
+}
+
 Status Lane::apply(const LogMessage& log, TimePoint now) {
+  log_came_ = in_flight_.recorder().now();
   for (const LogEntry& entry : log.entries) {
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
@@ -282,9 +302,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     stand_in(*to_execute);
     for (const Participant::Ready& ready : to_execute->requests) {
       forget_swap(ready.ticket);
-      Operation& operation = *in_flight_.at(ready.ticket).operation;
-      operation.set_agreed(now);
-      operation.note(Moment::kAgreed);
+      in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
     }
     if (change_sets(*to_execute)) to_execute->requests.clear();
     data_.enqueue(std::move(*to_execute));
@@ -292,12 +310,14 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   }
   data_.enqueue({});  // its place in the order
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
+    if (set_of(id_) == kWorldSet) has_failed_.store(true);
     for (const Participant::Ticket ticket : failed->tickets) {
       forget_swap(ticket);
       in_flight_.complete(ticket, failed->status);
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
-    unnamed_.restart(set_of(id_), lane_of(id_));  // the ranks have made different numbers of calls
+    // The ranks have made different numbers of calls. They know that all have joined by the set's first lane.
+    if (lane_of(id_) == 0) unnamed_.restart(set_of(id_));
     in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
@@ -307,6 +327,9 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   } else if (const auto* called_off = std::get_if<Participant::CalledOff>(&action)) {
     control_.hurry();
     if (called_off->answer) announce(*called_off->answer, now);
+  } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
+    for (const Participant::Meeting& meeting : forgotten->to_close) meetings_.close(data_.arena(), meeting);
+    announce(forgotten->answer, now);
   } else {
     has_ended_ = true;
     end(Status::aborted("the process set was removed before this was done."));
@@ -320,6 +343,7 @@ void Lane::stand_in(Participant::Execute& entry) {
   for (Participant::Ready& ready : entry.requests) {
     if (ready.ticket != Participant::kNoTicket) continue;
     Request request;
+    request.process_set = set_of(id_);
     request.name = ready.absence->name;
     request.signature = ready.absence->signature;
     if (info(request.signature.collective).first_dim_may_differ) {
@@ -355,6 +379,7 @@ Result<bool> Lane::execute(TimePoint now) {
     wire_watch_.moved();
     return false;
   }
+  sweeps_.note_busy();
   Result<bool> stepped = data_.step();
   if (!stepped.ok() || stepped.value()) {
     wire_watch_.moved();
@@ -373,7 +398,7 @@ Result<bool> Lane::execute(TimePoint now) {
 
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
-  if (participant_.has_pending()) next = earliest(next, watch_.due());
+  if (participant_.has_pending()) next = earliest(next, earliest(watch_.due(), sweeps_.due()));
   if (!swaps_.empty()) next = earliest(next, swap_watch_.due());
   return earliest(next, wire_watch_.due());
 }

@@ -25,6 +25,7 @@
 #include "engine/process_sets.hpp"
 #include "engine/repeated_calls.hpp"
 #include "engine/submission.hpp"
+#include "engine/sweeps.hpp"
 #include "engine/unnamed.hpp"
 #include "engine/wire_watch.hpp"
 #include "negotiate/participant.hpp"
@@ -59,7 +60,9 @@ class Lane {
     const Names& names;
     LaneChanges& changes;
     std::atomic<std::uint64_t>& n_met;
+    std::atomic<bool>& has_failed;  // a collective of the world has
     const OutputMemory& output_memory;
+    Recorder& recorder;
   };
 
   // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null.
@@ -70,12 +73,17 @@ class Lane {
   // All there was to do is done, and nothing more will come.
   bool is_over() const { return has_ended_ && data_.is_idle(); }
   bool has_pending() const { return !in_flight_.empty(); }
+  // And not all have, as far as this rank knows.
+  bool has_joined() const { return participant_.has_joined(); }
+  bool moves_data() const { return !data_.is_idle(); }
 
   void submit(Submission submission, TimePoint now);
   // REQUIRES: this is the world's first lane.
-  RepeatedCalls::Outcome repeat(const Call& call, Moments* moments, int n_looks);
-  // `request` holds the name; none where the lane joins along with another. REQUIRES: no join is pending here.
-  void join(std::shared_ptr<Operation> operation, std::optional<Request> request, TimePoint now);
+  RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks);
+  // `request` holds the name; none where the lane joins along with another. `submitted`: as in Submission. REQUIRES: no
+  // join is pending here.
+  void join(std::shared_ptr<Operation> operation, std::optional<Request> request, std::uint64_t submitted,
+            TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
 
   // Agrees, and executes a step. Each returns whether anything moved; not ok: the circle is broken.
@@ -130,6 +138,11 @@ class Lane {
   void flush_ready(TimePoint now);
   Status apply(const LogMessage& log, TimePoint now);
   Status apply(Participant::Action action, TimePoint now);
+  Status sweep(TimePoint now);
+  void begin_to_wait(TimePoint now) {
+    watch_.begin(now);
+    sweeps_.begin(now);
+  }
   void stand_in(Participant::Execute& entry);
   bool change_sets(Participant::Execute& entry);
   void give_up_data(const Status& why);
@@ -138,6 +151,7 @@ class Lane {
   ControlPlane& control_;
   const Logger& logger_;
   std::atomic<std::uint64_t>& n_met_;
+  std::atomic<bool>& has_failed_;
   LaneChanges& changes_;
   LaneMux& mux_;
   LaneMesh mesh_;
@@ -150,6 +164,7 @@ class Lane {
   PeerWatch watch_;       // while anything is pending
   PeerWatch swap_watch_;  // while a swap is
   WireWatch wire_watch_;
+  Sweeps sweeps_;  // while anything is pending
   RepeatedCalls repeated_;
   DataPlane data_;
   ReadyMessage ready_;    // announcements of this turn, to travel in one frame
@@ -158,6 +173,7 @@ class Lane {
   bool may_swap_;         // the coordinator decides who does; whatever this rank's own settings say
   bool brings_inputs_;    // small ones, along with the announcement
   std::uint64_t n_logged_ = 0;
+  std::uint64_t log_came_ = 0;     // when this part of the log did, in ticks; 0 where that is not recorded
   std::uint64_t log_end_;          // entries from here on are not carried out
   std::optional<Status> parting_;  // why nothing new can be agreed on
   bool has_ended_ = false;

@@ -22,7 +22,7 @@ bool Lane::swap(Participant::Ticket ticket, TimePoint now) {
   control_.hurry();
   flush_ready(now);
   log_.tell_all(message);
-  in_flight_.at(ticket).operation->note(Moment::kReady);
+  in_flight_.note(ticket, Stage::kReady);
   if (log_.above().empty()) log_.announce(message, now);
   // What is refused would be our own bug, and shows as a call that is never done.
   if (Status status = swaps_.begin(message, ticket); !status.ok()) logger_.error(status.message());
@@ -48,9 +48,7 @@ Status Lane::carry_out_swaps(TimePoint now) {
     entry.requests.push_back(participant_.swapped(done.slot));
     announce_late(now);
     entry.inputs = std::move(done.inputs);
-    Operation& operation = *in_flight_.at(done.ticket).operation;
-    operation.set_agreed(now);
-    operation.note(Moment::kAgreed);
+    in_flight_.note_agreed(done.ticket, Path::kSwap, in_flight_.recorder().now());
     if (Status status = data_.combine(entry); !status.ok()) return status;
     n_met_.fetch_add(1, std::memory_order_relaxed);
     const Status outcome = in_flight_.at(done.ticket).outcome;

@@ -121,7 +121,8 @@ Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, co
     case Collective::kBarrier:  // that all ranks were ready was the barrier
     case Collective::kJoin:
     case Collective::kAddProcessSet:
-    case Collective::kRemoveProcessSet: break;
+    case Collective::kRemoveProcessSet:
+    case Collective::kAddLane: break;
     case Collective::kAllreduce:
     case Collective::kReduce: return reduction(entry, in_flight, mesh);
     case Collective::kReducescatter: return reducescatter(first, in_flight, mesh);

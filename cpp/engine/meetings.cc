@@ -28,7 +28,7 @@ bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Par
   close_what_is_due(arena);
   const Pending pending{meeting, ticket, &arena};
   const bool has_room = bring(pending);
-  in_flight_.at(ticket).operation->note(Moment::kReady);
+  in_flight_.note(ticket, Stage::kReady);
   if (has_room && at(arena, meeting).come(meeting.round)) {
     pending_.push_back(pending);
     return true;
@@ -39,9 +39,9 @@ bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Par
 }
 
 Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
-                                        std::byte* output, Moments* moments, int n_looks) {
-  const auto note = [moments](Moment moment) {
-    if (moments != nullptr) moments->note(moment);
+                                        std::byte* output, Stages* stages, int n_looks) {
+  const auto note = [stages](Stage stage) {
+    if (stages != nullptr) stages->note(stage);
   };
   close_what_is_due(arena);
   const int root = info(call.collective).has_root ? call.root : -1;
@@ -51,7 +51,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
     if (to == nullptr) return Outcome::kClosed;
     bring_to_meeting(call, mesh_, to);
   }
-  note(Moment::kReady);
+  note(Stage::kReady);
   Meeting place = at(arena, meeting);
   if (!place.come(meeting.round)) {
     if (brings) memory_.give_back(arena, meeting);
@@ -61,14 +61,14 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
     if (i == n_looks || place.is_closed(meeting.round)) return Outcome::kOpen;
     relax();
   }
-  note(Moment::kAgreed);
+  note(Stage::kAgreed);
   brought_.clear();
   for_each_bringer(root, mesh_.size(), [&](int member) {
     brought_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
   });
   carry_out_meeting(call, output, meeting.first_dims, brought_, mesh_);
   note_read(arena, meeting, root);
-  note(Moment::kDone);
+  note(Stage::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);
   return Outcome::kMet;
 }
@@ -95,7 +95,9 @@ Meetings::News Meetings::look(bool closes) {
     const std::uint64_t round = pending.meeting.round;
     if (meeting.is_met(round) || (closes && !meeting.close(round))) {
       news.met.push_back(pending.meeting.slot);
-      in_flight_.at(pending.ticket).operation->note(Moment::kAgreed);
+      const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;
+      in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
+                             in_flight_.recorder().now());
       in_flight_.at(pending.ticket).outcome = carry_out(pending);
       n_met_.fetch_add(1, std::memory_order_relaxed);
       return true;

@@ -43,7 +43,7 @@ class Meetings {
     kOpen,    // others are missing: wait_for() them
   };
   Outcome try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call, std::byte* output,
-                      Moments* moments, int n_looks);
+                      Stages* stages, int n_looks);
   // From here on it is in flight. REQUIRES: this rank has come, by try_to_meet().
   void wait_for(const SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
     pending_.push_back({meeting, ticket, &arena});

@@ -39,10 +39,14 @@ Status Preparation::check(Request& request) const {
                                     std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
                                     ".");
   }
-  if (request.lane >= n_lanes_of(request.process_set, num_lanes_)) {
-    return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) + " does not exist; there are " +
-                                    std::to_string(num_lanes_) +
-                                    ". Give init() num_lanes, or set CIRANDA_NUM_LANES before.");
+  if (request.lane >= n_lanes_of(request.process_set)) {
+    const std::string highest = std::to_string(n_lanes_of(request.process_set) - 1);
+    return Status::invalid_argument(where() + "lane " + std::to_string(request.lane) +
+                                    " does not exist: lanes of process set " + std::to_string(request.process_set) +
+                                    " are counted from 0 to " + highest + ".");
+  }
+  if (request.signature.collective == Collective::kAddLane) {
+    return Status::invalid_argument(where() + "lanes come to be by being used.");
   }
   if (Status status = check_place(request); !status.ok()) return status;
   Status status = validate(request, *ranks, rank_);
@@ -64,7 +68,7 @@ void Preparation::complete_name(Request& request, bool is_unnamed) const {
     if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
     return;
   }
-  if (is_unnamed) request.name = unnamed_.next(request);
+  if (!request.is_cacheable) request.name = unnamed_.next(request, is_unnamed ? "noname" : request.name);
   if (signature.collective == Collective::kTransfer) {
     request.name = "from " + std::to_string(signature.root) + " " + request.name;
   }

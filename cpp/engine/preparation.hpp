@@ -4,8 +4,6 @@
 // Any thread.
 #pragma once
 
-#include <cstdint>
-
 #include "base/status.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/unnamed.hpp"
@@ -16,8 +14,7 @@ namespace ciranda {
 class Preparation {
  public:
   // `rank`: in the world. The references outlive this.
-  Preparation(int rank, std::uint32_t num_lanes, const ProcessSets& sets, Unnamed& unnamed)
-      : rank_(rank), num_lanes_(num_lanes), sets_(sets), unnamed_(unnamed) {}
+  Preparation(int rank, const ProcessSets& sets, Unnamed& unnamed) : rank_(rank), sets_(sets), unnamed_(unnamed) {}
 
   // Not ok: it is refused.
   Status prepare(Request& request) const;
@@ -27,7 +24,6 @@ class Preparation {
   void complete_name(Request& request, bool is_unnamed) const;
 
   int rank_;
-  std::uint32_t num_lanes_;
   const ProcessSets& sets_;
   Unnamed& unnamed_;
 };

@@ -51,9 +51,8 @@ constexpr std::uint32_t formed_set(int first, std::uint32_t nth) {
 // Such a set comes to be on each of its ranks by itself, and has one lane.
 constexpr bool needs_no_agreement(std::uint32_t id) { return is_pair(id) || is_formed(id); }
 
-constexpr std::uint32_t n_lanes_of(std::uint32_t id, std::uint32_t num_lanes) {
-  return needs_no_agreement(id) ? 1 : num_lanes;
-}
+// Those that there can be; all but the first few come to be when they are first used.
+constexpr std::uint32_t n_lanes_of(std::uint32_t id) { return needs_no_agreement(id) ? 1 : kMaxLanes; }
 
 constexpr LaneId lane_id(std::uint32_t process_set, std::uint32_t lane) {
   return needs_no_agreement(process_set) ? process_set : process_set * kMaxLanes + lane;

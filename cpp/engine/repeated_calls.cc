@@ -31,9 +31,8 @@ OutputBuffer allocate(const OutputMemory& from, const Call& call, const Particip
   return from.allocate(n_bytes, std::move(shape));
 }
 
-std::shared_ptr<Operation> done_with(OutputBuffer output, const Moments* moments) {
+std::shared_ptr<Operation> done_with(OutputBuffer output) {
   auto operation = std::make_shared<Operation>();
-  if (moments != nullptr) operation->keep_moments(*moments);
   std::vector<OutputBuffer> outputs;
   outputs.push_back(std::move(output));
   operation->set_outputs(std::move(outputs));
@@ -43,7 +42,7 @@ std::shared_ptr<Operation> done_with(OutputBuffer output, const Moments* moments
 
 }  // namespace
 
-RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Moments* moments, int n_looks) {
+RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks) {
   const auto meeting = participant_.place_to_meet(call);
   if (!meeting || !fits_given(call, *meeting) ||
       Meetings::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
@@ -51,7 +50,7 @@ RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& cal
   }
   NamesInUse::Name& name = name_of(meeting->slot, call.name);
   if (!name.take()) return std::nullopt;
-  if (moments != nullptr) moments->note(Moment::kTaken);
+  if (stages != nullptr) stages->note(Stage::kTaken);
   OutputBuffer allocated;
   std::byte* output = call.memory.output;
   if (output == nullptr) {
@@ -59,15 +58,21 @@ RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& cal
     output = allocated.data.get();
   }
   Meetings::Outcome outcome = Meetings::Outcome::kClosed;
-  if (output != nullptr) outcome = meetings_.try_to_meet(arena, *meeting, call, output, moments, n_looks);
-  if (outcome == Meetings::Outcome::kOpen) return wait_at(arena, *meeting, call, moments);
+  if (output != nullptr) outcome = meetings_.try_to_meet(arena, *meeting, call, output, stages, n_looks);
+  if (outcome == Meetings::Outcome::kOpen) return wait_at(arena, *meeting, call, stages);
   if (outcome == Meetings::Outcome::kMet) {
     participant_.met_at_once(meeting->slot);
     log_.met(meeting->slot);
+    if (stages != nullptr) record(call, *stages);
   }
   name.release();
   if (outcome == Meetings::Outcome::kClosed) return std::nullopt;
-  return allocated.data != nullptr ? done_with(std::move(allocated), moments) : nullptr;
+  return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
+}
+
+void RepeatedCalls::record(const Call& call, Stages& stages) {
+  stages.path = Path::kDirect;
+  in_flight_.recorder().write({.name = call.name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
 }
 
 NamesInUse::Name& RepeatedCalls::name_of(std::uint32_t slot, std::string_view text) {
@@ -78,12 +83,13 @@ NamesInUse::Name& RepeatedCalls::name_of(std::uint32_t slot, std::string_view te
 
 // This rank has come, and holds the name.
 std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, const Participant::Meeting& meeting,
-                                                  const Call& call, const Moments* moments) {
+                                                  const Call& call, const Stages* stages) {
   auto operation = std::make_shared<Operation>();
-  if (moments != nullptr) operation->keep_moments(*moments);
   Request request = make_request(call);
   settle_splits(request, arena.n_members(), arena.member());
   const Participant::Ticket ticket = in_flight_.add(std::move(request), operation, true);
+  if (stages != nullptr) in_flight_.at(ticket).stages = *stages;
+  in_flight_.at(ticket).stages.path = Path::kRepeated;
   participant_.meet(in_flight_.at(ticket).request, ticket);
   meetings_.wait_for(arena, meeting, ticket);
   return operation;

@@ -33,13 +33,14 @@ class RepeatedCalls {
   RepeatedCalls(Participant& participant, Meetings& meetings, LaneLog& log, InFlight& in_flight, NamesInUse& names)
       : participant_(participant), meetings_(meetings), log_(log), in_flight_(in_flight), names_(names) {}
 
-  // Looks so many times whether all have come. `moments`: null unless they are to be noted.
-  Outcome repeat(SharedArena& arena, const Call& call, Moments* moments, int n_looks);
+  // Looks so many times whether all have come. `stages`: null unless they are to be recorded.
+  Outcome repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks);
 
  private:
+  void record(const Call& call, Stages& stages);
   NamesInUse::Name& name_of(std::uint32_t slot, std::string_view text);
   std::shared_ptr<Operation> wait_at(const SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
-                                     const Moments* moments);
+                                     const Stages* stages);
 
   Participant& participant_;
   Meetings& meetings_;

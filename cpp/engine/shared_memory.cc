@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "membership/secret.hpp"
 #include "transport/shm_segment.hpp"
 
@@ -28,8 +29,18 @@ struct Offer {
   std::uint64_t is_known = 0;
   Nonce nonce{};
   std::array<char, 128> path{};
+  std::array<std::uint64_t, 16> dropped{};  // regions that need not be mapped any longer
+  std::uint64_t n_dropped = 0;
 };
 static_assert(std::is_trivially_copyable_v<Offer>);
+
+// A region has room for many tensors, as many as there have been: mappings and descriptors stay few. A large tensor has
+// one of its own.
+constexpr std::size_t kLeastRegionBytes = 256U << 10;
+constexpr std::size_t kMostRegionBytes = 64U << 20;
+constexpr std::size_t kPageBytes = 4096;
+// More there is not in any address space; rounded up, it would wrap.
+constexpr std::size_t kMostBytes = SIZE_MAX / 2;
 
 // One's own, with the nonce in it. None if there is no room.
 std::shared_ptr<ShmSegment> make_segment(std::size_t n_bytes, Offer& offer) {
@@ -83,26 +94,74 @@ bool map_all(const Engine& engine, SharedRegions& regions, const std::vector<Off
   return true;
 }
 
-// When the last that refers to it is gone, the region may serve again.
-OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, std::uint64_t region, std::size_t n_bytes) {
-  std::shared_ptr<ShmSegment> segment = regions->own(region);
-  std::byte* data = segment->memory().data();
-  const auto give_back = [segment, region, weak = std::weak_ptr(regions)](const std::byte*) {
-    if (const auto engine_is_there = weak.lock()) engine_is_there->give_back(region);
-  };
-  return {std::shared_ptr<std::byte>(data, give_back), n_bytes, {static_cast<std::int64_t>(n_bytes)}};
+void forget_dropped(const Engine& engine, SharedRegions& regions, const std::vector<Offer>& offers) {
+  if (offers.size() != static_cast<std::size_t>(engine.size())) return;
+  for (int rank = 0; rank < engine.size(); ++rank) {
+    const Offer& offer = offers[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < offer.n_dropped && i < offer.dropped.size(); ++i) {
+      regions.forget_peer(rank, offer.dropped[i]);
+    }
+  }
 }
 
-// One's own region of that size: one that was given back, or a new one. None if there is no room.
-bool make_region(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
-  if (const auto again = regions.take_back(n_bytes)) {
-    offer.region = *again;
-    offer.is_known = 1;
-    return true;
+// When the last that refers to it is gone, the place may serve again.
+OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, const RegionPlace& place) {
+  std::shared_ptr<ShmSegment> segment = regions->own(place.region);
+  std::byte* data = segment->memory().data() + place.offset;
+  std::memset(data, 0, place.n_bytes);
+  const auto give_back = [segment, place, weak = std::weak_ptr(regions)](const std::byte*) {
+    if (const auto engine_is_there = weak.lock()) engine_is_there->give_back(place);
+  };
+  return {std::shared_ptr<std::byte>(data, give_back), place.n_bytes, {static_cast<std::int64_t>(place.n_bytes)}};
+}
+
+// Where this rank's tensor is to lie: in a region that all have mapped already, or in one that they are to map.
+struct Space {
+  std::optional<RegionPlace> place;
+  std::optional<std::uint64_t> made;
+  bool is_there() const { return place || made; }
+};
+
+std::shared_ptr<ShmSegment> make_region_for(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
+  const std::size_t n_least = round_up(std::max(n_bytes, sizeof(Nonce)), kPageBytes);
+  const std::size_t usual = std::clamp(regions.n_own_bytes(), kLeastRegionBytes, kMostRegionBytes);
+  if (auto segment = make_segment(std::max(n_least, usual), offer)) return segment;
+  regions.drop_kept();
+  return make_segment(n_least, offer);
+}
+
+// None if there is no room.
+Space make_space(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
+  if (n_bytes > kMostBytes) return {};
+  Space space{regions.take(n_bytes), std::nullopt};
+  if (!space.place) {
+    const std::shared_ptr<ShmSegment> segment = make_region_for(regions, n_bytes, offer);
+    if (segment) space.made = offer.region = regions.add_own(segment);
   }
-  std::shared_ptr<ShmSegment> segment = make_segment(n_bytes, offer);
-  if (segment) offer.region = regions.add_own(segment);
-  return segment != nullptr;
+  offer.is_known = space.place ? 1 : 0;
+  const std::vector<std::uint64_t> dropped = regions.take_dropped(offer.dropped.size());
+  std::copy(dropped.begin(), dropped.end(), offer.dropped.begin());
+  offer.n_dropped = dropped.size();
+  return space;
+}
+
+void let_go(SharedRegions& regions, const Space& space) {
+  if (space.place) regions.give_back(*space.place);
+  if (space.made) regions.drop(*space.made);
+}
+
+// Whether all ranks have space, and all others have it mapped.
+Result<bool> agree(Engine& engine, SharedRegions& regions, const Space& space, const Offer& offer,
+                   const Engine::Interrupted& interrupted) {
+  const Result<std::vector<Offer>> offers = exchange(engine, offer, interrupted);
+  if (!offers.ok()) return offers.status();
+  forget_dropped(engine, regions, offers.value());
+  Offer verdict;
+  verdict.n_bytes = space.is_there() && map_all(engine, regions, offers.value()) ? 1 : 0;
+  const Result<std::vector<Offer>> verdicts = exchange(engine, verdict, interrupted);
+  if (!verdicts.ok()) return verdicts.status();
+  return std::all_of(verdicts.value().begin(), verdicts.value().end(),
+                     [](const Offer& heard) { return heard.n_bytes == 1; });
 }
 
 Result<SharedAllocation> allocate_own(std::size_t n_bytes) {
@@ -118,21 +177,20 @@ Result<SharedAllocation> allocate_shared(Engine& engine, const std::shared_ptr<S
                                          std::size_t n_bytes, const Engine::Interrupted& interrupted) {
   if (regions == nullptr) return allocate_own(n_bytes);
   Offer offer;
-  const bool has_region = make_region(*regions, std::max(n_bytes, sizeof(Nonce)), offer);
-  Result<std::vector<Offer>> offers = exchange(engine, offer, interrupted);
-  if (!offers.ok()) return offers.status();
-  Offer verdict;
-  verdict.n_bytes = has_region && map_all(engine, *regions, offers.value()) ? 1 : 0;
-  offers = exchange(engine, verdict, interrupted);
-  if (!offers.ok()) return offers.status();
-  const bool is_everywhere =
-      std::all_of(offers.value().begin(), offers.value().end(), [](const Offer& heard) { return heard.n_bytes == 1; });
-  if (has_region) regions->own(offer.region)->release_path();
-  if (has_region && !is_everywhere) regions->give_back(offer.region);
-  if (!is_everywhere) return allocate_own(n_bytes);
-  std::memset(regions->own(offer.region)->memory().data(), 0, n_bytes);
-  regions->use(offer.region);
-  return SharedAllocation{buffer_of(regions, offer.region, n_bytes), true};
+  Space space = make_space(*regions, n_bytes, offer);
+  const Result<bool> agreed = agree(engine, *regions, space, offer, interrupted);
+  if (space.made) regions->own(*space.made)->release_name();
+  if (!agreed.ok() || !agreed.value()) {
+    let_go(*regions, space);
+    return agreed.ok() ? allocate_own(n_bytes) : Result<SharedAllocation>(agreed.status());
+  }
+  if (space.made) {
+    regions->use(*space.made);
+    space.place = regions->take(n_bytes);
+    // A rank was lost meanwhile, or another thread was given the room.
+    if (!space.place) return Status::aborted("the circle has ended, or another thread allocates at the same time");
+  }
+  return SharedAllocation{buffer_of(regions, *space.place), true};
 }
 
 }  // namespace ciranda

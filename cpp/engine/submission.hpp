@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -15,6 +16,7 @@ struct Submission {
   Request request;
   std::shared_ptr<Operation> operation;
   bool is_duplicate = false;
+  std::uint64_t submitted = 0;  // in ticks; 0 where that is not recorded
 };
 
 class SubmissionQueue {

@@ -18,13 +18,15 @@ constexpr std::size_t kMostKeptSubmissions = 4096;
 
 }  // namespace
 
-Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets)
+Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets,
+           Recorder& recorder)
     : mesh_(mesh),
       config_(config),
       logger_(mesh.rank(), log_level_from(config.log_level)),
       submissions_(submissions),
       names_(names),
       sets_(sets),
+      recorder_(recorder),
       mux_(mesh),
       control_(mesh, logger_) {
   make_lanes(kWorldSet, *sets_.ranks(kWorldSet));
@@ -49,9 +51,9 @@ Lane* Turn::find_or_make(LaneId id) {
 
 Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
-  lanes_.push_back(std::make_unique<Lane>(
-      id, ranks, arena,
-      Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this, n_met_, output_memory_}));
+  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena,
+                                          Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this,
+                                                             n_met_, has_failed_, output_memory_, recorder_}));
   lane_by_id_[id] = lanes_.back().get();
   for (const Departure& departure : control_.departures()) {
     if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);
@@ -59,6 +61,7 @@ Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
   return *lanes_.back();
 }
 
+// Those that the settings ask for. Others come to be when they are first used.
 void Turn::make_lanes(std::uint32_t process_set, const std::vector<int>& ranks) {
   for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(config_.num_lanes); ++lane) {
     make_lane(lane_id(process_set, lane), ranks);
@@ -66,6 +69,7 @@ void Turn::make_lanes(std::uint32_t process_set, const std::vector<int>& ranks) 
 }
 
 Status Turn::change_sets(const Request& request, std::int64_t& result) {
+  if (request.signature.collective == Collective::kAddLane) return add_lane(request);
   return request.signature.collective == Collective::kAddProcessSet ? add_set(request, result)
                                                                     : remove_set(request, result);
 }
@@ -94,6 +98,24 @@ Status Turn::remove_set(const Request& request, std::int64_t& result) {
   return Status::ok_status();
 }
 
+// At the same place of the log of the set's first lane on all members, so that none joins a lane that another lacks.
+Status Turn::add_lane(const Request& request) {
+  const std::vector<std::int64_t>& arguments = request.signature.arguments;
+  const Ranks ranks = sets_.ranks(request.process_set);
+  const bool is_possible = ranks && arguments.size() == 1 && arguments.front() >= 0 &&
+                           arguments.front() < static_cast<std::int64_t>(n_lanes_of(request.process_set));
+  if (!is_possible) return Status::invalid_argument("'" + request.name + "' is no lane that there can be.");
+  const LaneId id = lane_id(request.process_set, static_cast<std::uint32_t>(arguments.front()));
+  if (find(id) != nullptr) return Status::ok_status();
+  const TimePoint now = std::chrono::steady_clock::now();
+  Lane& lane = make_lane(id, *ranks);
+  for (Submission& submission : kept_.take(id)) lane.submit(std::move(submission), now);
+  asked_for_.erase(id);
+  const bool has_joined = find(lane_id(request.process_set, 0))->has_joined();
+  if (has_joined) lane.join(std::make_shared<Operation>(), std::nullopt, 0, now);
+  return Status::ok_status();
+}
+
 void Turn::remove_lanes_that_are_over() {
   std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
     if (!lane->is_over()) return false;
@@ -108,7 +130,8 @@ Status Turn::on_message(int peer, LaneId id, Message message, TimePoint now) {
     if (Status status = hear_early(*lane, now); !status.ok()) return status;
     return lane->on_message(peer, std::move(message), now);
   }
-  if (sets_.was_made(set_of(id))) return Status::ok_status();  // it crossed the removal of its set on the way
+  const bool is_over = sets_.was_made(set_of(id)) && !sets_.ranks(set_of(id));
+  if (is_over) return Status::ok_status();  // it crossed the removal of its set on the way
   if (early_.size() >= kMostEarlyMessages) {
     return Status::internal("too many messages for lanes that do not exist, the last from " + control_.peer_text(peer));
   }
@@ -133,6 +156,7 @@ Status Turn::hear_early(Lane& lane, TimePoint now) {
 
 bool Turn::run() {
   const TimePoint now = std::chrono::steady_clock::now();
+  if (!kept_.is_empty()) submit_what_was_kept(now);
   bool moved = take_submissions(now);
   if (failure_) return moved;
   mesh_.poll_events();
@@ -192,7 +216,7 @@ bool Turn::take_submissions(TimePoint now) {
   submissions_.take(taken_);
   for (Submission& submission : taken_) take(std::move(submission), now);
   taken_.clear();
-  if (taken_.capacity() > kMostKeptSubmissions) taken_ = {};
+  if (taken_.capacity() > kMostKeptSubmissions) taken_ = std::vector<Submission>();
   return true;
 }
 
@@ -208,18 +232,20 @@ void Turn::submit(Submission submission, int n_looks) {
 
 // Returns the lane that has it; null if it is not for one.
 Lane* Turn::take(Submission submission, TimePoint now) {
-  const Request& request = submission.request;
-  std::optional<Status> refused = failure_;
-  Lane* lane = refused ? nullptr : find_or_make(lane_id(request.process_set, request.lane));
-  if (!refused && lane == nullptr) {
-    refused = Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
-  }
-  if (refused) {
-    if (!submission.is_duplicate) names_.in_use.release(request);
-    submission.operation->complete(*refused);
+  const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
+  Lane* lane = failure_ ? nullptr : find_or_make(id);
+  if (const std::optional<Status> refused = refusal_of(submission.request)) {
+    std::vector<Submission> alone;
+    alone.push_back(std::move(submission));
+    fail(std::move(alone), *refused);
     return nullptr;
   }
-  if (request.signature.collective == Collective::kJoin) {
+  if (must_wait(id, lane)) {
+    kept_.keep(id, std::move(submission));
+    if (lane == nullptr) ask_for_lane(id, now);
+    return nullptr;
+  }
+  if (submission.request.signature.collective == Collective::kJoin) {
     join(submission, now);
     return nullptr;
   }
@@ -227,13 +253,73 @@ Lane* Turn::take(Submission submission, TimePoint now) {
   return lane;
 }
 
+// What counts is the first lane of the set, which there is as long as the set, and whose log tells when all have
+// joined.
+std::optional<Status> Turn::refusal_of(const Request& request) const {
+  if (failure_) return failure_;
+  const Lane* const first = find(lane_id(request.process_set, 0));
+  if (first == nullptr) {
+    return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
+  }
+  if (!first->has_joined()) return std::nullopt;
+  return Status::invalid_argument("'" + request.name +
+                                  "' was called after join(): this rank brings nothing before all have joined. Wait "
+                                  "for what join_async() has returned first.");
+}
+
+// The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
+// was announced now would come from a rank that has joined. REQUIRES: refusal_of() has none.
+bool Turn::must_wait(LaneId id, const Lane* lane) const {
+  return lane == nullptr || lane->has_joined() || kept_.has_any_for(id);
+}
+
+// All members do, each before its first request there; who has joined hears of it by the log.
+void Turn::ask_for_lane(LaneId id, TimePoint now) {
+  std::shared_ptr<Operation>& asked = asked_for_[id];
+  if (asked) return;
+  asked = std::make_shared<Operation>();
+  Request request;
+  request.process_set = set_of(id);
+  request.signature.collective = Collective::kAddLane;
+  request.signature.arguments = {lane_of(id)};
+  request.name = "add_lane " + to_string(request.signature.arguments);
+  request.is_cacheable = false;
+  names_.in_use.take(request);
+  find(lane_id(set_of(id), 0))->submit({std::move(request), asked}, now);
+}
+
+void Turn::submit_what_was_kept(TimePoint now) {
+  std::erase_if(asked_for_, [this](const auto& asked) {
+    if (!asked.second->is_done()) return false;
+    if (find(asked.first) == nullptr) fail(kept_.take(asked.first), asked.second->status());
+    return true;
+  });
+  for (const LaneId id : kept_.lanes()) {
+    Lane* lane = find(id);
+    if (lane == nullptr && asked_for_.contains(id)) continue;
+    if (lane == nullptr) {
+      fail(kept_.take(id), Status::aborted("process set " + std::to_string(set_of(id)) + " has been removed."));
+    } else if (!lane->has_joined()) {
+      for (Submission& submission : kept_.take(id)) lane->submit(std::move(submission), now);
+    }
+  }
+}
+
+void Turn::fail(std::vector<Submission> submissions, const Status& why) {
+  for (Submission& submission : submissions) {
+    if (!submission.is_duplicate) names_.in_use.release(submission.request);
+    submission.operation->complete(why);
+  }
+}
+
 // A rank joins all lanes of a set; the first one's log tells when.
 void Turn::join(const Submission& submission, TimePoint now) {
   const std::uint32_t set = submission.request.process_set;
-  for (std::uint32_t lane = 0; lane < n_lanes_of(set, static_cast<std::uint32_t>(config_.num_lanes)); ++lane) {
-    const LaneId id = lane_id(set, lane);
-    find(id)->join(lane == 0 ? submission.operation : std::make_shared<Operation>(),
-                   lane == 0 ? std::optional<Request>(submission.request) : std::nullopt, now);
+  for (std::uint32_t number = 0; number < n_lanes_of(set); ++number) {
+    Lane* lane = find(lane_id(set, number));
+    if (lane == nullptr) continue;  // it is not there on any rank, or will join when it comes to be
+    lane->join(number == 0 ? submission.operation : std::make_shared<Operation>(),
+               number == 0 ? std::optional<Request>(submission.request) : std::nullopt, submission.submitted, now);
   }
 }
 
@@ -242,6 +328,7 @@ void Turn::join(const Submission& submission, TimePoint now) {
 void Turn::heed_departures() {
   const std::vector<Departure>& departures = control_.departures();
   for (; n_departures_heeded_ < departures.size(); ++n_departures_heeded_) {
+    has_failed_.store(true);
     for (const auto& lane : lanes_) {
       if (lane->includes(departures[n_departures_heeded_].rank)) lane->heed(departures[n_departures_heeded_]);
     }
@@ -252,7 +339,10 @@ void Turn::heed_departures() {
 void Turn::break_circle(Status why, bool tell_others) {
   if (failure_) return;
   failure_ = std::move(why);
+  keep_own_memory();
+  has_failed_.store(true);
   for (const auto& lane : lanes_) lane->give_up(*failure_);
+  fail(kept_.take_all(), *failure_);
   if (!tell_others) return;
   control_.say_abort(*failure_);
   control_.send();
@@ -279,8 +369,22 @@ void Turn::say_bye() {
     for (const auto& lane : lanes_) ends.push_back({lane->id(), lane->n_executed()});
     control_.say_bye(std::move(ends));
   }
+  const bool is_cut_short =
+      std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->moves_data(); });
+  if (is_cut_short) keep_own_memory();
   for (const auto& lane : lanes_) lane->give_up(ended);
+  fail(kept_.take_all(), ended);
   run();
+}
+
+// A rank that is not waited for any longer may still be at a collective: stopped, it goes on when it can, with memory
+// that it has mapped. So those who have it for their own must not share it when they are told that this has failed.
+void Turn::keep_own_memory() {
+  const SharedArena* arena = mesh_.arena();
+  if (arena == nullptr) return;
+  if (const Status status = arena->regions().make_private(); !status.ok()) {
+    logger_.warning(status.message() + ": a rank that is not gone may still write to tensors in shared memory");
+  }
 }
 
 bool Turn::is_bye_known() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/control_plane.hpp"
+#include "engine/kept_submissions.hpp"
 #include "engine/lane.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/submission.hpp"
@@ -20,7 +21,9 @@ namespace ciranda {
 
 class Turn final : private LaneMessages, private LaneChanges {
  public:
-  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets);
+  // All outlive this.
+  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets,
+       Recorder& recorder);
 
   // Returns whether anything moved.
   bool run();
@@ -29,8 +32,8 @@ class Turn final : private LaneMessages, private LaneChanges {
   void submit(Submission submission, int n_looks);
 
   // Of the world. REQUIRES: the queue is empty.
-  RepeatedCalls::Outcome repeat(const Call& call, Moments* moments, int n_looks) {
-    return failure_ ? std::nullopt : lanes_.front()->repeat(call, moments, n_looks);
+  RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks) {
+    return failure_ ? std::nullopt : lanes_.front()->repeat(call, stages, n_looks);
   }
 
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
@@ -59,6 +62,8 @@ class Turn final : private LaneMessages, private LaneChanges {
 
   // Any thread's.
   std::uint64_t n_met() const { return n_met_.load(std::memory_order_relaxed); }
+  bool has_failed() const { return has_failed_.load(); }
+  void note_failure() { has_failed_.store(true); }
 
  private:
   Status on_message(int peer, LaneId lane, Message message, TimePoint now) override;
@@ -68,11 +73,17 @@ class Turn final : private LaneMessages, private LaneChanges {
   bool take_submissions(TimePoint now);
   Lane* take(Submission submission, TimePoint now);
   void join(const Submission& submission, TimePoint now);
+  std::optional<Status> refusal_of(const Request& request) const;
+  bool must_wait(LaneId id, const Lane* lane) const;
+  void ask_for_lane(LaneId id, TimePoint now);
+  void submit_what_was_kept(TimePoint now);
+  void fail(std::vector<Submission> submissions, const Status& why);
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
   void heed_departures();
   void remove_lanes_that_are_over();
   void break_circle(Status why, bool tell_others);
+  void keep_own_memory();
 
   Lane* find(LaneId id) const;
   Lane* find_or_make(LaneId id);
@@ -80,6 +91,7 @@ class Turn final : private LaneMessages, private LaneChanges {
   void make_lanes(std::uint32_t process_set, const std::vector<int>& ranks);
   Status add_set(const Request& request, std::int64_t& result);
   Status remove_set(const Request& request, std::int64_t& result);
+  Status add_lane(const Request& request);
 
   Mesh& mesh_;
   const Config config_;
@@ -87,7 +99,9 @@ class Turn final : private LaneMessages, private LaneChanges {
   SubmissionQueue& submissions_;
   const Names names_;
   ProcessSets& sets_;
+  Recorder& recorder_;
   std::atomic<std::uint64_t> n_met_{0};  // calls
+  std::atomic<bool> has_failed_{false};
   OutputMemory output_memory_;
   LaneMux mux_;
   ControlPlane control_;
@@ -101,6 +115,9 @@ class Turn final : private LaneMessages, private LaneChanges {
   };
   std::vector<Early> early_;
   std::vector<Submission> taken_;  // empty but while they are taken in
+  KeptSubmissions kept_;
+  // By which the ranks agree on a lane, while they do.
+  std::unordered_map<LaneId, std::shared_ptr<Operation>> asked_for_;
   std::optional<Status> failure_;  // the circle is broken, or ended: every request fails with this
   std::size_t n_departures_heeded_ = 0;
   bool has_lazy_news_ = false;  // the last that the others were told may wait until they wake

@@ -135,6 +135,54 @@ TEST(Operation, LetsItsCallbackGo) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
+TEST(Operation, CallsBackAtOnceWhereItIsDone) {
+  Operation operation;
+  operation.complete(Status::aborted("before"));
+  std::thread::id called_on;
+  operation.when_done([&called_on](const Operation& done) {
+    EXPECT_EQ(done.status().message(), "before");
+    called_on = std::this_thread::get_id();
+  });
+  EXPECT_EQ(called_on, std::this_thread::get_id());
+}
+
+// Whatever the order in which threads ask and another completes, each is called back once.
+TEST(Operation, CallsBackEverybodyOnce) {
+  for (int i = 0; i < 500; ++i) {
+    constexpr int kThreads = 3;
+    Operation operation;
+    std::atomic<int> n_calls{0};
+    std::vector<std::thread> threads;
+    for (int k = 0; k < kThreads; ++k) {
+      threads.emplace_back([&] {
+        for (int n = 0; n < 4; ++n) {
+          operation.when_done([&n_calls](const Operation& done) {
+            EXPECT_TRUE(done.is_done());
+            ++n_calls;
+          });
+        }
+      });
+    }
+    operation.complete(Status::ok_status());
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(n_calls.load(), 4 * kThreads);
+  }
+}
+
+// A sleeper goes on sleeping, or at least comes back, when somebody asks to be called.
+TEST(Operation, CallsBackAndWakesWhoeverSleeps) {
+  Operation operation;
+  std::atomic<bool> is_called{false};
+  std::thread sleeper([&operation] {
+    while (!operation.sleep_until_done(std::nullopt)) {
+    }
+  });
+  operation.when_done([&is_called](const Operation&) { is_called = true; });
+  operation.complete(Status::ok_status());
+  sleeper.join();
+  EXPECT_TRUE(is_called.load());
+}
+
 // --- sleeping
 
 TEST(Sleeping, EndsWhenAnotherThreadCompletes) {

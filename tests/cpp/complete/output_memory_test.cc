@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -90,6 +93,11 @@ TEST(OutputMemory, ResultsOutliveIt) {
     buffer = memory.allocate(2 * kMiB, {});
   }
   std::memset(buffer.data.get(), 1, buffer.n_bytes);
+  const OutputBuffer other = allocate_output(2 * kMiB, {});  // would get it, were it free
+  EXPECT_NE(other.data.get(), buffer.data.get());
+  std::memset(other.data.get(), 2, other.n_bytes);
+  const std::span<const std::byte> bytes(buffer.data.get(), buffer.n_bytes);
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::byte each) { return each == std::byte{1}; }));
 }
 
 TEST(OutputMemory, ThreadsGetMemoryOfTheirOwn) {

@@ -70,16 +70,25 @@ TEST_F(BurstTest, WhatIsMuchTogetherIsNotLeft) {
   EXPECT_LT(n_left, 100);
 }
 
-TEST_F(BurstTest, IsWatchedUntilNothingIsLeftBetweenTwoLooks) {
+TEST_F(BurstTest, IsWatchedUntilNothingIsLeftDuringALook) {
   begin_burst();
   EXPECT_TRUE(burst_.is_watched());
-  EXPECT_FALSE(burst_.ends());
+  burst_.begin_look();
   submit(microseconds(1));
-  EXPECT_FALSE(burst_.ends()) << "one was left since the last look";
+  EXPECT_FALSE(burst_.ends()) << "one was left since the look began";
+  burst_.begin_look();
   EXPECT_TRUE(burst_.ends());
   EXPECT_FALSE(burst_.is_watched());
   begin_burst();
   EXPECT_TRUE(burst_.is_watched()) << "the next burst";
+}
+
+// So that what is left last waits for a part of the time that the burst has taken.
+TEST_F(BurstTest, IsLookedAtMoreRarelyTheLongerItLasts) {
+  begin_burst();
+  EXPECT_EQ(burst_.until_next_look(now_), microseconds(5));
+  EXPECT_EQ(burst_.until_next_look(now_ + microseconds(40)), microseconds(20));
+  EXPECT_EQ(burst_.until_next_look(now_ + std::chrono::milliseconds(5)), microseconds(250));
 }
 
 }  // namespace

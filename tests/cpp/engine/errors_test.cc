@@ -282,7 +282,7 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
        }},
       {"finite", [](Request& r) { r.signature.postscale = std::numeric_limits<double>::quiet_NaN(); }},
       {"process set 1", [](Request& r) { r.process_set = 1; }},
-      {"lane 1", [](Request& r) { r.lane = 1; }},
+      {"lane 64", [](Request& r) { r.lane = 64; }},
       {"no tensor",
        [](Request& r) {
          r.signature.tensors.clear();

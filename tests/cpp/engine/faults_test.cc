@@ -44,8 +44,9 @@ class Step {
  public:
   Step(Engine& engine, int step) : engine_(engine), step_(step) {}
 
-  // `on_done` is called when the third request completes, on whatever thread that happens.
-  void submit(const std::function<void()>& on_done) {
+  // `on_done` is called when the third request completes, on whatever thread that happens: in the middle of it, if
+  // `directly`.
+  void submit(const std::function<void()>& on_done, bool directly) {
     for (const std::int64_t count : kCounts) {
       tensors_.emplace_back(static_cast<std::size_t>(count), engine_.rank() + 1 + step_);
       auto r = request(Collective::kAllreduce, "t" + std::to_string(tensors_.size()), DataType::kInt32, {count},
@@ -53,6 +54,7 @@ class Step {
       r.is_deferrable = tensors_.size() % 2 == 0;
       Operation::Callback callback;
       if (tensors_.size() == 3) callback = [on_done](const Operation&) { on_done(); };
+      r.calls_back_directly = directly;
       operations_.push_back(engine_.submit(std::move(r), std::move(callback)));
     }
     root_ = step_ % engine_.size();
@@ -105,7 +107,8 @@ enum class Moment : std::uint8_t { kBeforeSubmit, kAfterSubmit, kInCallback, kBe
 constexpr int kNumMoments = 4;
 
 // Runs the steps of one rank; calls `strike` at the step and moment asked for. Returns the first failure.
-Status run_steps(Engine& engine, int strike_step, Moment strike_moment, const std::function<void()>& strike) {
+Status run_steps(Engine& engine, int strike_step, Moment strike_moment, const std::function<void()>& strike,
+                 bool directly = true) {
   for (int step = 0; step < kSteps; ++step) {
     // By value: a callback may come after this function has returned its first failure.
     const auto at = [step, strike_step, strike_moment, strike](Moment moment) {
@@ -113,7 +116,7 @@ Status run_steps(Engine& engine, int strike_step, Moment strike_moment, const st
     };
     Step requests(engine, step);
     at(Moment::kBeforeSubmit);
-    requests.submit([at] { at(Moment::kInCallback); });
+    requests.submit([at] { at(Moment::kInCallback); }, directly);
     at(Moment::kAfterSubmit);
     int n_waited = 0;
     const Status status = requests.wait([&] {
@@ -243,7 +246,7 @@ TEST_P(FaultsTest, CleanLeaveAtAnyMomentIsNamedToAllOthers) {
     const auto leaver = static_cast<int>(random() % static_cast<unsigned>(size()));
     const auto step = static_cast<int>(random() % kSteps);
     auto moment = static_cast<Moment>(random() % kNumMoments);
-    if (moment == Moment::kInCallback) moment = Moment::kAfterSubmit;  // shutdown() is not for callbacks
+    if (moment == Moment::kInCallback) moment = Moment::kAfterSubmit;  // a callback that shuts down may come too late
     World world(size(), options());
     world.run([&](Engine& engine) {
       const bool leaves = engine.rank() == leaver;
@@ -268,9 +271,9 @@ TEST_P(FaultsTest, AllLeaveAtDifferentMoments) {
     world.run([&](Engine& engine) {
       std::mt19937 random(seed * 100 + static_cast<unsigned>(engine.rank()));
       const auto step = static_cast<int>(random() % kSteps);
-      auto moment = static_cast<Moment>(random() % kNumMoments);
-      if (moment == Moment::kInCallback) moment = Moment::kAfterSubmit;
-      const Status status = run_steps(engine, step, moment, [&] { engine.shutdown(); });
+      const auto moment = static_cast<Moment>(random() % kNumMoments);
+      const auto leave = [&engine] { engine.shutdown(); };
+      const Status status = run_steps(engine, step, moment, leave, false);
       if (status.ok()) return;
       EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
       EXPECT_NE(status.message().find("shut down"), std::string::npos) << status.message();
@@ -354,12 +357,14 @@ TEST(LeaveTest, OfTwoLeaversTheOneThatHadDoneLessIsHeeded) {
     float go = 1;
     float small = 1;
     std::vector<std::int64_t> rows(engine.rank() == 2 ? 0 : engine.rank() == 0 ? 10 : 5000);
-    const auto submit_go = [&](Operation::Callback callback) {
-      return engine.submit(request(Collective::kAllreduce, "go", DataType::kFloat32, {1}, &go), std::move(callback));
+    const auto submit_scalar = [&](const std::string& name, float& value, Operation::Callback callback) {
+      Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value);
+      r.calls_back_directly = true;
+      return engine.submit(std::move(r), std::move(callback));
     };
+    const auto submit_go = [&](Operation::Callback callback) { return submit_scalar("go", go, std::move(callback)); };
     const auto submit_small = [&](Operation::Callback callback) {
-      return engine.submit(request(Collective::kAllreduce, "small", DataType::kFloat32, {1}, &small),
-                           std::move(callback));
+      return submit_scalar("small", small, std::move(callback));
     };
     const auto submit_gather = [&] {
       return engine.submit(request(Collective::kAllgather, "gather", DataType::kInt64,
@@ -381,8 +386,7 @@ TEST(LeaveTest, OfTwoLeaversTheOneThatHadDoneLessIsHeeded) {
       others_have_submitted.wait();
       Engine::OperationPtr gather;
       std::latch has_submitted(1);
-      // What a callback submits travels together. The second callback blocks, as callbacks must not: it holds rank 2
-      // up.
+      // What a direct callback submits travels together. The second one blocks, as such must not: it holds rank 2 up.
       static_cast<void>(submit_go([&](const Operation&) {
         static_cast<void>(submit_small([&](const Operation&) { others_have_left.wait(); }));
         gather = submit_gather();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/one_is_late.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -25,9 +26,11 @@ using testing::awaited;
 using testing::expect_that_the_last_call_is_told_of_a_missed_rank;
 using testing::expected;
 using testing::filled;
+using testing::OneIsLate;
 using testing::patient;
 using testing::request;
 using testing::sum;
+using testing::sum_of;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
@@ -141,6 +144,25 @@ TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
       ASSERT_EQ(tensors[i], std::vector<float>(kCount, expected(2, static_cast<int>(i))));
     }
     EXPECT_LE(engine.n_met(), SharedArena::kRingUnits * SharedArena::kRingUnitBytes / (kCount * sizeof(float)));
+  });
+}
+
+// Rank 0 lays what it brings in its ring each time, and rank 1 does not come: the place serves again.
+TEST(Meetings, OfTwoRanksThatAreClosedLeaveTheirRoom) {
+  const Watchdog watchdog("closed meetings");
+  constexpr std::size_t kCount = 32'768;
+  constexpr std::size_t kInRing = SharedArena::kRingUnits * SharedArena::kRingUnitBytes / (kCount * sizeof(float));
+  World world(2, patient());
+  world.run([&](Engine& engine) {
+    const auto call = [&engine](int step, bool is_awaited) {
+      std::vector<float> values = filled(kCount, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
+      ASSERT_EQ(values, std::vector<float>(kCount, expected(2, step)));
+    };
+    for (int step = 0; step < static_cast<int>(3 * kInRing); ++step) call(step, engine.rank() == 0);
+    EXPECT_EQ(engine.n_met(), 0U);
+    for (int step = 0; step < 4; ++step) call(step, true);
+    EXPECT_EQ(engine.n_met(), 4U);
   });
 }
 
@@ -287,13 +309,17 @@ TEST(Meetings, MixWithCallsThatAreNotWaitedFor) {
 TEST(Meetings, AreLeftWhenARankIsLate) {
   const Watchdog watchdog("a late rank");
   World world(3);
-  world.run([](Engine& engine) {
+  OneIsLate late(3);
+  world.run([&late](Engine& engine) {
     for (int step = 0; step < 12; ++step) {
-      if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
       std::vector<float> values = filled(9, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
+      const bool is_late = engine.rank() == step % 3;
+      if (is_late) late.wait_for_others(step);
+      const auto operation = engine.submit(sum_of("x", values));
+      ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
+    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the meeting";
   });
 }
 

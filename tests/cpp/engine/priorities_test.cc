@@ -32,6 +32,7 @@ std::vector<int> order_of_ends(World& world, std::int32_t priority_of_last) {
                           tensors[static_cast<std::size_t>(i)].data());
       r.is_deferrable = true;
       r.priority = i == kTensors - 1 ? priority_of_last : 0;
+      r.calls_back_directly = true;
       const auto note = [&, i](const Operation&) {
         if (engine.rank() == 0) ends[static_cast<std::size_t>(n_ended.fetch_add(1))] = i;
       };

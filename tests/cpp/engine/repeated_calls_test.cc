@@ -19,6 +19,7 @@
 
 #include "engine/coming.hpp"
 #include "engine/engine.hpp"
+#include "engine/one_is_late.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
@@ -29,6 +30,7 @@ namespace {
 using testing::agree;
 using testing::come;
 using testing::LastToCome;
+using testing::OneIsLate;
 using testing::patient;
 using testing::Watchdog;
 using testing::World;
@@ -253,13 +255,21 @@ TEST(RepeatedCalls, HoldTheirNameUntilTheyAreDone) {
 TEST(RepeatedCalls, CloseTheMeetingWhenOthersAreLate) {
   const Watchdog watchdog("a late rank");
   World world(3);
-  world.run([](Engine& engine) {
+  OneIsLate late(3);
+  world.run([&late](Engine& engine) {
     for (int step = 0; step < 12; ++step) {
-      if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
       Vector x("x", 9, static_cast<float>((engine.rank() + 1) * step));
-      ASSERT_TRUE(perform(engine, x.call).ok());
+      if (engine.rank() == step % 3) {
+        late.wait_for_others(step);
+        ASSERT_TRUE(perform(engine, x.call).ok());
+      } else {
+        const std::optional<Engine::OperationPtr> repeated = engine.repeat(x.call);
+        ASSERT_TRUE(!repeated || *repeated != nullptr) << "one has not come";
+        ASSERT_TRUE(late.wait(engine, repeated ? *repeated : engine.submit(make_request(x.call))).ok());
+      }
       ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(6 * step)));
     }
+    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the meeting";
   });
 }
 

@@ -2,8 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <deque>
+#include <fstream>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -86,9 +92,35 @@ TEST_P(SharedMemoryTest, ServesAgain) {
       std::vector<float> own(kCount);
       EXPECT_EQ(result, sum(engine, "private", [&] { return own.data(); }));
     }
-    EXPECT_EQ(places.size(), 3U);
+    EXPECT_EQ(places.size(), 2U);
     EXPECT_EQ(engine.n_bytes_in_place(), 5 * kBytes);
   });
+}
+
+// Mappings of shared memory in this process, which is all ranks.
+std::size_t n_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t n = 0;
+  for (std::string line; std::getline(maps, line);) n += line.find("/dev/shm/") != std::string::npos ? 1 : 0;
+  return n;
+}
+
+// Tensors of many sizes, some at the same time, lie in few mappings.
+TEST_P(SharedMemoryTest, TakesFewMappings) {
+  World world(GetParam(), options_for(Layout::kArena, GetParam()));
+  std::atomic<std::size_t> n_before{0};
+  world.run([&](Engine& engine) {
+    if (engine.rank() == 0) n_before = n_mappings();
+    std::deque<SharedAllocation> held;
+    for (std::size_t i = 0; i < 300; ++i) {
+      held.push_back(engine.allocate_shared(1 + i * 577).value());
+      ASSERT_TRUE(held.back().is_shared);
+      std::memset(held.back().buffer.data.get(), 1, held.back().buffer.n_bytes);
+      if (held.size() > 20) held.pop_front();
+    }
+  });
+  const auto n_ranks = static_cast<std::size_t>(GetParam());
+  EXPECT_LE(n_mappings(), n_before + 8 * n_ranks * n_ranks);
 }
 
 TEST_P(SharedMemoryTest, OutlivesTheEngine) {
@@ -100,6 +132,19 @@ TEST_P(SharedMemoryTest, OutlivesTheEngine) {
     });
   }
   for (const SharedAllocation& each : kept) std::memset(each.buffer.data.get(), 1, kBytes);
+}
+
+// Rounded up it would be little, which would then be written beyond.
+TEST_P(SharedMemoryTest, MoreThanThereCanBeIsRefusedAndTheRestGoesOn) {
+  World world(GetParam(), options_for(Layout::kArena, GetParam()));
+  world.run([](Engine& engine) {
+    for (const std::size_t too_many : {SIZE_MAX, SIZE_MAX - kBytes}) {
+      const bool asks = engine.rank() == 0;
+      EXPECT_EQ(engine.allocate_shared(asks ? too_many : kBytes).ok(), !asks);
+      const SharedAllocation allocated = engine.allocate_shared(kBytes).value();
+      EXPECT_TRUE(allocated.is_shared);
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SharedMemoryTest, ::testing::Values(2, 3, 4));

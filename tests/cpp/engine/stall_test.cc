@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/engine.hpp"
+#include "engine/one_is_late.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
@@ -14,6 +15,7 @@
 namespace ciranda {
 namespace {
 
+using testing::OneIsLate;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
@@ -32,6 +34,7 @@ WorldOptions impatient(bool with_arena) {
 
 // Carries the request out, and turns the engine no further until it may go on.
 void stop_when_done(Engine& engine, Request r, std::latch& has_stopped, std::latch& goes_on) {
+  r.calls_back_directly = true;
   const auto operation = engine.submit(std::move(r), [&](const Operation&) {
     has_stopped.count_down();
     goes_on.wait();
@@ -79,18 +82,22 @@ TEST_P(StallTest, ZeroMeansNever) {
   patient.config.stall_warning_seconds = 0;
   patient.config.stall_shutdown_seconds = 0;
   World world(2, patient);
+  OneIsLate late(2);
   ::testing::internal::CaptureStderr();
   world.run([&](Engine& engine) {
     float value = 1;
-    // Not waiting for anything but time to pass: longer than what the other tests call a stall.
-    if (engine.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    EXPECT_TRUE(
-        engine.wait(engine.submit(request(Collective::kAllreduce, "late", DataType::kFloat32, {1}, &value))).ok());
+    if (engine.rank() == 1) {
+      late.wait_for_others(0);
+      // Not waiting for anything but time to pass: longer than what the other tests call a stall.
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    const auto operation = engine.submit(request(Collective::kAllreduce, "late", DataType::kFloat32, {1}, &value));
+    EXPECT_TRUE((engine.rank() == 1 ? engine.wait(operation) : late.wait(engine, operation)).ok());
   });
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-// In these tests a callback blocks, which callbacks must not: it stops its rank as SIGSTOP would. Its latches outlive
+// In these tests a direct callback blocks, which it must not: it stops its rank as SIGSTOP would. Its latches outlive
 // the world, whose threads may still be waking from them.
 
 TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
@@ -163,10 +170,15 @@ TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
   world.run([&](Engine& engine) {
     std::array<float, 2> small{1, 1};
     std::vector<std::int64_t> large(50'000, 1);
-    const auto go = [&] { return request(Collective::kAllreduce, "go", DataType::kFloat32, {1}, &small[0]); };
+    const auto go = [&] {
+      Request r = request(Collective::kAllreduce, "go", DataType::kFloat32, {1}, &small[0]);
+      r.calls_back_directly = true;
+      return r;
+    };
     const auto submit_small = [&](Operation::Callback callback) {
-      return engine.submit(request(Collective::kAllreduce, "small", DataType::kFloat32, {1}, &small[1]),
-                           std::move(callback));
+      Request r = request(Collective::kAllreduce, "small", DataType::kFloat32, {1}, &small[1]);
+      r.calls_back_directly = true;
+      return engine.submit(std::move(r), std::move(callback));
     };
     const auto submit_large = [&] {
       return engine.submit(request(Collective::kAllreduce, "large", DataType::kInt64, {50'000}, large.data()));

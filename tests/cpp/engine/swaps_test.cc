@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <latch>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/one_is_late.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -22,6 +22,7 @@ using testing::expect_that_the_last_call_is_told_of_a_missed_rank;
 using testing::expected;
 using testing::filled;
 using testing::Layout;
+using testing::OneIsLate;
 using testing::options_for;
 using testing::sum;
 using testing::sum_of;
@@ -112,11 +113,14 @@ TEST(Swaps, MixWithOtherCalls) {
 TEST(Swaps, WaitForALateRank) {
   const Watchdog watchdog("a late rank");
   World world(3, apart());
-  world.run([](Engine& engine) {
+  OneIsLate late(3);
+  world.run([&late](Engine& engine) {
     for (int step = 0; step < 12; ++step) {
-      if (engine.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than it spins
       std::vector<float> values = filled(9, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
+      const bool is_late = engine.rank() == step % 3;
+      if (is_late) late.wait_for_others(step);
+      const auto operation = engine.submit(sum_of("x", values));
+      ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
     EXPECT_EQ(engine.n_met(), 11U);
@@ -178,6 +182,40 @@ TEST(Swaps, ADuplicateIsAnErrorOnAllRanks) {
     });
     EXPECT_EQ(kinds[0], kinds[1]);
     EXPECT_EQ(kinds[0], kinds[2]);
+  }
+}
+
+// It is told once the swap is over: by then the others have carried out the first call, and it fails their next.
+TEST(Swaps, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers) {
+  for (int twice = 0; twice < 3; ++twice) {
+    const Watchdog watchdog("a duplicate on rank " + std::to_string(twice));
+    World world(3, apart());
+    std::latch has_called_twice(1);
+    world.run([&](Engine& engine) {
+      std::vector<float> values = filled(4, engine.rank(), 0);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      values = filled(4, engine.rank(), 1);
+      if (engine.rank() == twice) {
+        const Engine::OperationPtr first = engine.submit(sum_of("x", values));
+        std::vector<float> other = filled(4, engine.rank(), 2);
+        EXPECT_EQ(engine.submit(sum_of("x", other))->status().kind(), ErrorKind::kInvalidArgument);
+        has_called_twice.count_down();
+        EXPECT_TRUE(engine.wait(first).ok()) << first->status().message();
+      } else {
+        has_called_twice.wait();
+        EXPECT_TRUE(sum(engine, "x", values).ok());
+      }
+      EXPECT_EQ(values, std::vector<float>(4, expected(3, 1)));
+      EXPECT_EQ(engine.n_met(), 1U);
+      if (engine.rank() != twice) {
+        const Status status = sum(engine, "x", values);
+        EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+        EXPECT_TRUE(contains(status.message(), "rank " + std::to_string(twice))) << status.message();
+      }
+      // A call that comes before this rank has heard of the failure is taken for another one.
+      while (!sum(engine, "x", values).ok()) {
+      }
+    });
   }
 }
 

@@ -4,11 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/mesh_around.hpp"
 #include "engine/turn.hpp"
 #include "engine/world.hpp"
 #include "transport/loopback_fabric.hpp"
@@ -22,31 +22,17 @@ using testing::request;
 constexpr std::int64_t kMany = kMostInputsBytes / sizeof(std::int32_t);
 
 // A mesh that counts how often it was asked to wake those who do not wait.
-class CountingMesh final : public Mesh {
+class CountingMesh final : public testing::MeshAround {
  public:
-  explicit CountingMesh(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
+  using MeshAround::MeshAround;
 
   int n_urgent() const { return n_urgent_; }
-
-  int rank() const override { return mesh_->rank(); }
-  int size() const override { return mesh_->size(); }
-  const PeerInfo& peer(int rank) const override { return mesh_->peer(rank); }
-  Channel& control(int peer) override { return mesh_->control(peer); }
-  Channel& data(int peer) override { return mesh_->data(peer); }
-  SharedArena* arena() override { return mesh_->arena(); }
-  void poll_events() override { mesh_->poll_events(); }
   void notify(Urgency urgency) override {
     n_urgent_ += urgency == Urgency::kUrgent ? 1 : 0;
-    mesh_->notify(urgency);
+    MeshAround::notify(urgency);
   }
-  void arm(Sleeper sleeper) override { mesh_->arm(sleeper); }
-  void disarm() override { mesh_->disarm(); }
-  void sleep(std::optional<std::chrono::nanoseconds> at_most) override { mesh_->sleep(at_most); }
-  void kick() override { mesh_->kick(); }
-  const std::vector<int>& closed_peers() const override { return mesh_->closed_peers(); }
 
  private:
-  std::unique_ptr<Mesh> mesh_;
   int n_urgent_ = 0;
 };
 
@@ -81,13 +67,14 @@ class Rank {
   NamesInUse names_;
   Unnamed unnamed_;
   ProcessSets sets_{mesh_.size()};
+  Recorder recorder_;
   static Config config() {
     Config config;
     config.meetings = false;  // which wake nobody
     return config;
   }
 
-  Turn turn_{mesh_, config(), submissions_, {names_, unnamed_}, sets_};
+  Turn turn_{mesh_, config(), submissions_, {names_, unnamed_}, sets_, recorder_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 

@@ -1,0 +1,76 @@
+#include "observe/record_ring.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <string>
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+
+// Released one by one, which costs nothing on x86: who reads one of them sees how far the writer had come before.
+void put(std::atomic<std::uint64_t>& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
+
+void put_name(std::atomic<std::uint64_t>* words, std::string_view name) {
+  while (!name.empty()) {
+    const std::size_t n_bytes = std::min(name.size(), kWordBytes);
+    std::uint64_t word = 0;
+    std::memcpy(&word, name.data(), n_bytes);
+    put(*words++, word);
+    name.remove_prefix(n_bytes);
+  }
+}
+
+std::string shortened(std::string_view name) {
+  const std::string number = "... #" + std::to_string(std::hash<std::string_view>()(name));
+  return std::string(name.substr(0, RecordRing::kMostNameBytes - number.size())) + number;
+}
+
+}  // namespace
+
+RecordRing::RecordRing(std::size_t n_records)
+    : capacity_(std::bit_ceil(n_records)), words_(new Word[capacity_ * kWords]{}) {}
+
+void RecordRing::write(const RecordedCall& call, const Stages& stages) {
+  if (call.name.size() > kMostNameBytes) {
+    RecordedCall cut = call;
+    const std::string name = shortened(call.name);
+    cut.name = name;
+    return write(cut, stages);
+  }
+  const std::uint64_t n = n_written_.load(std::memory_order_relaxed);
+  Word* const to = record(n);
+  put(to[0], static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(stages.path) << 8U |
+                 static_cast<std::uint64_t>(call.outcome) << 16U | static_cast<std::uint64_t>(call.name.size()) << 32U);
+  put(to[1], call.process_set | static_cast<std::uint64_t>(call.lane) << 32U);
+  put(to[2], call.n_bytes);
+  for (std::size_t i = 0; i < kStageCount; ++i) put(to[3 + i], stages[static_cast<Stage>(i)]);
+  put_name(to + kFixedWords, call.name);
+  n_written_.store(n + 1, std::memory_order_release);
+  // The caches' lines of the next one, which a reader may have: without waiting for them then.
+  __builtin_prefetch(record(n + 1), 1);
+  __builtin_prefetch(record(n + 1) + 8, 1);
+}
+
+bool RecordRing::read(std::uint64_t n, Record& into) const {
+  const Word* const from = record(n);
+  std::array<std::uint64_t, kWords> words{};
+  std::transform(from, from + kWords, words.begin(),
+                 [](const Word& word) { return word.load(std::memory_order_acquire); });
+  if (n_written_.load(std::memory_order_relaxed) >= n + capacity_) return false;
+  into.call.collective = static_cast<Collective>(words[0] & 0xffU);
+  into.stages.path = static_cast<Path>(words[0] >> 8U & 0xffU);
+  into.call.outcome = static_cast<ErrorKind>(words[0] >> 16U & 0xffU);
+  into.call.process_set = static_cast<std::uint32_t>(words[1]);
+  into.call.lane = static_cast<std::uint32_t>(words[1] >> 32U);
+  into.call.n_bytes = words[2];
+  for (std::size_t i = 0; i < kStageCount; ++i) into.stages.note(static_cast<Stage>(i), words[3 + i]);
+  std::memcpy(into.name.data(), &words[kFixedWords], kMostNameBytes);
+  into.call.name = {into.name.data(), static_cast<std::size_t>(words[0] >> 32U)};
+  return true;
+}
+
+}  // namespace ciranda

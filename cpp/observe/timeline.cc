@@ -1,0 +1,108 @@
+#include "observe/timeline.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "observe/ticks.hpp"
+
+namespace ciranda {
+namespace {
+
+// How far the file is behind: what of it is lost if the process is killed.
+constexpr std::chrono::milliseconds kBetweenLooks{10};
+constexpr std::size_t kMostUnwrittenBytes = std::size_t{1} << 16U;
+
+std::int64_t epoch_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return (std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - monotonic_ns()) / 1000;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Timeline>> Timeline::create(const Options& options, std::shared_ptr<Recorder> recorder,
+                                                   const Logger& logger) {
+  constexpr int kMode = 0666;
+  // A pipe that nobody reads is an error, and no wait for who does.
+  UniqueFd file(::open(options.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, kMode));
+  if (!file.valid()) {
+    return Status::invalid_argument("the timeline cannot be written to " + options.path + ": " + std::strerror(errno));
+  }
+  ::fcntl(file.get(), F_SETFL, ::fcntl(file.get(), F_GETFL) & ~O_NONBLOCK);
+  return std::unique_ptr<Timeline>(new Timeline(std::move(file), options, std::move(recorder), logger));
+}
+
+Timeline::Timeline(UniqueFd file, const Options& options, std::shared_ptr<Recorder> recorder, const Logger& logger)
+    : path_(options.path),
+      logger_(logger),
+      file_(std::move(file)),
+      recording_(std::move(recorder)),
+      format_(options.rank, options.marks_cycles) {
+  std::string text;
+  format_.begin(epoch_us(), text);
+  put(text);
+  writer_ = std::thread([this] { run(); });
+}
+
+Timeline::~Timeline() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ends_.notify_one();
+  writer_.join();
+  write_what_came();
+  std::string text;
+  TraceFormat::end(text);
+  put(text);
+  if (n_told_lost_ > 0) {
+    logger_.warning("the timeline " + path_ + " lacks " + std::to_string(n_told_lost_) +
+                    " calls, which came faster than they could be written");
+  }
+}
+
+void Timeline::run() {
+  std::unique_lock lock(mutex_);
+  while (!ends_.wait_for(lock, kBetweenLooks, [this] { return is_ending_; })) {
+    lock.unlock();
+    write_what_came();
+    lock.lock();
+  }
+}
+
+// Not what comes meanwhile: that may never end.
+void Timeline::write_what_came() {
+  std::string text;
+  Record record;
+  for (std::size_t i = 0; i < Recorder::kMostRecords && recording_.read(record); ++i) {
+    if (recording_.n_lost() > n_told_lost_) {
+      format_.add_lost(recording_.n_lost() - n_told_lost_, record[Stage::kSubmitted], text);
+      n_told_lost_ = recording_.n_lost();
+    }
+    format_.add(record, text);
+    if (text.size() > kMostUnwrittenBytes) put(text);
+  }
+  put(text);
+}
+
+// All of it, unless an earlier part could not be written.
+void Timeline::put(std::string& text) {
+  std::string_view rest = text;
+  while (!rest.empty() && !is_broken_) {
+    const auto n_bytes = ::write(file_.get(), rest.data(), rest.size());
+    if (n_bytes >= 0) {
+      rest.remove_prefix(static_cast<std::size_t>(n_bytes));
+    } else if (errno != EINTR) {
+      logger_.warning("the timeline " + path_ + " is incomplete, and goes no further: " + std::strerror(errno));
+      is_broken_ = true;
+    }
+  }
+  text.clear();
+}
+
+}  // namespace ciranda

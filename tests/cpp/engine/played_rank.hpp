@@ -1,0 +1,77 @@
+// PlayedRank: a rank that the test plays: it sends what the test says, whatever a rank would say, and reads what comes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "negotiate/frames.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda::testing {
+
+class PlayedRank {
+ public:
+  explicit PlayedRank(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
+
+  void say(int to, LaneId lane, const Message& message) {
+    std::vector<std::byte> bytes;
+    append_frame(lane, message, bytes);
+    say(to, bytes);
+  }
+  void say(int to, std::span<const std::byte> frames) {
+    const Deadline deadline;
+    while (!frames.empty() && !deadline.is_over()) {
+      frames = frames.subspan(mesh_->control(to).write_some(frames));
+      mesh_->notify();
+      if (!frames.empty()) std::this_thread::yield();
+    }
+    EXPECT_TRUE(frames.empty()) << "rank " << to << " reads nothing";
+  }
+
+  // The next message of this kind from that rank; what comes before it is passed over. None if the rank gives up first.
+  template <typename Kind>
+  std::optional<Kind> hear(int from) {
+    const Deadline deadline;
+    std::array<std::byte, 4096> bytes;
+    while (!deadline.is_over()) {
+      while (auto envelope = incoming_.next()) {
+        if (!envelope->ok()) return std::nullopt;
+        Message& message = envelope->value().message;
+        if (auto* heard = std::get_if<Kind>(&message)) return std::move(*heard);
+        if (const auto* abort = std::get_if<AbortMessage>(&message)) {
+          ADD_FAILURE() << "rank " << from << " gave up: " << abort->text;
+          return std::nullopt;
+        }
+      }
+      const std::size_t n = mesh_->control(from).read_some(bytes);
+      incoming_.append(std::span(bytes).first(n));
+      mesh_->notify();
+      if (n == 0) std::this_thread::yield();
+    }
+    return std::nullopt;
+  }
+
+ private:
+  class Deadline {
+   public:
+    bool is_over() const { return std::chrono::steady_clock::now() > at_; }
+
+   private:
+    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  };
+
+  std::unique_ptr<Mesh> mesh_;
+  FrameReader incoming_;
+};
+
+}  // namespace ciranda::testing

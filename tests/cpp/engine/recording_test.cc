@@ -1,0 +1,308 @@
+// What the engine records of its calls: stages in the order in which they come, on one rank and across ranks; the way
+// that each took, which is the same whether anybody looks or not; and all calls, whoever begins to look when.
+#include "observe/recording.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/small_sums.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::patient;
+using testing::request;
+using testing::sum;
+using testing::Watchdog;
+using testing::World;
+
+using Calls = std::vector<Record>;  // of one rank
+
+Calls read_all(Recording& recording) {
+  Calls calls;
+  Record record;
+  while (recording.read(record)) calls.push_back(record);
+  return calls;
+}
+
+// How a call is made decides its way through the engine.
+struct Way {
+  std::string name;
+  std::size_t count;
+  bool is_awaited;
+  bool is_deferrable;
+};
+const std::vector<Way> kWays{{"small", 3, true, false},
+                             {"large", 50'000, true, false},
+                             {"asynchronous", 3, false, false},
+                             {"deferrable", 3, false, true}};
+
+Engine::OperationPtr submit(Engine& engine, const Way& way, std::vector<float>& values) {
+  Request r = request(Collective::kAllreduce, way.name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
+                      values.data());
+  r.is_awaited = way.is_awaited;
+  r.is_deferrable = way.is_deferrable;
+  return engine.submit(std::move(r));
+}
+
+std::vector<Calls> calls_of(World& world, const Way& way, int n_calls) {
+  std::vector<Calls> of_ranks(static_cast<std::size_t>(world.size()));
+  world.run([&](Engine& engine) {
+    const auto recording = engine.record();
+    std::vector<float> values(way.count);
+    for (int call = 0; call < n_calls; ++call) ASSERT_TRUE(engine.wait(submit(engine, way, values)).ok());
+    of_ranks[static_cast<std::size_t>(engine.rank())] = read_all(*recording);
+  });
+  return of_ranks;
+}
+
+void expect_in_order(const Record& call, const Way& way) {
+  EXPECT_EQ(call.name, way.name);
+  EXPECT_EQ(call.collective, Collective::kAllreduce);
+  EXPECT_EQ(call.outcome, ErrorKind::kOk);
+  EXPECT_EQ(call.n_bytes, way.count * sizeof(float));
+  EXPECT_GT(call[Stage::kSubmitted], 0);
+  EXPECT_EQ(call[Stage::kStarted] > 0, call.path == Path::kPlan || call.path == Path::kAlong) << to_string(call.path);
+  std::int64_t last = 0;
+  for (const std::int64_t at : call.at_ns) {
+    if (at == 0) continue;
+    EXPECT_GE(at, last);
+    last = at;
+  }
+  for (const Stage stage : {Stage::kTaken, Stage::kReady, Stage::kAgreed, Stage::kDone}) EXPECT_GT(call[stage], 0);
+}
+
+// No rank can know that all are ready before all are. The clocks of two recordings differ by some nanoseconds.
+void expect_agreed_after_all_were_ready(const std::vector<Calls>& of_ranks, std::size_t call) {
+  constexpr std::int64_t kPrecision = 100;
+  std::int64_t last_ready = 0;
+  for (const Calls& calls : of_ranks) last_ready = std::max(last_ready, calls[call][Stage::kReady]);
+  for (const Calls& calls : of_ranks) EXPECT_GE(calls[call][Stage::kAgreed], last_ready - kPrecision) << call;
+}
+
+TEST(RecordedCalls, FollowTheirStagesOnARankAndAcrossRanks) {
+  const Watchdog watchdog("stages");
+  for (const Layout layout : kLayouts) {
+    for (const Way& way : kWays) {
+      SCOPED_TRACE(to_string(layout) + ", " + way.name);
+      World world(3, options_for(layout, 3));
+      const std::vector<Calls> of_ranks = calls_of(world, way, 20);
+      for (const Calls& calls : of_ranks) {
+        ASSERT_EQ(calls.size(), 20U);
+        for (const Record& call : calls) expect_in_order(call, way);
+      }
+      for (std::size_t call = 0; call < 20; ++call) expect_agreed_after_all_were_ready(of_ranks, call);
+    }
+  }
+}
+
+TEST(RecordedCalls, OfOneRank) {
+  World world(1);
+  const std::vector<Calls> of_ranks = calls_of(world, kWays.front(), 3);
+  ASSERT_EQ(of_ranks.front().size(), 3U);
+  for (const Record& call : of_ranks.front()) expect_in_order(call, kWays.front());
+}
+
+TEST(RecordedCalls, ThatFailEndWithTheirFailure) {
+  World world(2);
+  world.run([](Engine& engine) {
+    const auto recording = engine.record();
+    std::vector<float> values(static_cast<std::size_t>(2 + engine.rank()));
+    EXPECT_EQ(engine.wait(submit(engine, kWays.front(), values)).kind(), ErrorKind::kMismatch);
+    const Calls calls = read_all(*recording);
+    ASSERT_EQ(calls.size(), 1U);
+    EXPECT_EQ(calls.front().outcome, ErrorKind::kMismatch);
+    EXPECT_EQ(calls.front().path, Path::kNone);
+    EXPECT_EQ(calls.front()[Stage::kAgreed], 0);
+    EXPECT_GE(calls.front()[Stage::kDone], calls.front()[Stage::kReady]);
+    EXPECT_GT(calls.front()[Stage::kReady], 0);
+  });
+}
+
+// Not a call that was handed in before, nor one that stands in for a rank that has joined.
+TEST(RecordedCalls, AreThoseOfThisRankInTheTimeOfTheRecording) {
+  const Watchdog watchdog("what is recorded");
+  World world(2);
+  world.run([](Engine& engine) {
+    std::vector<float> values(3);
+    std::vector<float> others(3);
+    const auto before = submit(engine, {"before", 3, false, true}, others);
+    const auto recording = engine.record();
+    ASSERT_TRUE(engine.wait(before).ok());
+    ASSERT_TRUE(sum(engine, "x", values).ok());
+    if (engine.rank() == 0) {
+      ASSERT_TRUE(sum(engine, "alone", values).ok());
+    }
+    Request join;
+    join.signature.collective = Collective::kJoin;
+    join.is_cacheable = false;
+    ASSERT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    std::vector<std::string> names;
+    for (const Record& call : read_all(*recording)) names.push_back(call.name);
+    const std::vector<std::string> of_both{"x", "join"};
+    EXPECT_EQ(names, engine.rank() == 0 ? (std::vector<std::string>{"x", "alone", "join"}) : of_both);
+  });
+}
+
+TEST(RecordedCalls, ThatNobodyReadsMakeRoomAndAreCounted) {
+  World world(1);
+  Engine& engine = world.engine(0);
+  const auto recording = engine.record();
+  std::vector<float> values(1);
+  constexpr std::size_t kCalls = Recorder::kMostRecords + 500;
+  for (std::size_t i = 0; i < kCalls; ++i) ASSERT_TRUE(sum(engine, "x", values).ok());
+  const Calls calls = read_all(*recording);
+  EXPECT_GT(recording->n_lost(), 500U);
+  EXPECT_EQ(calls.size() + recording->n_lost(), kCalls);
+}
+
+using Paths = std::map<Path, std::uint64_t>;
+Paths paths_of(const Calls& calls) {
+  Paths paths;
+  for (const Record& call : calls) ++paths[call.path];
+  return paths;
+}
+
+struct Repeated {
+  std::int64_t shape = 1;
+  std::vector<float> values{1.0F};
+  Call call{.name = "repeated"};
+  Repeated() {
+    call.shape = {&shape, 1};
+    call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+  }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+};
+
+// Blocking calls, as the bindings make them. Returns how many were done at once.
+std::uint64_t perform(Engine& engine, int n_calls) {
+  Repeated repeated;
+  std::uint64_t n_at_once = 0;
+  for (int i = 0; i < n_calls; ++i) {
+    std::optional<Engine::OperationPtr> operation = engine.repeat(repeated.call);
+    n_at_once += operation && *operation == nullptr ? 1 : 0;
+    if (operation && *operation == nullptr) continue;
+    EXPECT_TRUE(engine.wait(operation ? *operation : engine.submit(make_request(repeated.call))).ok());
+  }
+  return n_at_once;
+}
+
+TEST(RecordedCalls, SayWhichWayTheyTook) {
+  const Watchdog watchdog("recorded ways");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    perform(engine, 10);
+    const std::uint64_t n_met_before = engine.n_met();
+    const auto recording = engine.record();
+    const std::uint64_t n_at_once = perform(engine, 200);
+    std::vector<float> values(1);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(sum(engine, "submitted", values).ok());
+    Paths paths = paths_of(read_all(*recording));
+    EXPECT_EQ(paths[Path::kDirect], n_at_once);
+    EXPECT_EQ(paths[Path::kDirect] + paths[Path::kRepeated] + paths[Path::kMeeting], engine.n_met() - n_met_before);
+    EXPECT_GE(paths[Path::kPlan], 1U);  // the first of its name
+    EXPECT_EQ(paths.size() - paths.count(Path::kNone), paths.size());
+  });
+  World apart(2, options_for(Layout::kChannels, 2));
+  apart.run([](Engine& engine) {
+    const auto recording = engine.record();
+    std::vector<float> values(1);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(sum(engine, "swapped", values).ok());
+    Paths paths = paths_of(read_all(*recording));
+    EXPECT_EQ(paths[Path::kSwap], engine.n_met());
+    EXPECT_GT(paths[Path::kSwap], 0U);
+    EXPECT_EQ(paths[Path::kSwap] + paths[Path::kAlong] + paths[Path::kPlan], 10U);
+  });
+}
+
+// The same number of calls is met for whether somebody looks, writes a timeline, or neither.
+TEST(RecordedCalls, GoNoOtherWayBecauseSomebodyLooks) {
+  const Watchdog watchdog("ways with and without a recording");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    static constexpr std::uint64_t kCalls = 80;
+    std::vector<float> values(1);
+    const auto met_of = [&] {
+      const std::uint64_t before = engine.n_met();
+      for (std::uint64_t i = 0; i < kCalls; ++i) EXPECT_TRUE(sum(engine, "x", values).ok());
+      return engine.n_met() - before;
+    };
+    ASSERT_TRUE(sum(engine, "x", values).ok());
+    EXPECT_EQ(met_of(), kCalls);
+    const auto recording = engine.record();
+    EXPECT_EQ(met_of(), kCalls);
+    ASSERT_TRUE(engine.start_timeline("/dev/null", true).ok());
+    EXPECT_EQ(met_of(), kCalls);
+    engine.stop_timeline();
+    EXPECT_EQ(met_of(), kCalls);
+  });
+}
+
+TEST(RecordedCalls, AreAllThereWhileOthersBeginAndCeaseToLook) {
+  const Watchdog watchdog("recordings of several threads");
+  constexpr int kThreads = 3;
+  constexpr int kCalls = 150;
+  World world(2);
+  world.run([](Engine& engine) {
+    const auto recording = engine.record();
+    std::atomic<int> n_calling{kThreads};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&engine, &n_calling, i] {
+        std::vector<float> values(1);
+        for (int call = 0; call < kCalls; ++call) {
+          EXPECT_TRUE(sum(engine, "t" + std::to_string(i), values, call % 3 != 0).ok());
+        }
+        n_calling.fetch_sub(1);
+      });
+    }
+    for (int times = 0; n_calling.load() > 0; ++times) {
+      const auto more = engine.record();
+      EXPECT_TRUE(engine.start_timeline("/dev/null", times % 2 == 0).ok());
+      EXPECT_EQ(engine.start_timeline("/dev/null", false).ok(), engine.rank() != 0);
+      for (const Record& call : read_all(*more)) EXPECT_GE(call[Stage::kDone], call[Stage::kSubmitted]);
+      engine.stop_timeline();
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(read_all(*recording).size(), static_cast<std::size_t>(kThreads * kCalls));
+  });
+}
+
+// Those that end with the engine are in it, and it may be read later.
+TEST(RecordedCalls, OutliveTheEngine) {
+  const Watchdog watchdog("a recording after the end");
+  std::vector<std::unique_ptr<Recording>> recordings(2);
+  std::vector<float> values(1);
+  {
+    World world(2);
+    world.run([&](Engine& engine) {
+      recordings[static_cast<std::size_t>(engine.rank())] = engine.record();
+      if (engine.rank() == 0) submit(engine, {"never", 1, false, false}, values);
+    });
+  }
+  const Calls calls = read_all(*recordings.front());
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls.front().name, "never");
+  EXPECT_EQ(calls.front().outcome, ErrorKind::kAborted);
+  EXPECT_TRUE(read_all(*recordings.back()).empty());
+}
+
+}  // namespace
+}  // namespace ciranda

@@ -1,0 +1,111 @@
+// Waits: that a thread which begins to wait while another holds the progress token is seen by the one that holds it.
+#include "engine/waits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "engine/engine.hpp"
+#include "engine/mesh_around.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+#include "transport/loopback_fabric.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::MeshAround;
+using testing::request;
+using testing::Watchdog;
+
+TEST(Waits, AreHeededUntilAnotherBegins) {
+  Waits waits;
+  EXPECT_TRUE(waits.are_heeded());
+  {
+    const Waiting first(waits);
+    EXPECT_FALSE(waits.are_heeded());
+    waits.heed();
+    EXPECT_TRUE(waits.are_heeded());
+    const Waiting second(waits);
+    EXPECT_FALSE(waits.are_heeded());
+  }
+  EXPECT_FALSE(waits.are_any());
+  EXPECT_FALSE(waits.are_heeded()) << "nobody has looked since";
+}
+
+// A mesh at which whoever arms its doorbell is held up once, and which tells who was the first after that to arm it for
+// lazy news.
+class HoldingMesh final : public MeshAround {
+ public:
+  using MeshAround::MeshAround;
+
+  void arm(Sleeper sleeper) override {
+    MeshAround::arm(sleeper);
+    if (sleeper == Sleeper::kAwaits) {
+      auto nobody = std::thread::id();
+      awaits_.compare_exchange_strong(nobody, std::this_thread::get_id());
+      return;
+    }
+    auto asked = State::kAsked;
+    if (state_.compare_exchange_strong(asked, State::kHolds)) state_.wait(State::kHolds);
+  }
+
+  // Returns once a thread that has seen nobody wait is held up, with the progress token.
+  void hold() {
+    state_ = State::kAsked;
+    kick();  // once: what is kicked twice looks again by itself
+    while (state_ != State::kHolds) std::this_thread::yield();
+    awaits_ = std::thread::id();
+  }
+  void let_go() {
+    state_ = State::kFree;
+    state_.notify_all();
+  }
+  std::thread::id who_awaits() const { return awaits_; }
+
+ private:
+  enum class State : std::uint8_t { kFree, kAsked, kHolds };
+  std::atomic<State> state_{State::kFree};
+  std::atomic<std::thread::id> awaits_{};
+};
+
+// Else the doorbell stays armed as if nobody waited, and what is told lazily wakes nobody: the wait might never end.
+TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
+  const Watchdog watchdog("a wait that nobody has seen");
+  LoopbackFabric fabric(2);
+  auto owned_mesh = std::make_unique<HoldingMesh>(fabric.take_mesh(1));
+  HoldingMesh& mesh = *owned_mesh;
+  Config config;
+  config.spin_microseconds = 0;      // who does not get the token soon sleeps
+  config.stall_warning_seconds = 0;  // and nothing else wakes the engine
+  config.stall_shutdown_seconds = 0;
+  const auto coordinator = Engine::create(fabric.take_mesh(0), config);
+  const auto engine = Engine::create(std::move(owned_mesh), config);
+  float value = 1;
+  const auto operation = engine->submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+  mesh.hold();
+  std::thread waiter([&] {
+    // Asked before it sleeps, for a second at most.
+    const auto asked = [&mesh] {
+      mesh.let_go();
+      return false;
+    };
+    EXPECT_TRUE(engine->wait(operation, asked).ok());
+  });
+  while (mesh.who_awaits() == std::thread::id()) std::this_thread::yield();
+  EXPECT_NE(mesh.who_awaits(), waiter.get_id()) << "it had to wake and look for itself";
+  float other = 2;
+  auto missing = request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &other);
+  EXPECT_TRUE(coordinator->wait(coordinator->submit(std::move(missing))).ok());
+  waiter.join();
+  std::thread leaving([&coordinator] { coordinator->shutdown(); });
+  engine->shutdown();
+  leaving.join();
+}
+
+}  // namespace
+}  // namespace ciranda
