@@ -2,7 +2,7 @@
 #
 # The extension ciranda/<name>.abi3.so: one file for every CPython from 3.10 on. nanobind's split mode makes that
 # possible: the module holds only its own bindings and finds the interpreter-specific part at run time in the package
-# nanobind-backend (a dependency in pyproject.toml).
+# nanobind-backend (a dependency in pyproject.toml). The module holds the engine and exports the C ABI.
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 if(NOT nanobind_DIR)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
@@ -22,6 +22,6 @@ function(ciranda_python_module name)
   ciranda_compile_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cpp)
   target_link_libraries(${name} PRIVATE ${deps})
-  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
+  ciranda_hold_engine(${name})
   install(TARGETS ${name} LIBRARY DESTINATION ciranda COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()

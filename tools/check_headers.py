@@ -18,15 +18,16 @@ C_FLAGS = ["-x", "c", "-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedant
 
 
 def headers_of(root: Path) -> list[Path]:
-    """Return the headers under root/cpp, but for those of a language binding, which need that language's headers."""
+    """Return the headers under root/cpp, but for those of the Python binding, which need that language's headers."""
     cpp = root / "cpp"
     found = [*cpp.rglob("*.hpp"), *cpp.rglob("*.h")]
-    return sorted(path for path in found if "bindings" not in path.relative_to(cpp).parts)
+    return sorted(path for path in found if cpp / "bindings" / "python" not in path.parents)
 
 
 def compile_alone(header: Path, root: Path, compiler: str) -> str:
     """Return what the compiler says against `header` compiled alone (a .h as C too); empty if nothing."""
-    includes = [f"-I{root / 'cpp'}", f"-I{root / 'cpp' / 'include'}"]
+    folders = (root / "cpp", root / "cpp" / "include", root / "cpp" / "bindings" / "native")
+    includes = [f"-I{folder}" for folder in folders]
     languages = [FLAGS, C_FLAGS] if header.suffix == ".h" else [FLAGS]
     said = []
     for flags in languages:

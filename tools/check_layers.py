@@ -23,16 +23,18 @@ ALLOWED: dict[str, frozenset[str]] = {
     "collective": frozenset({"base", "request", "fuse", "kernels", "transport"}),
     "backend": frozenset({"base", "request", "fuse", "kernels", "transport", "collective"}),
     "complete": frozenset({"base"}),
-    "observe": frozenset({"base"}),
+    "observe": frozenset({"base", "request"}),
     "membership": frozenset({"base", "transport"}),
     "engine": frozenset(
         {"base", "tensor", "request", "negotiate", "fuse", "kernels", "transport", "collective", "backend"}
         | {"complete", "observe", "membership"}
     ),
     # The engine's face is made of what goes in (request) and what comes out (complete). A binding also tells the
-    # SIMD level in use (kernels).
-    "capi": frozenset({"base", "request", "complete", "engine", "membership", "ciranda"}),
-    "bindings": frozenset({"base", "request", "complete", "kernels", "engine", "membership", "ciranda"}),
+    # SIMD level in use (kernels), and shares its circle with those that come by the C ABI (capi).
+    "capi": frozenset({"base", "request", "complete", "observe", "engine", "membership", "ciranda"}),
+    "bindings": frozenset(
+        {"base", "request", "complete", "kernels", "observe", "engine", "membership", "capi", "ciranda"}
+    ),
     # The public headers stand on their own: they are installed without the rest.
     "ciranda": frozenset(),
 }

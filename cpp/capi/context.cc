@@ -1,36 +1,19 @@
-// context: ciranda_init() to ciranda_shutdown(), and who is who.
+// context: ciranda_init() to ciranda_shutdown(), who is who, and references to contexts.
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/other_launchers.hpp"
+#include "capi/circles.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/message.hpp"
 #include "capi/translate.hpp"
 #include "ciranda/ciranda.h"
-#include "engine/connect.hpp"
 
 namespace ciranda::capi {
 namespace {
-
-// What CIRANDA_EPOCH_AUTO counts: not state of the library, but the number of calls in this process.
-std::uint64_t next_epoch() {
-  static std::atomic<std::uint64_t> count{0};
-  return count.fetch_add(1, std::memory_order_relaxed);
-}
-
-GetEnv settings_before_environment(const Options& options) {
-  return [&options](const std::string& variable) -> std::optional<std::string> {
-    for (const auto& [name, value] : options.settings) {
-      if (name == variable) return value;
-    }
-    const char* value = std::getenv(variable.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
-}
 
 // A misspelt setting would otherwise be ignored in silence.
 Status check_names(const Options& options) {
@@ -49,22 +32,12 @@ Result<ciranda_context*> init(const ciranda_options* from) {
   Result<Options> options = translate(from);
   if (!options.ok()) return options.status();
   if (Status status = check_names(options.value()); !status.ok()) return status;
-  Result<Config> config = read_config(settings_before_environment(options.value()));
+  const GetEnv get_env = environment_behind(options.value().settings);
+  Result<Config> config = read_config(get_env);
   if (!config.ok()) return config.status();
+  if (Status status = refuse_one_by_accident(get_env); !status.ok()) return status;
   const std::uint64_t epoch = options.value().epoch;
-  auto engine = connect(config.value(), epoch == CIRANDA_EPOCH_AUTO ? next_epoch() : epoch);
-  if (!engine.ok()) return engine.status();
-  auto context = std::make_unique<ciranda_context>();
-  context->config = std::move(config).value();
-  context->engine = std::move(engine).value();
-  return context.release();
-}
-
-void copy_message(std::string_view from, char* to, std::size_t capacity) {
-  if (to == nullptr || capacity == 0) return;
-  const std::size_t n_bytes = std::min(from.size(), capacity - 1);
-  std::memcpy(to, from.data(), n_bytes);
-  to[n_bytes] = '\0';
+  return join_circle(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch));
 }
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
@@ -94,9 +67,43 @@ ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** co
   });
 }
 
-void ciranda_shutdown(ciranda_context* context) noexcept {
-  const std::unique_ptr<ciranda_context> owned(context);
-  if (owned) owned->engine->shutdown();
+ciranda_status ciranda_shutdown(ciranda_context* context) noexcept {
+  if (context == nullptr) return CIRANDA_OK;
+  return ciranda::capi::guarded([&] {
+    const ciranda::Status may = ciranda::Engine::may("shut down");
+    if (may.ok()) ciranda::capi::leave(*context);
+    return static_cast<ciranda_status>(may.kind());
+  });
+}
+
+ciranda_context* ciranda_current(void) noexcept {
+  ciranda_context* found = nullptr;
+  ciranda::capi::guarded([&] {
+    found = ciranda::capi::current();
+    return CIRANDA_OK;
+  });
+  return found;
+}
+
+void ciranda_context_retain(ciranda_context* context) noexcept {
+  if (context != nullptr) ciranda::capi::retain(*context);
+}
+
+void ciranda_context_release(ciranda_context* context) noexcept {
+  if (context != nullptr) ciranda::capi::release(*context);
+}
+
+int ciranda_context_is_open(const ciranda_context* context) noexcept {
+  return context != nullptr && !context->is_left ? 1 : 0;
+}
+
+size_t ciranda_contexts_count(void) noexcept {
+  size_t count = 0;
+  ciranda::capi::guarded([&] {
+    count = ciranda::capi::n_circles();
+    return CIRANDA_OK;
+  });
+  return count;
 }
 
 int32_t ciranda_rank(const ciranda_context* context) noexcept {
@@ -139,6 +146,24 @@ size_t ciranda_process_set_ranks(const ciranda_context* context, uint32_t proces
     return CIRANDA_OK;
   });
   return n_ranks;
+}
+
+ciranda_status ciranda_form_process_set(ciranda_context* context, const int32_t* ranks, size_t ranks_count,
+                                        uint32_t nth, uint32_t* process_set, char* message,
+                                        size_t message_capacity) noexcept {
+  using ciranda::capi::copy_message;
+  copy_message("", message, message_capacity);
+  if (process_set != nullptr) *process_set = 0;
+  if (context == nullptr || process_set == nullptr || ranks == nullptr) {
+    copy_message("ciranda_form_process_set: context, ranks or process_set is NULL", message, message_capacity);
+    return CIRANDA_INVALID_ARGUMENT;
+  }
+  return ciranda::capi::guarded([&] {
+    const auto formed = context->engine->form_set(std::vector<int>(ranks, ranks + ranks_count), nth);
+    if (formed.ok()) *process_set = formed.value();
+    copy_message(formed.status().message(), message, message_capacity);
+    return static_cast<ciranda_status>(formed.status().kind());
+  });
 }
 
 uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) noexcept {

@@ -1,7 +1,12 @@
-// operation: ciranda_submit() to ciranda_operation_release().
+// operation: ciranda_submit() to ciranda_operation_release(), and more handles of one operation.
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "capi/guard.hpp"
@@ -12,39 +17,72 @@
 namespace ciranda::capi {
 namespace {
 
+std::string_view binding_of(const ciranda_request& request) {
+  const bool has_field = request.struct_size >= offsetof(ciranda_request, binding) + sizeof(request.binding);
+  return has_field && request.binding != nullptr ? request.binding : std::string_view();
+}
+
 Operation::Callback callback_of(const ciranda_request& request) {
   if (request.callback == nullptr) return nullptr;
-  return [callback = request.callback, user_data = request.user_data](const Operation& done) {
-    const ciranda_operation view{nullptr, nullptr, &done};
+  return [callback = request.callback, user_data = request.user_data,
+          binding = std::string(binding_of(request))](const Operation& done) {
+    const ciranda_operation view(done, binding);
     callback(&view, user_data);
   };
 }
 
-std::unique_ptr<ciranda_operation> handle_of(const ciranda_context& context, Engine::OperationPtr operation) {
+// One that is still to be given its operation.
+std::unique_ptr<ciranda_operation> new_handle(std::string_view binding) {
   auto handle = std::make_unique<ciranda_operation>();
-  handle->engine = context.engine;
+  handle->binding = binding;
+  return handle;
+}
+
+ciranda_operation* complete_handle(std::unique_ptr<ciranda_operation> handle, std::shared_ptr<Engine> engine,
+                                   Engine::OperationPtr operation) {
+  handle->engine = std::move(engine);
   handle->operation = operation.get();
   handle->owned = std::move(operation);
-  return handle;
+  return handle.release();
 }
 
 ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
   Result<Request> request = translate(from);
   if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
   // Made before the request is handed in, so that nothing can fail after that.
-  auto handle = operation == nullptr ? nullptr : std::make_unique<ciranda_operation>();
-  auto submitted = context.engine->submit(std::move(request).value(), callback_of(from));
-  if (!handle) return CIRANDA_OK;
-  handle->engine = context.engine;
-  handle->operation = submitted.get();
-  handle->owned = std::move(submitted);
-  *operation = handle.release();
+  auto handle = operation == nullptr ? nullptr : new_handle(binding_of(from));
+  std::shared_ptr<Engine> engine = context.engine;  // whatever the callback does with the context meanwhile
+  auto submitted = engine->submit(std::move(request).value(), callback_of(from));
+  if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted));
   return CIRANDA_OK;
 }
 
-ciranda_status wait(ciranda_operation& operation, const Engine::Interrupted& interrupted) {
-  if (operation.engine == nullptr) return CIRANDA_INVALID_ARGUMENT;  // a callback's: must not wait
-  return static_cast<ciranda_status>(operation.engine->wait(operation.owned, interrupted).kind());
+ciranda_status wait(ciranda_operation& operation, const Engine::Interrupted& interrupted,
+                    const Engine::Deadline& deadline = {}) {
+  if (operation.owned == nullptr) return CIRANDA_INVALID_ARGUMENT;  // a callback's: must not wait
+  if (operation.engine == nullptr) return static_cast<ciranda_status>(operation.owned->status().kind());
+  return static_cast<ciranda_status>(operation.engine->wait(operation.owned, interrupted, deadline).kind());
+}
+
+Engine::Deadline deadline_in(double seconds) {
+  constexpr double kLongest = 1e8;  // more than three years; the clock's ticks are few enough for them
+  const std::chrono::duration<double> left(seconds > 0 ? std::min(seconds, kLongest) : 0.0);
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
+}
+
+// Of a callback's it is one that is done, and needs no engine.
+ciranda_operation* one_more(const ciranda_operation& of) {
+  auto owned = of.owned != nullptr ? of.owned : std::const_pointer_cast<Operation>(of.operation->shared_from_this());
+  return complete_handle(new_handle(of.binding), of.engine, std::move(owned));
+}
+
+const char* message_of(const ciranda_operation& handle) {
+  const Operation& operation = *handle.operation;
+  if (!operation.is_done()) return "";
+  const std::string& message = operation.status().message();
+  if (handle.binding.empty() || message.empty()) return message.c_str();
+  std::call_once(handle.has_message, [&] { handle.message = handle.binding + ": " + message; });
+  return handle.message.c_str();
 }
 
 // Whether any of its outputs is not in memory that the caller gave.
@@ -54,20 +92,30 @@ bool has_allocated(const Operation& done) {
 }
 
 ciranda_status run(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
-  Engine& engine = *context.engine;
+  if (Status status = Engine::may("run a request"); !status.ok()) {
+    auto refused = std::make_shared<Operation>();
+    refused->refuse(std::move(status));
+    if (operation != nullptr) {
+      *operation = complete_handle(new_handle(binding_of(from)), context.engine, std::move(refused));
+    }
+    return CIRANDA_INVALID_ARGUMENT;
+  }
   std::optional<Engine::OperationPtr> submitted;
-  if (const std::optional<Call> call = as_call(from)) submitted = engine.repeat(*call);
+  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call);
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
+  std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {
     Result<Request> request = translate(from);
     if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
     request.value().is_awaited = true;
-    submitted = engine.submit(std::move(request).value(), callback_of(from));
+    submitted = engine->submit(std::move(request).value(), callback_of(from));
   }
   const Engine::OperationPtr& done = *submitted;
-  const Status status = engine.wait(done);
+  const Status status = engine->wait(done);
   const bool has_more = !status.ok() || has_allocated(*done) || done->value() != 0;
-  if (operation != nullptr && has_more) *operation = handle_of(context, done).release();
+  if (operation != nullptr && has_more) {
+    *operation = complete_handle(new_handle(binding_of(from)), std::move(engine), done);
+  }
   return static_cast<ciranda_status>(status.kind());
 }
 
@@ -104,6 +152,12 @@ ciranda_status ciranda_wait_interruptible(ciranda_operation* operation, int (*gi
   });
 }
 
+ciranda_status ciranda_wait_for(ciranda_operation* operation, double seconds) noexcept {
+  if (operation == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  return ciranda::capi::guarded(
+      [&] { return ciranda::capi::wait(*operation, nullptr, ciranda::capi::deadline_in(seconds)); });
+}
+
 int ciranda_poll(ciranda_operation* operation) noexcept {
   if (operation == nullptr || operation->engine == nullptr) return 1;
   bool is_done = false;
@@ -122,7 +176,12 @@ ciranda_status ciranda_operation_status(const ciranda_operation* operation) noex
 
 const char* ciranda_operation_message(const ciranda_operation* operation) noexcept {
   if (operation == nullptr) return "operation is NULL";
-  return operation->operation->is_done() ? operation->operation->status().message().c_str() : "";
+  const char* message = "out of memory for the message";
+  ciranda::capi::guarded([&] {
+    message = ciranda::capi::message_of(*operation);
+    return CIRANDA_OK;
+  });
+  return message;
 }
 
 size_t ciranda_operation_outputs_count(const ciranda_operation* operation) noexcept {
@@ -145,6 +204,15 @@ ciranda_status ciranda_operation_output(const ciranda_operation* operation, size
 
 int64_t ciranda_operation_value(const ciranda_operation* operation) noexcept {
   return operation == nullptr || !operation->operation->is_done() ? 0 : operation->operation->value();
+}
+
+ciranda_operation* ciranda_operation_retain(const ciranda_operation* operation) noexcept {
+  ciranda_operation* retained = nullptr;
+  ciranda::capi::guarded([&] {
+    if (operation != nullptr) retained = ciranda::capi::one_more(*operation);
+    return CIRANDA_OK;
+  });
+  return retained;
 }
 
 void ciranda_operation_release(ciranda_operation* operation) noexcept {

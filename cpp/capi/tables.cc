@@ -3,6 +3,7 @@
 #include "base/reduce_op.hpp"
 #include "base/status.hpp"
 #include "ciranda/ciranda.h"
+#include "observe/stages.hpp"
 #include "request/op_table.hpp"
 
 namespace ciranda::capi {
@@ -64,7 +65,16 @@ static_assert(is_same(CIRANDA_TRANSFER, Collective::kTransfer));
 static_assert(is_same(CIRANDA_JOIN, Collective::kJoin));
 static_assert(is_same(CIRANDA_ADD_PROCESS_SET, Collective::kAddProcessSet));
 static_assert(is_same(CIRANDA_REMOVE_PROCESS_SET, Collective::kRemoveProcessSet));
-static_assert(kNumCollectives == 13, "a new collective needs a constant in ciranda.h");
+static_assert(kNumCollectives == 14, "a new collective needs a constant in ciranda.h, but for add_lane");
+
+static_assert(is_same(CIRANDA_PATH_NONE, Path::kNone));
+static_assert(is_same(CIRANDA_PATH_DIRECT, Path::kDirect));
+static_assert(is_same(CIRANDA_PATH_REPEATED, Path::kRepeated));
+static_assert(is_same(CIRANDA_PATH_MEETING, Path::kMeeting));
+static_assert(is_same(CIRANDA_PATH_SWAP, Path::kSwap));
+static_assert(is_same(CIRANDA_PATH_ALONG, Path::kAlong));
+static_assert(is_same(CIRANDA_PATH_PLAN, Path::kPlan));
+static_assert(kPaths.size() == 7, "a new path needs a constant in ciranda.h");
 
 const DataTypeInfo* find(ciranda_dtype dtype) {
   if (dtype < 0 || dtype >= static_cast<ciranda_dtype>(kNumDataTypes)) return nullptr;

@@ -123,8 +123,8 @@ std::optional<Call> as_call(const ciranda_request& request) {
   if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return {};
   const auto collective = from_abi(request.collective, collective_from_wire);
   if (!collective || !may_be_call(*collective)) return {};
-  constexpr std::uint32_t kPlainFlags =
-      CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM;
+  constexpr std::uint32_t kPlainFlags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL |
+                                        CIRANDA_REQUEST_HAS_ROOM | CIRANDA_REQUEST_DIRECT_CALLBACK;
   const bool is_plain = request.process_set == 0 && request.lane == 0 && (request.flags & ~kPlainFlags) == 0 &&
                         request.callback == nullptr && request.arguments_count == 0 && request.weight == nullptr;
   if (!is_plain || request.name == nullptr || request.tensors_count != 1 || request.tensors == nullptr) return {};
@@ -160,8 +160,9 @@ Result<Request> translate(const ciranda_request& request) {
   if (!collective) return out_of_enum("collective", from.collective);
   const auto op = from_abi(from.op, reduce_op_from_wire);
   if (!op) return out_of_enum("op", from.op);
-  constexpr std::uint32_t kKnownFlags =
-      CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM;
+  constexpr std::uint32_t kKnownFlags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED |
+                                        CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM |
+                                        CIRANDA_REQUEST_DIRECT_CALLBACK | CIRANDA_REQUEST_NEEDS_ALL;
   if ((from.flags & ~kKnownFlags) != 0) {
     return Status::invalid_argument("ciranda_request: flags has a bit that this library does not know");
   }
@@ -171,7 +172,9 @@ Result<Request> translate(const ciranda_request& request) {
   to.is_cacheable = from.name != nullptr;
   to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
   to.is_awaited = (from.flags & CIRANDA_REQUEST_AWAITED) != 0;
+  to.calls_back_directly = (from.flags & CIRANDA_REQUEST_DIRECT_CALLBACK) != 0;
   to.signature.collective = *collective;
+  to.signature.needs_all = (from.flags & CIRANDA_REQUEST_NEEDS_ALL) != 0;
   to.process_set = from.process_set;
   to.lane = from.lane;
   to.priority = from.priority;

@@ -1,17 +1,25 @@
 #include "bindings/python/engine_handle.hpp"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <utility>
 
 #include "base/checksum.hpp"
+#include "base/other_launchers.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/loan.hpp"
 #include "bindings/python/outputs.hpp"
-#include "engine/connect.hpp"
+#include "bindings/python/recording_handle.hpp"
+#include "capi/circles.hpp"
+#include "ciranda/table.h"
 
 namespace ciranda::python {
 
@@ -59,33 +67,50 @@ bool may_be_call(Collective collective) {
 
 }  // namespace
 
-OperationHandle EngineHandle::submit_request(Request request, Session::Tensors tensors) {
+OperationHandle EngineHandle::submit_request(Request request, AttachedTensors attached) {
   std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
   const bool is_scalar = lacks_rows(request.signature);
-  session_->release_done();
   Engine::OperationPtr operation = session_->engine()->submit(std::move(request));
   if (operation->is_done() && operation->is_refused()) {
     if (is_scalar) raise_as("ScalarError", operation->status());
     raise(operation->status());
   }
-  OperationHandle handle(session_, std::move(operation), std::move(tensors));
-  handle.set_output_types(std::move(output_dtypes), session_->reader().last_table());
+  OperationHandle handle(session_, std::move(operation), std::move(attached.kept));
+  handle.set_output_types(std::move(output_dtypes), attached.table);
   return handle;
 }
 
 OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+  session_->release_done();
   Request request = make_request(options);
-  Session::Tensors tensors;
+  AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
     const Collective collective = request.signature.collective;
     const bool is_shared = collective == Collective::kReducescatter || collective == Collective::kAllgather;
     const Share share = is_shared && !outputs.is_none() ? share_of(engine(), request.process_set) : Share{};
-    tensors = attach_tensors(request, inputs, outputs, session_->reader(), share);
+    attached = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
-  return submit_request(std::move(request), std::move(tensors));
+  return submit_request(std::move(request), std::move(attached));
 }
 
-std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+nb::list EngineHandle::run(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+  session_->release_done();
+  Loan<CallTensors> tensors(call_tensors_);
+  std::optional<Engine::OperationPtr> repeated;
+  if (const std::optional<Call> call = as_call(options, inputs, outputs, *tensors)) {
+    repeated = session_->engine()->repeat(*call);
+  }
+  if (repeated && *repeated == nullptr) return {};
+  const auto collective = static_cast<Collective>(options.collective);
+  OperationHandle handle = repeated
+                               ? handle_of(*repeated, collective, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors)
+                               : submit(options, inputs, outputs);
+  handle.wait();
+  return handle.outputs();
+}
+
+std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs,
+                                          CallTensors& tensors) {
   if (!std::in_range<std::uint8_t>(options.collective)) return std::nullopt;
   const auto collective = static_cast<Collective>(options.collective);
   const auto op = std::in_range<std::uint8_t>(options.op) ? reduce_op_from_wire(static_cast<std::uint8_t>(options.op))
@@ -104,50 +129,44 @@ std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle
   }
   if (info(collective).has_root) call.root = options.root;
   call.priority = options.priority;
-  return read_tensors(call, inputs, outputs) ? std::optional(call) : std::nullopt;
+  return read_tensors(call, inputs, outputs, tensors) ? std::optional(call) : std::nullopt;
 }
 
 // False if they do not fit; whoever submits the call says why.
-bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle outputs) {
+bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors) {
   TensorReader& reader = session_->reader();
   const bool is_in_place = outputs.is(inputs);
   const bool has_output = !outputs.is_none() && !is_in_place;
-  if (has_output) call.memory.output = reader.read(outputs, Access::kWrite, repeated_output_);
-  std::byte* input = reader.read(inputs, is_in_place ? Access::kWrite : Access::kRead, repeated_);
-  call.memory.input = input;
-  if (is_in_place) call.memory.output = input;
-  const bool lacks_memory = input == nullptr || (call.memory.output == nullptr && !outputs.is_none());
-  if (lacks_memory || lacks_rows(call.collective, repeated_)) return false;
-  call.dtype = repeated_.dtype;
-  call.shape = repeated_.shape;
-  return !has_output || repeated_output_ == result_of(repeated_, call.collective, {engine().size(), engine().rank()});
+  if (has_output) call.memory.output = reader.read(outputs, Access::kWrite, tensors.output).address;
+  const TensorView input = reader.read(inputs, is_in_place ? Access::kWrite : Access::kRead, tensors.input);
+  call.memory.input = input.address;
+  if (is_in_place) call.memory.output = input.address;
+  const bool lacks_memory = input.address == nullptr || (call.memory.output == nullptr && !outputs.is_none());
+  if (lacks_memory || lacks_rows(call.collective, tensors.input)) return false;
+  call.dtype = tensors.input.dtype;
+  call.shape = tensors.input.shape;
+  tensors.table = input.table;
+  return !has_output || tensors.output == result_of(tensors.input, call.collective, {engine().size(), engine().rank()});
 }
 
-std::optional<Engine::OperationPtr> EngineHandle::repeat(const CallOptions& options, nb::handle inputs,
-                                                         nb::handle outputs, Moments* moments) {
-  const std::optional<Call> call = as_call(options, inputs, outputs);
-  if (!call) return std::nullopt;
-  session_->release_done();
-  return session_->engine()->repeat(*call, moments);
-}
-
-OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collective collective, nb::handle inputs,
-                                        nb::handle outputs) {
-  OperationHandle handle(session_, std::move(operation), {nb::borrow(inputs), nb::borrow(outputs)});
-  if (may_allocate(collective)) handle.set_output_types({repeated_.dtype}, session_->reader().last_table());
+OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
+                                        const CallTensors& tensors) {
+  OperationHandle handle(session_, std::move(operation), std::move(kept));
+  if (may_allocate(collective)) handle.set_output_types({tensors.input.dtype}, tensors.table);
   return handle;
 }
 
 OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors,
                                               std::optional<double> weight) {
+  session_->release_done();
   Request request = prepared.prototype;
   if (weight) {
     request.weight = *weight;
     request.signature.is_weighted = true;
     request.signature.divides_by_all = false;
   }
-  Session::Tensors kept = attach_tensors(request, tensors, tensors, session_->reader());
-  return submit_request(std::move(request), std::move(kept));
+  AttachedTensors attached = attach_tensors(request, tensors, tensors, session_->reader());
+  return submit_request(std::move(request), std::move(attached));
 }
 
 namespace {
@@ -165,20 +184,32 @@ void set_lanes(Config& config, std::int64_t n_lanes) {
   config.num_lanes = n_lanes;
 }
 
-EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::int64_t> n_lanes) {
-  Result<Config> config = read_config();
+EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::int64_t> n_lanes,
+                                      const std::map<std::string, std::string>& told) {
+  const GetEnv get_env = environment_behind({told.begin(), told.end()});
+  Result<Config> config = read_config(get_env);
   raise_unless_ok(config.status());
+  raise_unless_ok(refuse_one_by_accident(get_env));
   if (n_lanes) set_lanes(config.value(), *n_lanes);
   auto connected = [&] {
-    const nb::gil_scoped_release released;
-    return connect(config.value(), epoch, &signal_handler_raised);
+    const GilReleased released;
+    return capi::join_circle(std::move(config).value(), epoch, &gives_up_wait);
   }();
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  raise_unless_ok(connected.status());
-  return EngineHandle(std::make_shared<Session>(std::move(config).value(), std::move(connected).value()));
+  if (!PyErr_Occurred()) {
+    raise_unless_ok(connected.status());
+    return EngineHandle(std::make_shared<Session>(*connected.value()));
+  }
+  if (connected.ok()) capi::leave(*connected.value());
+  throw nb::python_error();
 }
 
-// Submits and waits: a blocking call without the cost of a handle.
+// The circle that this process is in already, joined by C or C++.
+std::optional<EngineHandle> attach() {
+  ciranda_context* const context = capi::current();
+  if (context == nullptr) return std::nullopt;
+  return EngineHandle(std::make_shared<Session>(*context));
+}
+
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
              double prescale, double postscale, nb::handle splits, std::uint64_t place, std::optional<double> weight,
              bool divides_by_all) {
@@ -186,29 +217,20 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
   options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
-  options.is_profiled = self.profile().is_kept();
-  Moments moments;
-  const auto repeated = self.repeat(options, inputs, outputs, options.is_profiled ? &moments : nullptr);
-  if (repeated && *repeated == nullptr) {
-    if (options.is_profiled) self.profile().add(moments);
-    return {};
-  }
-  OperationHandle handle = repeated ? self.handle_of(*repeated, static_cast<Collective>(collective), inputs, outputs)
-                                    : self.submit(options, inputs, outputs);
-  handle.wait();
-  if (handle.moments() != nullptr) self.profile().add(*handle.moments());
-  return handle.outputs();
+  return self.run(options, inputs, outputs);
 }
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
-                       std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority) {
+                       std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority,
+                       bool is_numbered) {
   CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
                       false,      read_splits(splits)};
   options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
   options.priority = priority;
+  options.is_numbered = is_numbered;
   return self.submit(options, inputs, outputs);
 }
 
@@ -234,19 +256,18 @@ nb::list candidates(const EngineHandle& self, int collective, std::size_t n_byte
 
 std::uint64_t checksum_of(EngineHandle& self, nb::handle tensor) {
   TensorSignature signature;
-  const std::byte* bytes = self.session().reader().read(tensor, Access::kRead, signature);
+  const std::byte* bytes = self.session().reader().read(tensor, Access::kRead, signature).address;
   return checksum({bytes, signature.n_bytes()});
 }
 
 // Of bytes, as the library that `like` belongs to has them.
 nb::tuple allocate_shared(EngineHandle& self, std::size_t n_bytes, nb::handle like) {
   TensorSignature ignored;
-  static_cast<void>(self.session().reader().read(like, Access::kRead, ignored));
-  const dlpack::ExchangeTable* table = self.session().reader().last_table();
+  const dlpack::ExchangeTable* table = self.session().reader().read(like, Access::kRead, ignored).table;
   const std::shared_ptr<Engine> engine = self.session().engine();
   auto allocated = [&] {
-    const nb::gil_scoped_release released;
-    return engine->allocate_shared(n_bytes, &signal_handler_raised);
+    const GilReleased released;
+    return engine->allocate_shared(n_bytes, &gives_up_wait);
   }();
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   raise_unless_ok(allocated.status());
@@ -254,12 +275,22 @@ nb::tuple allocate_shared(EngineHandle& self, std::size_t n_bytes, nb::handle li
   return nb::make_tuple(wrap_output(allocation.buffer, DataType::kUInt8, table), allocation.is_shared);
 }
 
+void start_timeline(EngineHandle& self, const std::string& path, bool marks_cycles) {
+  raise_unless_ok(self.session().engine()->start_timeline(path, marks_cycles));
+}
+
+void stop_timeline(EngineHandle& self) {
+  const std::shared_ptr<Engine> engine = self.session().engine();
+  const GilReleased released;
+  engine->stop_timeline();
+}
+
 nb::dict peer(const EngineHandle& self, int rank) {
-  const Engine& engine = self.engine();
-  if (rank < 0 || rank >= engine.size()) {
-    raise_invalid_argument("there is no rank " + std::to_string(rank) + " among " + std::to_string(engine.size()));
+  const std::shared_ptr<Engine> engine = self.session().engine();  // what is made here may run Python code
+  if (rank < 0 || rank >= engine->size()) {
+    raise_invalid_argument("there is no rank " + std::to_string(rank) + " among " + std::to_string(engine->size()));
   }
-  const PeerInfo& info = engine.peer(rank);
+  const PeerInfo& info = engine->peer(rank);
   nb::dict fields;
   fields["rank"] = info.rank;
   fields["pid"] = info.pid;
@@ -301,6 +332,7 @@ void bind_engine_handle(nb::module_& m) {
       .def_prop_ro("cross_size", [](const EngineHandle& self) { return self.session().config().cross_size; })
       .def_prop_ro("num_lanes", [](const EngineHandle& self) { return self.session().config().num_lanes; })
       .def_prop_ro("is_open", [](const EngineHandle& self) { return self.session().is_open(); })
+      .def_prop_ro("has_failed", [](const EngineHandle& self) { return self.engine().has_failed(); })
       .def_prop_ro("shares_memory_with_all",
                    [](const EngineHandle& self) { return self.engine().shares_memory_with_all(); })
       .def("peer", &peer, nb::arg("rank"))
@@ -317,17 +349,18 @@ void bind_engine_handle(nb::module_& m) {
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0,
-           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false, nb::arg("priority") = 0)
+           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false, nb::arg("priority") = 0,
+           nb::arg("is_numbered") = false)
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),
            nb::arg("divides_by_all") = false)
       .def(
-          "start_profile", [](EngineHandle& self) { self.profile().keep(); }, "From here on run() keeps moments.")
-      .def(
-          "take_profile", [](EngineHandle& self) { return self.profile().take(); },
-          "Of each run() since: when it was submitted, taken in, ready, agreed on, done, and back, on the clock of "
-          "time.monotonic_ns(). Keeps no more.")
+          "record", [](const EngineHandle& self) { return RecordingHandle(self.engine().record()); },
+          "What this rank's calls do from here on.")
+      .def("start_timeline", &start_timeline, nb::arg("path"), nb::arg("marks_cycles"),
+           "Writes the calls of rank 0 to a file; does nothing on others.")
+      .def("stop_timeline", &stop_timeline, "Completes the file, if there is one.")
       .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
       .def(
           "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },
@@ -347,7 +380,15 @@ void bind_engine_handle(nb::module_& m) {
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"),
            nb::arg("weight") = nb::none());
   m.def("connect", &connect_from_environment, nb::arg("epoch"), nb::arg("num_lanes") = nb::none(),
-        "Joins the circle that the environment describes and starts the engine.");
+        nb::arg("told") = std::map<std::string, std::string>(),
+        "Joins the circle that the environment describes and starts the engine. `told`: variables that count more.");
+  m.def("attach", &attach, "The circle that this process is in already, which C or C++ has joined; None without one.");
+  m.def("next_epoch", &capi::next_epoch, "The number after the highest of the circles that this process has tried.");
+  m.def(
+      "table_address", [] { return reinterpret_cast<std::uintptr_t>(ciranda_get_table()); },
+      "Where the functions of the C ABI are: a ciranda_table of ciranda/table.h.");
+  m.attr("TABLE") =
+      nb::steal(PyCapsule_New(const_cast<ciranda_table*>(ciranda_get_table()), CIRANDA_TABLE_CAPSULE, nullptr));
 }
 
 }  // namespace ciranda::python

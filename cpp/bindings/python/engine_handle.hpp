@@ -9,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "bindings/python/call_profile.hpp"
 #include "bindings/python/operation_handle.hpp"
 #include "bindings/python/request_builder.hpp"
 #include "bindings/python/session.hpp"
@@ -28,28 +27,31 @@ class EngineHandle {
   const Session& session() const { return *session_; }
   Session& session() { return *session_; }
   const Engine& engine() const { return *session_->engine(); }
-  // Of run().
-  CallProfile& profile() { return profile_; }
 
+  // Submits and waits: a blocking call, without the cost of a handle where Engine::repeat() carries it out.
+  nb::list run(const CallOptions& options, nb::handle inputs, nb::handle outputs);
   OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
-  // Engine::repeat(), where the options and the tensors are those of a Call.
-  std::optional<Engine::OperationPtr> repeat(const CallOptions& options, nb::handle inputs, nb::handle outputs,
-                                             Moments* moments);
-  // Of what repeat() has given for the same.
-  OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, nb::handle inputs,
-                            nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight);
 
  private:
-  OperationHandle submit_request(Request request, Session::Tensors tensors);
-  std::optional<Call> as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs);
-  bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs);
+  // What the tensors of one call are like. Calls view it; each has its own, as reading a tensor may run Python code
+  // that calls in again.
+  struct CallTensors {
+    TensorSignature input;
+    TensorSignature output;
+    const dlpack::ExchangeTable* table = nullptr;
+  };
+
+  OperationHandle submit_request(Request request, AttachedTensors attached);
+  std::optional<Call> as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
+  bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
+  // Of what Engine::repeat() has given.
+  OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
+                            const CallTensors& tensors);
 
   std::shared_ptr<Session> session_;
-  CallProfile profile_;
-  TensorSignature repeated_;  // of the call at hand; keeps its memory
-  TensorSignature repeated_output_;
+  CallTensors call_tensors_;  // lent to the call at hand
 };
 
 void bind_engine_handle(nb::module_& m);

@@ -1,8 +1,11 @@
 #include "bindings/python/errors.hpp"
 
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <utility>
+
+#include "bindings/python/gil.hpp"
 
 namespace ciranda::python {
 
@@ -18,7 +21,8 @@ void raise_as(const std::string& name, const Status& status) {
   throw nb::python_error();
 }
 
-bool signal_handler_raised() {
+bool gives_up_wait() {
+  if (gettid() != getpid()) return is_detained();
   const nb::gil_scoped_acquire acquired;
   return PyErr_CheckSignals() != 0;
 }

@@ -18,8 +18,9 @@ inline void raise_unless_ok(const Status& status) {
 
 [[noreturn]] void raise_invalid_argument(std::string message);
 
-// For waits without the GIL, which this takes: runs the handlers of the signals that have arrived; true when one of
-// them raised. Its exception is then pending: rethrow it once the wait has ended.
-bool signal_handler_raised();
+// For waits without the GIL. On the main thread, which alone runs handlers of signals: takes the GIL and runs those of
+// the signals that have arrived; true when one of them raised. Its exception is then pending: rethrow it once the wait
+// has ended. On others: whether the interpreter ends.
+bool gives_up_wait();
 
 }  // namespace ciranda::python

@@ -1,8 +1,11 @@
 // ciranda._core: the engine for Python. The classes and functions are described in src/ciranda/_core.pyi.
 #include <nanobind/nanobind.h>
 
+#include "bindings/python/completion_queue.hpp"
 #include "bindings/python/engine_handle.hpp"
+#include "bindings/python/gil.hpp"
 #include "bindings/python/operation_handle.hpp"
+#include "bindings/python/recording_handle.hpp"
 #include "bindings/python/store_server.hpp"
 #include "bindings/python/tables.hpp"
 #include "bindings/python/tensor_reader.hpp"
@@ -11,9 +14,12 @@ NB_MODULE(_core, m) {
   // Objects that modules hold at exit are no leak.
   nanobind::set_leak_warnings(false);
   m.attr("__version__") = CIRANDA_VERSION;
+  ciranda::python::bind_gil(m);
   ciranda::python::bind_tables(m);
   ciranda::python::bind_tensor_description(m);
   ciranda::python::bind_operation_handle(m);
+  ciranda::python::bind_completion_queue(m);
+  ciranda::python::bind_recording_handle(m);
   ciranda::python::bind_engine_handle(m);
   ciranda::python::bind_store_server(m);
 }

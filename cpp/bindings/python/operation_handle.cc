@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
 #include "bindings/python/outputs.hpp"
 
 namespace ciranda::python {
@@ -25,12 +26,8 @@ void OperationHandle::set_output_types(std::vector<DataType> dtypes, const dlpac
   output_table_ = table;
 }
 
-void OperationHandle::release_tensors() {
-  tensors_.inputs.reset();
-  tensors_.outputs.reset();
-}
-
-namespace {
+// Python code that this runs may come back here: the handle has let go of them by then.
+void OperationHandle::release_tensors() { static_cast<void>(std::exchange(tensors_, {})); }
 
 Engine::Deadline deadline_in(std::optional<double> seconds) {
   if (!seconds) return {};
@@ -39,18 +36,17 @@ Engine::Deadline deadline_in(std::optional<double> seconds) {
   return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
 }
 
-}  // namespace
-
 void OperationHandle::wait(std::optional<double> seconds) {
   OperationHandle* const self = this;
   wait_all({&self, 1}, deadline_in(seconds));
 }
 
-bool OperationHandle::sleep_until_done(std::optional<double> seconds) {
-  if (is_done()) return true;
+void OperationHandle::when_done(Operation::Callback callback) {
+  if (is_done()) return operation_->when_done(std::move(callback));
   const std::shared_ptr<Engine> engine = session_->engine();
-  const nb::gil_scoped_release released;
-  return engine->sleep_until_done(operation_, deadline_in(seconds));
+  const Engine::OperationPtr operation = operation_;
+  const GilReleased released;
+  engine->when_done(operation, std::move(callback));
 }
 
 void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline) {
@@ -60,9 +56,9 @@ void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const 
   }
   Status given_up;
   if (!pending.empty()) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     for (const auto& [engine, operation] : pending) {
-      Status status = engine->wait(operation, &signal_handler_raised, deadline);
+      Status status = engine->wait(operation, &gives_up_wait, deadline);
       if (operation->is_done()) continue;  // the status is the operation's own, and is looked at below
       given_up = std::move(status);
       break;
@@ -83,7 +79,7 @@ void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const 
 bool OperationHandle::poll() {
   if (is_done()) return true;
   const std::shared_ptr<Engine> engine = session_->engine();
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   return engine->poll(operation_);
 }
 
@@ -100,9 +96,10 @@ nb::list OperationHandle::outputs() const {
 namespace {
 
 void wait_for_list(const nb::list& list) {
+  const nb::tuple kept(list);  // others may change the list meanwhile
   std::vector<OperationHandle*> handles;
-  handles.reserve(nb::len(list));
-  for (nb::handle item : list) handles.push_back(&nb::cast<OperationHandle&>(item));
+  handles.reserve(nb::len(kept));
+  for (nb::handle item : kept) handles.push_back(&nb::cast<OperationHandle&>(item));
   OperationHandle::wait_all(handles);
 }
 
@@ -112,15 +109,10 @@ void bind_operation_handle(nb::module_& m) {
   nb::class_<OperationHandle>(m, "Operation", "A submitted operation.")
       .def("wait", &OperationHandle::wait, nb::arg("seconds") = nb::none(),
            "Returns when the operation is done; raises what it failed with, or TimeoutError when the time is over.")
-      .def("sleep_until_done", &OperationHandle::sleep_until_done, nb::arg("seconds") = nb::none(),
-           "Sleeps, while others do the work, until the operation is done or the time is over. Whether it is done.")
       .def("poll", &OperationHandle::poll, "Whether the operation is done. Never blocks.")
       .def(
           "value", [](const OperationHandle& self) { return self.value(); },
           "The number that some collectives result in: the last rank to join, the id of a process set; else 0.")
-      .def_prop_ro(
-          "agreed_ns", [](const OperationHandle& self) { return self.agreed_ns(); },
-          "When all ranks were known to execute it, on the clock of time.monotonic_ns(); 0: not known, or not done.")
       .def("outputs", &OperationHandle::outputs, "The tensors that the engine allocated, once the operation is done.");
   m.def("wait_all", &wait_for_list, nb::arg("operations"),
         "Waits for every operation of the list, then raises the first failure among them, if any.");

@@ -29,23 +29,17 @@ class OperationHandle {
   // Throws what the operation failed with; KeyboardInterrupt, or what else a signal handler raised, leaves the
   // operation pending, as does TimeoutError once the seconds have passed.
   void wait(std::optional<double> seconds = {});
-  // Waits for all, then throws the first failure among them, if any. The GIL is given up once.
+  // Waits for all, then throws the first failure among them, if any. The GIL is given up once. The caller keeps them.
   static void wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline = {});
 
-  // Until it is done, or the seconds have passed; others do the work. Returns whether it is done.
-  bool sleep_until_done(std::optional<double> seconds);
+  // See Engine::when_done. `callback` may run on any thread, without the GIL.
+  void when_done(Operation::Callback callback);
 
   bool poll();
 
   // A list of arrays; empty unless the collective allocates its output. REQUIRES: wait() has returned.
   nb::list outputs() const;
   std::int64_t value() const { return is_done() ? operation_->value() : 0; }
-  std::int64_t agreed_ns() const {
-    const auto when = is_done() ? operation_->agreed().time_since_epoch() : std::chrono::steady_clock::duration{};
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(when).count();
-  }
-  // Null unless the request asked for them. REQUIRES: wait() has returned.
-  const Moments* moments() const { return operation_->moments(); }
 
  private:
   bool is_done() const { return operation_->is_done(); }
@@ -57,6 +51,9 @@ class OperationHandle {
   std::vector<DataType> output_dtypes_;
   const dlpack::ExchangeTable* output_table_ = nullptr;
 };
+
+// None: no deadline.
+Engine::Deadline deadline_in(std::optional<double> seconds);
 
 void bind_operation_handle(nb::module_& m);
 

@@ -38,28 +38,32 @@ nb::tuple as_tuple(nb::handle sequence) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-void attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output, TensorReader& reader,
-                Share share) {
+// Returns the exchange table by which the input came.
+const dlpack::ExchangeTable* attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output,
+                                        TensorReader& reader, Share share) {
   TensorSignature& signature = request.signature.tensors[index];
   TensorMemory& memory = request.memory[index];
   if (output.is_none()) {
-    memory.input = reader.read(input, Access::kRead, signature);
-    return;
+    const TensorView view = reader.read(input, Access::kRead, signature);
+    memory.input = view.address;
+    return view.table;
   }
   if (output.is(input) && share.n_ranks == 1) {
-    memory.output = reader.read(input, Access::kWrite, signature);
-    memory.input = memory.output;
-    return;
+    const TensorView view = reader.read(input, Access::kWrite, signature);
+    memory = {view.address, view.address};
+    return view.table;
   }
   TensorSignature output_signature;
-  memory.output = reader.read(output, Access::kWrite, output_signature);
-  memory.input = reader.read(input, Access::kRead, signature);
+  memory.output = reader.read(output, Access::kWrite, output_signature).address;
+  const TensorView view = reader.read(input, Access::kRead, signature);
+  memory.input = view.address;
   const TensorSignature result = result_of(signature, request.signature.collective, share);
   if (!(output_signature == result)) {
     raise_invalid_argument("the output is " + std::string(to_string(output_signature.dtype)) +
                            to_string(output_signature.shape) + " but the " + (share.n_ranks > 1 ? "result" : "input") +
                            " is " + std::string(to_string(result.dtype)) + to_string(result.shape));
   }
+  return view.table;
 }
 
 void resize(Request& request, std::size_t n_tensors) {
@@ -85,10 +89,9 @@ Splits read_splits(nb::handle splits) { return splits.is_none() ? Splits{} : nb:
 
 Request make_request(const CallOptions& options) {
   Request request;
-  request.is_cacheable = options.name.has_value();
+  request.is_cacheable = options.name.has_value() && !options.is_numbered;
   request.is_deferrable = options.is_deferrable;
   request.is_awaited = options.is_awaited;
-  request.is_profiled = options.is_profiled;
   request.process_set = options.process_set;
   request.lane = options.lane;
   request.priority = options.priority;
@@ -110,15 +113,15 @@ Request make_request(const CallOptions& options) {
   return request;
 }
 
-Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
-                                Share share) {
+AttachedTensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
+                               Share share) {
   const Collective collective = request.signature.collective;
   request.has_room_for_all =
       !outputs.is_none() && (collective == Collective::kAllgather || collective == Collective::kAlltoall);
   if (!is_group(inputs)) {
     resize(request, 1);
-    attach_one(request, 0, inputs, outputs, reader, share);
-    return {nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)};
+    const dlpack::ExchangeTable* table = attach_one(request, 0, inputs, outputs, reader, share);
+    return {{nb::borrow(inputs), outputs.is(inputs) ? nb::object() : nb::borrow(outputs)}, table};
   }
   const nb::tuple input_tuple = as_tuple(inputs);
   const nb::object output_tuple = outputs.is_none()    ? nb::none()
@@ -130,11 +133,12 @@ Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle 
                            std::to_string(nb::len(output_tuple)) + " outputs");
   }
   resize(request, n_tensors);
+  const dlpack::ExchangeTable* table = nullptr;
   for (std::size_t i = 0; i < n_tensors; ++i) {
     const nb::object output = output_tuple.is_none() ? nb::none() : nb::object(output_tuple[i]);
-    attach_one(request, i, nb::object(input_tuple[i]), output, reader, share);
+    table = attach_one(request, i, nb::object(input_tuple[i]), output, reader, share);
   }
-  return {input_tuple, output_tuple};
+  return {{input_tuple, output_tuple}, table};
 }
 
 }  // namespace ciranda::python

@@ -20,7 +20,7 @@ using Splits = std::vector<std::vector<std::int64_t>>;
 // What the caller asks for, apart from the tensors.
 struct CallOptions {
   int collective = 0;
-  std::optional<std::string> name;  // without one the request is not cacheable, and still needs one
+  std::optional<std::string> name;  // without one the request is numbered
   int op = static_cast<int>(ReduceOp::kSum);
   int root = -1;
   double prescale = 1.0;
@@ -35,7 +35,7 @@ struct CallOptions {
   bool divides_by_all = false;
   bool needs_all = false;
   std::int32_t priority = 0;
-  bool is_profiled = false;
+  bool is_numbered = false;  // calls of this name follow each other, and are matched in their order
 
   // As Python names a process set and a lane of it: by one number, the set's in its lower half, the lane's in the
   // upper. The highest bit says that all ranks of the set are needed.
@@ -67,10 +67,16 @@ struct Share {
 // each has as many (allgather).
 TensorSignature result_of(TensorSignature tensor, Collective collective, Share share);
 
+// What must be kept for an operation, and the exchange table by which the last input came.
+struct AttachedTensors {
+  Session::Tensors kept;
+  const dlpack::ExchangeTable* table = nullptr;
+};
+
 // Adds the tensors. `inputs` is a tensor, or a list or tuple of them; `outputs` the same, `inputs` itself for in place,
-// or None where the engine allocates. Returns the objects to keep: lists are copied, as their owner may change them.
+// or None where the engine allocates. Lists are copied, as their owner may change them.
 // `share`: of the inputs' rows, what the outputs have; of an allgather's outputs, what the inputs have.
-Session::Tensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
-                                Share share = {});
+AttachedTensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
+                               Share share = {});
 
 }  // namespace ciranda::python

@@ -4,34 +4,40 @@
 #include <utility>
 
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "capi/circles.hpp"
 
 namespace ciranda::python {
 
-Session::Session(Config config, std::unique_ptr<Engine> engine)
-    : config_(std::move(config)), engine_(std::move(engine)) {}
+Session::Session(ciranda_context& context) : config_(context.config), context_(&context) { ++context.n_sessions; }
+
+Session::~Session() {
+  if (context_ == nullptr) return;
+  --context_->n_sessions;
+  capi::leave(*context_);
+}
 
 const std::shared_ptr<Engine>& Session::engine() const {
-  if (engine_ == nullptr) raise(Status::aborted("Ciranda has been shut down in this process"));
-  return engine_;
+  if (!is_open()) {
+    stay_if_detained();
+    raise(Status::aborted("Ciranda has been shut down in this process"));
+  }
+  return context_->engine;
 }
 
 void Session::shutdown() {
-  std::shared_ptr<Engine> engine = std::move(engine_);
-  engine_ = nullptr;
-  if (engine == nullptr) return;
+  ciranda_context* const context = std::exchange(context_, nullptr);
+  if (context == nullptr) return;
+  --context->n_sessions;
   {
-    const nb::gil_scoped_release released;
-    engine->shutdown();
-    engine.reset();
+    const GilReleased released;
+    capi::leave(*context);
   }
   release_done();
 }
 
-void Session::abandon() {
-  // Never destroyed, on purpose: destruction would join a thread that this process does not have.
-  static_cast<void>(new std::shared_ptr<Engine>(std::move(engine_)));  // NOLINT(cppcoreguidelines-owning-memory)
-  engine_ = nullptr;
-}
+// Never destroyed, on purpose: destruction would join a thread that this process does not have.
+void Session::abandon() { context_ = nullptr; }
 
 void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
   adopted_.push_back({std::move(operation), std::move(tensors)});

@@ -1,8 +1,9 @@
-// Session: one connected engine as the objects of Python share it, from connect to shutdown.
+// Session: one circle of this process as the objects of Python share it, from connect to shutdown. Bindings in C share
+// the circle's context (capi/circles.hpp) and may shut it down as well: then it is as if Python had.
 //
 // Ownership: engine objects and operations share the session; the engine itself lives until shutdown (or until the last
-// wait that was under way then has returned). Python tensors of operations that nobody holds any more are kept here
-// until the operation is done.
+// wait that was under way then has returned, and the last reference to the context is given back). Python tensors of
+// operations that nobody holds any more are kept here until the operation is done.
 // Threads: every method needs the GIL, except that shutdown() gives it up while it talks to the other ranks.
 #pragma once
 
@@ -13,6 +14,7 @@
 
 #include "base/config.hpp"
 #include "bindings/python/tensor_reader.hpp"
+#include "capi/handles.hpp"
 #include "engine/engine.hpp"
 
 namespace ciranda::python {
@@ -25,10 +27,14 @@ class Session {
     nb::object outputs;
   };
 
-  Session(Config config, std::unique_ptr<Engine> engine);
+  // With a reference to the context, which the session gives back.
+  explicit Session(ciranda_context& context);
+  ~Session();  // shutdown(), if that was not called
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   const Config& config() const { return config_; }
-  bool is_open() const { return engine_ != nullptr; }
+  bool is_open() const { return context_ != nullptr && !context_->is_left; }
   // Throws AbortedError after shutdown.
   const std::shared_ptr<Engine>& engine() const;
   TensorReader& reader() { return reader_; }
@@ -39,7 +45,8 @@ class Session {
 
   // Keeps the tensors until the operation is done.
   void adopt(Engine::OperationPtr operation, Tensors tensors);
-  // Lets go of what adopt() took and is done.
+  // Lets go of what adopt() took and is done. That may run Python code, which may do anything, calls of this session
+  // included: REQUIRES: nothing read from tensors, or from this session, is used afterwards.
   void release_done();
 
  private:
@@ -49,9 +56,9 @@ class Session {
   };
 
   Config config_;
-  std::shared_ptr<Engine> engine_;
   TensorReader reader_;
   std::vector<Adopted> adopted_;
+  ciranda_context* context_;  // null after shutdown
 };
 
 }  // namespace ciranda::python

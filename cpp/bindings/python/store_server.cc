@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
 #include "membership/secret.hpp"
 #include "membership/store_server.hpp"
 
@@ -22,7 +23,7 @@ class StoreHandle {
  public:
   explicit StoreHandle(StoreServerOptions options) {
     auto started = [&] {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       return StoreServer::start(std::move(options));
     }();
     raise_unless_ok(started.status());
@@ -32,7 +33,7 @@ class StoreHandle {
   int port() const { return server_->port(); }
 
   void close() {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     server_->close();
   }
 

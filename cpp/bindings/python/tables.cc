@@ -14,6 +14,7 @@
 #include "base/costs_file.hpp"
 #include "base/dtype.hpp"
 #include "base/host_costs.hpp"
+#include "base/other_launchers.hpp"
 #include "base/reduce_op.hpp"
 #include "bindings/python/errors.hpp"
 #include "kernels/kernels.hpp"
@@ -85,6 +86,7 @@ nb::list reduce_op_table() {
 nb::list collective_table() {
   nb::list rows;
   for (const CollectiveInfo& collective : kCollectives) {
+    if (collective.collective == Collective::kAddLane) continue;  // the engine's own
     nb::dict row;
     row["name"] = collective.name;
     row["number"] = static_cast<int>(collective.collective);
@@ -105,6 +107,14 @@ nb::dict effective_settings() {
     values[("CIRANDA_" + std::string(setting.name)).c_str()] = value_of(setting, config.value());
   }
   return values;
+}
+
+nb::list launcher_variables_table() {
+  nb::list rows;
+  for (const LauncherVariable& row : launcher_variables()) {
+    rows.append(nb::make_tuple(std::string(row.name), std::string(row.launcher)));
+  }
+  return rows;
 }
 
 CostsFile costs_file_of_environment() {
@@ -165,8 +175,10 @@ void bind_tables(nb::module_& m) {
   m.attr("REDUCE_OPS") = numbers_of(kReduceOps, &ReduceOpInfo::op);
   m.attr("COLLECTIVES") = numbers_of(kCollectives, &CollectiveInfo::collective);
   m.def("reduce_op_table", &reduce_op_table, "Every reduce op: its meaning, the types that it takes and scales.");
-  m.def("collective_table", &collective_table, "Every collective, and what it needs.");
+  m.def("collective_table", &collective_table, "Every collective that can be called, and what it needs.");
   m.def("settings", &settings_table, "Every setting: its variable, Horovod's name for it, default, range, meaning.");
+  m.def("launcher_variables", &launcher_variables_table,
+        "The variables by which other launchers say that there are several processes, and which launchers.");
   m.def("host_costs_table", &host_costs_table, "What algorithms are chosen by: each cost, its default and bounds.");
   m.def("measured_costs", &measured_costs, "What was measured on this host; None without. Raises for a broken file.");
   m.def("save_measured_costs", &save_measured_costs, nb::arg("values"), "Keeps them, within bounds; where.");

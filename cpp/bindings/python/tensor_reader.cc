@@ -113,26 +113,29 @@ const dlpack::ExchangeTable* TensorReader::table_of(nb::handle tensor) {
     void* pointer = PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeCapsule);
     table = dlpack::find_supported(static_cast<const dlpack::ExchangeHeader*>(pointer));
   }
-  if (known_types_.size() == kMaxKnownTypes) known_types_.erase(known_types_.begin());
+  KnownType oldest;  // let go of at the end: that may run Python code
+  if (known_types_.size() >= kMaxKnownTypes) {
+    oldest = std::move(known_types_.front());
+    known_types_.erase(known_types_.begin());
+  }
   known_types_.push_back({nb::borrow(type), table});
   return table;
 }
 
-std::byte* TensorReader::read(nb::handle tensor, Access access, TensorSignature& signature) {
-  last_table_ = table_of(tensor);
-  if (last_table_ != nullptr) {
+TensorView TensorReader::read(nb::handle tensor, Access access, TensorSignature& signature) {
+  if (const dlpack::ExchangeTable* table = table_of(tensor)) {
     dlpack::Tensor view{};
-    if (last_table_->view(tensor.ptr(), &view) != 0) raise_refused(tensor);
+    if (table->view(tensor.ptr(), &view) != 0) raise_refused(tensor);
     fill(tensor, view, signature);
-    return address(view);
+    return {address(view), table};
   }
   if (nb::isinstance<TensorDescription>(tensor)) {
     const auto& description = nb::cast<const TensorDescription&>(tensor);
     signature.dtype = description.dtype;
     signature.shape = description.shape;
-    return reinterpret_cast<std::byte*>(description.address);
+    return {reinterpret_cast<std::byte*>(description.address)};
   }
-  return import_and_read(tensor, access, signature);
+  return {import_and_read(tensor, access, signature)};
 }
 
 void bind_tensor_description(nb::module_& m) {

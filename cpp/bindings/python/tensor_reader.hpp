@@ -27,16 +27,19 @@ struct TensorDescription {
   nb::object owner;  // keeps the memory
 };
 
+// Where the memory of a tensor is, and by which exchange table it came.
+struct TensorView {
+  std::byte* address = nullptr;                  // of the first element; null for an empty tensor
+  const dlpack::ExchangeTable* table = nullptr;  // or null
+};
+
 enum class Access : std::uint8_t { kRead, kWrite };
 
 class TensorReader {
  public:
-  // Fills `signature` (reusing its storage) and returns the address of the first element, null for an empty tensor.
-  // The memory is the tensor's: keep the tensor.
-  std::byte* read(nb::handle tensor, Access access, TensorSignature& signature);
-
-  // The exchange table by which the last tensor came, or null.
-  const dlpack::ExchangeTable* last_table() const { return last_table_; }
+  // Fills `signature`, reusing its storage. The memory is the tensor's: keep the tensor. May run Python code, which may
+  // come back here: `signature` must be the caller's own.
+  TensorView read(nb::handle tensor, Access access, TensorSignature& signature);
 
  private:
   struct KnownType {
@@ -47,7 +50,6 @@ class TensorReader {
   const dlpack::ExchangeTable* table_of(nb::handle tensor);
 
   std::vector<KnownType> known_types_;
-  const dlpack::ExchangeTable* last_table_ = nullptr;
 };
 
 void bind_tensor_description(nb::module_& m);

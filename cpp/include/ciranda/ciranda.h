@@ -1,5 +1,8 @@
 /* ciranda.h: the stable C interface of Ciranda. All frameworks and languages may stand on it.
  *
+ * One engine a process: a program links libciranda; what is loaded into a process that has an engine already, as
+ * bindings of frameworks in Python are, links nothing and calls that engine by the table of ciranda/table.h.
+ *
  * Use: ciranda_init(), then submit requests and wait for their operations, then ciranda_shutdown(). All ranks of a job
  * make the same requests (those with the same name belong together); order matters only for requests without a name.
  *
@@ -7,11 +10,13 @@
  * a program compiled against an older header runs with a newer library. What is added raises CIRANDA_ABI_VERSION:
  * compare ciranda_abi_version() with it where the library may be older than the header.
  *
- * Threads: every function may be called from any thread at any time, but ciranda_shutdown() must be the last call that
- * is given its context, and ciranda_operation_release() the last that is given its operation. No function changes the
- * process: no signal handlers, no output except warnings on standard error.
+ * Threads: every function may be called from any thread at any time, by whoever holds a reference to the context that
+ * it is given: ciranda_shutdown() and ciranda_context_release() give one back, and ciranda_operation_release() must be
+ * the last call that is given its operation. No function changes the process: no signal handlers, no output except
+ * warnings on standard error.
  *
- * Ownership: contexts and operations belong to the caller, who ends them with the two functions just named. Tensor
+ * Ownership: references to contexts, and operations, belong to the caller, who gives them back by the functions just
+ * named. Contexts are counted: what is submitted to one that was shut down fails with CIRANDA_ABORTED. Tensor
  * memory stays the caller's and must stay valid, and outputs unread, until the operation is done. Everything else that
  * is passed in is copied. Strings given out belong to the library; how long they live is said at each function.
  *
@@ -30,7 +35,7 @@
 #define CIRANDA_API
 #endif
 
-#define CIRANDA_ABI_VERSION 4
+#define CIRANDA_ABI_VERSION 5
 
 #ifdef __cplusplus
 #define CIRANDA_NOEXCEPT noexcept
@@ -154,15 +159,19 @@ typedef struct ciranda_options {
 
 /* Joins the circle and blocks until all ranks have come. `options` may be NULL: the environment, as `ciranda run` sets
  * it; with none of it set, a circle of one.
- * On CIRANDA_OK *context is the new context. Otherwise *context is NULL, and `message`, if not NULL, holds the reason,
- * cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
+ * Refused where another copy of this library in the process has joined a circle.
+ * On CIRANDA_OK *context is the new context, the current one. Otherwise *context is NULL, and `message`, if not NULL,
+ * holds the reason, cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
 CIRANDA_API ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** context, char* message,
                                         size_t message_capacity) CIRANDA_NOEXCEPT;
 
-/* Leaves the circle: tells the others, fails every pending operation with CIRANDA_ABORTED, and frees the context.
- * Returns when every living rank knows, at most after about two seconds. Operations outlive it and must still be
- * released. NULL is allowed. Not from a completion callback. */
-CIRANDA_API void ciranda_shutdown(ciranda_context* context) CIRANDA_NOEXCEPT;
+/* Leaves the circle for all who refer to the context, and gives back the caller's reference: tells the other ranks,
+ * fails every pending operation with CIRANDA_ABORTED, and what is submitted from then on. Returns when every living
+ * rank knows, at most after about two seconds, and all callbacks have run, but for one that calls it. Operations
+ * outlive it and must still be released. NULL is allowed. Inside a direct callback it does nothing and returns
+ * CIRANDA_INVALID_ARGUMENT; otherwise CIRANDA_OK. (Before version 5 it returns nothing, and must not be called from a
+ * callback.) */
+CIRANDA_API ciranda_status ciranda_shutdown(ciranda_context* context) CIRANDA_NOEXCEPT;
 
 /* Which process this is: among all, among those of its host, and its host among hosts. -1 if the context is NULL. */
 CIRANDA_API int32_t ciranda_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
@@ -228,7 +237,15 @@ enum {
    * not otherwise overlap it; where the library allocates, `output` stays as it was.
    * Of an alltoall, each `output` is as large as `input`, and may be the same memory. Then all ranks must give memory,
    * and bring as many rows, in equal parts: `splits` is NULL. */
-  CIRANDA_REQUEST_HAS_ROOM = 8
+  CIRANDA_REQUEST_HAS_ROOM = 8,
+  /* Since version 5. The callback only hands on, to threads or a queue of the caller's: it runs on the thread that
+   * completes the operation, which saves waking another. Nothing of this rank moves until it returns. A wait, a
+   * ciranda_run() or a ciranda_shutdown() inside it returns CIRANDA_INVALID_ARGUMENT, and standard error says why; it
+   * may submit. */
+  CIRANDA_REQUEST_DIRECT_CALLBACK = 16,
+  /* Since version 5. The request fails, with CIRANDA_MISMATCH, while a rank of its process set has joined. All ranks
+   * must say the same. */
+  CIRANDA_REQUEST_NEEDS_ALL = 32
 };
 
 typedef struct ciranda_request {
@@ -238,8 +255,12 @@ typedef struct ciranda_request {
   ciranda_reduce_op op; /* CIRANDA_ALLREDUCE, CIRANDA_REDUCESCATTER, CIRANDA_REDUCE only */
   int32_t root;         /* CIRANDA_BROADCAST, CIRANDA_REDUCE, CIRANDA_GATHER, CIRANDA_SCATTER only */
   uint32_t process_set; /* 0: all ranks */
-  double prescale;      /* where there is an op: each input is multiplied by it first ... */
-  double postscale;     /* ... and each result by this at last; every rank must pass the same two */
+  /* Where there is an op: each input is multiplied by prescale first, and each result by postscale at last, after an
+   * average was divided by the number of ranks. Every rank must pass the same two. Every step is rounded once, 16-bit
+   * floats only after the last. Averages of integers do not wrap, are rounded toward zero, and are scaled and divided
+   * in one step. */
+  double prescale;
+  double postscale;
   uint32_t flags;
   /* The same on every rank, and of one pending request at most; use it again for the next step. NULL: named by the
    * order of such requests, which must then be the same on every rank. */
@@ -247,13 +268,17 @@ typedef struct ciranda_request {
   /* Several make one grouped request: all of them are done at once, or fail together. */
   const ciranda_tensor* tensors;
   size_t tensors_count;
-  /* If not NULL, called once when the operation is done, on a thread that works for the library, under no lock. It
-   * must not block, wait or shut down. Its operation is valid during the call only and must not be released. It may run
-   * before ciranda_submit() has returned. */
+  /* If not NULL, called once when the operation is done, under no lock, on a thread that is there for callbacks. It
+   * may do what any thread may: take its time, wait for other operations, call ciranda_shutdown(). Others run
+   * meanwhile, on further threads. (Before version 5, and with CIRANDA_REQUEST_DIRECT_CALLBACK, it must neither block
+   * nor wait nor shut down.) Its operation is valid during the call only and must not be released. It may run before
+   * ciranda_submit() has returned. An exception of C++ that leaves it is told on standard error, and goes no further.
+   * These threads get no signals but those of their own faults, such as SIGSEGV. */
   ciranda_callback callback;
   void* user_data;
-  /* Since version 2. */
-  uint32_t lane; /* of the process set; requests on different lanes do not wait for each other */
+  /* Since version 2. Of the process set, 0 to 63; requests on different lanes do not wait for each other. A lane comes
+   * to be when it is first used. */
+  uint32_t lane;
   /* The ranks, ascending, of CIRANDA_ADD_PROCESS_SET, the number of CIRANDA_REMOVE_PROCESS_SET; others: none. */
   const int64_t* arguments;
   size_t arguments_count;
@@ -264,12 +289,15 @@ typedef struct ciranda_request {
    * another than 0, little is begun in advance, so that what comes may overtake the rest. A hint, the same on all
    * ranks. */
   int32_t priority;
+  /* Since version 5. Who asks, as its user knows it: "ciranda.tensorflow". Stands before the message of an operation
+   * that fails. NULL: nobody. */
+  const char* binding;
 } ciranda_request;
 
 #define CIRANDA_REQUEST_INIT                                                                                         \
   {                                                                                                                  \
     sizeof(ciranda_request), sizeof(ciranda_tensor), CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 1.0, 1.0, 0, NULL, NULL, \
-        0, NULL, NULL, 0, NULL, 0, NULL, 0                                                                           \
+        0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL                                                                     \
   }
 
 /* Hands in a request; never blocks.
@@ -328,6 +356,106 @@ CIRANDA_API int64_t ciranda_operation_value(const ciranda_operation* operation) 
 /* Gives the handle back, with its outputs and message. An operation that is pending goes on, and its tensors' memory
  * must stay valid until the callback has come or the context is shut down. NULL is allowed. */
 CIRANDA_API void ciranda_operation_release(ciranda_operation* operation) CIRANDA_NOEXCEPT;
+
+/* ---- the current context: since version 5 ------------------------------------------------------------------------ */
+
+/* The context of the circle that this process joined last, of those that it has not left; NULL without one. The caller
+ * gets a reference, to be given back by ciranda_context_release(). For bindings, which share a circle with others: they
+ * ask at every call, as what they are called from may outlive a circle, and keep neither rank nor size. */
+CIRANDA_API ciranda_context* ciranda_current(void) CIRANDA_NOEXCEPT;
+
+/* One reference more, to be given back by ciranda_context_release(). */
+CIRANDA_API void ciranda_context_retain(ciranda_context* context) CIRANDA_NOEXCEPT;
+/* Gives a reference back. Does not leave the circle, also if it was the last: that is ciranda_shutdown()'s. NULL is
+ * allowed. */
+CIRANDA_API void ciranda_context_release(ciranda_context* context) CIRANDA_NOEXCEPT;
+/* 1 until somebody shuts it down, then 0. */
+CIRANDA_API int ciranda_context_is_open(const ciranda_context* context) CIRANDA_NOEXCEPT;
+
+/* How many circles this copy of the library is in, or about to join. */
+CIRANDA_API size_t ciranda_contexts_count(void) CIRANDA_NOEXCEPT;
+
+/* ---- more of operations: since version 5 ------------------------------------------------------------------------- */
+
+/* Like ciranda_wait(), for so many seconds at most: then returns CIRANDA_TIMEOUT, while the operation stays pending
+ * (which ciranda_operation_status() tells from one that has failed so).
+ * Not a number, or negative: does not wait. */
+CIRANDA_API ciranda_status ciranda_wait_for(ciranda_operation* operation, double seconds) CIRANDA_NOEXCEPT;
+
+/* One more handle of the operation, to be released as well; NULL if there is no memory, or `operation` is NULL. Also in
+ * its callback, whose own handle is gone when that returns: so outputs and messages can be kept. */
+CIRANDA_API ciranda_operation* ciranda_operation_retain(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
+
+/* ---- more of process sets: since version 5 ----------------------------------------------------------------------- */
+
+/* Makes a process set on its own ranks only, all of which call this; the others need not know. It has lane 0 only, and
+ * lasts as long as the circle. `ranks`: ascending, this one among them. `nth`: below 32768, the same on all of them,
+ * and new to the first of them. On CIRANDA_OK *process_set is its number. Otherwise it is 0, and `message` holds the
+ * reason, as of ciranda_init(). */
+CIRANDA_API ciranda_status ciranda_form_process_set(ciranda_context* context, const int32_t* ranks, size_t ranks_count,
+                                                    uint32_t nth, uint32_t* process_set, char* message,
+                                                    size_t message_capacity) CIRANDA_NOEXCEPT;
+
+/* ---- shared memory: since version 5 ------------------------------------------------------------------------------ */
+
+/* A collective of all ranks, which blocks: zeroed memory for tensors that the ranks of a host combine where they lie,
+ * without a copy. `n_bytes` may differ between ranks. Where that cannot be (several hosts, no room in /dev/shm) it is
+ * memory like any other, on all ranks alike: *is_shared, if not NULL, is 1 or 0. It outlives the context, until
+ * ciranda_free().
+ * On CIRANDA_OK *memory is its address, aligned to 64 bytes. Otherwise it is NULL, and `message` holds the reason, as
+ * of ciranda_init(). */
+CIRANDA_API ciranda_status ciranda_allocate(ciranda_context* context, size_t n_bytes, void** memory, int* is_shared,
+                                            char* message, size_t message_capacity) CIRANDA_NOEXCEPT;
+/* Of ciranda_allocate(), on this rank; NULL is allowed. No operation may use it any more. */
+CIRANDA_API void ciranda_free(void* memory) CIRANDA_NOEXCEPT;
+
+/* ---- recordings: since version 5 --------------------------------------------------------------------------------- */
+
+/* What the calls of this rank do, of all threads and languages: while there is a recording, the engine notes each call
+ * in memory of a fixed size, for some tens of nanoseconds a call; no call goes another way because of it. The setting
+ * CIRANDA_TIMELINE writes the same to a file. */
+typedef struct ciranda_recording ciranda_recording;
+
+/* How the ranks agreed on a call, and so how it was carried out. */
+typedef int32_t ciranda_path;
+enum {
+  CIRANDA_PATH_NONE = 0,     /* not at all: it failed before */
+  CIRANDA_PATH_DIRECT = 1,   /* ciranda_run(), made again when all others were there */
+  CIRANDA_PATH_REPEATED = 2, /* ciranda_run(), made again; the others came while it waited */
+  CIRANDA_PATH_MEETING = 3,  /* the ranks met in shared memory */
+  CIRANDA_PATH_SWAP = 4,     /* the ranks sent each other what they brought */
+  CIRANDA_PATH_ALONG = 5,    /* the coordinator said so, and the inputs came along */
+  CIRANDA_PATH_PLAN = 6      /* the coordinator said so, and a collective was carried out */
+};
+
+/* A call that is done. Times are nanoseconds of CLOCK_MONOTONIC; 0: the call skipped that stage. */
+typedef struct ciranda_record {
+  const char* name; /* valid until the next call for this recording; a number stands for the end of a very long one */
+  ciranda_collective collective;
+  ciranda_path path;
+  ciranda_status status; /* how it ended */
+  uint32_t process_set;
+  uint32_t lane;
+  uint64_t n_bytes;
+  int64_t submitted_ns; /* handed in */
+  int64_t taken_ns;     /* the engine looked at it */
+  int64_t ready_ns;     /* all that other ranks need to hear of it was written */
+  int64_t agreed_ns;    /* it was known here that all ranks were to carry it out */
+  int64_t started_ns;   /* its collective began */
+  int64_t done_ns;      /* the result was there */
+} ciranda_record;
+
+/* Begins to record. The recording may outlive the context. */
+CIRANDA_API ciranda_status ciranda_record_start(ciranda_context* context,
+                                                ciranda_recording** recording) CIRANDA_NOEXCEPT;
+/* Writes up to `capacity` calls that are done, in that order, to `records`, and returns how many; each is read once.
+ * `record_struct_size` is sizeof(ciranda_record). By one thread at a time. */
+CIRANDA_API size_t ciranda_record_read(ciranda_recording* recording, ciranda_record* records, size_t record_struct_size,
+                                       size_t capacity) CIRANDA_NOEXCEPT;
+/* How many calls were forgotten before they were read: thousands are kept. */
+CIRANDA_API uint64_t ciranda_record_lost(const ciranda_recording* recording) CIRANDA_NOEXCEPT;
+/* Ends the recording, which is gone then. NULL is allowed. */
+CIRANDA_API void ciranda_record_stop(ciranda_recording* recording) CIRANDA_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -27,8 +27,15 @@
 #include <utility>
 #include <vector>
 
+// What calls by a table (ciranda/table.h) has names of its own, so that it can meet the rest in one program.
+#ifdef CIRANDA_USE_TABLE
+#define CIRANDA_FACE_VERSION v1_by_table
+#else
+#define CIRANDA_FACE_VERSION v1
+#endif
+
 namespace ciranda {
-inline namespace v1 {
+inline namespace CIRANDA_FACE_VERSION {
 
 // What the caller can do about an error: see the constants in ciranda.h.
 enum class ErrorKind : std::int32_t {
@@ -117,10 +124,11 @@ enum class Collective : std::int32_t {
 };
 
 // Where a collective takes place: among all ranks, or those of a process set; and on which of its lanes, which do not
-// wait for each other.
+// wait for each other. What needs all fails while a rank of the set has joined; all ranks say the same.
 struct Place {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
+  bool needs_all = false;
 };
 
 // Names identify a tensor across ranks and steps; an empty one is made up from the order of calls. Roots are ranks of
@@ -276,6 +284,14 @@ class Operation {
     if (status != CIRANDA_OK) throw Error(status, ciranda_operation_message(handle_.get()));
   }
 
+  // As wait(), for so long at most. Returns whether it is done.
+  bool wait_for(double seconds) const {
+    const ciranda_status status = ciranda_wait_for(handle_.get(), seconds);
+    if (status == CIRANDA_TIMEOUT && ciranda_operation_status(handle_.get()) == CIRANDA_PENDING) return false;
+    wait();
+    return true;
+  }
+
   ciranda_operation* get() const noexcept { return handle_.get(); }
 
  private:
@@ -355,6 +371,15 @@ class Context {
     if (status != CIRANDA_OK) throw Error(status, message.c_str());
     context_.reset(context);
   }
+
+  // The circle that this process is in, whoever has joined it; nothing outside one. It is not left with this.
+  static std::optional<Context> current() {
+    ciranda_context* const found = ciranda_current();
+    if (found == nullptr) return std::nullopt;
+    return Context(found);
+  }
+  // Until it is shut down, by whomever: then requests fail with kAborted.
+  bool is_open() const noexcept { return ciranda_context_is_open(context_.get()) != 0; }
 
   int rank() const noexcept { return ciranda_rank(context_.get()); }
   int size() const noexcept { return ciranda_size(context_.get()); }
@@ -595,6 +620,16 @@ class Context {
   }
   // By all ranks of the circle. What is pending in it fails.
   void remove_process_set(std::uint32_t process_set) { change_sets(CIRANDA_REMOVE_PROCESS_SET, {process_set}).wait(); }
+  // By the set's own ranks only, ascending, this one among them; `nth` is the same on all, and new to the first of
+  // them.
+  std::uint32_t form_process_set(const std::vector<std::int32_t>& ranks, std::uint32_t nth) {
+    std::uint32_t formed = 0;
+    std::string message(4096, '\0');
+    const ciranda_status status = ciranda_form_process_set(context_.get(), ranks.data(), ranks.size(), nth, &formed,
+                                                           message.data(), message.size());
+    if (status != CIRANDA_OK) throw Error(status, message.c_str());
+    return formed;
+  }
   // Ascending; empty if there is no such set.
   std::vector<std::int32_t> ranks_of(std::uint32_t process_set) const {
     std::vector<std::int32_t> ranks(ciranda_process_set_ranks(context_.get(), process_set, nullptr, 0));
@@ -613,9 +648,16 @@ class Context {
   ciranda_context* get() const noexcept { return context_.get(); }
 
  private:
-  struct Shutdown {
-    void operator()(ciranda_context* context) const noexcept { ciranda_shutdown(context); }
+  struct End {
+    End() noexcept : leaves(true) {}
+    explicit End(bool leaves_circle) noexcept : leaves(leaves_circle) {}
+    bool leaves;
+    void operator()(ciranda_context* context) const noexcept {
+      leaves ? static_cast<void>(ciranda_shutdown(context)) : ciranda_context_release(context);
+    }
   };
+
+  explicit Context(ciranda_context* found) noexcept : context_(found, End{false}) {}
 
   // Returns when it is done. Empty if it has neither a value nor a result that the library allocated.
   Operation perform(const ciranda_request& request) {
@@ -767,11 +809,44 @@ class Context {
     request.collective = collective;
     request.process_set = place.process_set;
     request.lane = place.lane;
+    if (place.needs_all) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
     return request;
   }
 
-  std::unique_ptr<ciranda_context, Shutdown> context_;
+  std::unique_ptr<ciranda_context, End> context_;
 };
 
-}  // namespace v1
+// Memory for tensors that the ranks of a host combine where they lie, without a copy: see ciranda_allocate(). Zeroed.
+class SharedMemory {
+ public:
+  // A collective of all ranks, which need not give the same size.
+  SharedMemory(Context& circle, std::size_t n_bytes) : n_bytes_(n_bytes) {
+    void* memory = nullptr;
+    int is_shared = 0;
+    std::string message(4096, '\0');
+    const ciranda_status status =
+        ciranda_allocate(circle.get(), n_bytes, &memory, &is_shared, message.data(), message.size());
+    if (status != CIRANDA_OK) throw Error(status, message.c_str());
+    memory_.reset(memory);
+    is_shared_ = is_shared != 0;
+  }
+
+  // As many as fit. REQUIRES: a trivial type.
+  template <typename T>
+  std::span<T> values() const noexcept {
+    return {static_cast<T*>(memory_.get()), n_bytes_ / sizeof(T)};
+  }
+  // Else it is memory like any other, on all ranks alike.
+  bool is_shared() const noexcept { return is_shared_; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept { ciranda_free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  std::size_t n_bytes_;
+  bool is_shared_ = false;
+};
+
+}  // namespace CIRANDA_FACE_VERSION
 }  // namespace ciranda

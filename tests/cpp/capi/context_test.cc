@@ -2,6 +2,7 @@
 #include <ciranda/ciranda.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -51,6 +52,23 @@ TEST(Context, RefusesAWrongSetting) {
   EXPECT_NE(message.find("many"), std::string::npos) << message;
   EXPECT_EQ(init_with({{"CIRANDA_SIZES", "1"}}, message), CIRANDA_INVALID_ARGUMENT);
   EXPECT_NE(message.find("CIRANDA_SIZES"), std::string::npos) << message;
+}
+
+TEST(Context, IsNotAloneByAccident) {
+  ASSERT_EQ(setenv("OMPI_COMM_WORLD_SIZE", "4", 1), 0);  // NOLINT(concurrency-mt-unsafe): no other thread
+  std::string message;
+  EXPECT_EQ(init_with({}, message), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_NE(message.find("OMPI_COMM_WORLD_SIZE=4"), std::string::npos) << message;
+  EXPECT_NE(message.find("ciranda run -np 4"), std::string::npos) << message;
+  const ciranda_setting alone = {"CIRANDA_ENGINE", "none"};
+  ciranda_options options = CIRANDA_OPTIONS_INIT;
+  options.settings = &alone;
+  options.settings_count = 1;
+  ciranda_context* circle = nullptr;
+  EXPECT_EQ(ciranda_init(&options, &circle, nullptr, 0), CIRANDA_OK);
+  EXPECT_EQ(ciranda_size(circle), 1);
+  ciranda_shutdown(circle);
+  ASSERT_EQ(unsetenv("OMPI_COMM_WORLD_SIZE"), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
 TEST(Context, CutsALongMessage) {

@@ -3,6 +3,7 @@
 
 #include <ciranda/ciranda.hpp>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -121,11 +122,45 @@ TEST(Face, ProcessSetsLanesAndJoining) {
   std::vector<float> values{1, 2};
   circle.allreduce(std::span(values), {.postscale = 3, .at = {.lane = 1}});
   EXPECT_EQ(values, (std::vector<float>{3, 6}));
-  EXPECT_THROW(circle.allreduce(std::span(values), {.at = {.lane = 2}}), ciranda::Error);
+  circle.allreduce(std::span(values), {.postscale = 2, .at = {.lane = 2}});
+  EXPECT_EQ(values, (std::vector<float>{6, 12}));
+  EXPECT_THROW(circle.allreduce(std::span(values), {.at = {.lane = 64}}), ciranda::Error);
   EXPECT_THROW(circle.broadcast(std::span(values), {.at = {.process_set = 7}}), ciranda::Error);
   EXPECT_THROW(circle.send(std::span(values), 0), ciranda::Error);
   circle.barrier({.lane = 1});
   EXPECT_EQ(circle.join(), 0);
+}
+
+TEST(Face, FindsTheCircleThatIsThere) {
+  EXPECT_FALSE(Context::current());
+  std::optional<Context> found;
+  {
+    Context circle(kAlone);
+    found = Context::current();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->get(), circle.get());
+    Context::current();  // comes and goes
+    EXPECT_TRUE(circle.is_open());
+    std::vector<float> values{1, 2};
+    const ciranda::Operation operation =
+        found->allreduce_async(std::span(values), {.postscale = 2, .at = {.needs_all = true}});
+    EXPECT_TRUE(operation.wait_for(60));
+    EXPECT_EQ(values, (std::vector<float>{2, 4}));
+  }
+  EXPECT_FALSE(found->is_open());
+  EXPECT_THROW(found->barrier(), ciranda::Error);
+}
+
+TEST(Face, SharedMemoryAndFormedSets) {
+  Context circle(kAlone);
+  const ciranda::SharedMemory memory(circle, 4 * sizeof(double));
+  const std::span<double> values = memory.values<double>();
+  ASSERT_EQ(values.size(), 4U);
+  values[3] = 5;
+  const std::uint32_t set = circle.form_process_set({0}, 3);
+  circle.allreduce(values, {.postscale = 2, .at = {.process_set = set}});
+  EXPECT_EQ(values[3], 10);
+  EXPECT_THROW(circle.form_process_set({0}, 3), ciranda::Error);
 }
 
 TEST(Face, ErrorsAreExceptionsWithAKind) {

@@ -2,18 +2,26 @@
  * it.
  */
 #include <ciranda/ciranda.h>
+#include <ciranda/table.h>
 
-_Static_assert(CIRANDA_ABI_VERSION == 4, "a new version: pin its layout here as well");
+_Static_assert(CIRANDA_ABI_VERSION == 5, "a new version: pin its layout here as well");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_tensor, splits) == 32, "version 1 ends here");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_tensor) == 48, "ciranda_tensor");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_options) == 32, "ciranda_options");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_output) == 32, "ciranda_output");
-_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 136, "ciranda_request");
+_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 144, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, lane) == 96, "version 1 ends here");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, priority) == 128, "version 2 ends here");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, binding) == 136, "versions 3 and 4 end here");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, prescale) == 32, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, name) == 56, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, callback) == 80, "ciranda_request");
+_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_record) == 88, "ciranda_record");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_record, n_bytes) == 32, "ciranda_record");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_table, abi_version) == 8, "ciranda_table");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_table, version) == 16, "ciranda_table");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_table, submit) == 16 + 17 * 8, "ciranda_table");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_table, current) == 16 + 28 * 8, "version 4 ends here");
 
 /* A compiled program has the numbers in it. */
 _Static_assert(CIRANDA_PENDING == -1 && CIRANDA_OK == 0 && CIRANDA_INVALID_ARGUMENT == 1 && CIRANDA_MISMATCH == 2 &&
@@ -34,8 +42,13 @@ _Static_assert(CIRANDA_ALLREDUCE == 0 && CIRANDA_ALLGATHER == 1 && CIRANDA_BROAD
                    CIRANDA_SCATTER == 8 && CIRANDA_TRANSFER == 9 && CIRANDA_JOIN == 10 &&
                    CIRANDA_ADD_PROCESS_SET == 11 && CIRANDA_REMOVE_PROCESS_SET == 12,
                "ciranda_collective");
+_Static_assert(CIRANDA_PATH_NONE == 0 && CIRANDA_PATH_DIRECT == 1 && CIRANDA_PATH_REPEATED == 2 &&
+                   CIRANDA_PATH_MEETING == 3 && CIRANDA_PATH_SWAP == 4 && CIRANDA_PATH_ALONG == 5 &&
+                   CIRANDA_PATH_PLAN == 6,
+               "ciranda_path");
 _Static_assert(CIRANDA_REQUEST_DEFERRABLE == 1 && CIRANDA_REQUEST_AWAITED == 2 && CIRANDA_REQUEST_DIVIDE_BY_ALL == 4 &&
-                   CIRANDA_REQUEST_HAS_ROOM == 8,
+                   CIRANDA_REQUEST_HAS_ROOM == 8 && CIRANDA_REQUEST_DIRECT_CALLBACK == 16 &&
+                   CIRANDA_REQUEST_NEEDS_ALL == 32,
                "flags");
 
 ciranda_request request_initialised_in_c(void);

@@ -134,9 +134,10 @@ TEST_F(CircleOfOne, AnInvalidRequestFailsByItsOperation) {
   EXPECT_EQ(ciranda_wait(operation), CIRANDA_INVALID_ARGUMENT);
   EXPECT_NE(std::string(ciranda_operation_message(operation)).find("wrong"), std::string::npos)
       << ciranda_operation_message(operation);
+  ciranda_operation_release(operation);
+  leave();  // by which the callback has run
   EXPECT_EQ(seen.calls.load(), 1);
   EXPECT_EQ(seen.status, CIRANDA_INVALID_ARGUMENT);
-  ciranda_operation_release(operation);
 }
 
 TEST_F(CircleOfOne, AnUnreadableRequestGivesNoOperation) {

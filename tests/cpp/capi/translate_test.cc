@@ -301,7 +301,7 @@ TEST(Translate, RefusesValuesOutOfTheirEnum) {
     expect_invalid(request, "op");
   }
   ciranda_request request = CIRANDA_REQUEST_INIT;
-  request.flags = 16;
+  request.flags = 1U << 30U;
   expect_invalid(request, "flags has a bit that this library does not know");
   request.flags = 0;
   request.collective = CIRANDA_ADD_PROCESS_SET;

@@ -1,0 +1,140 @@
+// Call: one request of a framework, from its submission to the one call that tells the framework how it ended.
+//
+//   struct Allreduce {                                   // the framework's tensors, and how it hears of the end
+//     TF_Tensor* tensor;
+//     Done done;
+//     void end(const native::Outcome& outcome);          // called once, whatever happens
+//   };
+//   native::submit(std::make_unique<Allreduce>(...), request);
+//
+// Ownership: what is held lives until end() has returned, and is then destroyed; until then the memory of the request's
+// tensors must be valid, which holding the tensors sees to.
+// Threads: submit() from any. end() runs on a thread of the engine, or in submit(), also before that returns. What it
+// may do there is said at ciranda_request.callback.
+// Failure: every failure comes to end(), also that there is no circle. What end() throws goes no further: it is told on
+// standard error and counted, as no framework hears of that call any more.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <atomic>
+#include <ciranda/native/context.hpp>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace ciranda::native {
+inline namespace CIRANDA_NATIVE_VERSION {
+
+// How a call ended. Valid during end().
+struct Outcome {
+  ciranda_status status;
+  const char* message;                 // "" if it ended well
+  const ciranda_operation* operation;  // null if the engine never had the request
+};
+
+// An operation kept beyond end(): a framework's tensors may use the memory of its outputs until this is gone.
+class Kept {
+ public:
+  Kept() = default;
+  // Null where there is no operation, or no memory.
+  explicit Kept(const Outcome& outcome) : operation_(ciranda_operation_retain(outcome.operation)) {}
+
+  const ciranda_operation* get() const noexcept { return operation_.get(); }
+
+  // Output `index`; all zero if there is none.
+  ciranda_output output(std::size_t index) const {
+    ciranda_output found{};
+    if (operation_) (void)ciranda_operation_output(operation_.get(), index, &found);
+    return found;
+  }
+
+ private:
+  struct Release {
+    void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
+  };
+  std::unique_ptr<ciranda_operation, Release> operation_;
+};
+
+template <typename Held>
+concept Ends = requires(Held& held, const Outcome& outcome) {
+  { held.end(outcome) } -> std::same_as<void>;
+};
+
+// Of this shared library, for tests.
+struct Counts {
+  std::atomic<std::int64_t> live{0};    // calls whose tensors are still held
+  std::atomic<std::int64_t> thrown{0};  // calls whose end() has thrown
+};
+inline Counts counts;
+
+inline std::int64_t live_calls() { return counts.live.load(); }
+
+template <Ends Held>
+class Call {
+ public:
+  explicit Call(std::unique_ptr<Held> held) : held_(std::move(held)) { ++counts.live; }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    held_.reset();
+    --counts.live;
+  }
+
+  void end(const Outcome& outcome) noexcept {
+    try {
+      held_->end(outcome);
+    } catch (const std::exception& error) {
+      tell(error.what());
+    } catch (...) {
+      tell("no std::exception");
+    }
+  }
+
+  // The ciranda_callback. Owns the call from when the engine has taken the request.
+  static void done(const ciranda_operation* operation, void* user_data) noexcept {
+    const std::unique_ptr<Call> call(static_cast<Call*>(user_data));
+    call->end({ciranda_operation_status(operation), ciranda_operation_message(operation), operation});
+  }
+
+ private:
+  static void tell(const char* what) noexcept {
+    ++counts.thrown;
+    std::fprintf(stderr, "ciranda: what a framework does when a call has ended threw an exception: %s\n", what);
+  }
+
+  std::unique_ptr<Held> held_;
+};
+
+// Hands in `request` to that context, which may have been shut down. Its callback and user_data are set here; it may
+// point into what is held.
+template <Ends Held>
+void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request) {
+  auto call = std::make_unique<Call<Held>>(std::move(held));
+  if (context == nullptr) {
+    call->end({CIRANDA_INVALID_ARGUMENT, kNotInitialized, nullptr});
+    return;
+  }
+  request.callback = &Call<Held>::done;
+  request.user_data = call.get();
+  const ciranda_status status = ciranda_submit(context, &request, nullptr);
+  if (status == CIRANDA_OK) {
+    (void)call.release();  // done() has it, or has had it
+  } else {
+    call->end({status, "the engine could not take in the request", nullptr});
+  }
+}
+
+// The same in the circle that the process is in.
+template <Ends Held>
+void submit(std::unique_ptr<Held> held, const ciranda_request& request) {
+  const Context context;
+  submit(context.get(), std::move(held), request);
+}
+
+}  // namespace CIRANDA_NATIVE_VERSION
+}  // namespace ciranda::native

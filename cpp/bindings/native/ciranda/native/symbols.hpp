@@ -1,0 +1,50 @@
+// symbols: the functions of a framework that is in the process already, found by name. So that one binary serves many
+// versions, which need not be there when it is compiled, and says what is missing when it is imported.
+//
+//   struct Symbols { TF_Tensor* (*new_tensor)(...); ... } symbols;
+//   const std::string problem = native::find_symbols(library, "TensorFlow", version,
+//                                                    {native::wanted("TF_NewTensor", symbols.new_tensor), ...});
+//
+// Threads: any; nothing is kept.
+// Failure: as text, for the binding to raise when it is imported; "" if all is well.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+namespace ciranda::native {
+
+// One function to be found, and where its address goes.
+struct Wanted {
+  const char* name;
+  void** address;
+};
+
+template <typename Function>
+Wanted wanted(const char* name, Function*& where) {
+  static_assert(std::is_function_v<Function>, "a pointer to a function");
+  // POSIX: what dlsym() gives fits a pointer to a function, written to as a void*.
+  return {name, reinterpret_cast<void**>(&where)};
+}
+
+// The handle of a library that is loaded already, for dlsym(); never loads one. Null if it is not in the process.
+// Nothing has to be given back as long as the library stays.
+inline void* loaded_library(const char* name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
+
+// Looks all of them up: what is there is written, what is not is null, and told by name.
+inline std::string find_symbols(void* library, const std::string& framework, const std::string& version,
+                                std::initializer_list<Wanted> all) {
+  const std::string who = "framework " + framework + " version " + version;
+  if (library == nullptr) return who + " is not loaded in this process";
+  std::string missing;
+  for (const Wanted& each : all) {
+    *each.address = dlsym(library, each.name);
+    if (*each.address == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(each.name);
+  }
+  return missing.empty() ? "" : who + " has no symbol " + missing;
+}
+
+}  // namespace ciranda::native

@@ -1,0 +1,41 @@
+// GilReleased: gives the GIL up while a thread blocks in the engine, and takes it back afterwards.
+//
+// While the interpreter ends, a thread that asks for the GIL does not come back: before Python 3.14 its frames are
+// unwound, and a destructor of C++ on the way calls abort(). So this process keeps count of the threads that have given
+// the GIL up here, and before the interpreter ends the thread that ends it calls detain_other_threads().
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace ciranda::python {
+
+// Needs the GIL. A thread that has been detained does not come back from the constructor, or from the destructor.
+class GilReleased {
+ public:
+  GilReleased();
+  ~GilReleased();
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// For the thread that is about to end the interpreter: from here on no other thread gets the GIL back from GilReleased,
+// but sleeps until the process ends, as daemon threads may. Needs the GIL, which it gives up while threads that are
+// taking it back have not got it.
+void detain_other_threads();
+
+// Whether detain_other_threads() was called, by another thread than this one. Any thread, with the GIL or without.
+bool is_detained();
+
+// Does not come back if is_detained(). For calls that fail because the interpreter ends: a daemon thread that reports
+// this would do so while its output is taken down. Needs the GIL.
+void stay_if_detained();
+
+// In a child after fork(): the threads that were counted are its parent's. Needs the GIL.
+void forget_other_threads();
+
+void bind_gil(nanobind::module_& m);
+
+}  // namespace ciranda::python

@@ -1,0 +1,32 @@
+// RecordingHandle: a recording as Python sees it. Needs the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "observe/recording.hpp"
+
+namespace ciranda::python {
+
+namespace nb = nanobind;
+
+class RecordingHandle {
+ public:
+  explicit RecordingHandle(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
+
+  // A tuple for each call that is done, as _core.pyi says; nothing after stop().
+  nb::list read();
+  std::uint64_t n_lost() const { return recording_ ? recording_->n_lost() : n_lost_; }
+  void stop();
+
+ private:
+  std::unique_ptr<Recording> recording_;  // null: stopped
+  std::uint64_t n_lost_ = 0;              // when it was
+};
+
+void bind_recording_handle(nb::module_& m);
+
+}  // namespace ciranda::python

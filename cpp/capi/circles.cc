@@ -1,0 +1,125 @@
+#include "capi/circles.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "capi/other_engines.hpp"
+#include "capi/references_left.hpp"
+#include "engine/connect.hpp"
+
+namespace ciranda::capi {
+namespace {
+
+struct Circles {
+  std::mutex mutex;
+  std::vector<ciranda_context*> open;  // in the order in which they were joined
+  std::size_t n_being_joined = 0;
+  std::uint64_t next_epoch = 0;
+};
+
+// Of the process, as bindings that know nothing of each other have only that in common. Never freed: threads may ask
+// while the process ends. A child after fork() begins anew, whatever its parent's threads were doing.
+Circles& here() {
+  static std::atomic<Circles*> circles{[] {
+    pthread_atfork(nullptr, nullptr, [] { circles.store(std::make_unique<Circles>().release()); });
+    return std::make_unique<Circles>().release();
+  }()};
+  return *circles.load();
+}
+
+// Counts a circle from before it is joined, so that of two engines at least one sees the other.
+class BeingJoined {
+ public:
+  explicit BeingJoined(Circles& circles) : circles_(circles) {
+    const std::lock_guard lock(circles_.mutex);
+    ++circles_.n_being_joined;
+  }
+  ~BeingJoined() {
+    const std::lock_guard lock(circles_.mutex);
+    --circles_.n_being_joined;
+  }
+  BeingJoined(const BeingJoined&) = delete;
+  BeingJoined& operator=(const BeingJoined&) = delete;
+
+  std::uint64_t take_epoch(std::optional<std::uint64_t> epoch) {
+    const std::lock_guard lock(circles_.mutex);
+    const std::uint64_t taken = epoch.value_or(circles_.next_epoch);
+    circles_.next_epoch = std::max(circles_.next_epoch, taken + 1);
+    return taken;
+  }
+
+  ciranda_context* open(Config config, std::unique_ptr<Engine> engine) {
+    auto context = std::make_unique<ciranda_context>();
+    context->config = std::move(config);
+    context->engine = std::move(engine);
+    context->n_references = 2;  // the caller's, and that of `open`
+    const std::lock_guard lock(circles_.mutex);
+    circles_.open.push_back(context.get());
+    return context.release();
+  }
+
+ private:
+  Circles& circles_;
+};
+
+}  // namespace
+
+Result<ciranda_context*> join_circle(Config config, std::optional<std::uint64_t> epoch,
+                                     const Engine::Interrupted& interrupted) {
+  BeingJoined being_joined(here());
+  if (Status status = refuse_other_engines(); !status.ok()) return status;
+  auto engine = connect(config, being_joined.take_epoch(epoch), interrupted);
+  if (!engine.ok()) return engine.status();
+  return being_joined.open(std::move(config), std::move(engine).value());
+}
+
+ciranda_context* current() {
+  Circles& circles = here();
+  const std::lock_guard lock(circles.mutex);
+  if (circles.open.empty()) return nullptr;
+  retain(*circles.open.back());
+  return circles.open.back();
+}
+
+void retain(ciranda_context& context) { context.n_references.fetch_add(1, std::memory_order_relaxed); }
+
+void release(ciranda_context& context) {
+  if (context.n_references.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  const std::unique_ptr<ciranda_context> last(&context);
+}
+
+void leave(ciranda_context& context) {
+  bool was_open = false;
+  {
+    Circles& circles = here();
+    const std::lock_guard lock(circles.mutex);
+    was_open = std::erase(circles.open, &context) > 0;
+    context.is_left = true;
+  }
+  if (was_open) {
+    context.engine->shutdown();
+    release(context);
+    tell_references_left(context);
+  }
+  release(context);
+}
+
+std::size_t n_circles() {
+  Circles& circles = here();
+  const std::lock_guard lock(circles.mutex);
+  return circles.open.size() + circles.n_being_joined;
+}
+
+std::uint64_t next_epoch() {
+  Circles& circles = here();
+  const std::lock_guard lock(circles.mutex);
+  return circles.next_epoch;
+}
+
+}  // namespace ciranda::capi

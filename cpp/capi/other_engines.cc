@@ -1,0 +1,67 @@
+#include "capi/other_engines.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ciranda/table.h"
+
+namespace ciranda::capi {
+namespace {
+
+// The files of all objects in this process that can be looked into; "" is the program.
+std::vector<std::string> loaded_objects() {
+  std::vector<std::string> names;
+  const auto add = [](dl_phdr_info* object, std::size_t, void* data) {
+    const std::string name = object->dlpi_name == nullptr ? "" : object->dlpi_name;
+    const bool is_file = name.empty() || name.find('/') != std::string::npos;  // not what the kernel brings
+    if (is_file) static_cast<std::vector<std::string>*>(data)->push_back(name);
+    return 0;
+  };
+  dl_iterate_phdr(add, &names);
+  return names;
+}
+
+using GetTable = const ciranda_table* (*)();
+
+// Null if the object, and those that it needs, are no copy of the library.
+GetTable find_in(const std::string& object) {
+  void* const handle = dlopen(object.empty() ? nullptr : object.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return nullptr;
+  void* const found = dlsym(handle, "ciranda_get_table");
+  dlclose(handle);  // it was loaded before, and stays
+  return reinterpret_cast<GetTable>(found);
+}
+
+bool is_in_a_circle(const ciranda_table& table) {
+  const bool can_say = table.struct_size >= offsetof(ciranda_table, contexts_count) + sizeof(table.contexts_count);
+  return can_say && table.contexts_count() > 0;
+}
+
+std::string file_of(GetTable function) {
+  Dl_info info{};
+  const bool is_known = dladdr(reinterpret_cast<void*>(function), &info) != 0 && info.dli_fname != nullptr;
+  return is_known ? info.dli_fname : "another file";
+}
+
+}  // namespace
+
+Status refuse_other_engines() {
+  const ciranda_table* const own = ciranda_get_table();
+  for (const std::string& object : loaded_objects()) {
+    const GetTable get_table = find_in(object);
+    const ciranda_table* const other = get_table == nullptr ? own : get_table();
+    if (other == own || other == nullptr || !is_in_a_circle(*other)) continue;
+    return Status::invalid_argument(
+        "this process has another engine, in " + file_of(get_table) +
+        ", which has joined a circle: two engines in a process would wait for each other's ranks for ever. Use that "
+        "one, by the table of its functions (in Python: ciranda.get_c_table()), or shut it down first.");
+  }
+  return Status::ok_status();
+}
+
+}  // namespace ciranda::capi
