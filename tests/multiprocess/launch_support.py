@@ -76,7 +76,7 @@ class Running:
     def wait(self, seconds: float = 20.0) -> tuple[int, bytes, bytes]:
         """Exit code, stdout, stderr; the latter is also kept for the report of a test that fails."""
         out, err = self.process.communicate(timeout=seconds)
-        sys.stderr.write(err.decode(errors="replace"))
+        sys.stderr.write((err or b"").decode(errors="replace"))
         return self.process.returncode, out, err
 
     def read_line(self) -> bytes:

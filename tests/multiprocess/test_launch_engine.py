@@ -52,15 +52,6 @@ def ciranda_run(arguments: Sequence[str], through: Sequence[str] = ()) -> subpro
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[netns.Hosts]:
-    reason = netns.why_not()
-    if reason is not None:
-        pytest.skip(f"SSH BETWEEN HOSTS IS NOT TESTED: {reason}")
-    with netns.hosts("hostA", "hostB") as made:
-        yield made
-
-
 def expected(places: Sequence[tuple[int, int]]) -> list[str]:
     size = len(places)
     total = [float(size * i + sum(range(size))) for i in range(5)]

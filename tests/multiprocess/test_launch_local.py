@@ -439,14 +439,51 @@ def test_ctrl_c_works_while_nobody_reads_the_output() -> None:
     assert running.process.wait(5) == 130
 
 
-def test_a_reader_that_goes_away_does_not_end_the_job(tmp_path: Path) -> None:
-    code = f"import os\nfor i in range(100): print(i)\nopen({str(tmp_path)!r} + '/' + os.environ['CIRANDA_RANK'], 'w')"
-    read_fd, write_fd = os.pipe()
-    os.close(read_fd)
-    exit_code = run(["run", "-np", "2", *python_rank(code)], stdout=write_fd)[0]
-    os.close(write_fd)
-    assert exit_code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+_TALKS_FOR_EVER = "import time\nwhile True: print('talking', flush=True); time.sleep(0.01)"
+
+
+def test_a_reader_that_goes_away_ends_the_job_as_it_ends_other_programs() -> None:
+    running = start(["run", "-np", "2", "--grace", "0.1", *python_rank(_TALKS_FOR_EVER)])
+    assert b"talking" in running.read_line()
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    running.process.stdout = None
+    exit_code, _, err = running.wait()
+    assert (exit_code, err) == (
+        128 + signal.SIGPIPE,
+        b"ciranda: nobody reads the standard output any more: the job is ended\n",
+    )
+    running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("code", [_TALKS_FOR_EVER, "print('once')", "import os; os.write(1, b'an unfinished line')"])
+def test_output_that_cannot_be_written_ends_the_job_with_an_error(code: str) -> None:
+    with open("/dev/full", "wb") as full:
+        exit_code, _, err = run(["run", "-np", "2", *python_rank(code)], stdout=full)
+    reason = b"ciranda: cannot write to the standard output: No space left on device: the job is ended\n"
+    assert (exit_code, err) == (1, reason)
+
+
+def test_what_the_launcher_says_that_cannot_be_written_is_a_failure_too() -> None:
+    code = "import sys; print('once'); sys.exit(3)"
+    with open("/dev/full", "wb") as full:
+        exit_code, out, _ = run(["run", "-np", "1", "--verbose", *python_rank(code)], stderr=full)
+    assert (exit_code, out) in [(3, b"[0]<stdout>:once\n"), (1, b"")]  # the job may be ended before the rank has begun
+
+
+def test_files_that_cannot_be_written_end_the_job_with_an_error(tmp_path: Path) -> None:
+    (tmp_path / "rank.1").mkdir()
+    (tmp_path / "rank.1" / "stdout").symlink_to("/dev/full")
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('cleaned up')))\n"
+        "print('working', flush=True)"
+    )
+    arguments = ["run", "-np", "2", "--output-dir", str(tmp_path), *python_rank(code + WAIT)]
+    exit_code, out, err = run(arguments)
+    reason = f"ciranda: --output-dir: cannot write {tmp_path}/rank.1/stdout: No space left on device\n"
+    assert (exit_code, err) == (1, reason.encode())
+    assert {b"[1]<stdout>:working", b"[1]<stdout>:cleaned up"} <= set(out.splitlines())  # what cannot be kept is shown
 
 
 @pytest.mark.parametrize("redirect", ["<&-", ">&- <&-", "2>&- <&-", "<&- >&- 2>&-"])

@@ -22,15 +22,6 @@ STUBBORN = (
 )
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[netns.Hosts]:
-    reason = netns.why_not()
-    if reason is not None:
-        pytest.skip(f"SSH BETWEEN HOSTS IS NOT TESTED: {reason}")
-    with netns.hosts("hostA", "hostB", "hostC") as made:
-        yield made
-
-
 @pytest.fixture(autouse=True)
 def _close_all() -> Iterator[None]:
     yield

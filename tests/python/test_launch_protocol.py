@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from contextlib import suppress
+import threading
 
 import pytest
 from hypothesis import given
@@ -85,10 +86,33 @@ def test_what_is_not_a_message_is_refused(line: bytes) -> None:
         decode(line)
 
 
-@given(st.binary(max_size=300))
+_ODD_VALUES: list[object] = [
+    None, True, 0, -1, 1 << 70, 1e308, float("nan"), "", "x", "a\0b", "\ud800", "core", [], [1], ["a"], [["a"]], {},
+    {"a": "b"}, {"a=b": "c"}, {"a": 1}, [{}], [{"rank": 1, "env": {}}], [{"rank": 1 << 30, "env": {}}],
+]  # fmt: skip
+_DAMAGED_SPECS = st.fixed_dictionaries(
+    {}, optional={name: st.just(value) | st.sampled_from(_ODD_VALUES) for name, value in spec().items()}
+).map(lambda message: json.dumps(message).encode())
+
+
+@given(st.binary(max_size=300) | _DAMAGED_SPECS)
 def test_garbage_is_refused_and_nothing_else_happens(line: bytes) -> None:
-    with suppress(ProtocolError):
-        Spec(decode(line))
+    """What is taken nevertheless is a whole spec; nothing else is raised, opened or changed."""
+    before = os.getcwd(), dict(os.environ), sorted(os.listdir("/proc/self/fd")), threading.active_count()
+    try:
+        taken: Spec | None = Spec(decode(line))
+    except ProtocolError:
+        taken = None
+    assert (os.getcwd(), dict(os.environ), sorted(os.listdir("/proc/self/fd")), threading.active_count()) == before
+    if taken is not None:
+        message = json.loads(line)
+        assert (message["t"], message["version"]) == ("spec", protocol.VERSION)
+        assert [to_text(argument) for argument in taken.argv] == message["argv"]
+        assert {to_text(name): to_text(value) for name, value in taken.env.items()} == message["env"]
+        assert [rank for rank, _ in taken.rank_env] == [each["rank"] for each in message["ranks"]]
+        assert (taken.secret, taken.grace_seconds, taken.blobs) == tuple(
+            message[name] for name in ("secret", "grace", "blobs")
+        )
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,18 @@ from ciranda.bench import plot as plots
 from ciranda.bench import ranks, table
 from ciranda.bench.plan import COLLECTIVES, DTYPES, OPS, Plan, Results, parse_size
 from ciranda.bench.systems import CANNOT, PEERS
+from ciranda.launch.num_proc import NUM_PROC, PER_HOST, CommandWithRanks
+
+# The kernel counts in ticks of 4 or 10 ms, of which this has enough to tell a tenth.
+_LOOK_SECONDS = 0.3
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
-@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+@app.command(cls=CommandWithRanks, context_settings={"help_option_names": ["-h", "--help"]})
 def bench(
     collective: Annotated[str, typer.Argument(help=f"One of {', '.join(COLLECTIVES)}.")] = "allreduce",
-    np: Annotated[int, typer.Option("-np", "--np", min=1, metavar="N", help="Number of ranks, on this machine.")] = 2,
+    np: Annotated[int, typer.Option(*NUM_PROC, *PER_HOST, min=1, metavar="N", help="Number of ranks, here.")] = 2,
     minimum: Annotated[str, typer.Option("-b", "--min-bytes", metavar="SIZE", help="Smallest size.")] = "4",
     maximum: Annotated[str, typer.Option("-e", "--max-bytes", metavar="SIZE", help="Largest size.")] = "64M",
     factor: Annotated[int, typer.Option("-f", "--factor", min=2, metavar="N", help="From one size to the next.")] = 4,
@@ -33,9 +37,7 @@ def bench(
     op: Annotated[str, typer.Option(metavar="NAME", help=f"Of an allreduce: {', '.join(OPS)}.")] = "sum",
     peers: Annotated[str, typer.Option(metavar="NAMES", help=f"Measure also, in turns: {', '.join(PEERS)}.")] = "",
     seconds: Annotated[float, typer.Option(min=0.0, help="At most, for each size and system.")] = 0.5,
-    iterations: Annotated[
-        int, typer.Option("-n", "--iterations", min=5, help="At most, for each size and system.")
-    ] = 500,
+    iterations: Annotated[int, typer.Option(min=5, help="At most, for each size and system.")] = 500,
     warm_up: Annotated[int, typer.Option("-w", "--warm-up", min=1, help="Calls before those that count.")] = 5,
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Bind rank r to core r.")] = False,
     explain: Annotated[
@@ -109,6 +111,9 @@ def run(plan: Plan) -> Results:
     from ciranda.launch.api import run as launch
 
     meta = describe(plan)
+    warning = table.warning(_load_of_others_percent())
+    if warning:
+        print(warning, flush=True)
     head = table.explain_header if plan.explain else table.profile_header if plan.profile else table.header
     print(head(plan, meta), flush=True)
     busy_before, started = _busy_seconds(), time.monotonic()
@@ -153,6 +158,15 @@ def _cpu_name() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.machine()
+
+
+def _load_of_others_percent() -> float:
+    """What runs on the machine before the ranks do."""
+    mine = psutil.Process()
+    before, began = _busy_seconds() - sum(mine.cpu_times()[:2]), time.monotonic()
+    time.sleep(_LOOK_SECONDS)
+    others = _busy_seconds() - sum(mine.cpu_times()[:2]) - before
+    return float(max(0.0, 100 * others / ((time.monotonic() - began) * (os.cpu_count() or 1))))
 
 
 def _busy_seconds() -> float:

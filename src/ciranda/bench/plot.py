@@ -17,12 +17,12 @@ def save(results: Results, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     sizes = [row.n_bytes for row in results.rows]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.6), layout="constrained")
     for name, colour in zip(results.meta["systems"], _COLOURS * len(results.meta["systems"]), strict=False):
         found = [row.systems[name] for row in results.rows]
         left.plot(sizes, [m.median_us for m in found], "o-", color=colour, label=f"{name}, median", markersize=4)
         left.plot(sizes, [m.min_us for m in found], ":", color=colour, label=f"{name}, minimum")
-        right.plot(sizes, [m.busbw for m in found], "o-", color=colour, label=name, markersize=4)
+        right.plot(sizes, [m.busbw for m in found], "o-", color=colour, markersize=4)
     left.set(title="time of a blocking call", ylabel="microseconds")
     right.set(title="bus bandwidth", ylabel="GB/s")
     for axes in (left, right):
@@ -31,7 +31,7 @@ def save(results: Results, path: Path) -> None:
         axes.set_xticklabels([format_size(size) for size in axes.get_xticks()])
         axes.minorticks_off()
         axes.grid(alpha=0.3, which="both")
-        axes.legend(frameon=False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", frameon=False)
     meta = results.meta
     figure.suptitle(
         f"{meta['collective']}, {meta['dtype']}, {meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores",

@@ -37,6 +37,7 @@ from ciranda.bench.plan import (
 from ciranda.bench.systems import PEERS, Call, Ciranda, System
 
 _MOST_TRIED = 200  # calls; see cpp/backend/residuals.hpp
+_MOST_UNREAD = 4000  # calls; what a recording has room for, and more
 
 
 def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
@@ -114,11 +115,15 @@ def profile(plan: Plan, case: Case) -> Row:
     n_calls = choose_iterations(plan, call, buffer)
     starts: list[int] = []
     ends: list[int] = []
-    engine().start_profile()
+    passed: list[list[int]] = []
+    recording = engine().record()
     gc.disable()
-    time_calls(call, buffer, n_calls, starts, ends)
+    for n_made in range(0, n_calls, _MOST_UNREAD):
+        time_calls(call, buffer, min(_MOST_UNREAD, n_calls - n_made), starts, ends)
+        passed += [stages.of_blocking_call(at_ns) for *_, at_ns in recording.read()]
     gc.enable()
-    moments = np.array([[starts, *zip(*engine().take_profile(), strict=True), ends]], dtype=np.int64)
+    recording.stop()
+    moments = np.array([[starts, *zip(*passed, strict=True), ends]], dtype=np.int64)
     everyone = ciranda.allgather(moments, name=f"bench.moments.{case.name}")
     found = summarise(case, call_times_us(everyone[:, 0], everyone[:, -1]), n_wrong)
     row = Row(case.n_bytes, case.count, case.dtype, case.op, {"ciranda": found})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from ciranda.bench.plan import Array
 
 #: What a call's time is made of, on the rank that called last: it waits for nobody, so all of it is work, but for
 #: "others", the time from its own return to that of the last rank.
 STAGES = {
-    "python": "before the engine is called, and after it has returned",
+    "python": "before the engine is called",
     "enqueue": "until the engine looks at the request",
     "ready": "until all that other ranks need to hear of it has been written",
     "agree": "until this rank knows that all are to carry it out",
     "execute": "until the result is there",
-    "wake": "until the waiting thread has returned",
+    "return": "until the waiting thread is back, and the call has returned",
     "others": "until the last rank has returned",
 }
 
@@ -24,15 +26,19 @@ def durations_ns(moments: Array) -> dict[str, Array]:
 
     Args:
         moments: integers (rank, moment, call), in nanoseconds of a clock that all ranks share. The moments: the call
-            begins, submitted, taken in, ready, agreed on, done, the engine has returned, the call has returned.
+            begins, submitted, taken in, ready, agreed on, done, the call has returned.
     """
     starts, ends = moments[:, 0], moments[:, -1]
     n_calls = moments.shape[2]
     last = moments[starts.argmax(axis=0), :, range(n_calls)].T
-    begin, submitted, taken, ready, agreed, done, back, end = last
-    python = (submitted - begin) + (end - back)
-    found = (python, taken - submitted, ready - taken, agreed - ready, done - agreed, back - done, ends.max(0) - end)
+    found = (*(later - earlier for earlier, later in pairwise(last)), ends.max(0) - last[-1])
     return dict(zip(STAGES, found, strict=True))
+
+
+def of_blocking_call(at_ns: Sequence[int]) -> list[int]:
+    """Of what the engine has recorded: submitted, taken in, ready, agreed on, done. A skipped stage took no time."""
+    submitted, taken, ready, agreed, _, done = at_ns
+    return list(accumulate((submitted, taken, ready, agreed, done), max))
 
 
 def medians_us(durations: dict[str, Array]) -> dict[str, float]:

@@ -10,6 +10,20 @@ _SYSTEM = f"{'time':>10} {'min':>10} {'algbw':>7} {'busbw':>7} {'#wrong':>6}"
 _UNITS = f"{'us':>10} {'us':>10} {'GB/s':>7} {'GB/s':>7} {'':>6}"
 
 
+#: Percent of the machine that others may use before the figures are no longer Ciranda's alone.
+_MOST_LOAD = 10.0
+
+
+def warning(other_load_percent: float) -> str:
+    """What to say above everything else if others keep the machine busy; else nothing."""
+    if other_load_percent <= _MOST_LOAD:
+        return ""
+    return (
+        f"# WARNING: other processes use {other_load_percent:.0f} % of this machine; what is measured now is slower "
+        "and less even than on an idle one"
+    )
+
+
 def header(plan: Plan, meta: dict[str, object]) -> str:
     """What is measured, where, and the columns' names and units."""
     ratio = f"; ratio: the peer's time over ciranda's (torch {meta.get('torch')})" if plan.peers else ""

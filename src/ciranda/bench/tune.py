@@ -47,12 +47,12 @@ def in_shared_memory(one: Line, two: Line) -> dict[str, int]:
     of_round = max(0.0, two.fixed_us - one.fixed_us)
     reduce = max(0.0, (one.us_per_byte * 3 / 2 - two.us_per_byte) / 2)
     copy = max(0.0, one.us_per_byte - 2 * reduce)
-    return {
-        "call_ns": round((one.fixed_us - of_round) * _NS),
-        "shared_round_ns": round(of_round * _NS),
-        "copy_fs": round(copy * _FS),
-        "reduce_fs": round(reduce * _FS),
-    }
+    return _costs(
+        call_ns=(one.fixed_us - of_round) * _NS,
+        shared_round_ns=of_round * _NS,
+        copy_fs=copy * _FS,
+        reduce_fs=reduce * _FS,
+    )
 
 
 def of_the_link(one: Line, two: Line, known: Mapping[str, int]) -> dict[str, int]:
@@ -61,10 +61,15 @@ def of_the_link(one: Line, two: Line, known: Mapping[str, int]) -> dict[str, int
     one = call + round + message + bytes ..., two = call + 2 (round + message) + bytes (link + reduce).
     """
     of_round = max(0.0, two.fixed_us - one.fixed_us)
-    return {
-        "link_round_ns": round(of_round * _NS) - known["message_ns"],
-        "link_fs": round(two.us_per_byte * _FS) - known["reduce_fs"],
-    }
+    return _costs(
+        link_round_ns=of_round * _NS - known["message_ns"],
+        link_fs=two.us_per_byte * _FS - known["reduce_fs"],
+    )
+
+
+def _costs(**found: float) -> dict[str, int]:
+    """In whole numbers. On a busy machine a difference of two times may come out below nothing, which no cost is."""
+    return {name: max(0, round(value)) for name, value in found.items()}
 
 
 def defaults() -> dict[str, int]:

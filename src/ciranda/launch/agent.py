@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ciranda.launch import cores, protocol
-from ciranda.launch.errors import ProtocolError
+from ciranda.launch import cores, environment, protocol, reserved_port
+from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.outbox import Outbox
 from ciranda.launch.processes import (
     END_SIGNALS,
@@ -47,6 +47,7 @@ class Agent:
         self._inbox = inbox
         self._reader = protocol.LineReader()
         self._outbox = Outbox(outbox)
+        self._reserved: reserved_port.ReservedPort | None = None
         self._spec: protocol.Spec | None = None
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
@@ -123,6 +124,8 @@ class Agent:
     def _on_message(self, message: Message) -> None:
         if message["t"] == "end":
             self._end("order", protocol.seconds_of(message, "grace"))
+        elif message["t"] == "reserve" and self._reserved is None:
+            self._reserve(message)
         elif self._spec is None:
             self._spec = protocol.Spec(message)
             self._blobs = {name: SharedFile(f"ciranda-{name}") for name in self._spec.blobs}
@@ -136,6 +139,15 @@ class Agent:
         else:
             raise ProtocolError(f"unexpected message {message['t']!r}")
 
+    def _reserve(self, message: Message) -> None:
+        try:
+            self._reserved, answer = reserved_port.answer(message)
+        except (OSError, LaunchError) as error:
+            self._outbox.send({"t": "fatal", "text": f"no port can be kept for MASTER_PORT: {error}"})
+            self._end("no port")
+            return
+        self._outbox.send(answer)
+
     # -- ranks -------------------------------------------------------------------------------------------------------
 
     def _start(self, spec: protocol.Spec) -> None:
@@ -143,7 +155,7 @@ class Agent:
         self._enter(spec.cwd)
         self._secret = SharedFile("ciranda-secret")
         self._secret.append(spec.secret.encode("ascii"))
-        common = dict(os.environb) if spec.inherit else {}
+        common = environment.forwarded(os.environb, remote=False) if spec.inherit else {}
         common.update(spec.env)
         common[b"CIRANDA_SECRET_FILE"] = self._secret.path.encode()
         for name, blob in self._blobs.items():

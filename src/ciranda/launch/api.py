@@ -53,21 +53,37 @@ class RunOptions:
     store_factory: StoreFactory = engine_store
 
 
-def chosen_hosts(np: int | None, hosts: str | None, hostfile: str | Path | None) -> list[Host]:
-    """The hosts asked for; by default this machine with ``np`` slots. HostsError if that makes no sense."""
+def chosen_hosts(
+    np: int | None, hosts: str | None, hostfile: str | Path | None, per_host: int | None = None
+) -> list[Host]:
+    """The hosts asked for, with ``per_host`` slots each if that is given; by default this machine with ``np`` slots.
+
+    Raises:
+        HostsError, LaunchError: that makes no sense.
+    """
+    if per_host is not None and np is not None:
+        raise LaunchError(f"give either -np {np} or --nproc-per-node {per_host}, not both", exit_code=2)
+    if per_host is not None:
+        named = [Host("localhost", 1)] if hosts is None and hostfile is None else _named_hosts(hosts, hostfile)
+        return [Host(host.name, checked_size(per_host)) for host in named]
+    if hosts is None and hostfile is None:
+        if np is None:
+            raise LaunchError("say how many processes to start: -np N, or name hosts with -H")
+        return [Host("localhost", checked_size(np))]
+    return _named_hosts(hosts, hostfile)
+
+
+def _named_hosts(hosts: str | None, hostfile: str | Path | None) -> list[Host]:
     if hosts is not None and hostfile is not None:
         raise LaunchError("give either hosts (-H) or a host file (--hostfile), not both")
     if hosts is not None:
         return parse_hosts(hosts)
-    if hostfile is not None:
-        try:
-            text = Path(hostfile).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise LaunchError(f"cannot read the host file {hostfile}: {error}") from None
-        return parse_hostfile(text, str(hostfile))
-    if np is None:
-        raise LaunchError("say how many processes to start: -np N, or name hosts with -H")
-    return [Host("localhost", checked_size(np))]
+    assert hostfile is not None
+    try:
+        text = Path(hostfile).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchError(f"cannot read the host file {hostfile}: {error}") from None
+    return parse_hostfile(text, str(hostfile))
 
 
 def run(
@@ -134,7 +150,7 @@ def run(
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt
     if outcome.exit_code != 0:
-        raise LaunchError(outcome.message or "the job failed", outcome.exit_code)
+        raise LaunchError(outcome.message or "the job failed", outcome.exit_code, outcome.failure)
     missing = [slot.rank for slot in slots if slot.rank not in outcome.results]
     if missing:
         raise LaunchError(f"rank {missing[0]} ended without a result: the function must return, not exit")

@@ -14,6 +14,7 @@ from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign
 from ciranda.launch.job import Job, Show, default_binding
 from ciranda.launch.launcher import launch
+from ciranda.launch.num_proc import NUM_PROC, PER_HOST, CommandWithRanks
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import open_standard_streams
@@ -64,6 +65,7 @@ def _top(
 
 @app.command(
     "run",
+    cls=CommandWithRanks,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     no_args_is_help=True,
     epilog="Examples:\n\n[bold]ciranda run -np 4 python train.py --lr 0.1[/bold]\n\n"
@@ -74,8 +76,12 @@ def _run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.")],
     num_proc: Annotated[
         int | None,
-        typer.Option("-np", "--num-proc", "-n", metavar="N", help="Number of ranks.", show_default="all slots",
+        typer.Option(*NUM_PROC, metavar="N", help="Number of ranks.", show_default="all slots",
                      rich_help_panel=_HOSTS),
+    ] = None,
+    per_host: Annotated[
+        int | None,
+        typer.Option(*PER_HOST, metavar="N", help="Number of ranks on each host, instead.", rich_help_panel=_HOSTS),
     ] = None,
     hosts: Annotated[
         str | None,
@@ -163,7 +169,7 @@ def _run(
     Output appears with the rank in front. When a rank fails the others are ended; its last words stand last on the
     screen, and its exit code becomes that of this command.
     """
-    slots = assign(chosen_hosts(num_proc, hosts, hostfile), num_proc)
+    slots = assign(chosen_hosts(num_proc, hosts, hostfile, per_host), num_proc)
     settings = {
         "CIRANDA_START_TIMEOUT": start_timeout,
         "CIRANDA_INTERFACE": network_interface,
@@ -220,8 +226,11 @@ def _bench(context: typer.Context) -> None:
     bench(args=context.args, prog_name="ciranda bench")
 
 
-@app.command("tune")
+@app.command("tune", cls=CommandWithRanks)
 def _tune(
+    num_proc: Annotated[
+        int, typer.Option(*NUM_PROC, *PER_HOST, metavar="N", help="Number of ranks; two are all that it takes.")
+    ] = 2,
     hosts: Annotated[
         str | None,
         typer.Option("-H", "--hosts", metavar="HOST,HOST", help="Measure the link between two hosts instead.",
@@ -237,6 +246,10 @@ def _tune(
     from ciranda.launch.api import RunOptions
     from ciranda.launch.api import run as launch_function
 
+    if num_proc != 2:
+        raise LaunchError(
+            f"ciranda tune measures between two ranks, not {num_proc}: leave out {NUM_PROC[0]}", exit_code=2
+        )
     options = RunOptions(prefix=False, ssh=SshOptions(config_file=ssh_config))
     found = launch_function(main, np=2, hosts=hosts, options=options)
     kind, costs, _ = found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ciranda.launch.hosts import Slot
 
@@ -13,19 +14,39 @@ LOCAL_ONLY = (
     "SHLVL", "_", "TMPDIR", "TEMP", "TMP", "TTY", "GPG_TTY", "WINDOWID", "TMUX*", "STY", "MAIL", "LS_COLORS",
 )  # fmt: skip
 
-# Told to each rank anew; never taken over from a surrounding job.
 _IDENTITY = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+
+# Says which process of which job this one is, in the words of some launcher. A job that surrounds the launcher is not
+# the ranks' job: libraries that find its words (Lightning and Accelerate look for Slurm's and Open MPI's) believe them.
+JOB_IDENTITY = (
+    *(prefix + name for prefix in ("CIRANDA_", "HOROVOD_") for name in _IDENTITY),
+    "CIRANDA_HOST", "CIRANDA_JOB", "CIRANDA_STORE", "CIRANDA_SECRET_FILE", "CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD",
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_*", "NODE_RANK",
+    "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_*",
+    "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "PMI_*", "PMIX_*", "MV2_COMM_WORLD_*", "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS", "PALS_*", "JSM_NAMESPACE_*", "FLUX_TASK_*", "FLUX_JOB_SIZE",
+    "SLURM_STEP_*", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS*", "SLURM_NPROCS",
+    "SLURM_TASKS_PER_NODE", "SLURM_TASK_PID", "SLURM_GTIDS", "JOB_COMPLETION_INDEX",
+)  # fmt: skip
 
 # What Horovod's launcher says of itself, and scripts look at to see that they were launched, and that without MPI.
 _CONTROLLER = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 
 
-def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
-    """What of the launcher's environment goes to a host's ranks: all but ``exclude``, and but LOCAL_ONLY if remote.
+@dataclass(frozen=True)
+class Meeting:
+    """Where rank 0 can make a torch.distributed.TCPStore, and the others reach it."""
 
-    ``exclude`` are names, or patterns as in a shell.
+    address: str
+    port: int
+
+
+def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
+    """What of the launcher's environment goes to a host's ranks.
+
+    All but ``exclude`` (names, or patterns as in a shell), but JOB_IDENTITY, and but LOCAL_ONLY if remote.
     """
-    patterns = [*exclude, *(LOCAL_ONLY if remote else ())]
+    patterns = [*exclude, *JOB_IDENTITY, *(LOCAL_ONLY if remote else ())]
     return {name: value for name, value in environ.items() if not _matches(name, patterns)}
 
 
@@ -35,10 +56,34 @@ def _matches(name: bytes, patterns: list[str]) -> bool:
 
 
 def identity(slot: Slot) -> dict[str, str]:
-    """The variables that tell a rank who it is, under Ciranda's names and Horovod's."""
+    """The variables that tell a rank who it is, under Ciranda's names, Horovod's and torch's."""
     values = (slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size)
     env = dict(_CONTROLLER)
     for name, value in zip(_IDENTITY, values, strict=True):
         env[f"CIRANDA_{name}"] = env[f"HOROVOD_{name}"] = str(value)
     env["CIRANDA_HOST"] = env["HOROVOD_HOSTNAME"] = slot.host
+    of_torch = {
+        "RANK": slot.rank,
+        "WORLD_SIZE": slot.size,
+        "LOCAL_RANK": slot.local_rank,
+        "LOCAL_WORLD_SIZE": slot.local_size,
+        "GROUP_RANK": slot.host_index,
+        "GROUP_WORLD_SIZE": slot.n_hosts,
+        "ROLE_RANK": slot.rank,
+        "ROLE_WORLD_SIZE": slot.size,
+    }
+    env.update({name: str(value) for name, value in of_torch.items()})
     return env
+
+
+def of_job(job_id: str, meeting: Meeting) -> dict[str, str]:
+    """The variables of torch's launchers that are the same for every rank."""
+    return {
+        "MASTER_ADDR": meeting.address,
+        "MASTER_PORT": str(meeting.port),
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_RUN_ID": job_id,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 makes the store
+    }

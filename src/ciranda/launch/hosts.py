@@ -1,7 +1,7 @@
 """Which rank runs on which host. Pure: text in, slots out, errors that say what to write instead.
 
 Ranks fill the slots in the order in which the hosts are named. As in Horovod, ``local_rank`` counts within a host, and
-``cross_rank`` is a host's index among the hosts that have that ``local_rank``.
+``cross_rank`` is a host's index among the hosts that have that ``local_rank``. ``host_index`` is its index among all.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Slot:
     local_size: int
     cross_rank: int
     cross_size: int
+    host_index: int
+    n_hosts: int
 
 
 def parse_hosts(text: str) -> list[Host]:
@@ -105,13 +107,14 @@ def assign(hosts: Sequence[Host], np: int | None = None) -> list[Slot]:
             f"-np {size} is more than the {available} slot{'s' * (available != 1)} of {listed}: "
             f"lower -np, or give the hosts more slots"
         )
-    local_sizes = _filled(hosts, size)
+    local_sizes = [taken for taken in _filled(hosts, size) if taken]
     slots: list[Slot] = []
-    for index, (host, local_size) in enumerate(zip(hosts, local_sizes, strict=True)):
+    for index, (host, local_size) in enumerate(zip(hosts, local_sizes, strict=False)):
         for local_rank in range(local_size):
             cross_rank = sum(other > local_rank for other in local_sizes[:index])
             cross_size = sum(other > local_rank for other in local_sizes)
-            slots.append(Slot(len(slots), size, host.name, local_rank, local_size, cross_rank, cross_size))
+            within = (local_rank, local_size, cross_rank, cross_size)
+            slots.append(Slot(len(slots), size, host.name, *within, index, len(local_sizes)))
     return slots
 
 

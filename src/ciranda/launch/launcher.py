@@ -11,15 +11,17 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from ciranda.launch import environment, protocol, ssh
+from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
+from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, report
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.link import AgentLink
+from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
 from ciranda.launch.protocol import Message
 from ciranda.launch.signals import empty, signals_to
@@ -46,7 +48,7 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
     ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
     store = stores.start_store(store_factory, addresses, ports, secret, len(job.slots), job_id)
     try:
-        run = _Run(job, show)
+        run = _Run(job, show, job_id, addresses[0], ports)
         run.connect(groups, set(remote), ssh_options)
         run.common_env = {
             "CIRANDA_JOB": job_id,
@@ -61,9 +63,14 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
 class _Run:
     """The state of one job under way."""
 
-    def __init__(self, job: Job, show: Show) -> None:
+    def __init__(self, job: Job, show: Show, job_id: str, own_address: str, ports: range) -> None:
         self._job = job
+        self._job_id = job_id
+        self._own_address = own_address
+        self._ports = ports
+        self._meeting: Meeting | None = None
         self._show = show
+        self._output_dir = show.output_dir
         self._screen = Screen(show.screen)
         self._writer = Writer()
         self._links: list[AgentLink] = []
@@ -100,40 +107,23 @@ class _Run:
             ranks = ", ".join(str(slot.rank) for slot in slots)
             self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
 
-    def _start_ranks(self) -> None:
+    def _reserve_port(self) -> None:
+        """Have rank 0's host keep a port at which rank 0 can make torch's store."""
+        first = self._links[0]
+        address = "" if first.host in self._remote else self._own_address
+        first.send(reserved_port.reserve_message(address, self._job.network_interface, self._ports))
+
+    def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
         self._deadline = None
+        self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
+        told = {**environment.of_job(self._job_id, meeting), **self._job.env, **self.common_env}
         for link in self._links:
             try:
-                for message in self._orders(link):
+                for message in orders(self._job, link.slots, told, self._secret, link.host in self._remote):
                     link.send(message)
             except ProtocolError as error:
                 self._fail(f"the command and its environment cannot be sent: {error}")
-
-    def _orders(self, link: AgentLink) -> Iterator[Message]:
-        """The messages that start a host's ranks."""
-        job = self._job
-        env = environment.forwarded(os.environb, link.host in self._remote, job.exclude_env)
-        env.update({os.fsencode(name): os.fsencode(value) for name, value in {**job.env, **self.common_env}.items()})
-        env.setdefault(b"PYTHONUNBUFFERED", b"1")
-        yield {
-            "t": "spec",
-            "version": protocol.VERSION,
-            "argv": [protocol.to_text(os.fsencode(argument)) for argument in job.argv],
-            "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
-            "inherit": link.host in self._remote,
-            "cwd": protocol.to_text(os.fsencode(job.cwd)),
-            "ranks": [{"rank": slot.rank, "env": environment.identity(slot)} for slot in link.slots],
-            "secret": self._secret,
-            "grace": job.grace_seconds,
-            "blobs": list(job.blobs),
-            "results": job.want_results,
-            "bind_to": job.bind_to,
-        }
-        for name, content in job.blobs.items():
-            for start in range(0, len(content), 1 << 20):
-                yield {"t": "blob", "name": name, "data": protocol.pack(content[start : start + (1 << 20)])}
-        yield {"t": "start"}
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -167,6 +157,7 @@ class _Run:
                 action()
         while self._signals:
             self._on_signal(self._signals.pop(0))
+        self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
 
@@ -182,11 +173,11 @@ class _Run:
         try:
             for message in link.read_messages():
                 self._on_message(link, message)
-        except (ProtocolError, LaunchError) as error:
+        except ProtocolError as error:
             link.kill()
             link.open_fds.clear()
             link.done_reason = "error"
-            self._fail(f"{link.host}: {error}" if isinstance(error, ProtocolError) else str(error))
+            self._fail(f"{link.host}: {error}")
         if link.out_fd not in link.open_fds and link.done_reason is None:
             self._on_lost(link)
 
@@ -224,6 +215,8 @@ class _Run:
             self.note(f"rank {rank} on {link.host}: process {message.get('pid')}")
         elif kind == "hello":
             self._on_hello(link, message)
+        elif kind == "reserved":
+            self._on_reserved(link, message)
         elif kind == "note":
             text = f"{link.host}: {protocol.text_of(message, 'text')}"
             self._say(f"ciranda: warning: {text}") if message.get("warning") else self.note(text)
@@ -244,8 +237,20 @@ class _Run:
             )
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
-        if all(other.greeted for other in self._links) and not self._ending:
-            self._start_ranks()
+        if link is self._links[0] and not self._ending:
+            self._reserve_port()
+        self._start_if_ready()
+
+    def _on_reserved(self, link: AgentLink, message: Message) -> None:
+        if link is not self._links[0] or self._meeting is not None:
+            raise ProtocolError("it reserved a port, which it was not asked to")
+        port = protocol.int_of(message, "port", 1, 65535)
+        self._meeting = Meeting(protocol.text_of(message, "address"), port)
+        self._start_if_ready()
+
+    def _start_if_ready(self) -> None:
+        if self._meeting is not None and all(link.greeted for link in self._links) and not self._ending:
+            self._start_ranks(self._meeting)
 
     def _rank_of(self, link: AgentLink, message: Message) -> int:
         rank = protocol.int_of(message, "rank", 0, len(self._job.slots) - 1)
@@ -265,11 +270,20 @@ class _Run:
             tail = self._tails[rank]
             tail += data
             del tail[:-TAIL_BYTES]
-        if self._show.output_dir is not None:
-            self._show.output_dir.write(rank, stream, data)
+        self._keep(rank, stream, data)
         # After an interruption the agents are read to their end, whether or not anybody reads the screen.
         if not (self._is_interrupted and self._is_screen_full):
             self._writer.put(self._screen.feed(rank, stream, data))
+
+    def _keep(self, rank: int, stream: str, data: bytes) -> None:
+        """Write it to the ranks' own files, if there are any."""
+        if self._output_dir is None:
+            return
+        try:
+            self._output_dir.write(rank, stream, data)
+        except LaunchError as error:
+            self._output_dir = None
+            self._fail(str(error))
 
     @property
     def _is_interrupted(self) -> bool:
@@ -295,13 +309,19 @@ class _Run:
         else:
             self._end()
 
+    def _check_output(self) -> None:
+        """A job whose output is lost is not to seem well, nor to go on unseen."""
+        failure = self._writer.failure
+        if failure is not None and self._outcome.message is None:
+            self._fail(f"{failure}: the job is ended", failure.exit_code)
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def _fail(self, text: str) -> None:
+    def _fail(self, text: str, exit_code: int = 1) -> None:
         """The job cannot go on, for a reason that is not a rank's."""
         if self._outcome.message is None and not self._failures:
             self._outcome.message = text
-            self._outcome.exit_code = 1
+            self._outcome.exit_code = exit_code
         self._end()
 
     def _end(self, grace_seconds: float | None = None) -> None:
@@ -340,15 +360,18 @@ class _Run:
         elif self._failures:
             self._end()
         elif not self._started:
-            silent = ", ".join(link.host for link in self._links if not link.greeted)
+            silent = ", ".join(link.host for link in self._links if not link.greeted) or self._links[0].host
             seconds = f"{self._job.start_timeout_seconds:g}"
             self._fail(f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout")
 
     def _finish(self) -> None:
         """Show what is left, then the reason of the failure, last."""
+        outcome = self._outcome
+        patience_seconds = 0.2 if self._is_interrupted else 3600
         for slot in self._job.slots:
             self._writer.put(self._screen.finish(slot.rank))
-        outcome = self._outcome
+        self._writer.flush(patience_seconds)
+        self._check_output()
         if outcome.interrupted_by is not None:
             outcome.exit_code = 128 + outcome.interrupted_by
         elif self._failures:
@@ -357,7 +380,7 @@ class _Run:
             outcome.message = report(outcome.failure)
         if outcome.message is not None and outcome.interrupted_by is None:
             self._say(outcome.message if outcome.failure else f"ciranda: {outcome.message}")
-        self._writer.flush(wait_seconds=0.2 if outcome.interrupted_by is not None else 3600)
+        self._writer.flush(patience_seconds)
 
     def _abandon(self) -> None:
         for link in self._links:

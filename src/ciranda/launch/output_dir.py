@@ -36,7 +36,13 @@ class OutputDir:
             raise LaunchError(f"--output-dir: cannot write {file.name}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Close the files; idempotent."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        """Close the files, all of them; LaunchError if the disk has not taken what was written. Idempotent."""
+        failure: OSError | None = None
+        while self._files:
+            _, file = self._files.popitem()
+            try:
+                file.close()
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise LaunchError(f"--output-dir: the files are incomplete: {failure.strerror}")

@@ -1,7 +1,9 @@
 """What launcher and agent say to each other: one JSON object a line, over the agent's stdin and stdout.
 
-To the agent:    ``spec`` (always first), ``blob`` (a piece of a file for the ranks), ``end`` (stop the ranks).
-From the agent:  ``hello``, ``started``, ``data`` (a piece of a rank's output), ``exit``, ``note``, ``fatal``, ``done``.
+To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
+                 ``end`` (stop the ranks).
+From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``exit``,
+                 ``note``, ``fatal``, ``done``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64. Nothing is trusted: lines are bounded and
@@ -16,7 +18,7 @@ import re
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 1
+VERSION = 2
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 64 << 10
 BINDINGS = ("none", "numa", "core")

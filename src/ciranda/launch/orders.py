@@ -1,0 +1,36 @@
+"""What an agent is told to start its host's ranks. Pure, but for the environment, part of which is passed on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from ciranda.launch import environment, protocol
+from ciranda.launch.hosts import Slot
+from ciranda.launch.job import Job
+from ciranda.launch.protocol import Message
+
+
+def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str, is_remote: bool) -> Iterator[Message]:
+    """The messages for the host of these slots. ``told`` are variables that all ranks get."""
+    env = environment.forwarded(os.environb, is_remote, job.exclude_env)
+    env.update({os.fsencode(name): os.fsencode(value) for name, value in told.items()})
+    env.setdefault(b"PYTHONUNBUFFERED", b"1")
+    yield {
+        "t": "spec",
+        "version": protocol.VERSION,
+        "argv": [protocol.to_text(os.fsencode(argument)) for argument in job.argv],
+        "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
+        "inherit": is_remote,
+        "cwd": protocol.to_text(os.fsencode(job.cwd)),
+        "ranks": [{"rank": slot.rank, "env": environment.identity(slot)} for slot in slots],
+        "secret": secret,
+        "grace": job.grace_seconds,
+        "blobs": list(job.blobs),
+        "results": job.want_results,
+        "bind_to": job.bind_to,
+    }
+    for name, content in job.blobs.items():
+        for start in range(0, len(content), 1 << 20):
+            yield {"t": "blob", "name": name, "data": protocol.pack(content[start : start + (1 << 20)])}
+    yield {"t": "start"}
