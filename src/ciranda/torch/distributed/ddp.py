@@ -15,7 +15,6 @@ from ciranda.torch.tensors import allocate_shared
 
 # Its own annotations leave much of it out.
 dist: Any = torch.distributed
-_autograd_engine: Any = torch.autograd.Variable._execution_engine
 _reference_to: Any = importlib.import_module("torch.multiprocessing.reductions").StorageWeakRef
 _CAN_MOVE = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
@@ -72,20 +71,11 @@ def ddp_comm_hook(group: object, bucket: dist.GradBucket) -> torch.futures.Futur
     gradients = bucket.buffer()
     if chosen.is_whole_circle and _CAN_MOVE:
         _share_when_due(gradients)
-    work = chosen.average(gradients)
-    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    return chosen.average(gradients).future_for_ddp().then(_first)
 
-    def finish() -> None:
-        try:
-            work.wait()
-        except Exception as error:
-            future.set_exception(error)  # type: ignore[arg-type]
-        else:
-            future.set_result(gradients)
 
-    # At the end of the backward pass, right before DDP waits for its buckets: no other thread is needed.
-    _autograd_engine.queue_callback(finish)
-    return future
+def _first(done: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+    return done.value()[0]
 
 
 def _share_when_due(gradients: torch.Tensor) -> None:

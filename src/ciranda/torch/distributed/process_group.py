@@ -33,6 +33,10 @@ from ciranda._ops import (
     submit_transfer,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.torch.distributed import sparse
+from ciranda.torch.distributed.any_source import AnySourceWork
+from ciranda.torch.distributed.offers import Offers
+from ciranda.torch.distributed.recording import recorded
 from ciranda.torch.distributed.work import Work
 from ciranda.torch.tensors import contiguous, for_engine
 
@@ -70,6 +74,13 @@ def _is_plain(tensor: Tensor, dtype: torch.dtype) -> bool:
     return tensor.dtype == dtype and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
 
 
+def _check_types(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+    """Raise InvalidArgumentError where a result would have to be converted."""
+    for output, tensor in zip(outputs, inputs, strict=True):
+        if output.dtype != tensor.dtype:
+            raise InvalidArgumentError(f"the input is of type {tensor.dtype}, but the output of {output.dtype}")
+
+
 def _write_back(work: Sequence[Tensor], tensors: Sequence[Tensor]) -> Callable[[_core.Operation], None]:
     """Return what brings the results in `work` to the tensors that it was made of, where it is not they."""
 
@@ -94,7 +105,14 @@ def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     """The process group of torch.distributed over a process set of the engine."""
 
-    def __init__(self, rank: int, ranks: Sequence[int], process_set: int, timeout: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        rank: int,
+        ranks: Sequence[int],
+        process_set: int,
+        timeout: timedelta | None = None,
+        store: object | None = None,
+    ) -> None:
         super().__init__(rank, len(ranks))
         self._ranks = list(ranks)  # in the world, by rank of the group
         self._set = process_set
@@ -105,6 +123,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         self._is_ordered = self._order == list(range(len(ranks)))
         self._place = sorted(range(len(ranks)), key=lambda index: self._order[index])  # the way back
         self._timeout = timeout
+        self._offers = None if store is None else Offers(store, rank, len(ranks))
 
     # --- who it is
 
@@ -120,6 +139,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     setGroupName = _set_group_name
 
     @property
+    def ranks(self) -> list[int]:
+        """Its members' ranks in the world, by their ranks in the group."""
+        return self._ranks
+
+    @property
     def group_name(self) -> str:
         return self._name
 
@@ -132,6 +156,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     @property
     def group_desc(self) -> str:
         return self._description
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
 
     def __repr__(self) -> str:
         return f"ciranda.torch.distributed.ProcessGroup(ranks={self._ranks})"
@@ -154,7 +182,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     def _work(
         self, operation: _core.Operation, result: list[Tensor], finish: Callable[[_core.Operation], None]
     ) -> Work:
-        return Work(operation, result, finish, self._timeout)
+        return Work(operation, result, finish, self._timeout, self._offers)
 
     def _in_place(self, collective: int, tensors: list[Tensor], op: int = Sum, root: int = -1) -> Work:
         work = [contiguous(tensor.detach()) for tensor in tensors]
@@ -176,38 +204,58 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
             for output, tensor in zip(outputs, inputs, strict=True)
         )
 
+    def _check_lists(self, lists: Sequence[Sequence[Tensor]]) -> None:
+        """Raise InvalidArgumentError unless each has a tensor a rank."""
+        for each in lists:
+            if len(each) != self.size():
+                raise InvalidArgumentError(f"a list of {len(each)} tensors was given in a group of {self.size()} ranks")
+
     # --- the collectives
 
+    @recorded("all_reduce")
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         op = Sum if opts is None else _op_of(opts, listed[0])
+        if listed[0].layout is not torch.strided:
+            return self._allreduce_sparse(listed, op)
         return self._in_place(ALLREDUCE, listed, op)
+
+    def _allreduce_sparse(self, tensors: list[Tensor], op: int) -> Work:
+        (tensor,) = tensors
+        parts = [for_engine(part) for part in sparse.parts_of(tensor, op)]
+        return self._work(
+            self._submit(ALLGATHER, parts, None), tensors, sparse.delivery(tensor, op, sorted(self._ranks))
+        )
 
     @property
     def is_whole_circle(self) -> bool:
         """Whether it is of all ranks, in the circle's own process set."""
         return self._set == 0
 
+    @recorded("all_reduce")
     def average(self, tensor: Tensor) -> Work:
         """Average a tensor over the ranks, in place, as all_reduce() with ReduceOp.AVG does."""
         return self._in_place(ALLREDUCE, [tensor], Average)
 
-    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work:
-        return self.allreduce(tensors, opts)
+    allreduce_coalesced = allreduce
 
+    @recorded("broadcast")
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
         listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         root = 0 if opts is None else opts.rootRank
         return self._in_place(BROADCAST, listed, Sum, self._ranks[root])
 
+    @recorded("reduce")
     def reduce(self, tensors: list[Tensor], opts: Any) -> Work:
         return self._in_place(REDUCE, list(tensors), _op_of(opts, tensors[0]), self._ranks[opts.rootRank])
 
+    @recorded("barrier")
     def barrier(self, opts: Any = None) -> Work:
         return self._work(self._submit(BARRIER, None, None), [], _nothing)
 
     def _gather_rows(self, collective: int, outputs: list[list[Tensor]], inputs: list[Tensor], root: int = -1) -> Work:
         """Gather each input as one row a rank, into the lists of `outputs`, which are empty where nothing comes."""
+        self._check_lists(outputs)
         operation = self._submit_rows(collective, inputs, root=root)
 
         def finish(done: _core.Operation) -> None:
@@ -219,13 +267,26 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
         return self._work(operation, [part for parts in outputs for part in parts], finish)
 
+    @recorded("all_gather")
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
         return self._gather_rows(ALLGATHER, outputs, inputs)
 
+    @recorded("all_gather")
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
-        return self.allgather(outputs, inputs, opts)
+        """Gather several tensors; unlike those of allgather(), the outputs are a list a rank, not a list an input."""
+        by_input = [list(parts) for parts in zip(*outputs, strict=True)]
+        return self._gather_rows(ALLGATHER, by_input, inputs)
 
+    @recorded("all_gather")
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self._gather_tables(outputs, inputs)
+
+    @recorded("all_gather")
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
+        return self._gather_tables([output], [tensor])
+
+    def _gather_tables(self, outputs: list[Tensor], inputs: list[Tensor]) -> Work:
+        _check_types(outputs, inputs)
         operation = self._submit_rows(ALLGATHER, inputs, outputs if self._can_receive(outputs, inputs) else None)
 
         def finish(done: _core.Operation) -> None:
@@ -238,24 +299,29 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
         return self._work(operation, outputs, finish)
 
-    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
-        return self.all_gather_single_coalesced([output], [tensor], opts)
-
+    @recorded("reduce_scatter")
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
+        self._check_lists(inputs)
         stacked = [torch.stack([parts[index].detach().reshape(-1) for index in self._order]) for parts in inputs]
         return self._reduce_scatter(outputs, stacked, opts)
 
+    @recorded("reduce_scatter")
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self._reduce_scatter_tables(outputs, inputs, opts)
+
+    @recorded("reduce_scatter")
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
+        return self._reduce_scatter_tables([output], [tensor], opts)
+
+    def _reduce_scatter_tables(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> Work:
         tables = [tensor.detach().reshape(self.size(), -1) for tensor in inputs]
         return self._reduce_scatter(outputs, [self._by_world_rank(table) for table in tables], opts)
-
-    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
-        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     def _by_world_rank(self, table: Tensor) -> Tensor:
         return table if self._is_ordered else table[self._order]
 
     def _reduce_scatter(self, outputs: list[Tensor], tables: list[Tensor], opts: Any) -> Work:
+        _check_types(outputs, tables)
         op = Sum if opts is None else _op_of(opts, tables[0])
         work = [for_engine(contiguous(table)) for table in tables]
         if all(
@@ -266,6 +332,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
             return self._work(self._submit(REDUCESCATTER, work, rows, op), outputs, _nothing)
         return self._work(self._submit(REDUCESCATTER, work, None, op), outputs, _delivery(outputs))
 
+    @recorded("all_to_all")
     def all_to_all_single(
         self,
         output: Tensor,
@@ -278,31 +345,41 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         sent = list(input_splits) or [tensor.shape[0] // size] * size
         received = list(output_splits) or [output.shape[0] // size] * size
         inputs = list(torch.split(tensor.detach(), sent))
-        return self.alltoall(list(torch.split(output.detach(), received)), inputs, opts, result=[output])
+        return self._exchange(list(torch.split(output.detach(), received)), inputs, [output])
 
-    def alltoall(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None, result: list[Tensor] | None = None
-    ) -> Work:
+    @recorded("all_to_all")
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self._exchange(outputs, inputs, outputs)
+
+    def _exchange(self, outputs: list[Tensor], inputs: list[Tensor], result: list[Tensor]) -> Work:
+        self._check_lists((outputs, inputs))
         flat = torch.cat([contiguous(inputs[index].detach()).reshape(-1) for index in self._order])
         splits = [inputs[index].numel() for index in self._order]
         operation = self._submit(ALLTOALL, [for_engine(flat)], None, splits=[splits])
 
         def finish(done: _core.Operation) -> None:
-            whole = torch.as_tensor(done.outputs()[0])
+            whole, sent = (torch.as_tensor(each) for each in done.outputs())
             counts = [outputs[index].numel() for index in self._order]
-            if sum(counts) != whole.numel():
-                raise InvalidArgumentError(f"alltoall: {whole.numel()} elements came, the outputs have {sum(counts)}")
+            for index, n_sent, n_wanted in zip(self._order, sent.tolist(), counts, strict=True):
+                if n_sent != n_wanted:
+                    raise InvalidArgumentError(
+                        f"alltoall: rank {index} of the group has sent {n_sent} elements to rank {self.rank()}, whose "
+                        f"output for them has {n_wanted}"
+                    )
             for index, part in zip(self._order, torch.split(whole, counts), strict=True):
                 outputs[index].detach().copy_(part.reshape(outputs[index].shape))
 
-        return self._work(operation, outputs if result is None else result, finish)
+        return self._work(operation, result, finish)
 
+    @recorded("gather")
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:
         here = outputs if self.rank() == opts.rootRank else []
         return self._gather_rows(GATHER, here, inputs, self._ranks[opts.rootRank])
 
+    @recorded("scatter")
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
         if self.rank() == opts.rootRank:
+            self._check_lists(inputs)
             tables = [
                 torch.stack([contiguous(parts[index].detach()).reshape(-1) for index in self._order])
                 for parts in inputs
@@ -320,17 +397,27 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     def _transfer(self, tensors: list[Tensor], peer: int, sender: int, tag: int) -> Work:
         (tensor,) = tensors
         work = contiguous(tensor.detach())
-        operation = submit_transfer(for_engine(work), self._ranks[peer], sender, None if tag == 0 else f"tag {tag}")
+        name = f"tag {tag}" if self._set == 0 else f"tag {tag} of group {self._set}"
+        operation = submit_transfer(for_engine(work), self._ranks[peer], sender, name, is_numbered=True)
         return self._work(operation, tensors, _write_back([work], tensors))
 
+    @recorded("send")
     def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Work:
-        return self._transfer(tensors, destination, self._ranks[self.rank()], tag)
+        work = self._transfer(tensors, destination, self._ranks[self.rank()], tag)
+        if self._offers is not None:
+            self._offers.sent(destination, tag, work)
+        return work
 
+    @recorded("recv")
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
+        if self._offers is not None:
+            self._offers.received(source, tag)
         return self._transfer(tensors, source, self._ranks[source], tag)
 
-    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
-        raise NotSupportedError("recv() without a source is not supported by the backend ciranda: name the source")
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> AnySourceWork:
+        if self._offers is None:
+            raise NotSupportedError("recv() without a source needs a group with a store: name the source")
+        return AnySourceWork(self._offers, tag, lambda source: self.recv(tensors, source, tag), self._timeout)
 
     # Names of torch before 2.13.
     _allgather_base = all_gather_single

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import importlib
 import os
-import secrets
-import socket
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch.distributed
+from torch.distributed.constants import default_pg_timeout
 
-from ciranda import _basics, _core
+from ciranda import _basics
+from ciranda.errors import InvalidArgumentError
+from ciranda.torch.distributed.joining import meet
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.functions import broadcast_object
 
@@ -22,13 +21,10 @@ from ciranda.torch.functions import broadcast_object
 dist: Any = torch.distributed
 Store = Any
 
-_KEY = "ciranda/rendezvous"
-
 
 class _Formed:
-    """What this process hosts for the others, and how many groups it has numbered."""
+    """How many groups this process has numbered."""
 
-    store_server: _core.StoreServer | None = None
     n_numbered: int = 0
 
 
@@ -38,17 +34,19 @@ _formed = _Formed()
 def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
     """Make the process group that torch asks for, which it does on the group's members only."""
     store, rank, timeout = options.store, options.group_rank, getattr(options, "timeout", None)
+    is_default = not options.global_ranks_in_group
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not _basics.is_initialized():
-        _join_circle(store, rank, options.group_size)
-    if ranks == list(range(_basics.size())):
-        return ProcessGroup(rank, ranks, 0, timeout)
-    # Its lowest member numbers the group, so that the same ranks may form several.
+        _join_circle(options, timeout or default_pg_timeout)
+    if is_default:
+        _check_default_group(rank, options.group_size)
+        return ProcessGroup(rank, ranks, 0, timeout, store)
+    # Its lowest member numbers the group, so that the same ranks may form several: calls are matched within each.
     if ranks[rank] == min(ranks):
         store.set("ciranda/number", str(_formed.n_numbered))
         _formed.n_numbered += 1
     number = int(store.get("ciranda/number"))
-    return ProcessGroup(rank, ranks, _basics.engine().form_set(sorted(ranks), number), timeout)
+    return ProcessGroup(rank, ranks, _basics.engine().form_set(sorted(ranks), number), timeout, store)
 
 
 def answer_for_the_environment() -> None:
@@ -81,50 +79,29 @@ def _store_of_circle(timeout: timedelta) -> Store:
     return store
 
 
-def _join_circle(store: Store, rank: int, size: int) -> None:
-    """Join the circle: the launcher's, or one that is found through torch's store."""
-    if "CIRANDA_STORE" in os.environ or size == 1:
-        _basics.init()
-        return
-    if rank == 0:
-        _host_rendezvous(store, size)
-    where, job, secret = store.get(_KEY).decode().split()
-    with tempfile.TemporaryDirectory(prefix="ciranda-") as folder:
-        secret_file = Path(folder) / "secret"
-        secret_file.touch(mode=0o600)
-        secret_file.write_text(secret)
-        of_torchrun = {
-            "CIRANDA_RANK": str(rank),
-            "CIRANDA_SIZE": str(size),
-            "CIRANDA_LOCAL_RANK": os.environ.get("LOCAL_RANK", "0"),
-            "CIRANDA_LOCAL_SIZE": os.environ.get("LOCAL_WORLD_SIZE", "1"),
-            "CIRANDA_CROSS_RANK": os.environ.get("GROUP_RANK", "0"),
-            "CIRANDA_CROSS_SIZE": os.environ.get("GROUP_WORLD_SIZE", "1"),
-            "CIRANDA_STORE": where,
-            "CIRANDA_JOB": job,
-            "CIRANDA_SECRET_FILE": str(secret_file),
-        }
-        os.environ.update(of_torchrun)
-        try:
-            _basics.init()
-        finally:
-            for name in of_torchrun:
-                del os.environ[name]
+def _join_circle(options: Any, timeout: timedelta) -> None:
+    """Join the circle: the launcher's, or one that is found through torch's store, of the default group's ranks."""
+    if "CIRANDA_STORE" not in os.environ and options.group_size > 1:
+        if dist.is_initialized() and options.group_size < dist.get_world_size():
+            raise InvalidArgumentError(
+                f"new_group() of {options.group_size} of {dist.get_world_size()} ranks: its members alone cannot join "
+                "the circle of all; call ciranda.init() on every rank first"
+            )
+        _basics.meet_at(meet(options.store, options.group_rank, options.group_size, timeout))
+    _basics.init()
 
 
-def _host_rendezvous(store: Store, size: int) -> None:
-    secret, job = secrets.token_hex(32), secrets.token_hex(8)
-    server = _formed.store_server = _core.StoreServer(["0.0.0.0"], 0, secret, size, job)
-    name = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    address = socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0]
-    store.set(_KEY, f"{address}:{server.port} {job} {secret}")
+def _check_default_group(rank: int, size: int) -> None:
+    circle = (_basics.rank(), _basics.size())
+    if (rank, size) != circle:
+        raise InvalidArgumentError(
+            f"init_process_group(): this process is rank {rank} of {size}, but it is in a circle already, as rank "
+            f"{circle[0]} of {circle[1]}: call init_process_group() before ciranda.init(), or ciranda.shutdown() first"
+        )
 
 
 def _forget() -> None:
     _formed.n_numbered = 0
-    if _formed.store_server is not None:
-        _formed.store_server.close()
-        _formed.store_server = None
 
 
 _basics.at_end.append(_forget)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
-from queue import SimpleQueue
 from typing import Any
 
 import torch
 import torch.distributed
 
 from ciranda import _core
+from ciranda.torch.completer import call_when_done
+from ciranda.torch.distributed.offers import Offers, pause_seconds
+from ciranda.torch.distributed.recording import Span, part_of
 
 Tensor = torch.Tensor
 
@@ -21,34 +24,38 @@ Tensor = torch.Tensor
 dist: Any = torch.distributed
 
 
-class _Completer:
-    """A thread that sleeps until operations whose futures somebody wants are done, in the order of asking."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Work] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def add(self, work: Work) -> None:
-        if threading.current_thread() is self._thread:
-            # What a future calls when it is complete makes another one: it may wait for that.
-            threading.Thread(target=work.complete_future, name="ciranda-future", daemon=True).start()
-            return
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="ciranda-futures", daemon=True)
-                self._thread.start()
-        self._queue.put(work)
-
-    def _run(self) -> None:
-        while True:
-            self._queue.get().complete_future()
-
-
-_completer = _Completer()
 #: The function of torch that makes a backward pass: what calls from C++ meanwhile seems to be called by it.
 _BACKWARD = "_engine_run_backward"
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
 _autograd_engine: Any = torch.autograd.Variable._execution_engine
+_node_under_way: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
+
+
+def _call_at_end_of_backward(callback: Callable[[], None]) -> bool:
+    """Queue a final callback of the backward pass under way, if that comes before DDP waits; return whether it does.
+
+    DDP reduces a bucket right after the gradient of a parameter was accumulated, and queues the callback that waits
+    after that of the last bucket. But in the first step of a static graph it does both in one final callback: what is
+    queued there comes too late.
+    """
+    node = _node_under_way()
+    if node is None or node.name() != _ACCUMULATE:
+        return False
+    _autograd_engine.queue_callback(callback)
+    return True
+
+
+def _value(done: torch.futures.Future[list[Tensor]]) -> list[Tensor]:
+    return done.value()
+
+
+def late(timeout: timedelta) -> Exception:
+    """Return the error of a wait that took too long."""
+    error: Exception = dist.DistBackendError(
+        f"a collective of the backend ciranda was not done within {timeout.total_seconds():g} s; some rank has "
+        "not called it, or is slow. It goes on, and uses its tensors: do not touch them"
+    )
+    return error
 
 
 class Work(dist._Work):  # type: ignore[misc, unused-ignore]
@@ -60,15 +67,18 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         result: list[Tensor],
         finish: Callable[[_core.Operation], None],
         timeout: timedelta | None = None,
+        offers: Offers | None = None,
     ) -> None:
         super().__init__()
         self._timeout = timeout
+        self._offers = offers
         self._operation = operation
         self._result = result
         self._finish: Callable[[_core.Operation], None] | None = finish
+        self._span: Span | None = None  # in a profile
         self._lock = threading.Lock()
-        self._future: torch.futures.Future[list[Tensor]] | None = None
-        self._is_future_taken = False
+        self._completion: torch.futures.Future[list[Tensor]] | None = None
+        self._future: torch.futures.Future[list[Tensor]] | None = None  # which follows it
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return when the operation is done; without a timeout, or with one of 0, that of the group holds.
@@ -76,26 +86,43 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         Raises:
             DistBackendError: (torch's, a RuntimeError) the time is over. The operation goes on; its tensors are in use.
         """
-        self._wait_for_operation(timeout or self._timeout)
+        with part_of(self._span, "wait"):
+            self._wait_for_operation(timeout or self._timeout)
+        if self._span is not None:
+            self._span.wait_for_end()
         with self._lock:
-            finish, self._finish = self._finish, None
-            if finish is not None:
-                finish(self._operation)
+            if self._finish is not None:
+                with part_of(self._span, "finish"):
+                    self._finish(self._operation)
+                self._finish = None  # if it failed, whoever waits next tries again
         return True
 
     def _wait_for_operation(self, timeout: timedelta | None) -> None:
-        if timeout is None:
-            self._operation.wait()
-            return
+        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        for n_looks in itertools.count():
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            is_open = self._offers is not None and self._offers.are_open()
+            pause = pause_seconds(n_looks) if is_open else None
+            if self._is_done_within(min((each for each in (left, pause) if each is not None), default=None)):
+                return
+            if timeout is not None and left == 0.0:
+                raise late(timeout)
+            if self._offers is not None:
+                self._offers.make()
+
+    def _is_done_within(self, seconds: float | None) -> bool:
         try:
-            self._operation.wait(timeout.total_seconds())
-        except TimeoutError as error:
-            if self._operation.poll():
-                raise  # it is what the operation failed with
-            raise dist.DistBackendError(
-                f"a collective of the backend ciranda was not done within {timeout.total_seconds():g} s; some rank has "
-                "not called it, or is slow. It goes on, and uses its tensors: do not touch them"
-            ) from error
+            self._operation.wait(seconds)
+        except TimeoutError:
+            if not self._operation.poll():
+                return False
+            self._operation.wait()  # it is done by now, or this is what it failed with
+        return True
+
+    def record(self, span: Span) -> None:
+        """Show it in a profile."""
+        self._span = span
+        call_when_done(self._operation, span.end)
 
     def is_completed(self) -> bool:
         return self._operation.poll()
@@ -119,39 +146,58 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         self.wait()
 
     def get_future(self) -> torch.futures.Future[list[Tensor]]:
+        # A hook of DDP, or anyone else's function, may wait for the future at once.
+        is_asked_by_ddp = sys._getframe(1).f_code.co_name == _BACKWARD
+        return self.future_for_ddp() if is_asked_by_ddp else self._future_by(self._have_completed)
+
+    def future_for_ddp(self) -> torch.futures.Future[list[Tensor]]:
+        """Return a future for which DDP waits when the backward pass ends.
+
+        Just before that the same thread drives the engine, if it can: this saves handing over to others.
+        """
+
+        def complete() -> None:
+            if not _call_at_end_of_backward(self._complete_in_backward):
+                self._have_completed()
+
+        return self._future_by(complete)
+
+    def _future_by(self, complete: Callable[[], None]) -> torch.futures.Future[list[Tensor]]:
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = torch.futures.Future()
-        if sys._getframe(1).f_code.co_name == _BACKWARD:
-            # It is DistributedDataParallel itself that asks, not a hook: it waits when the backward pass ends. Just
-            # before that the same thread drives the engine, which saves handing over to others.
-            _autograd_engine.queue_callback(self._drive_future)
+            self._completion = torch.futures.Future()
+            # torch's C++ takes what set_exception() sets for a result, but not what a callback has raised.
+            future = self._future = self._completion.then(_value)
+        complete()
+        return future
+
+    def _have_completed(self) -> None:
+        """Have another thread complete the future when the operation is done, or late."""
+        seconds = None if self._timeout is None else self._timeout.total_seconds()
+        call_when_done(self._operation, self._complete_future_now, seconds)
+
+    def _complete_future_now(self) -> None:
+        if self._timeout is not None and not self._operation.poll():
+            self._settle(late(self._timeout))
         else:
-            _completer.add(self)
-        return self._future
+            self._complete_future()
 
-    def complete_future(self) -> None:
-        """Sleep until the operation is done, then complete the future."""
-        timeout = self._timeout
-        with contextlib.suppress(Exception):  # shut down; wait() says so
-            self._operation.sleep_until_done(None if timeout is None else timeout.total_seconds())
-        self._drive_future()
+    def _complete_in_backward(self) -> None:
+        self._complete_future()
+        self.wait()  # the backward pass fails with what the operation failed with
 
-    def _drive_future(self) -> None:
-        assert self._future is not None
-        if self._future.done():
-            return
-        error: Exception | None = None
+    def _complete_future(self) -> None:
         try:
             self.wait()
-        except Exception as raised:
-            error = raised
-        with self._lock:
-            if self._is_future_taken:
-                return
-            self._is_future_taken = True
-        if error is not None:
-            self._future.set_exception(error)  # type: ignore[arg-type]
+        except Exception as error:
+            self._settle(error)
         else:
-            self._future.set_result(self._result)
+            self._settle(None)
+
+    def _settle(self, error: Exception | None) -> None:
+        assert self._completion is not None
+        if error is not None:
+            self._completion.set_exception(error)  # type: ignore[arg-type]
+        else:
+            self._completion.set_result(self._result)

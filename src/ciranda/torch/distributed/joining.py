@@ -1,0 +1,217 @@
+"""Joining the circle through a store of torch's, where torch's launchers have told the ranks who they are.
+
+Every rank leaves a claim: which host it is on. Rank 0 waits for all of them, hosts Ciranda's rendezvous, and leaves an
+answer for each rank: the address, the job's secret, and the rank's place among the hosts; or why there is none.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed
+from torch.distributed.rendezvous import rendezvous
+
+from ciranda import _core
+from ciranda.errors import InvalidArgumentError, TimeoutError
+from ciranda.launch.shared_file import SharedFile
+from ciranda.launch.store import candidates
+from ciranda.torch.distributed.places import Claim, places
+
+# Its own annotations leave much of it out.
+dist: Any = torch.distributed
+Store = Any
+Told = dict[str, str]
+
+_ANSWER_SECONDS = 10  # for rank 0 to host the rendezvous, once all have come
+
+
+class _Met:
+    """How this process has met the others: kept while it lives, so that they find each other again after a failure."""
+
+    who: tuple[int, int] | None = None  # the rank and size that `told` is for
+    told: Told | None = None
+    secret: SharedFile | None = None
+    server: _core.StoreServer | None = None  # on rank 0
+    store: Store | None = None  # torch's, which rank 0 may host
+    n_failures: int = 0
+
+
+_met = _Met()
+
+
+@dataclass(frozen=True)
+class _Seat:
+    """Who this process is, and where it can leave and find words."""
+
+    store: Store
+    rank: int
+    size: int
+    limit: timedelta
+
+
+def by_variables() -> Told:
+    """What to tell the engine where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where torch's store is."""
+    limit = _start_timeout()
+    where = f"the store of torch.distributed at {os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}"
+    try:
+        store, rank, size = next(rendezvous("env://", timeout=limit))
+    except ValueError as error:
+        raise InvalidArgumentError(f"init() cannot join through torch's variables: {error}") from None
+    except RuntimeError as error:
+        raise TimeoutError(f"init() did not reach {where} within {limit.total_seconds():g} s: {error}") from None
+    _met.store = store
+    return meet(dist.PrefixStore("ciranda", store), rank, size, limit)
+
+
+def by_group() -> Told:
+    """What to tell the engine where torch.distributed has a default process group."""
+    store = dist.PrefixStore("ciranda", dist.distributed_c10d._get_default_store())
+    return meet(store, dist.get_rank(), dist.get_world_size(), _start_timeout())
+
+
+def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
+    """What to tell the engine, found through `store`, which all `size` ranks have; the same again, if they have met.
+
+    Raises:
+        TimeoutError: a rank did not come within `limit`; all that have come are told which.
+    """
+    if _met.told is not None and _met.who == (rank, size):
+        return _met.told
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    seat = _Seat(dist.PrefixStore(f"{restart}/{_met.n_failures}", store), rank, size, limit)
+    try:
+        answer = _claim_and_wait(seat)
+    except TimeoutError:
+        _met.n_failures += 1
+        raise
+    _met.secret = SharedFile("ciranda-secret")
+    _met.secret.append(answer.pop("secret").encode("ascii"))
+    _met.secret.seal()
+    told = {f"CIRANDA_{name.upper()}": str(value) for name, value in answer.items()}
+    told |= {"CIRANDA_RANK": str(rank), "CIRANDA_SIZE": str(size), "CIRANDA_SECRET_FILE": _met.secret.path}
+    _met.who, _met.told = (rank, size), told
+    return told
+
+
+def _start_timeout() -> timedelta:
+    return timedelta(seconds=float(_core.effective_settings()["CIRANDA_START_TIMEOUT"]))
+
+
+# --- claims and answers ---
+
+
+def _claim_and_wait(seat: _Seat) -> dict[str, Any]:
+    """Leave this rank's claim and return rank 0's answer to it."""
+    mine = {**asdict(_own_claim()), "sees": _seen_address(_host_of(seat.store))}
+    seat.store.set(f"claim/{seat.rank}", json.dumps(mine))
+    if seat.rank == 0:
+        _answer_all(seat)
+    _wait(seat, [0], "claim", seat.limit)
+    _wait(seat, [seat.rank], "answer", seat.limit + timedelta(seconds=_ANSWER_SECONDS))
+    answer: dict[str, Any] = json.loads(seat.store.get(f"answer/{seat.rank}"))
+    if "error" in answer:
+        raise TimeoutError(answer["error"])
+    return answer
+
+
+def _answer_all(seat: _Seat) -> None:
+    try:
+        _wait(seat, range(seat.size), "claim", seat.limit)
+        claims = [json.loads(seat.store.get(f"claim/{rank}")) for rank in range(seat.size)]
+        answers = _answers(claims)
+    except Exception as error:
+        for rank in range(seat.size):
+            seat.store.set(f"answer/{rank}", json.dumps({"error": f"{error}"}))
+        raise
+    for rank, answer in enumerate(answers):
+        seat.store.set(f"answer/{rank}", json.dumps(answer))
+
+
+def _answers(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Host the rendezvous, and say what each rank must know."""
+    secret, job = secrets.token_hex(32), secrets.token_hex(8)
+    address = _address_for_all(claims)
+    try:
+        server = _core.StoreServer([address], 0, secret, len(claims), job)
+    except (OSError, RuntimeError, ValueError):  # it is not this host's own, as behind a translation of addresses
+        server = _core.StoreServer(["0.0.0.0"], 0, secret, len(claims), job)
+    _met.server = server
+    common = {"store": candidates([address], server.port), "job": job, "secret": secret}
+    placed = places([Claim(claim["host"], claim["local_rank"]) for claim in claims])
+    return [{**common, **asdict(place)} for place in placed]
+
+
+def _wait(seat: _Seat, ranks: Sequence[int], what: str, limit: timedelta) -> None:
+    """Wait for what these ranks leave; TimeoutError names those that have not."""
+    try:
+        seat.store.wait([f"{what}/{rank}" for rank in ranks], limit)
+    except RuntimeError as error:
+        missing = [rank for rank in ranks if not _is_there(seat.store, f"{what}/{rank}")]
+        if what == "answer" or not missing:
+            raise TimeoutError(f"rank {seat.rank} of {seat.size} got no answer from rank 0: {error}") from None
+        names = ", ".join(str(rank) for rank in missing[:10]) + (" and others" if len(missing) > 10 else "")
+        raise TimeoutError(
+            f"init() of rank {seat.rank} of {seat.size}: rank {names} did not come to torch's store within "
+            f"{limit.total_seconds():g} s; do all ranks call ciranda.init() or init_process_group()?"
+        ) from None
+
+
+def _is_there(store: Store, key: str) -> bool:
+    try:
+        return bool(store.check([key]))
+    except RuntimeError:  # the store is gone
+        return False
+
+
+# --- where a rank is ---
+
+
+def _own_claim() -> Claim:
+    """Ranks of one torchrun say that they are together; other launchers tell less, and the machine is asked."""
+    environ = os.environ
+    local_rank = int(environ["LOCAL_RANK"]) if environ.get("LOCAL_RANK", "").isdigit() else None
+    if "GROUP_RANK" in environ and "LOCAL_WORLD_SIZE" in environ:
+        return Claim(f"group {environ['GROUP_RANK']}", local_rank)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return Claim(f"{socket.gethostname()} {boot}", local_rank)
+
+
+def _host_of(store: Store) -> str:
+    """The name of the host where torch's store is, which is rank 0's."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return str(getattr(store, "host", "") or os.environ.get("MASTER_ADDR") or socket.gethostname())
+
+
+def _seen_address(name: str) -> str:
+    """The address that the name has on this host, IPv4 if there is one; empty if there is none."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ""
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])
+
+
+def _address_for_all(claims: Sequence[dict[str, Any]]) -> str:
+    """Where all reach rank 0: as ranks on other hosts see it, since its own name may stand for 127.0.0.1 at home."""
+    elsewhere = [claim for claim in claims if claim["host"] != claims[0]["host"]]
+    return next((claim["sees"] for claim in elsewhere if claim["sees"]), "127.0.0.1")
+
+
+def _close() -> None:
+    if _met.server is not None:
+        _met.server.close()
+        _met.server = None
+
+
+atexit.register(_close)

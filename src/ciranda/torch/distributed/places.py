@@ -1,0 +1,44 @@
+"""Which rank is where, of ranks that nobody gave a place: numbered within hosts, and hosts among hosts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a rank knows of itself: whom it shares a host with and, if its launcher said so, its number there."""
+
+    host: str
+    local_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank is, in the words of CIRANDA_LOCAL_RANK and its like."""
+
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+
+def places(claims: Sequence[Claim]) -> list[Place]:
+    """Give each rank its place. `claims` are in the order of ranks, hosts count in the order of their lowest ranks.
+
+    Within a host, ranks go in the order of the numbers that they claim, then of ranks.
+    """
+    on_host: dict[str, list[int]] = {}
+    for rank, claim in enumerate(claims):
+        on_host.setdefault(claim.host, []).append(rank)
+    for ranks in on_host.values():
+        ranks.sort(key=lambda rank: (claims[rank].local_rank or 0, rank))
+    place_of: dict[int, Place] = {}
+    sizes = [len(ranks) for ranks in on_host.values()]
+    for index, ranks in enumerate(on_host.values()):
+        for local_rank, rank in enumerate(ranks):
+            cross_rank = sum(size > local_rank for size in sizes[:index])
+            cross_size = sum(size > local_rank for size in sizes)
+            place_of[rank] = Place(local_rank, len(ranks), cross_rank, cross_size)
+    return [place_of[rank] for rank in range(len(claims))]
