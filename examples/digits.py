@@ -204,7 +204,7 @@ def train_alone(model: nn.Module, data: Data, args: argparse.Namespace, n_shards
                 gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
                 sums = [a + b for a, b in zip(sums, gradients, strict=True)] if sums else gradients
             for parameter, total in zip(model.parameters(), sums, strict=True):
-                parameter.grad = total * (1.0 / n_shards)
+                parameter.grad = total / n_shards
             optimizer.step()
     return model
 

@@ -25,7 +25,9 @@ from ciranda._builds import (
     nccl_built,
     rocm_built,
 )
+from ciranda._c_table import get_c_table, get_c_table_address
 from ciranda._core import __version__
+from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._ops import (
     Adasum,
     Average,
@@ -47,19 +49,10 @@ from ciranda._ops import (
     poll,
     synchronize,
 )
+from ciranda._paths import get_cmake_dir, get_include
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
-from ciranda.numpy.functions import allgather_object, broadcast_object, check_consistency, empty
-from ciranda.numpy.messages import (
-    grouped_recv,
-    grouped_recv_async,
-    grouped_send,
-    grouped_send_async,
-    recv,
-    recv_async,
-    send,
-    send_async,
-)
+from ciranda.numpy.functions import check_consistency, empty
 from ciranda.numpy.ops import (
     allgather,
     allgather_async,
@@ -67,34 +60,34 @@ from ciranda.numpy.ops import (
     allreduce_,
     allreduce_async,
     allreduce_async_,
+    alltoall,
+    alltoall_,
+    alltoall_async,
+    alltoall_async_,
     broadcast,
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    gather,
+    gather_async,
     grouped_allgather,
     grouped_allgather_async,
     grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    grouped_broadcast,
-    grouped_broadcast_,
-    grouped_broadcast_async,
-    grouped_broadcast_async_,
-)
-from ciranda.numpy.rows import (
-    alltoall,
-    alltoall_,
-    alltoall_async,
-    alltoall_async_,
-    gather,
-    gather_async,
     grouped_alltoall,
     grouped_alltoall_,
     grouped_alltoall_async,
     grouped_alltoall_async_,
+    grouped_broadcast,
+    grouped_broadcast_,
+    grouped_broadcast_async,
+    grouped_broadcast_async_,
     grouped_gather,
     grouped_gather_async,
+    grouped_recv,
+    grouped_recv_async,
     grouped_reduce,
     grouped_reduce_,
     grouped_reduce_async,
@@ -103,6 +96,10 @@ from ciranda.numpy.rows import (
     grouped_reducescatter_async,
     grouped_scatter,
     grouped_scatter_async,
+    grouped_send,
+    grouped_send_async,
+    recv,
+    recv_async,
     reduce,
     reduce_,
     reduce_async,
@@ -111,6 +108,8 @@ from ciranda.numpy.rows import (
     reducescatter_async,
     scatter,
     scatter_async,
+    send,
+    send_async,
 )
 from ciranda.process_sets import (
     ProcessSet,
@@ -166,6 +165,10 @@ __all__ = [
     "errors",
     "gather",
     "gather_async",
+    "get_c_table",
+    "get_c_table_address",
+    "get_cmake_dir",
+    "get_include",
     "get_process_set_ids_and_ranks",
     "global_process_set",
     "gloo_built",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ciranda import _core
+from ciranda import _autotune_log, _core, _rejoining
+from ciranda._ending import Ending
+from ciranda._ways_to_meet import Way, way_to_meet
 from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -18,10 +20,21 @@ _NOT_INITIALIZED = "Ciranda has not been initialized; call init() first."
 
 
 class Circle:
-    """The engine of this process, and how many circles the process has joined so far."""
+    """The engine of this process, and how this process came to its circle.
+
+    Attributes:
+        engine: None where the process is in no circle.
+        epoch: how many circles the process has tried to join so far.
+        n_inits: how often it has called init().
+        left: what it left a circle with, to form another without having been asked to; None if so it did not.
+        told: what stands above the environment, found through a store of torch's; None if nothing was.
+    """
 
     engine: _core.Engine | None = None
     epoch: int = 0
+    n_inits: int = 0
+    left: _rejoining.Left | None = None
+    told: dict[str, str] | None = None
 
 
 #: Called when the circle ends, by whoever keeps something that belongs to it.
@@ -34,6 +47,7 @@ circle = Circle()
 def engine() -> _core.Engine:
     """Return the connected engine. Raises NotInitializedError (a ValueError) without one."""
     if circle.engine is None:
+        _core.stay_if_detained()
         raise NotInitializedError(_NOT_INITIALIZED)
     return circle.engine
 
@@ -45,41 +59,69 @@ def init(
 ) -> None:
     """Join the circle that the environment describes; without one, be a circle of one.
 
-    Returns when every rank has come. Does nothing if this process is in a circle already. May be called again after
-    `shutdown()`, by all ranks alike.
+    `ciranda run` and `horovodrun` describe it. Under torchrun, and where torch.distributed has a process group already,
+    the ranks meet through torch's store. A launcher that has started several processes and does not say how they meet
+    (mpirun, srun) makes this fail, unless CIRANDA_ENGINE=none says that each is meant to be alone.
+
+    Returns when every rank has come. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
+    process is in a circle already, which may also be one that a binding in C has joined; but if a collective of all
+    ranks has failed there, or a rank has left it or died, this leaves it and forms another, with the same process sets.
 
     Args:
         comm: None, or the list of all ranks. Anything else is refused.
         process_sets: process sets to add at once, the same on all ranks. "dynamic", which Horovod needs before sets can
             be added later, is accepted and changes nothing: they always can.
-        num_lanes: how many lanes each process set has (see `ProcessSet.lane()`), the same on all ranks. By default what
-            CIRANDA_NUM_LANES says, or 1.
+        num_lanes: how many lanes of each process set (see `ProcessSet.lane()`) are made at once, the same on all ranks.
+            By default what CIRANDA_NUM_LANES says, or 1. Others come to be when they are first used.
 
     Raises:
-        InvalidArgumentError: an environment variable does not parse, or an argument is refused; or this process is in a
-            circle already, with another number of lanes than `num_lanes`.
-        MismatchError: the ranks give different numbers of lanes.
-        TimeoutError: a rank did not come within CIRANDA_START_TIMEOUT_SECONDS; the message names it.
+        InvalidArgumentError: an environment variable does not parse, or an argument is refused; this process would be
+            alone, but a launcher has started several; this process is in a circle already, with another number of
+            lanes than `num_lanes`; or it is in one by another engine, a copy of libciranda that something has loaded.
+        MismatchError: the ranks give different numbers of lanes; or a failure has set their programs apart, and others
+            wait in a later call of init(), to which this rank has to go on.
+        TimeoutError: a rank did not come within CIRANDA_START_TIMEOUT; the message names it.
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
     if comm is not None and not isinstance(comm, Sequence):
         raise NotSupportedError("init(comm=...): MPI communicators are not supported; give None")
+    circle.n_inits += 1
+    if circle.engine is not None and not circle.engine.is_open:
+        _leave()  # somebody else has shut it down
+    is_found = circle.engine is None and _find()
     if circle.engine is not None:
         if num_lanes not in (None, circle.engine.num_lanes):
             raise InvalidArgumentError(
                 f"init(num_lanes={num_lanes}): this process is in a circle already, which has "
                 f"{circle.engine.num_lanes}; call shutdown() first"
             )
-        return
-    connected = _core.connect(circle.epoch, num_lanes)
-    circle.epoch += 1
+        if not (_rejoining.is_due(circle.engine) and _can_meet_again()):
+            if is_found:
+                _begin(process_sets)
+            return
+        circle.left = _rejoining.leave(circle.engine, _leave)
+    _ending.watch()
+    left = circle.left
+    told = _what_to_tell()
+    connected = _join(num_lanes if left is None else left.num_lanes, told)
     if comm and sorted(comm) != list(range(connected.size)):
         size = connected.size
         connected.shutdown()
         raise NotSupportedError(f"init(comm={list(comm)}): a circle of {size} ranks cannot be joined by some only")
-    circle.engine = connected
-    _record_timeline()
+    circle.engine, circle.left = connected, None
+    _begin(process_sets if left is None else left.process_sets)
+
+
+def _find() -> bool:
+    """Be in the circle that a binding in C has joined in this process, if there is one; return whether."""
+    circle.engine = _core.attach()
+    if circle.engine is not None:
+        _ending.watch()
+    return circle.engine is not None
+
+
+def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
     if process_sets and not isinstance(process_sets, str):
         from ciranda.process_sets import add_process_set  # which needs this module
 
@@ -87,31 +129,83 @@ def init(
             add_process_set(process_set)
 
 
-def _record_timeline() -> None:
-    """Start the timeline that the settings ask for. DYNAMIC is how scripts for Horovod say that they start it later."""
-    settings = _core.effective_settings()
-    path = str(settings["CIRANDA_TIMELINE"])
-    if path not in ("", "DYNAMIC"):
-        from ciranda._timeline import start_timeline  # which needs this module
+def _what_to_tell() -> dict[str, str]:
+    """What the environment does not say of the circle, and a launcher of torch's does."""
+    way = way_to_meet(os.environ, _size_of_group(), circle.told is not None)
+    if way is Way.ENGINE:
+        return {}
+    if way is not Way.AGAIN:
+        try:
+            from ciranda.torch.distributed import joining  # which needs this module
+        except ImportError as error:
+            raise InvalidArgumentError(
+                f"WORLD_SIZE={os.environ['WORLD_SIZE']} says that there are several processes, which meet at a store "
+                f"of torch.distributed, but torch cannot be imported ({error}): install it, or start them with "
+                "'ciranda run'"
+            ) from None
+        meet_at(joining.by_group() if way is Way.GROUP else joining.by_variables())
+    return circle.told or {}
 
-        start_timeline(path, bool(settings["CIRANDA_TIMELINE_MARK_CYCLES"]))
+
+def _size_of_group() -> int:
+    """The size of torch.distributed's default group; 1 where there is none that has a store for real processes."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_backend() in ("fake", "mpi"):
+        return 1
+    return int(dist.get_world_size())
+
+
+def meet_at(told: dict[str, str]) -> None:
+    """Join the next circles where `told` says, which stands above the environment; they are numbered from 0 there."""
+    if told is not circle.told:
+        circle.told, circle.epoch = told, 0
+
+
+def _can_meet_again() -> bool:
+    return circle.told is not None or "CIRANDA_STORE" in os.environ
+
+
+def _join(num_lanes: int | None, told: dict[str, str]) -> _core.Engine:
+    """Join the next circle, and after a failure the first in which all programs are at the same place."""
+    while True:
+        epoch = circle.epoch if told else max(circle.epoch, _core.next_epoch())
+        circle.epoch = epoch + 1  # also if this fails: who comes later is told so, and tries the next as this rank does
+        connected = _core.connect(epoch, num_lanes, told)
+        if epoch == 0 or connected.size == 1:
+            return connected
+        try:
+            is_aligned = _rejoining.compare(connected, 0 if circle.left is None else circle.n_inits)
+        except BaseException:
+            connected.shutdown()
+            raise
+        if is_aligned:
+            return connected
+        connected.shutdown()
 
 
 def shutdown() -> None:
     """Leave the circle. What is pending here fails with AbortedError, as does what other ranks need us for.
 
-    Does nothing without a circle. Called at exit.
+    Bindings in C that share the circle leave it with this, as this does when one of them shuts it down. Does nothing
+    without a circle. Called at exit; and as soon as the main thread has ended by `sys.exit()` or an exception, so that
+    other threads that wait for a collective do not keep a process that is to end.
     """
+    circle.left = None
+    _leave()
+
+
+def _leave() -> None:
     connected, circle.engine = circle.engine, None
     for forget in at_end:
         forget()
     if connected is not None:
+        _autotune_log.write(connected)
         connected.shutdown()
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a circle."""
-    return circle.engine is not None
+    """Whether this process is in a circle that `init()` has joined, or found."""
+    return circle.engine is not None and circle.engine.is_open
 
 
 def rank() -> int:
@@ -165,10 +259,11 @@ def require_rank(root_rank: int) -> None:
 
 def _forget_after_fork() -> None:
     """In a forked child: the circle is the parent's, and the child must neither use nor close it."""
+    _core.forget_other_threads()
     connected, circle.engine = circle.engine, None
     if connected is not None:
         connected.abandon()
 
 
-atexit.register(shutdown)
+_ending = Ending(shutdown)
 os.register_at_fork(after_in_child=_forget_after_fork)

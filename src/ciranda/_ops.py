@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ciranda import _basics, _core
+from ciranda._numbering import begin_era
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
@@ -50,7 +52,7 @@ def choose_op(op: int | None, average: bool | None) -> int:
         if op is not None:
             raise InvalidArgumentError("give either op or average, not both; average is the older form")
         warnings.warn(
-            "the argument `average` is deprecated: use op=Average or op=Sum", DeprecationWarning, stacklevel=4
+            "the argument `average` is deprecated: use op=Average or op=Sum", DeprecationWarning, stacklevel=3
         )
         return Average if average else Sum
     if op is None:
@@ -69,18 +71,36 @@ def divides_by_all(divisor: Divisor, op: int = Average, weight: float | None = N
     raise InvalidArgumentError(f'divisor must be "contributors" or "world", not {divisor!r}')
 
 
+def is_done_within(operation: _core.Operation, seconds: float) -> bool:
+    """Wait for at most so long. Whether the operation is done by then; its wait() raises what it failed with."""
+    try:
+        operation.wait(seconds)
+    except Exception:
+        return operation.poll()
+    return True
+
+
+# Of the states of all handles, held while one changes: there may be thousands of handles, and two threads at one of
+# them are rare.
+_lock = threading.Lock()
+_one_is_finished = threading.Condition(_lock)
+_UNDER_WAY: Final = object()
+_AWAITED: Final = object()
+
+
 class Handle(Generic[Result]):
     """An operation under way. Keep it, and give it to `synchronize()` or `poll()`.
 
     The tensors are kept alive until the operation is done, also if the handle is dropped; but results that need
-    finishing (a non-contiguous tensor in place) are only complete after `wait()`.
+    finishing (a non-contiguous tensor in place) are only complete after `wait()`. Any number of threads may wait.
     """
 
     __slots__ = ("_finish", "_operation", "_result")
 
     def __init__(self, operation: _core.Operation, finish: Callable[[_core.Operation], Result]) -> None:
         self._operation = operation
-        self._finish: Callable[[_core.Operation], Result] | None = finish
+        # What makes the result; _UNDER_WAY while a thread is at it, _AWAITED if others wait for that; None afterwards.
+        self._finish: Any = finish
         self._result: Result | None = None
 
     def poll(self) -> bool:
@@ -90,10 +110,32 @@ class Handle(Generic[Result]):
     def wait(self) -> Result:
         """Return the result when the operation is done; raise what it failed with. Ctrl-C interrupts the wait."""
         self._operation.wait()
-        finish, self._finish = self._finish, None
+        if self._finish is None:
+            return self._result  # type: ignore[return-value]
+        with _lock:
+            finish = self._finish
+            while finish is _UNDER_WAY or finish is _AWAITED:
+                self._finish = _AWAITED
+                _one_is_finished.wait()
+                finish = self._finish
+            self._finish = None if finish is None else _UNDER_WAY
         if finish is not None:
-            self._result = finish(self._operation)
+            try:
+                self._result = self._made_by(finish)
+                finish = None
+            finally:  # if it failed, whoever waits next tries again
+                with _lock:
+                    if self._finish is _AWAITED:
+                        _one_is_finished.notify_all()
+                    self._finish = finish
         return self._result  # type: ignore[return-value]
+
+    def _made_by(self, finish: Any) -> Result:
+        return finish(self._operation)  # type: ignore[no-any-return]
+
+    def is_done_within(self, seconds: float) -> bool:
+        """Wait for at most so long. Whether the operation is done by then; wait() raises what it failed with."""
+        return is_done_within(self._operation, seconds)
 
     def then(self, change: Callable[[Result], Other]) -> Handle[Other]:
         """Return a handle of the same operation whose result is `change` of this one's."""
@@ -106,22 +148,20 @@ class InPlaceHandle(Handle[Tensor]):
     There may be thousands at a time: each is one object, without a closure, for the garbage collector to look at.
     """
 
-    __slots__ = ("_bring_back", "_tensor", "_work")
+    __slots__ = ("_tensor", "_work")
 
     def __init__(
         self, operation: _core.Operation, bring_back: Callable[[Tensor, Tensor], Tensor], work: Tensor, tensor: Tensor
     ) -> None:
         self._operation = operation
-        self._bring_back = bring_back
+        self._finish = bring_back
+        self._result = None
         self._work: Tensor | None = work
         self._tensor = tensor
 
-    def wait(self) -> Tensor:
-        """Return the tensor when the operation is done; raise what it failed with. Ctrl-C interrupts the wait."""
-        self._operation.wait()
-        work, self._work = self._work, None
-        if work is not None:
-            self._bring_back(work, self._tensor)
+    def _made_by(self, finish: Any) -> Tensor:
+        finish(self._work, self._tensor)
+        self._work = None
         return self._tensor
 
 
@@ -158,16 +198,6 @@ def submit_reduction(
     )
 
 
-def apart_from(
-    inputs: Sequence[Tensor], outputs: list[Tensor], share: Callable[[Tensor, Tensor], bool]
-) -> list[Tensor]:
-    """Return the outputs of a reducescatter. Raises InvalidArgumentError if one shares memory with another tensor."""
-    for index, output in enumerate(outputs):
-        if any(share(output, tensor) for tensor in (*inputs, *outputs[:index])):
-            raise InvalidArgumentError("an output of a reducescatter lies in the memory of a tensor or another output")
-    return outputs
-
-
 def submit_move(
     collective: int,
     inputs: object,
@@ -183,24 +213,20 @@ def submit_move(
     )
 
 
-def submit_transfer(target: object, peer: int, sender: int, name: str | None) -> _core.Operation:
-    """Start to send `target` to rank `peer`, or to receive it from there, whichever of the two is the `sender`."""
+def submit_transfer(
+    target: object, peer: int, sender: int, name: str | None, is_numbered: bool = False
+) -> _core.Operation:
+    """Start to send `target` to rank `peer`, or to receive it from there, whichever of the two is the `sender`.
+
+    Numbered transfers of one name may follow each other before the first is done, and are matched in their order.
+    """
     engine = _basics.engine()
     pair = engine.pair_with(peer)
     if pair == 0:
         raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
-    return engine.submit(TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair)
-
-
-def lists_of_splits(
-    n_tensors: int, splits: Sequence[Any] | None, as_list: Callable[[Any], list[int]]
-) -> list[list[int]]:
-    """Return the splits of each tensor as the engine takes them: no numbers for equal parts."""
-    if splits is None:
-        return [[]] * n_tensors
-    if len(splits) != n_tensors:
-        raise InvalidArgumentError(f"there are {n_tensors} tensors but splits for {len(splits)}")
-    return [[] if one is None else as_list(one) for one in splits]
+    return engine.submit(
+        TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair, is_numbered=is_numbered
+    )
 
 
 def poll(handle: Handle[Any]) -> bool:
@@ -243,7 +269,9 @@ def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:
 
 def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:
     """Start `join()`. `synchronize(handle)` returns the rank that was the last to join."""
-    return Handle(_basics.engine().submit_bare(JOIN, [], id_of(process_set)), lambda done: done.value())
+    operation = _basics.engine().submit_bare(JOIN, [], id_of(process_set))
+    begin_era(process_set)
+    return Handle(operation, lambda done: done.value())
 
 
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:

@@ -73,11 +73,11 @@ class ProcessSet:
         The same calls must use the same lane on every rank of the set.
 
         Args:
-            number: 0, which is where requests go by default, to `num_lanes` of init() - 1.
+            number: 0, which is where requests go by default, to 63. A lane comes to be when it is first used.
 
         Raises:
-            InvalidArgumentError: the set has not been added, or `number` is negative. A lane that does not exist is
-                refused by whatever uses it.
+            InvalidArgumentError: the set has not been added, or `number` is negative. A higher number is refused by
+                whatever uses the lane.
         """
         id_of(self)
         if number < 0:
@@ -114,6 +114,11 @@ def _make_global() -> ProcessSet:
 global_process_set = _make_global()
 #: The sets of this circle by their number, but for the global one.
 _added: dict[int, ProcessSet] = {}
+
+
+def added_sets() -> list[ProcessSet]:
+    """Return the sets of this circle but for the global one, in the order in which they were added."""
+    return [_added[number] for number in sorted(_added)]
 
 
 def id_of(process_set: ProcessSet) -> int:

@@ -11,14 +11,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import netns
+
 try:
     from ranks import Ranks
 except ImportError:  # the engine is not built: only the tests of the launcher can run
     Ranks = None  # type: ignore[assignment, misc]
 
 
-# A shell that starts pytest in the background has it ignore Ctrl-C, and everything that the tests start inherits that.
+# A shell that starts pytest in the background has it ignore Ctrl-C, nohup has it ignore hang-ups, and everything that
+# the tests start inherits that; but not what pytest itself handles.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 class Circles:
@@ -52,3 +57,13 @@ def circles() -> Iterator[Circles]:
 def circle(circles: Circles, request: pytest.FixtureRequest) -> Ranks:
     """A circle of every size in turn."""
     return circles.of(request.param)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[netns.Hosts]:
+    """Three hosts that ssh reaches; the launcher may run on any."""
+    reason = netns.why_not()
+    if reason is not None:
+        pytest.skip(f"SSH BETWEEN HOSTS IS NOT TESTED: {reason}")
+    with netns.hosts("hostA", "hostB", "hostC") as made:
+        yield made

@@ -1,7 +1,10 @@
-"""What a reduction over ranks must give, computed with NumPy in wide types; and inputs to try it on."""
+"""What a reduction over ranks gives, bit for bit, computed with NumPy; and inputs to try it on."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -62,44 +65,104 @@ def values(rank: int, count: int, dtype: str, op: str, seed: int = 0) -> Array:
     if kind.kind == "c":
         return (rng.uniform(-1.2, 1.2, count) + 1j * rng.uniform(-1.2, 1.2, count)).astype(kind)
     limits = np.iinfo(kind)
-    room = 8 if op == "average" else 1  # the 64-bit types are averaged in 64 bits
-    return rng.integers(limits.min // room, limits.max // room, count, dtype=kind, endpoint=True)
+    return rng.integers(limits.min, limits.max, count, dtype=kind, endpoint=True)
 
 
-def reduced(inputs: list[Array], op: str) -> Array:
-    """Return what the ranks' inputs give: floats in float64, integers exactly, with sums and products that wrap."""
-    stacked = np.stack(inputs)
-    kind = stacked.dtype
-    if op in ("min", "max"):
-        return np.asarray(stacked.min(axis=0) if op == "min" else stacked.max(axis=0))
+def in_rank_order(inputs: Sequence[Array], combine: Callable[[Array, Array], Array]) -> Array:
+    """Combine in the binary tree that all algorithms keep: the left part is the largest power of two."""
+    if len(inputs) == 1:
+        return inputs[0]
+    middle = 1 << (len(inputs) - 1).bit_length() - 1
+    return combine(in_rank_order(inputs[:middle], combine), in_rank_order(inputs[middle:], combine))
+
+
+def reduced(
+    inputs: Sequence[Array],
+    op: str,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    weights: Sequence[float] | None = None,
+    divisor: int | None = None,
+) -> Array:
+    """Return what the ranks' inputs give, bit for bit.
+
+    Args:
+        inputs: of the ranks that take part, in their order.
+        op: a key of OPS.
+        prescale: the factor of inputs. Integers with factors are computed as fractions, which takes long.
+        postscale: the factor of results.
+        weights: of the ranks, for a weighted average.
+        divisor: of an average, if it is not the number of inputs.
+    """
+    dtype = inputs[0].dtype
     if op.startswith(("bitwise", "logical")):
-        return np.asarray(getattr(np, op).reduce(stacked, axis=0))
-    if kind.kind in "fc":
-        wide = stacked.astype(np.float64 if kind.kind == "f" else np.complex128)
-        total = wide.prod(axis=0) if op == "product" else wide.sum(axis=0)
-        return np.asarray(total / len(inputs) if op == "average" else total)
-    if op == "product":
-        return np.asarray(stacked.prod(axis=0, dtype=kind))
-    if op == "sum":
-        return np.asarray(stacked.sum(axis=0, dtype=kind))
-    total = stacked.sum(axis=0, dtype=np.uint64 if kind.kind == "u" else np.int64)
-    size = np.abs(total) // len(inputs)
-    return np.asarray(np.where(total < 0, -size, size) if kind.kind == "i" else size).astype(kind)
+        return np.asarray(getattr(np, op).reduce(np.stack(inputs), axis=0))
+    if dtype.kind == "b":
+        return np.asarray(getattr(np, op)(np.stack(inputs), axis=0))
+    if op != "average" or weights is not None:
+        divisor = 1
+    elif divisor is None:
+        divisor = len(inputs)
+    if dtype.kind in "ui":
+        return _reduced_integers(inputs, op, prescale, postscale, divisor)
+    shares = [1.0] * len(inputs) if weights is None else [weight / sum(weights) for weight in weights]
+    return _reduced_floats(inputs, op, [prescale * share for share in shares], postscale, divisor)
 
 
-def assert_reduced(actual: Array, inputs: list[Array], op: str, case: object = "") -> None:
-    """Integers must be exact. Floats may be off by the rounding of each step, relative to the summed sizes."""
+def _reduced_floats(
+    inputs: Sequence[Array], op: str, prescales: Sequence[float], postscale: float, divisor: int
+) -> Array:
+    """Compute 16-bit types in float32, complex ones part by part, others as they are; round after every step."""
+    dtype = inputs[0].dtype
+    wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+    part = wide.type(0).real.dtype.type
+    combine = {"min": np.minimum, "max": np.maximum, "product": _product}.get(op, np.add)
+    with np.errstate(all="ignore"):
+        parts = [each.astype(wide).ravel().view(part) * part(by) for each, by in zip(inputs, prescales, strict=True)]
+        total = in_rank_order([each.view(wide) for each in parts], combine).view(part)
+        return (total / part(divisor) * part(postscale)).view(wide).astype(dtype).reshape(inputs[0].shape)
+
+
+def _product(a: Array, b: Array) -> Array:
+    if a.dtype.kind != "c":
+        return a * b
+    product = np.empty_like(a)
+    product.real = a.real * b.real - a.imag * b.imag
+    product.imag = a.real * b.imag + a.imag * b.real
+    return product
+
+
+def _reduced_integers(inputs: Sequence[Array], op: str, prescale: float, postscale: float, divisor: int) -> Array:
+    """Sums and products wrap, as NumPy's do; averages are computed in integers that their sums fit into."""
+    dtype = inputs[0].dtype
+    combine = {"min": np.minimum, "max": np.maximum, "product": np.multiply}.get(op, np.add)
+    scaled = [_scaled(each, prescale, 1, dtype) for each in inputs]
+    if op != "average":
+        return _scaled(functools.reduce(combine, scaled), postscale, 1, dtype)
+    total = functools.reduce(combine, [each.astype(object if dtype.itemsize == 8 else np.int64) for each in scaled])
+    if postscale != 1.0:
+        return _scaled(total, postscale, divisor, dtype)
+    return np.asarray(np.sign(total) * (np.abs(total) // divisor)).astype(dtype)
+
+
+def _scaled(values: Array, factor: float, divisor: int, dtype: np.dtype[Any]) -> Array:
+    """Return values * factor / divisor: as exact as float64 is, or more so where that has no fractions."""
+    if factor == 1.0 and divisor == 1:
+        return values
+    limits = np.iinfo(dtype)
+
+    def scaled(value: int) -> int:
+        exact = Fraction(factor) * value / divisor
+        truncated = int(float(exact)) if abs(exact) < 2**53 else int(exact)
+        return min(max(truncated, int(limits.min)), int(limits.max))
+
+    return np.array([scaled(int(value)) for value in values.flat], dtype).reshape(values.shape)
+
+
+def assert_reduced(actual: Array, inputs: Sequence[Array], op: str, case: object = "") -> None:
+    """Every bit must be right."""
     expected = reduced(inputs, op)
-    assert actual.dtype == inputs[0].dtype, case
-    assert actual.shape == expected.shape, case
-    if actual.dtype.kind not in "fc":
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), case
+    if actual.tobytes() != expected.tobytes():
         np.testing.assert_array_equal(actual, expected, err_msg=str(case))
-        return
-    steps = 1 if actual.dtype == np.float16 else len(inputs)  # accumulates in float32, and rounds once
-    sizes = np.abs(np.stack(inputs)).astype(np.float64)
-    scale = np.maximum(sizes.sum(axis=0), np.abs(expected))
-    if actual.dtype.kind == "c" and op == "product":
-        scale = 3 * sizes.prod(axis=0)  # relative to the size of the whole, whichever part rounds
-    allowed = np.finfo(actual.dtype).eps * (steps + 1) * scale
-    worst = np.max(np.abs(actual.astype(expected.dtype) - expected) - allowed, initial=-1.0)
-    assert worst <= 0, f"{case}: off by {worst} too much"
+        raise AssertionError(f"{case}: only the sign of a zero differs")

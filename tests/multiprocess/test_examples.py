@@ -83,6 +83,12 @@ def test_example_equals_one_process(name: str, np: int) -> None:
     assert "same as one process" in done.stdout
 
 
+def test_a_framework_of_ones_own() -> None:
+    done = run(3, str(EXAMPLES / "array_framework.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("all as expected") == 3
+
+
 def test_example_says_when_the_result_is_wrong() -> None:
     done = run(2, "-c", BROKEN_CLIPPING)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,24 +58,57 @@ TWICE: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _twice(folder: Path) -> None:
+BLOCKING: dict[str, Callable[[torch.Tensor, str], Any]] = {
+    "allreduce": lambda x, name: hvd.allreduce(x, name=name),
+    "allreduce_": lambda x, name: hvd.allreduce_(x, name=name),
+    "grouped_allreduce": lambda x, name: hvd.grouped_allreduce([x, x], None, name),
+    "allgather": hvd.allgather,
+    "broadcast": lambda x, name: hvd.broadcast_(x, 0, name),
+    "alltoall": lambda x, name: hvd.alltoall(x, None, name),
+    "reducescatter": hvd.reducescatter,
+}
+
+
+def _twice() -> None:
     for kind, submit in TWICE.items():
         name = f"twice {kind}"
-        has_called_twice = folder / name
-        while hvd.rank() != 0 and not has_called_twice.exists():  # else rank 0's first call might be done by then
-            time.sleep(0.001)
         first = submit(name)
-        if hvd.rank() == 0:
-            with pytest.raises(ValueError, match=name):
-                submit(name)
-            has_called_twice.touch()
-        with pytest.raises((ValueError, HorovodInternalError), match=name):
-            hvd.synchronize(first)
+        hvd.barrier()
+        with pytest.raises(ValueError, match=f"{name}.*synchronize"):
+            submit(name)
+        with pytest.raises(ValueError, match=f"{name}.*synchronize"):
+            BLOCKING[kind](torch.ones(4), name)
+        hvd.synchronize(first)
+        second = submit(name)
+        while not hvd.poll(second):
+            pass
+        hvd.synchronize(submit(name))
+        BLOCKING[kind](torch.ones(4), name)
     assert torch.equal(hvd.allreduce(torch.ones(4)), torch.ones(4))
 
 
-def test_a_name_that_is_in_use_is_refused_by_the_call(circles: Any, tmp_path: Path) -> None:
-    circles.of(2).run(_twice, tmp_path, timeout=30)
+def test_a_name_is_in_use_until_its_handle_was_waited_for(circles: Any) -> None:
+    """Also where the first use has long been done; and the first use goes on, on every rank."""
+    circles.of(2).run(_twice, timeout=30)
+
+
+def _drop_handles() -> None:
+    """Nobody can wait for them any more: then a wait for anything else will do."""
+    hvd.init()  # in a circle in which nothing has failed: the next init() stays in it
+    hvd.allreduce_async(torch.ones(4), name="dropped")
+    with pytest.raises(ValueError, match=r"Duplicate name 'dropped' in allreduce on rank \d"):
+        hvd.allreduce_async(torch.ones(4), name="dropped")
+    hvd.allreduce(torch.ones(4), name="another")
+    hvd.barrier()  # what was called before is done
+    kept = hvd.allreduce_async(torch.ones(4), name="dropped")
+    hvd.barrier()
+    hvd.init()  # as the next of several tests begins
+    hvd.allreduce(torch.ones(4), name="dropped")
+    assert torch.equal(hvd.synchronize(kept), torch.ones(4))
+
+
+def test_handles_that_were_dropped_hold_no_name_for_good(circles: Any) -> None:
+    circles.of(2).run(_drop_handles, timeout=30)
 
 
 def _wrong_calls() -> None:
@@ -119,3 +150,18 @@ def _zeros() -> None:
 
 def test_a_new_optimizer_gets_gradients_of_zeros(circles: Any) -> None:
     circles.of(2).run(_zeros, timeout=30)
+
+
+def _scatter_by_adasum() -> None:
+    x = torch.ones(2 * hvd.size())
+    for call in (hvd.reducescatter, hvd.reducescatter_async):
+        with pytest.raises(RuntimeError, match=r"reducescatter.*: op=Adasum is one of allreduce only"):
+            call(x, op=hvd.Adasum)
+    for call in (hvd.grouped_reducescatter, hvd.grouped_reducescatter_async):
+        with pytest.raises(HorovodInternalError, match="grouped_reducescatter"):
+            call([x], op=hvd.Adasum)
+    assert hvd.reducescatter(x, op=hvd.Sum).sum() == 2 * hvd.size()
+
+
+def test_reducescatter_has_no_adasum(circles: Any) -> None:
+    circles.of(2).run(_scatter_by_adasum)

@@ -309,6 +309,8 @@ def test_the_exit_code_is_the_failed_ranks() -> None:
     done = horovodrun("-np", "2", "sh", "-c", "[ $HOROVOD_RANK = 0 ] && sleep 60; echo no >&2; exit 7")
     assert done.returncode == 7
     assert "rank 1 on localhost failed first: exit code 7" in done.stderr
+    assert "Horovod detected that one or more processes exited with non-zero status" in done.stderr
+    assert "Process name: 1\nExit code: 7\n" in done.stderr
 
 
 def test_the_start_timeout_comes_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,6 +326,68 @@ def test_arguments_have_the_names_that_programs_know() -> None:
     args = parse_args(["-np", "4", "-H", "a:4", "--gloo", "--", "python", "x.py", "-v"])
     assert isinstance(args, argparse.Namespace)
     assert (args.num_proc, args.hosts, args.use_gloo, args.command) == (4, "a:4", True, ["python", "x.py", "-v"])
+
+
+def test_arguments_that_were_not_given_are_there_too(config: str) -> None:
+    """For programs that look at them; also without a command, and where a file sets them."""
+    args = parse_args(["-np", "2", "--network-interfaces", "lo,eth0", "--config-file", config, "--cycle-time-ms", "7"])
+    assert (args.command, args.nics, args.timeline_filename, args.autotune) == ([], {"lo", "eth0"}, "t.json", True)
+    assert (args.fusion_threshold_mb, args.cycle_time_ms, args.thread_affinity) == (8, 7.0, None)
+    assert (args.log_with_timestamp, args.run_func, args.executable, args.hosts) == (True, None, None, None)
+
+
+def test_the_autotuner_writes_what_it_measured(tmp_path: Path) -> None:
+    calls = "[ciranda.allreduce_(numpy.ones(1 << 18), name='it') for _ in range(100)]"
+    code = f"import ciranda, numpy; ciranda.init(); {calls}"
+    log = tmp_path / "log.csv"
+    done = horovodrun("-np", "2", "--autotune-log-file", str(log), sys.executable, "-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *rows = log.read_text(encoding="utf-8").splitlines()
+    assert header == "bytes,algorithm,segment_bytes,in_place,expected_us,taken_us,chosen"
+    assert {row.split(",")[0] for row in rows} == {str(8 << 18)}
+    assert sum(row.endswith(",1") for row in rows) == 1
+
+
+# -- from Python, by its parts ---------------------------------------------------------------------------------------
+
+
+def test_what_tools_ask_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from horovod.runner import _HorovodArgs
+    from horovod.runner.launch import _run
+
+    asked = _HorovodArgs()
+    asked.num_proc, asked.hosts, asked.use_gloo = 2, "localhost:2", True
+    asked.run_func = lambda: os.environ["HOROVOD_RANK"]
+    assert _run(asked) == ["0", "1"]
+    asked.run_func, asked.command = None, ["sh", "-c", "echo $HOROVOD_RANK > $FOLDER/$HOROVOD_RANK; exit $CODE"]
+    os.environ.update(FOLDER=str(tmp_path), CODE="0")
+    try:
+        assert _run(asked) is None
+        os.environ["CODE"] = "3"
+        with pytest.raises(RuntimeError, match=r"Horovod detected that one or more.*\nProcess name: \d\nExit code: 3"):
+            _run(asked)
+    finally:
+        del os.environ["FOLDER"], os.environ["CODE"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+@pytest.mark.parametrize("by", ["gloo_run", "mpi_run", "js_run"])
+def test_a_command_on_every_rank_from_python(by: str, tmp_path: Path) -> None:
+    from horovod.runner import gloo_run, js_run, mpi_run
+    from horovod.runner.common.util.settings import Settings
+
+    settings = Settings(num_proc=2, hosts="localhost:2", output_filename=str(tmp_path), verbose=0)
+    env = {**os.environ, "GIVEN": "x y"}
+    command = ["sh", "-c", "echo $GIVEN $HOROVOD_RANK; exit $((HOROVOD_RANK * $1))", "sh"]
+    run = {
+        "gloo_run": lambda *words: gloo_run.gloo_run(settings, {"lo"}, env, "127.0.0.1", [*command, *words]),
+        "mpi_run": lambda *words: mpi_run.mpi_run(settings, None, env, [*command, *words]),
+        "js_run": lambda *words: js_run.js_run(settings, None, env, [*command, *words]),
+    }[by]
+    run("0")
+    assert [(tmp_path / f"rank.{rank}" / "stdout").read_text() for rank in range(2)] == ["x y 0\n", "x y 1\n"]
+    with pytest.raises(RuntimeError, match=r"Process name: 1\nExit code: 5"):
+        run("5")
 
 
 # -- horovod.run -----------------------------------------------------------------------------------------------------
@@ -347,7 +411,8 @@ def test_run_raises_what_scripts_catch() -> None:
     def fail() -> None:
         raise KeyError("missing thing")
 
-    with pytest.raises(RuntimeError, match=r"(?s)rank \d on localhost failed first.*KeyError: 'missing thing'"):
+    said = r"(?s)Horovod detected that one or more processes exited.*Process name: \d\nExit code: 1\n.*"
+    with pytest.raises(RuntimeError, match=said + r"rank \d on localhost failed first.*KeyError: 'missing thing'"):
         horovod.run(fail, np=2)
     with pytest.raises(ValueError, match="np is the older name"):
         horovod.run(fail, num_proc=2, np=3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ranks import Ranks, wait_until
+from ranks import Ranks, assert_in_time, wait_until
 
 import ciranda as hvd
 
@@ -111,7 +111,7 @@ def _growth_in_bytes(n_calls: int) -> int:
 @pytest.mark.parametrize("shares_memory", ["0", "1"])
 def test_calls_leave_nothing_behind(shares_memory: str) -> None:
     with Ranks(2, env={"CIRANDA_SHARED_MEMORY": shares_memory}) as ranks:
-        growth = ranks.run(_growth_in_bytes, 40_000, timeout=60)
+        growth = ranks.run(_growth_in_bytes, 40_000, timeout=200)
     assert max(growth) < 500_000, f"bytes that ranks have grown by in 40,000 calls: {growth}"
 
 
@@ -167,9 +167,13 @@ def _interrupted_init() -> float:
 @pytest.mark.parametrize("waits_for", ["store", "peers"])
 def test_ctrl_c_interrupts_init(waits_for: str) -> None:
     nobody = {"CIRANDA_STORE": "127.0.0.1:1"} if waits_for == "store" else {}
-    with Ranks(2, env={"CIRANDA_START_TIMEOUT": "20", **nobody}, initialize=False) as ranks:
-        (took,) = ranks.run(_interrupted_init, on=[0], timeout=15)
-    assert took < 1.0
+
+    def until_it_is_heeded() -> float:
+        with Ranks(2, env={"CIRANDA_START_TIMEOUT": "20", **nobody}, initialize=False) as ranks:
+            (took,) = ranks.run(_interrupted_init, on=[0], timeout=15)
+        return float(took)
+
+    assert_in_time(until_it_is_heeded, 1.0)
 
 
 def test_a_rank_that_never_comes_is_named() -> None:

@@ -227,43 +227,6 @@ def test_gather_and_scatter_of_any_rows(circles: Any, n_ranks: int) -> None:
 # --- asynchronous and grouped
 
 
-def _check_many_in_flight() -> None:
-    n, rank = hvd.size(), hvd.rank()
-    tag = np.arange(2 * n, dtype=np.int64)
-    calls = {
-        "reducescatter": lambda i: hvd.reducescatter_async(tag + i, op=hvd.Sum, name=f"rs{i}"),
-        "alltoall": lambda i: hvd.alltoall_async(tag + i, splits=[2] * n, name=f"a{i}"),
-        "reduce": lambda i: hvd.reduce_async(tag + i, i % n, op=hvd.Sum, name=f"r{i}"),
-        "gather": lambda i: hvd.gather_async(tag[: rank + 1] + i, i % n, name=f"g{i}"),
-        "scatter": lambda i: hvd.scatter_async(tag + i, i % n, name=f"s{i}"),
-    }
-    order = np.random.default_rng(rank).permutation(len(calls) * 10)
-    handles = {}
-    for number in order.tolist():
-        what, i = list(calls)[number % len(calls)], number // len(calls)
-        handles[what, i] = calls[what](i)
-    own = slice(2 * rank, 2 * rank + 2)
-    for (what, i), handle in handles.items():
-        result = hvd.synchronize(handle)
-        if what == "reducescatter":
-            np.testing.assert_array_equal(result, (tag[own] + i) * n)
-        elif what == "alltoall":
-            np.testing.assert_array_equal(result[0], np.tile(tag[own] + i, n))
-        elif what == "scatter":
-            np.testing.assert_array_equal(result, tag[own] + i)
-        elif rank != i % n:
-            assert result is None
-        elif what == "reduce":
-            np.testing.assert_array_equal(result, (tag + i) * n)
-        else:
-            np.testing.assert_array_equal(result, np.concatenate([tag[: r + 1] + i for r in range(n)]))
-
-
-def test_many_in_flight_in_any_order(circle: Ranks) -> None:
-    for _ in range(3):
-        circle.run(_check_many_in_flight)
-
-
 def _check_groups() -> None:
     n, rank = hvd.size(), hvd.rank()
     arrays = [np.full((n + i, 2), rank + 1, dtype) for i, dtype in enumerate(DTYPES[1:])]

@@ -95,3 +95,108 @@ def _engine_has_adasum() -> bool:
     finally:
         hvd.shutdown()
     return True
+
+
+# --- what ranks must do alike, although each has its own gradients ---
+
+SCALE = 1024.0
+
+
+def _thaw_on(model: Model, who: list[int], step: int) -> None:
+    if hvd.rank() in who:
+        model[0].requires_grad_(step >= 2)
+
+
+def _train_thawed(who: list[int]) -> tuple[torch.Tensor, bool]:
+    model = _double()
+    model[0].requires_grad_(False)
+    before = flat(model[0])
+    inner = MAKERS["SGD"](model.parameters())
+    distributed = hvd.DistributedOptimizer(inner, model.named_parameters(), op=hvd.Adasum)
+    for step in range(STEPS):
+        _thaw_on(model, who, step)
+        distributed.zero_grad()
+        loss_of(model, step, Share(hvd.rank(), hvd.size())).backward()
+        distributed.step()
+    return flat(model), not torch.equal(flat(model[0]), before)
+
+
+@pytest.mark.parametrize("who", [[0, 1, 2], [1]], ids=["all", "one rank"])
+def test_parameters_thawed_after_wrapping(circles: Any, who: list[int]) -> None:
+    """Their changes are combined as soon as any rank trains them."""
+    results = circles.of(3).run(_train_thawed, who)
+    for trained, has_changed in results:
+        assert has_changed
+        assert torch.equal(trained, results[0][0]), "the ranks have come apart"
+
+
+def _frozen_differently() -> str:
+    model = _double()
+    model[0].weight.requires_grad_(hvd.rank() == 0)
+    optimizer = hvd.DistributedOptimizer(MAKERS["SGD"](model.parameters()), model.named_parameters(), op=hvd.Adasum)
+    loss_of(model, 0).backward()
+    with pytest.raises(hvd.errors.MismatchError) as caught:
+        optimizer.step()
+    return str(caught.value)
+
+
+def test_parameters_frozen_on_one_rank_before_wrapping(circles: Any) -> None:
+    for rank, message in enumerate(circles.of(2).run(_frozen_differently)):
+        assert f"on rank {rank} parameter '0.weight' is not in the same group as on other ranks" in message
+
+
+SCALED = {
+    **MAKERS,
+    "fused Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, fused=True),
+}
+
+
+def _scaled_step(model: Model, optimizer: Any, scaler: Any, step: int, share: Share) -> None:
+    """Steps 1 and 2 overflow on the last rank alone. The second is clipped, as are those after it."""
+    optimizer.zero_grad()
+    loss = loss_of(model, step, share)
+    if step in (1, 2) and share.part == share.parts - 1:
+        loss = loss * torch.inf
+    scaler.scale(loss).backward()
+    if step >= 2:
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def _train_scaled(make: str) -> tuple[torch.Tensor, float]:
+    model = mlp()
+    optimizer = hvd.DistributedOptimizer(SCALED[make](model.parameters()), model.named_parameters(), op=hvd.Adasum)
+    scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
+    for step in range(STEPS + 2):
+        _scaled_step(model, optimizer, scaler, step, Share(hvd.rank(), hvd.size()))
+    assert not {"grad_scale", "found_inf"} & set(vars(optimizer))
+    return flat(model), scaler.get_scale()
+
+
+def _scaled_in_one_process(make: str, n_ranks: int) -> torch.Tensor:
+    """Without a scaler: the steps that overflow are left out."""
+    models = [mlp() for _ in range(n_ranks)]
+    optimizers = [SCALED[make](model.parameters()) for model in models]
+    for step in (0, *range(3, STEPS + 2)):
+        before = [parameter.detach().clone() for parameter in models[0].parameters()]
+        for rank, (model, one) in enumerate(zip(models, optimizers, strict=True)):
+            one.zero_grad()
+            loss_of(model, step, Share(rank, n_ranks)).backward()
+            if step:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            one.step()
+        for start, *replicas in zip(before, *(model.parameters() for model in models), strict=True):
+            changes = [(replica.detach() - start).double() for replica in replicas]
+            for replica in replicas:
+                replica.data.copy_(start + combined(changes))
+    return flat(models[0])
+
+
+@pytest.mark.parametrize("make", sorted(SCALED))
+def test_an_overflow_on_one_rank(circles: Any, make: str) -> None:
+    """All ranks skip the step; only the scale of the one backs off, as its gradients are its own."""
+    results = circles.of(2).run(_train_scaled, make)
+    assert [scale for _, scale in results] == [SCALE, SCALE / 4]
+    assert_same([trained for trained, _ in results], _scaled_in_one_process(make, 2), 1e-5)

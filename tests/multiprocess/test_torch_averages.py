@@ -78,3 +78,72 @@ def _check_model() -> None:
 
 def test_a_model_that_has_diverged(circles: Any) -> None:
     circles.of(3).run(_check_model)
+
+
+class _Product(torch.nn.Module):
+    """Its parameter's gradient is the input."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.parameter = torch.nn.Parameter(torch.zeros(n))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return (self.parameter * inputs).sum()
+
+
+def _check_division() -> None:
+    """Gradients are averaged as torch would: added up in rank order, and divided."""
+    import torch.distributed as dist
+
+    import ciranda.torch.distributed as backend
+
+    n = 3000
+    x = [torch.randn(n, generator=torch.Generator().manual_seed(rank)) for rank in range(3)]
+    mine, mean = x[hvd.rank()], (x[0] + x[1] + x[2]) / 3
+    assert not torch.equal(mean, (x[0] + x[1] + x[2]) * (1 / 3))
+    assert torch.equal(hvd.allreduce(mine), mean)
+    assert torch.equal(hvd.allgather(hvd.reducescatter(mine)), mean)
+    sparse = hvd.sparse_allreduce_async(mine.to_sparse(), "sparse", hvd.Average)
+    assert torch.equal(hvd.synchronize(sparse).to_dense(), mean)
+    for options in ({}, {"gradient_as_bucket_view": True}, {"gradient_predivide_factor": 2.0}):
+        model = _Product(n)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters(), **options
+        )
+        for step in range(3):
+            optimizer.zero_grad()
+            model(mine).backward()
+            optimizer.synchronize()
+            assert torch.equal(model.parameter.grad, mean), (options, step)
+    dist.init_process_group("ciranda")
+    try:
+        averaged = mine.clone()
+        dist.all_reduce(averaged, dist.ReduceOp.AVG)
+        assert torch.equal(averaged, mean)
+        part = torch.empty(n // 3)
+        dist.reduce_scatter_tensor(part, mine.clone(), dist.ReduceOp.AVG)
+        assert torch.equal(part, mean.chunk(3)[hvd.rank()])
+        rows = mine.to_sparse()
+        dist.all_reduce(rows, dist.ReduceOp.AVG)
+        torch.testing.assert_close(rows.to_dense(), mean)  # what coalesce() adds up has no order
+        for value, dtype in (
+            (2**62, torch.int64),
+            (-(2**62), torch.int64),
+            (2048.0 if mine is x[0] else 1.0, torch.half),
+        ):
+            few = torch.full((4,), value, dtype=dtype).to_sparse()
+            dist.all_reduce(few, dist.ReduceOp.AVG)
+            wanted = torch.tensor(2050 / 3).half().item() if dtype == torch.half else value
+            assert few.to_dense().tolist() == [wanted] * 4, dtype
+        ddp = torch.nn.parallel.DistributedDataParallel(_Product(n))
+        ddp.register_comm_hook(None, backend.ddp_comm_hook)
+        for _ in range(3):
+            ddp.zero_grad()
+            ddp(mine).backward()
+            assert torch.equal(ddp.module.parameter.grad, mean)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_averages_are_divided(circles: Any) -> None:
+    circles.of(3).run(_check_division)

@@ -130,6 +130,15 @@ def test_who_only_loses_hosts_need_not_synchronize(circles: Any) -> None:
     circles.of(3).run(_check_removals)
 
 
+def _take_turns(sampler: Any, n_batches: int) -> list[int]:
+    """Use batches of two; return what all ranks used."""
+    mine = []
+    for batch in range(n_batches):
+        mine += sampler.get_indices(batch, 2)
+        sampler.record_batch(batch, 2)
+    return [index for one_rank in hvd.allgather_object(mine) for index in one_rank]
+
+
 def _check_sampler() -> None:
     """No sample is used twice, or left out, when the epoch is begun again in the middle."""
     n, rank = hvd.size(), hvd.rank()
@@ -137,15 +146,16 @@ def _check_sampler() -> None:
     state = hvd.elastic.TorchState(sampler=sampler)
     first = list(sampler)
     assert len(first) == len(sampler) == 8
-    for batch in range(2):
-        sampler.record_batch(batch, 2)
+    used = set(_take_turns(sampler, 2))
     state.commit()
     sampler.record_batch(2, 2)
     state.restore()
-    assert sampler.processed_indices == set(first[:4])
+    assert (sampler.processed_num, sampler.processed_indices) == (4 * n, used)
+    if rank != 0:
+        sampler.record_batch(2, 2)  # a rank that is further than the others
     state.sync()
-    used = set(hvd.allgather(torch.tensor(first[:4])).tolist())
     assert sampler.processed_indices == used
+    assert sampler.state_dict() == {"epoch": 0, "processed_num": 4 * n}
     rest = list(sampler)
     everyones = hvd.allgather(torch.tensor(rest)).tolist()
     assert sorted(everyones) == sorted(set(range(8 * n)) - used)
@@ -158,6 +168,27 @@ def _check_sampler() -> None:
     tiny.reset()
     assert (len(tiny), list(tiny)) == (0, [])
     assert rank == sampler.rank
+
+
+def _check_new_division() -> None:
+    """Only hosts have gone: there is no sync, but the samples that are left are divided anew."""
+    sampler = hvd.elastic.ElasticSampler(range(4 * hvd.size()), seed=1)
+    state = hvd.elastic.TorchState(sampler=sampler, used=[])
+
+    @hvd.elastic.run
+    def train(state: Any) -> list[int]:
+        state.used += _take_turns(state.sampler, 1)
+        if len(state.used) == 2 * hvd.size():
+            state.on_hosts_updated(0.0, 1)
+        state.commit()
+        return sorted(state.used)
+
+    assert train(state) == list(range(4 * hvd.size()))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_a_sampler_divides_anew_where_hosts_have_only_gone(circles: Any, n_ranks: int) -> None:
+    circles.of(n_ranks).run(_check_new_division)
 
 
 @SIZES

@@ -7,6 +7,7 @@ only, magnify the rounding of a gradient near zero without bound: those are comp
 from __future__ import annotations
 
 import pickle
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -324,6 +325,29 @@ def test_parameters_without_gradients(circles: Any, n_ranks: int, options: dict[
     """With momentum and weight decay a gradient of zeros is another thing than none."""
     training = Training(_sgd, _branches, step=_step_with_branches, options=options, steps=6)
     _compare(circles, n_ranks, training, FP32)
+
+
+def _partly_unreached() -> Model:
+    model = mlp()
+    model[0].extra = torch.nn.Linear(3, 3)  # which no forward pass calls
+    return model
+
+
+def _scaled_without_synchronize(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
+    scaler = model.__dict__.setdefault("scaler", torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2))
+    optimizer.zero_grad()
+    time.sleep(0.02 * (share.part == number % 2))  # for whose gradients the other's wait
+    scaler.scale(loss_of(model, number, share)).backward()
+    if number % 3 == 0:
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def test_grad_scaler_where_gradients_are_missing(circles: Any) -> None:
+    """GradScaler changes gradients, some of which are under way though the backward pass has not reached all."""
+    training = Training(_sgd, _partly_unreached, step=_scaled_without_synchronize, options={"groups": 8})
+    _compare(circles, 2, training, FP32)
 
 
 def _thaw(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:

@@ -126,6 +126,29 @@ def test_gradient(circles: Any, n_ranks: int, name: str) -> None:
     circles.of(n_ranks).run(_check, name, timeout=30)
 
 
+#: Grouped operations of which every rank has all outputs.
+APART = sorted(
+    name for name in FUNCTIONS if name.startswith("grouped ") and name not in ("grouped reduce", "grouped gather")
+)
+
+
+def _check_apart() -> None:
+    for name in APART:
+        function, _ = FUNCTIONS[name]
+        together, apart = ([t.requires_grad_() for t in _inputs(name, hvd.rank())] for _ in range(2))
+        _loss(function(together)).backward()
+        results = function(apart)
+        for index, result in enumerate(results):
+            others = [other.detach() for other in results]
+            _loss([*others[:index], result, *others[index + 1 :]]).backward()
+        for a, b in zip(together, apart, strict=True):
+            torch.testing.assert_close(a.grad, b.grad, msg=name)
+
+
+def test_backward_through_one_output_after_the_other(circles: Any) -> None:
+    circles.of(2).run(_check_apart)
+
+
 def _torch_gradcheck() -> None:
     """Torch's own check, where all ranks move the same element at once."""
     inputs = [t.requires_grad_() for t in _inputs("", hvd.rank())]

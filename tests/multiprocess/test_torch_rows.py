@@ -1,4 +1,4 @@
-"""alltoall and reducescatter on torch tensors over real processes: what NumPy's tests do not cover."""
+"""alltoall and reducescatter on torch tensors over real processes: what is not in tests/frameworks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import ciranda.torch as hvd
 
 pytestmark = pytest.mark.multiprocess
 
-SIZES = pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+SIZES = pytest.mark.parametrize("n_ranks", [1, 3])
 
 
 def _inputs(dtype: torch.dtype, shape: tuple[int, ...]) -> list[torch.Tensor]:
@@ -24,22 +24,16 @@ def _inputs(dtype: torch.dtype, shape: tuple[int, ...]) -> list[torch.Tensor]:
 
 def _check_reducescatter() -> None:
     n, rank = hvd.size(), hvd.rank()
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64):
-        for shape in ((4 * n,), (3 * n + 1, 2), (0, 3), (1, 2, 2)):
+    for dtype in (torch.float32, torch.bfloat16):
+        for shape in ((3 * n + 1, 2), (0, 3)):
             inputs = _inputs(dtype, shape)
             total = torch.stack(inputs).sum(dim=0)
             rows = [shape[0] // n + (r < shape[0] % n) for r in range(n)]
             share = total[sum(rows[:rank]) :][: rows[rank]]
             results = [
-                hvd.reducescatter(inputs[rank], op=hvd.Sum),
-                hvd.synchronize(hvd.reducescatter_async(inputs[rank], "named", hvd.Sum)),
                 hvd.reducescatter(inputs[rank], compression=hvd.Compression.fp16, op=hvd.Sum),
+                *hvd.grouped_reducescatter([inputs[rank], inputs[rank].t().contiguous().t()], op=hvd.Sum),
             ]
-            if len(shape) == 2:
-                results += hvd.grouped_reducescatter([inputs[rank], inputs[rank].t().contiguous().t()], op=hvd.Sum)
-            if dtype.is_floating_point:
-                factors = {"prescale_factor": 2.0, "postscale_factor": 0.5}
-                results.append(hvd.reducescatter(inputs[rank], op=hvd.Sum, **factors))
             for output in (torch.empty_like(share), torch.stack([share, share], dim=-1)[..., 0]):  # the latter strided
                 results.append(hvd.reducescatter(inputs[rank], op=hvd.Sum, output=output))
                 assert results[-1] is output
@@ -58,23 +52,15 @@ def test_reducescatter(circles: Any, n_ranks: int) -> None:
 def _check_alltoall() -> None:
     n, rank = hvd.size(), hvd.rank()
     # Rank r sends r + s rows, each of them 10 * r + s, to rank s.
-    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.bool):
-        for kind in (torch.int32, torch.int64, None):
-            counts = [rank + to for to in range(n)]
-            mine = torch.cat([torch.full((rank + to, 2), 10 * rank + to) for to in range(n)]).to(dtype)
-            splits = counts if kind is None else torch.tensor(counts, dtype=kind)
-            expected = torch.cat([torch.full((source + rank, 2), 10 * source + rank) for source in range(n)]).to(dtype)
-            for output, received in (
-                hvd.alltoall(mine, splits),
-                hvd.synchronize(hvd.alltoall_async(mine, splits, name="named")),
-                hvd.grouped_alltoall([mine], [splits])[0],
-            ):
-                assert output.dtype == dtype
-                assert torch.equal(output, expected)
-                assert received.tolist() == [source + rank for source in range(n)]
-            assert hvd.alltoall(mine, splits)[1].dtype == (kind or torch.int32)
-    even = hvd.alltoall(torch.arange(2 * n) + 100 * rank)
-    assert even.tolist() == [100 * source + 2 * rank + i for source in range(n) for i in range(2)]
+    counts = [rank + to for to in range(n)]
+    mine = torch.cat([torch.full((rank + to, 2), 10.0 * rank + to) for to in range(n)])
+    expected = torch.cat([torch.full((source + rank, 2), 10.0 * source + rank) for source in range(n)])
+    for kind in (torch.int32, torch.int64, None):
+        splits = counts if kind is None else torch.tensor(counts, dtype=kind)
+        for output, received in (hvd.alltoall(mine, splits), hvd.grouped_alltoall([mine], [splits])[0]):
+            assert torch.equal(output, expected)
+            assert received.tolist() == [source + rank for source in range(n)]
+        assert hvd.alltoall(mine, splits)[1].dtype == (kind or torch.int32)
 
 
 def _check_alltoall_in_place() -> None:

@@ -12,7 +12,8 @@ pytest.importorskip("torch")
 import torch
 
 import ciranda.torch as hvd
-from ciranda.errors import MismatchError
+from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.torch import sparse_rows
 
 pytestmark = pytest.mark.multiprocess
 
@@ -55,18 +56,62 @@ def test_results(circles: Any, n_ranks: int, rows: int, op: int) -> None:
     circle.run(_check, rows, torch.float64, op, 2)
 
 
+def _check_large_integers(rows: int, dtype: torch.dtype) -> None:
+    """Sums that the type has no room for are averaged all the same, and toward zero."""
+    inputs = []
+    for rank in range(hvd.size()):
+        generator = torch.Generator().manual_seed(rank)
+        values = torch.randint(-(2**62), 2**62, (rows, 3), generator=generator) * 2 >> (64 - torch.iinfo(dtype).bits)
+        inputs.append(torch.sparse_coo_tensor(torch.arange(rows)[None] * 2, values.to(dtype), (400, 3)).coalesce())
+    result = hvd.sparse_allreduce_async(inputs[hvd.rank()], f"large {dtype} {rows}", hvd.Average).wait().to_dense()
+    columns = zip(*(each.to_dense().flatten().tolist() for each in inputs), strict=True)
+    wanted = [abs(sum(column)) // hvd.size() * (1 if sum(column) > 0 else -1) for column in columns]
+    assert result.flatten().tolist() == wanted
+
+
+@pytest.mark.parametrize("rows", [3, 200])  # gathered, and dense
+def test_averages_of_integers_do_not_wrap(circles: Any, rows: int) -> None:
+    for dtype in (torch.int8, torch.int32, torch.int64):
+        circles.of(3).run(_check_large_integers, rows, dtype)
+
+
 def _precise(rows: int) -> None:
-    """16-bit sums are formed in 32 bits."""
-    n = hvd.size()
-    tensor = torch.sparse_coo_tensor([list(range(rows))], torch.full((rows, 1), 2049.0 / 2048), (5000, 1))
-    result = hvd.sparse_allreduce_async(tensor.to(torch.float16), "narrow", hvd.Sum)()
-    one = torch.tensor(2049.0 / 2048).half()
-    assert set(result.values().flatten().tolist()) == {float((one.float() * n).half())}
+    """Sums of 16-bit numbers are formed in 32 bits: in float16, 2048 + 1 is 2048."""
+    for dtype in (torch.float16, torch.bfloat16):
+        mine = 2048.0 if hvd.rank() == 0 else 1.0
+        tensor = torch.sparse_coo_tensor(
+            [list(range(rows))], torch.full((rows, 1), mine), (5000, 1), check_invariants=False
+        )
+        result = hvd.sparse_allreduce_async(tensor.to(dtype), "narrow", hvd.Sum)()
+        assert result.values().flatten().tolist() == [float(torch.tensor(2048.0 + hvd.size() - 1).to(dtype))] * rows
 
 
 @pytest.mark.parametrize("rows", [10, 4000])
 def test_narrow_types(circles: Any, rows: int) -> None:
+    """Gathered, and made dense."""
     circles.of(3).run(_precise, rows)
+
+
+def _rows_of_zeros(n_rows: int) -> None:
+    """A row of zeros, on all ranks or on one, is a row of the result; one that nobody has is not."""
+    rank = hvd.rank()
+    rows = torch.arange(n_rows)
+    values = torch.full((n_rows, 2), float(rank + 1))
+    values[0] = 0.0
+    if rank == 0:
+        rows[-1], values[-1] = 49, 0.0  # which only this rank has
+    tensor = torch.sparse_coo_tensor(rows[None], values, (50, 2), check_invariants=False)
+    result = hvd.sparse_allreduce_async(tensor, "zeros", hvd.Sum).wait()
+    assert result.indices()[0].tolist() == [*range(n_rows), 49]
+    wanted = torch.full((n_rows + 1, 2), 6.0)
+    wanted[0], wanted[-1], wanted[-2] = 0.0, 0.0, 5.0
+    assert torch.equal(result.values(), wanted)
+
+
+@pytest.mark.parametrize("n_rows", [3, 40])
+def test_rows_of_zeros(circles: Any, n_rows: int) -> None:
+    """Gathered, and made dense."""
+    circles.of(3).run(_rows_of_zeros, n_rows)
 
 
 def _in_any_order() -> None:
@@ -89,7 +134,7 @@ def _in_any_order() -> None:
 
 @SIZES
 def test_waiting_in_any_order(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_in_any_order, timeout=30)
+    circles.of(n_ranks).run(_in_any_order)
 
 
 def _wait_in_opposite_orders() -> None:
@@ -102,7 +147,22 @@ def _wait_in_opposite_orders() -> None:
 
 def test_waiting_in_opposite_orders(circles: Any) -> None:
     """Each waits for what the other has not waited for yet."""
-    circles.of(2).run(_wait_in_opposite_orders, timeout=20)
+    circles.of(2).run(_wait_in_opposite_orders)
+
+
+def _wait_late() -> None:
+    """Rank 1 makes another call before it waits, or never waits, for what rank 0 waits for before that call."""
+    for rows in (2, 200):  # gathered, and made dense
+        handle = hvd.sparse_allreduce_async(_tensor(hvd.rank(), rows, (60, 4), torch.float64), f"late {rows}", hvd.Sum)
+        if hvd.rank() == 0:
+            handle.wait()
+        hvd.allreduce(torch.ones(1), name="between")
+        if hvd.rank() == 1 and rows == 2:
+            handle.wait()
+
+
+def test_who_waits_late_keeps_nobody_waiting(circles: Any) -> None:
+    circles.of(2).run(_wait_late, timeout=30)
 
 
 def _travels(rows: int) -> int:
@@ -117,6 +177,25 @@ def test_dense_where_it_is_cheaper(circles: Any) -> None:
     """A row of 16 floats and its index are 72 bytes, the table is 64,000."""
     assert circles.of(2).run(_travels, 10) == [20, 20]
     assert circles.of(2).run(_travels, 1000) == [-1, -1]
+
+
+def test_rows_are_added_up_in_their_order() -> None:
+    """Whatever way of sorting is fastest on a machine."""
+    generator = torch.Generator().manual_seed(0)
+    for n_rows, n_ranks in ((1, 3), (50, 3), (3000, 4)):
+        parts = [torch.randperm(2 * n_rows, generator=generator)[:n_rows].sort().values for _ in range(n_ranks)]
+        indices = torch.stack([torch.cat(parts) // 2, torch.cat(parts) % 2], dim=1)
+        values = torch.randn(len(indices), 3, generator=generator) * 10 ** torch.randint(
+            -9, 9, (len(indices), 1), generator=generator
+        )
+        wanted = torch.zeros(2 * n_rows, 3)
+        for index, row in zip(torch.cat(parts).tolist(), values, strict=True):
+            wanted[index] += row
+        result = sparse_rows.sum_of(indices, values, (n_rows, 2, 3), torch.float32)
+        assert torch.equal(result.to_dense().reshape(-1, 3), wanted)
+        assert torch.equal(result.indices(), indices.unique(dim=0).t())
+    nothing = sparse_rows.sum_of(torch.empty(0, 2, dtype=torch.int64), torch.empty(0, 3), (5, 2, 3), torch.float32)
+    assert nothing.shape == (5, 2, 3)
 
 
 # What rank 1 does otherwise, with enough rows that it would go on differently; and what all ranks are told.
@@ -168,7 +247,7 @@ def _mismatched() -> list[str]:
 
 
 def test_errors(circles: Any) -> None:
-    for messages in circles.of(2).run(_mismatched, timeout=30):
+    for messages in circles.of(2).run(_mismatched):
         assert messages == [f"sparse allreduce 't': {text}" for _, text in DISAGREEMENTS.values()]
 
 
@@ -211,7 +290,7 @@ def _check_weights_that_cannot_be() -> None:
 
 
 def test_weights_that_cannot_be(circles: Any) -> None:
-    circles.of(2).run(_check_weights_that_cannot_be, timeout=30)
+    circles.of(2).run(_check_weights_that_cannot_be)
 
 
 def _without_the_last() -> None:
@@ -235,7 +314,32 @@ def _without_the_last() -> None:
 
 
 def test_ranks_that_have_joined_do_not_count(circles: Any) -> None:
-    circles.of(3).run(_without_the_last, timeout=30)
+    circles.of(3).run(_without_the_last)
+
+
+def _join_too_early(rows: int) -> None:
+    """Rank 1 joins before rank 0 has told how many rows it has: what rank 1 has told that it has never comes."""
+    token, tensor = torch.ones(1), _tensor(hvd.rank(), rows, (60, 4), torch.float32)
+    if hvd.rank() == 0:
+        hvd.recv(token, 1)
+        with pytest.raises(MismatchError, match="'early': a rank has joined while it was under way"):
+            hvd.sparse_allreduce_async(tensor, "early", hvd.Sum).wait()
+        hvd.recv(token, 1)  # else rank 1 may be so late that all have joined, and its rows wait for somebody
+        hvd.join()
+    else:
+        handle = hvd.sparse_allreduce_async(tensor, "early", hvd.Sum)
+        joined = hvd.join_async()
+        hvd.send(token, 0)
+        with pytest.raises(InvalidArgumentError, match=r"'early\.(rows|dense)' was called after join\(\)"):
+            handle.wait()
+        hvd.send(token, 0)
+        hvd.synchronize(joined)
+    assert hvd.allreduce(token, op=hvd.Sum, name="after")[0] == 2
+
+
+@pytest.mark.parametrize("rows", [2, 200])  # gathered, and dense
+def test_joining_before_rows_have_come(circles: Any, rows: int) -> None:
+    circles.of(2).run(_join_too_early, rows, timeout=60)
 
 
 def _train_embedding() -> None:
@@ -268,3 +372,68 @@ def _train_embedding() -> None:
 def test_weighted_training_with_sparse_gradients(circles: Any) -> None:
     for n_ranks in (2, 3):
         circles.of(n_ranks).run(_train_embedding)
+
+
+# --- without names, in several sets ---
+
+
+def _unnamed(value: float, process_set: Any = hvd.global_process_set) -> Any:
+    row = torch.sparse_coo_tensor([[hvd.rank()]], torch.full((1, 2), value), (900, 2), check_invariants=False)
+    return hvd.sparse_allreduce_async(row, None, hvd.Sum, process_set)
+
+
+def _rows_of(result: torch.Tensor) -> tuple[list[int], list[float]]:
+    return result.indices()[0].tolist(), result.values()[:, 0].tolist()
+
+
+def _count_in_each_set() -> None:
+    """The ranks of one set make more calls than the third; and so do those that have not joined."""
+    rank, both = hvd.rank(), hvd.add_process_set([0, 1])
+    if both.included():
+        assert _rows_of(_unnamed(1.0, both).wait()) == ([0, 1], [1.0, 1.0])
+    assert _rows_of(_unnamed(2.0).wait()) == ([0, 1, 2], [2.0] * 3)
+    if rank != 1:
+        for value in (3.0, 4.0):
+            assert _rows_of(_unnamed(value).wait()) == ([0, 2], [value] * 2)
+    hvd.join()
+    assert _rows_of(_unnamed(5.0).wait()) == ([0, 1, 2], [5.0] * 3)
+    if both.included():  # where nobody has joined
+        assert _rows_of(_unnamed(6.0, both).wait()) == ([0, 1], [6.0] * 2)
+    hvd.remove_process_set(both)
+
+
+def _wait_in_one_set_first() -> None:
+    """Rank 1 has started a reduction in two sets. That with rank 2 can be done; then only rank 0 starts the other."""
+    rank = hvd.rank()
+    low, high = hvd.add_process_set([0, 1]), hvd.add_process_set([1, 2])
+    token = torch.ones(1)
+    if rank == 0:
+        hvd.recv(token, 2)
+        _unnamed(1.0, low).wait()
+    elif rank == 1:
+        later, sooner = _unnamed(1.0, low), _unnamed(2.0, high)
+        assert _rows_of(sooner.wait()) == ([1, 2], [2.0] * 2)
+        assert _rows_of(later.wait()) == ([0, 1], [1.0] * 2)
+    else:
+        _unnamed(2.0, high).wait()
+        hvd.send(token, 0)
+    for each in (low, high):
+        hvd.remove_process_set(each)
+
+
+def _wait_for_sets_in_opposite_orders() -> None:
+    both = hvd.add_process_set([0, 1])
+    if both.included():
+        handles = [_unnamed(1.0, both), _unnamed(2.0, both.lane(0))]
+        named = [hvd.sparse_allreduce_async(_tensor(hvd.rank(), 3, (900, 2), torch.float32), n, hvd.Sum) for n in "ab"]
+        for handle in reversed([*handles, *named]) if hvd.rank() else [*handles, *named]:
+            handle.wait()
+    else:
+        for name in "ba":
+            hvd.sparse_allreduce_async(_tensor(2, 3, (900, 2), torch.float32), name, hvd.Sum).wait()
+    hvd.remove_process_set(both)
+
+
+@pytest.mark.parametrize("calls", [_count_in_each_set, _wait_in_one_set_first, _wait_for_sets_in_opposite_orders])
+def test_several_sets(circles: Any, calls: Any) -> None:
+    circles.of(3).run(calls)

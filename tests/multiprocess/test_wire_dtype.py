@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from expected import Array, values
+from expected import Array, reduced, values
 from ranks import Ranks
 
 import ciranda as hvd
@@ -29,21 +29,13 @@ def _rounded(wide: Array) -> Array:
     return wide.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
-def _tree(inputs: list[Array]) -> Array:
-    """The sum in the order that all algorithms keep: the left part is the largest power of two."""
-    if len(inputs) == 1:
-        return inputs[0]
-    middle = 1 << (len(inputs) - 1).bit_length() - 1
-    return _tree(inputs[:middle]) + _tree(inputs[middle:])
-
-
 def _sums_are_exact(n_together: int) -> None:
     for turn in range(3):
         handles = {count: hvd.allreduce_async(_input(hvd.rank(), count, turn), name=f"{count}") for count in COUNTS}
         for count in COUNTS:
             inputs = [_input(rank, count, turn) for rank in range(hvd.size())]
-            parts = [_rounded(_tree(inputs[i : i + n_together])) for i in range(0, hvd.size(), n_together)]
-            expected = _rounded(_tree(parts) * np.float32(1 / hvd.size()))
+            parts = [_rounded(reduced(inputs[i : i + n_together], "sum")) for i in range(0, hvd.size(), n_together)]
+            expected = _rounded(reduced(parts, "average", divisor=hvd.size()))
             np.testing.assert_array_equal(hvd.synchronize(handles[count]), expected)
 
 
@@ -52,7 +44,7 @@ def _input(rank: int, count: int, seed: int) -> Array:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n_ranks", [2, 4])
+@pytest.mark.parametrize("n_ranks", [2, 3])
 def test_a_host_with_one_rank_rounds_its_input(n_ranks: int, way: str) -> None:
     with Ranks(n_ranks, env={**OVER_TCP, **WAYS[way]}) as ranks:
         ranks.run(_sums_are_exact, 1)

@@ -294,6 +294,40 @@ Pipe.flush(self)
 Pipe.close(self)
 """
 
+ENV = """
+is_exportable(v)
+get_env_rank_and_size()
+is_kubeflow_mpi()
+"""
+
+CONFIG_PARSER = """
+set_args_from_config(args, config, override_args)
+validate_config_args(args)
+set_env_from_args(env, args)
+"""
+
+CACHE = """
+Cache.__init__(self, cache_folder, cache_staleness_threshold_in_minutes, parameters_hash)
+Cache.get(self, key)
+Cache.put(self, key, val)
+Cache.parameters_hash(self)
+use_cache()
+"""
+
+GLOO_RUN = """
+MultiFile.__init__(self, files)
+MultiFile.write(self, text)
+MultiFile.flush(self)
+create_slot_env_vars(slot_info)
+create_run_env_vars(server_ip, nics, port, elastic=False)
+get_run_command(command, server_ip, nics, port, elastic=False)
+register_shutdown_event()
+launch_gloo(command, exec_command, settings, nics, env, server_ip)
+gloo_run(settings, nics, env, server_ip, command)
+launch_gloo_elastic(command_or_func, exec_command, settings, env, get_common_interfaces, rendezvous, executable)
+gloo_run_elastic(settings, env, command_or_func, executable)
+"""
+
 INTERFACE = {
     "horovod": RUN,
     "horovod.torch": STATE + PROCESS_SETS + OPERATIONS + FUNCTIONS + OPTIMIZER + SYNC_BATCH_NORM,
@@ -320,9 +354,13 @@ INTERFACE = {
     "horovod.runner.elastic.discovery": DISCOVERY,
     "horovod.runner.elastic.settings": ELASTIC_SETTINGS,
     "horovod.runner.elastic.worker": WORKER,
+    "horovod.runner.common.util.env": ENV,
+    "horovod.runner.common.util.config_parser": CONFIG_PARSER,
+    "horovod.runner.gloo_run": GLOO_RUN,
     "horovod.runner.mpi_run": MPI_RUN,
     "horovod.runner.js_run": JS_RUN,
     "horovod.runner.util.threads": THREADS,
+    "horovod.runner.util.cache": CACHE,
     "horovod.runner.util.streams": STREAMS,
 }
 
@@ -334,6 +372,15 @@ OBJECTS = {
     "horovod.torch.compression": "Compression",
     "horovod.common.basics": "HorovodBasics",
     "horovod.common.process_sets": "global_process_set",
+    "horovod.common.util": "_cache",
+    "horovod.runner": "_HorovodArgs",
+    "horovod.runner.launch": "_run",
+    "horovod.runner.common.util.env": "LOG_LEVEL_STR IGNORE_REGEXES KUBEFLOW_MPI_EXEC",
+    "horovod.runner.common.util.config_parser": "LOG_LEVELS HOROVOD_FUSION_THRESHOLD HOROVOD_CYCLE_TIME "
+    "HOROVOD_CACHE_CAPACITY HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_AUTOTUNE HOROVOD_AUTOTUNE_LOG HOROVOD_TIMELINE "
+    "HOROVOD_TIMELINE_MARK_CYCLES HOROVOD_STALL_CHECK_DISABLE HOROVOD_STALL_CHECK_TIME_SECONDS "
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS HOROVOD_NUM_NCCL_STREAMS HOROVOD_LOG_LEVEL HOROVOD_LOG_HIDE_TIME "
+    "NCCL_IB_DISABLE",
     "horovod.runner.elastic.worker": "HostUpdateResult",
     "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt HorovodVersionMismatchError",
 }
@@ -342,7 +389,6 @@ _NO_DRIVER = "no driver watches the hosts: they neither come nor go while a job 
 
 #: What Ciranda will not have, and why. A name without a module counts in every one.
 NEVER = {
-    "get_extension_full_path": "nothing is compiled for one framework, so that there is no such file",
     "make_check_build_action": "a part of the parser, for itself",
     "make_override_action": "a part of the parser, for itself",
     "make_override_bool_action": "a part of the parser, for itself",
@@ -350,8 +396,6 @@ NEVER = {
     "make_override_false_action": "a part of the parser, for itself",
     "make_deprecated_bool_action": "a part of the parser, for itself",
     "make_nic_action": "a part of the parser, for itself",
-    "run_controller": "there is one controller",
-    "prefix_connection": "a part of execute, for itself",
     "HostState": _NO_DRIVER,
     "DiscoveredHosts": _NO_DRIVER,
     "HostManager": _NO_DRIVER,
@@ -359,21 +403,22 @@ NEVER = {
     "WorkerNotificationManager": _NO_DRIVER,
     "WorkerNotificationService": _NO_DRIVER,
     "WorkerNotificationClient": _NO_DRIVER,
-    "mpi_run": "there is no MPI",
-    "js_run": "jsrun is not used",
     "generate_jsrun_rankfile": "jsrun is not used",
+    "create_run_env_vars": "ranks meet through an authenticated store, not over HTTP",
+    "get_run_command": "ranks meet through an authenticated store, not over HTTP",
+    "launch_gloo": "each rank needs the job's secret, which no command line holds",
+    "launch_gloo_elastic": _NO_DRIVER,
+    "gloo_run_elastic": _NO_DRIVER,
 }
 
 #: Modules of Horovod that Ciranda will not have, and why.
 NO_MODULES = {
-    "horovod.runner.gloo_run": "ranks are started by ciranda.launch",
     "horovod.runner.elastic.driver": _NO_DRIVER,
     "horovod.runner.elastic.registration": _NO_DRIVER,
     "horovod.runner.elastic.rendezvous": _NO_DRIVER,
     "horovod.runner.http.http_server": "ranks meet through an authenticated store, not over HTTP",
     "horovod.runner.http.http_client": "ranks meet through an authenticated store, not over HTTP",
     "horovod.runner.common.util.network": "there are no services that exchange pickles",
-    "horovod.runner.common.util.config_parser": "a part of the parser, for itself",
     "horovod.runner.common.service.task_service": "there are no services that exchange pickles",
     "horovod.runner.common.service.driver_service": "there are no services that exchange pickles",
     "horovod.runner.common.service.compute_service": "there are no services that exchange pickles",

@@ -6,6 +6,9 @@ import builtins
 import importlib
 import inspect
 import io
+import multiprocessing
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +126,31 @@ def test_importing_it_loads_no_framework() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("part", ["tensorflow", "tensorflow.keras", "keras", "mxnet", "spark", "spark.torch", "ray"])
+def test_what_is_not_served_says_so(part: str) -> None:
+    """Also to `from horovod import ...`; scripts that try what there is catch ImportError."""
+    served_by = f"horovod.{part.partition('.')[0]}"
+    with pytest.raises(
+        ImportError, match=rf"^{served_by} is not available.*horovod\.torch.*ciranda-horovod$"
+    ) as caught:
+        importlib.import_module(f"horovod.{part}")
+    assert caught.value.name == served_by
+    with pytest.raises(ImportError, match="is not available"):
+        exec(f"from horovod import {part.partition('.')[0]}")
+    assert not util.extension_available(part.partition(".")[0])
+
+
+@pytest.mark.parametrize("module", ["ciranda.torch", "ciranda.torch.ops", "horovod.torch"])
+def test_without_torch_it_says_what_is_missing(module: str) -> None:
+    """Its import fails as that of torch would; without a word of what else has gone wrong meanwhile."""
+    code = f"import sys; sys.modules['torch'] = None; import {module}"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last_line = failed.stderr.splitlines()[-1]
+    assert last_line.startswith("ModuleNotFoundError: ciranda.torch needs torch, which is not installed"), failed.stderr
+    assert "pip install torch" in last_line
+    assert "During handling" not in failed.stderr
+
+
 def test_its_version_is_one_that_scripts_can_compare() -> None:
     import ciranda
     import horovod
@@ -130,9 +158,12 @@ def test_its_version_is_one_that_scripts_can_compare() -> None:
     release, local = horovod.__version__.split("+")
     assert tuple(map(int, release.split("."))) >= (0, 28, 1)
     assert local == f"ciranda.{ciranda.__version__}"
-    project = (Path(__file__).parents[2] / "compat" / "horovod" / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'version = "{ciranda.__version__}"' in project
-    assert f'"ciranda=={ciranda.__version__}"' in project
+    package = Path(__file__).parents[2] / "compat" / "horovod"
+    project = (package / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'input = "../../CMakeLists.txt"' in project
+    assert '"ciranda=={project[version]}"' in project
+    whole = (package / "../../CMakeLists.txt").read_text(encoding="utf-8")
+    assert re.search(rf"project\(ciranda\s+VERSION\s+{re.escape(ciranda.__version__)}\b", whole)
 
 
 # -- beside a real Horovod -------------------------------------------------------------------------------------------
@@ -225,6 +256,10 @@ def test_what_is_built_in() -> None:
     assert not util.extension_available("abacus", verbose=True)
     assert util.gpu_available("abacus") is False
     util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
+    path = util.get_extension_full_path("/there/__init__.py", "torch", "mpi_lib_v2")
+    assert path == "/there/torch/mpi_lib_v2" + util.get_ext_suffix()
+    with pytest.raises(ValueError, match="name"):
+        util.get_extension_full_path("/there/__init__.py")
 
 
 def test_variables_are_set_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +362,29 @@ def test_a_shell_command_that_an_event_ends() -> None:
     end, out = threading.Event(), io.StringIO()
     end.set()
     # What it started ends with it: else execute() would wait for the one that holds its output.
-    assert safe_shell_exec.execute("sleep 600 & sleep 600", stdout=out, stderr=out, events=[end]) == -signal.SIGTERM
+    code = safe_shell_exec.execute("sleep 600 & sleep 600", stdout=out, stderr=out, events=[end])
+    assert code == 128 + signal.SIGTERM, "as a shell says it"
+
+
+def test_a_pipe_is_shown_line_by_line() -> None:
+    """What is read at a time may end in the middle of a line, or of a character; bars of progress end with a return."""
+    from horovod.runner.common.util import safe_shell_exec
+
+    shown = io.StringIO()
+    source, target = multiprocessing.Pipe(duplex=False)
+    reader = threading.Thread(
+        target=safe_shell_exec.prefix_connection, args=(source, shown, "stdout", 3, False), daemon=True
+    )
+    reader.start()
+    for part in (b"one\ntw", b"o\r\n\xc3", b"\xa4\r50 %", b"\rend"):
+        os.write(target.fileno(), part)
+    target.close()
+    reader.join(30)
+    assert shown.getvalue() == "".join(f"[3]<stdout>:{line}" for line in ("one\n", "two\r\n", "ä\r", "50 %\r", "end"))
+    assert source.closed
+    source, target = multiprocessing.Pipe(duplex=False)
+    target.close()
+    safe_shell_exec.prefix_connection(source, shown, None, None, True)
 
 
 def test_threads_and_pipes() -> None:
@@ -338,7 +395,18 @@ def test_threads_and_pipes() -> None:
     watcher = threads.on_event(happened, results.append, ("it",))
     happened.set()
     watcher.join()
+    stopped = threading.Event()
+    stopped.set()
+    for watched in (happened, threading.Event()):
+        threads.on_event(watched, results.append, ("no more",), stop=stopped, check_stop_interval_s=0.01).join()
     assert results == ["it"]
+    for wrong in ("it", ["it"], None):
+        with pytest.raises(ValueError, match="must be a tuple"):
+            threads.in_thread(results.append, wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="must be a tuple"):
+            threads.on_event(happened, results.append, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs an event"):
+        threads.on_event(None, print)  # type: ignore[arg-type]
     pipe = streams.Pipe()
     writer = threads.in_thread(lambda: [pipe.write(text) for text in ("abc", "d")] + [pipe.close()])
     assert [pipe.read(2), pipe.read(), pipe.read(), pipe.read()] == ["ab", "c", "d", None]
@@ -348,4 +416,88 @@ def test_threads_and_pipes() -> None:
 def test_there_is_no_mpi() -> None:
     from horovod.runner import mpi_run
 
-    assert not any(getattr(mpi_run, name)() for name in mpi_run.__all__)
+    assert not any(getattr(mpi_run, name)() for name in mpi_run.__all__ if name != "mpi_run")
+
+
+def test_what_a_process_is_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    from horovod.runner.common.util import env
+
+    for names in env._RANK_AND_SIZE:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    assert env.get_env_rank_and_size() == (0, 1)
+    monkeypatch.setenv("PMI_RANK", "3")
+    with pytest.raises(RuntimeError, match="only one of PMI_RANK and PMI_SIZE"):
+        env.get_env_rank_and_size()
+    monkeypatch.setenv("PMI_SIZE", "4")
+    assert env.get_env_rank_and_size() == (3, 4)
+    assert [env.is_exportable(name) for name in ("PATH", "BASH_FUNC_x", "OLDPWD", "CIRANDA_SECRET_FILE")] == [
+        True, False, False, False,
+    ]  # fmt: skip
+    assert not env.is_kubeflow_mpi()
+
+
+def test_results_are_kept_in_a_file(tmp_path: Path) -> None:
+    from horovod.runner.util import cache
+
+    calls = []
+
+    @cache.use_cache()
+    def find(what: str) -> str | None:
+        calls.append(what)
+        return what.upper() or None
+
+    for hash_of, n_calls in (("a", 1), ("a", 1), ("b", 2)):
+        assert find("x", fn_cache=cache.Cache(str(tmp_path / "new"), 60, hash_of)) == "X"
+        assert len(calls) == n_calls
+    assert find("x", fn_cache=cache.Cache(str(tmp_path / "new"), 0, "b")) == "X"
+    assert len(calls) == 3, "too old"
+    assert (find("x"), len(calls)) == ("X", 4)
+    for _ in range(2):
+        assert find("", fn_cache=cache.Cache(str(tmp_path / "new"), 60, "b")) is None
+    assert len(calls) == 6, "nothing that was found is not kept"
+    (tmp_path / "new" / "cache.bin").write_bytes(b"something else")
+    assert cache.Cache(str(tmp_path / "new"), 60, "b").get("x") is None
+
+
+def test_settings_from_a_file_and_for_the_environment() -> None:
+    from horovod.runner import _HorovodArgs
+    from horovod.runner.common.util import config_parser
+
+    args = _HorovodArgs()
+    assert (args.num_proc, args.fusion_threshold_mb, args.run_func, args.command) == (1, None, None, [])
+    args.cycle_time_ms = 2.0
+    config = {
+        "params": {"fusion_threshold_mb": 8, "cycle_time_ms": 5},
+        "stall_check": {"enabled": False},
+        "controller": "gloo",
+    }
+    config_parser.set_args_from_config(args, config, {"cycle_time_ms"})
+    assert (args.fusion_threshold_mb, args.cycle_time_ms, args.no_stall_check, args.use_gloo) == (8, 2.0, True, True)
+    config_parser.validate_config_args(args)
+    env = config_parser.set_env_from_args({"A": "B"}, args)
+    expected = {
+        "A": "B",
+        config_parser.HOROVOD_FUSION_THRESHOLD: str(8 << 20),  # type: ignore[attr-defined]
+        "CIRANDA_FUSION_THRESHOLD": str(8 << 20),
+        "HOROVOD_CYCLE_TIME": "2.0",
+        "HOROVOD_STALL_CHECK_DISABLE": "1",
+    }
+    assert env == expected
+    args.fusion_threshold_mb = -1
+    with pytest.raises(ValueError, match="--fusion-threshold-mb -1: must be from 0"):
+        config_parser.validate_config_args(args)
+    with pytest.raises(ValueError, match="neither gloo nor mpi"):
+        config_parser.set_args_from_config(_HorovodArgs(), {"controller": "tcp"}, ())
+
+
+def test_who_runs_a_job() -> None:
+    """Any of them is Ciranda's launcher; a tool's own functions are called as they are asked for."""
+    from horovod.runner.launch import run_controller
+
+    called: list[str] = []
+    functions = [lambda name=name: called.append(name) for name in ("gloo", "mpi", "js")]
+    for chosen in ((True, False, False), (False, True, False), (False, False, True), (None, None, None)):
+        flags_and_functions = [each for pair in zip(chosen, functions, strict=True) for each in pair]
+        run_controller(*flags_and_functions, 0)  # type: ignore[call-arg, arg-type]
+    assert called == ["gloo", "mpi", "js", "gloo"]

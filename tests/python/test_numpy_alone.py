@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +42,18 @@ def test_a_circle_of_one() -> None:
     with pytest.raises(NotSupportedError, match=r"init\(comm=\[0, 1\]\): a circle of 1 ranks cannot be joined by some"):
         hvd.init(comm=[0, 1])
     hvd.init()
+
+
+def test_it_ends_well_whatever_the_settings_have_become(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CIRANDA_AUTOTUNE_LOG", str(tmp_path / "no such folder" / "log.csv"))
+    hvd.shutdown()
+    assert "cannot write CIRANDA_AUTOTUNE_LOG=" in capfd.readouterr().err
+    hvd.init()
+    monkeypatch.setenv("CIRANDA_FUSION_THRESHOLD", "none at all")
+    hvd.shutdown()
+    assert not hvd.is_initialized()
 
 
 @pytest.mark.parametrize("tensor", [3, 2.5, True, [1, 2], [[1.0], [2.0]], np.float16(1.5), np.zeros((0, 3), np.int8)])

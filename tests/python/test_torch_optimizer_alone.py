@@ -367,9 +367,18 @@ def test_sparse_gradients(options: dict[str, Any]) -> None:
             optimizer.zero_grad()
             model(torch.tensor([step, 7, 7])).square().sum().backward()
             optimizer.step()
-        assert model[0].weight.grad.is_sparse == (not is_distributed or "sparse_as_dense" not in options)
+        assert model[0].weight.grad.is_sparse
         results.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
     torch.testing.assert_close(results[0], results[1])
+
+
+def test_names_of_parameters() -> None:
+    """Under the name that scripts written for Horovod read."""
+    model = _model()
+    assert _wrapped(model)._parameter_names == {parameter: name for name, parameter in model.named_parameters()}
+    without = hvd.DistributedOptimizer(_sgd(model))._parameter_names
+    assert list(without) == list(model.parameters())
+    assert len(set(without.values())) == 4
 
 
 def test_sparse_gradients_have_sums_and_means_only() -> None:

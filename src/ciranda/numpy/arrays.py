@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ciranda import _core
+from ciranda._collectives import Adapter
 from ciranda.errors import InvalidArgumentError
 
 Array = npt.NDArray[Any]
@@ -52,16 +52,32 @@ def bring_back(work: Array, tensor: Array) -> Array:
     return tensor
 
 
-def bring_all_back(work: Sequence[Array], tensors: Sequence[Array]) -> list[Array]:
-    """`bring_back()` of several arrays."""
-    return [bring_back(*pair) for pair in zip(work, tensors, strict=True)]
-
-
 def like_input(output: Array, array: Array) -> Array:
     """Give an array that the engine allocated the dtype of its input."""
     return output.view(array.dtype)
 
 
-def like_inputs(outputs: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
-    """`like_input()` of several arrays."""
-    return [like_input(*pair) for pair in zip(outputs, arrays, strict=True)]
+def like(array: Array) -> Array:
+    """Return a new array of the same shape and dtype."""
+    return np.empty(array.shape, array.dtype)
+
+
+def _counts(numbers: Any, splits: npt.ArrayLike | None) -> Array:
+    received: Array = numbers
+    return received if splits is None else received.astype(np.asarray(splits).dtype, copy=False)
+
+
+ADAPTER: Adapter[npt.ArrayLike, Array, npt.ArrayLike] = Adapter(
+    module="ciranda.numpy.ops",
+    types={"Given": "npt.ArrayLike", "Tensor": "Array", "Splits": "npt.ArrayLike"},
+    namespace={"npt": npt, "Array": Array},
+    readable=readable,
+    writable=writable,
+    for_engine=for_engine,
+    like=like,
+    bring_back=bring_back,
+    from_engine=like_input,
+    share_memory=np.may_share_memory,
+    splits=np.asarray,
+    counts=_counts,
+)

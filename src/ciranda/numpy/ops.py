@@ -18,403 +18,209 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import numpy.typing as npt
 
-from ciranda import _basics, _core
-from ciranda._ops import (
-    ALLGATHER,
-    ALLREDUCE,
-    BROADCAST,
-    Divisor,
-    Handle,
-    InPlaceHandle,
-    Sum,
-    choose_op,
-    divides_by_all,
-    submit_move,
-    submit_reduction,
-)
-from ciranda.numpy.arrays import (
-    Array,
-    bring_all_back,
-    bring_back,
-    for_engine,
-    like_input,
-    like_inputs,
-    readable,
-    writable,
-)
-from ciranda.process_sets import ProcessSet, global_process_set, id_of
-
-Arrays = list[Array]
+from ciranda._collectives import Collectives
+from ciranda._collectives.rules import Reduction
+from ciranda._ops import Average, Divisor, Handle, choose_op
+from ciranda.numpy.arrays import ADAPTER, Array
+from ciranda.process_sets import ProcessSet, global_process_set
 
 
-def allreduce_async(
-    tensor: npt.ArrayLike,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-    *,
-    priority: int = 0,
-) -> Handle[Array]:
-    """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that.
+class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
+    """The collectives, with the arguments of allreduce and reducescatter in NumPy's order."""
 
-    Of what is ready on all ranks, what has a higher `priority` is carried out first; all ranks should give the same.
-    """
-    array = readable(tensor)
-    output = np.empty_like(array, subok=False)
-    operation = submit_reduction(
-        ALLREDUCE,
-        for_engine(array),
-        for_engine(output),
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        divisor,
-        weight,
-        priority=priority,
-    )
-    return Handle(operation, lambda _: output)
+    def allreduce(
+        self,
+        tensor: npt.ArrayLike,
+        average: bool | None = None,
+        name: str | None = None,
+        op: int | None = None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        process_set: ProcessSet = global_process_set,
+        weight: float | None = None,
+        divisor: Divisor = "contributors",
+    ) -> Array:
+        """Combine `tensor` over all ranks, element by element; every rank gets the same new tensor.
 
+        Args:
+            tensor: the same shape and dtype on every rank.
+            average: deprecated, use `op`.
+            name: see the module.
+            op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
+                LogicalAnd, LogicalOr or LogicalXor of bool; Adasum (adaptive summation, Maleki et al., 2021) of
+                floating-point types, each tensor a vector of its own. Integer averages round toward zero.
+            prescale_factor: multiplies every input before they are combined.
+            postscale_factor: multiplies the result.
+            process_set: the ranks that take part; all, if not given.
+            weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
+                weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex
+                types.
+            divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that
+                take part; or "world", that of all ranks of the process set, as if the others brought zeros.
+        """
+        if op is None or average is not None:
+            op = choose_op(op, average)
+        return self._allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, weight, divisor)
 
-def allreduce(
-    tensor: npt.ArrayLike,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-) -> Array:
-    """Combine `tensor` over all ranks, element by element; every rank gets the same new array.
+    def grouped_allreduce(
+        self,
+        tensors: Sequence[npt.ArrayLike],
+        average: bool | None = None,
+        name: str | None = None,
+        op: int | None = None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        process_set: ProcessSet = global_process_set,
+        weight: float | None = None,
+        divisor: Divisor = "contributors",
+    ) -> list[Array]:
+        """`allreduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
+        chosen = choose_op(op, average)
+        return self.grouped_allreduce_async(
+            tensors, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
+        ).wait()
 
-    Args:
-        tensor: the same shape and dtype on every rank.
-        average: deprecated, use `op`.
-        name: see the module.
-        op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
-            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum (adaptive summation, Maleki et al., 2021) of
-            floating-point types, each tensor a vector of its own. Integer averages round toward zero.
-        prescale_factor: multiplies every input before they are combined.
-        postscale_factor: multiplies the result.
-        process_set: the ranks that take part; all, if not given.
-        weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
-            weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex types.
-        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
-            part; or "world", that of all ranks of the process set, as if the others brought zeros.
-    """
-    array = readable(tensor)
-    output = np.empty_like(array, subok=False)
-    chosen = choose_op(op, average)
-    _basics.engine().run(
-        ALLREDUCE,
-        for_engine(array),
-        for_engine(output),
-        name,
-        chosen,
-        -1,
-        prescale_factor,
-        postscale_factor,
-        None,
-        id_of(process_set),
-        weight,
-        divides_by_all(divisor, chosen, weight),
-    )
-    return output
+    def grouped_reducescatter_async(
+        self,
+        tensors: Sequence[npt.ArrayLike],
+        op: int = Average,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        divisor: Divisor = "contributors",
+        outputs: Sequence[Array] | None = None,
+    ) -> Handle[list[Array]]:
+        """Start `grouped_reducescatter()`. `synchronize(handle)` returns the list of results."""
+        call = Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
+        return self._start_reducescatters(tensors, name, call, outputs)
 
+    def grouped_reducescatter(
+        self,
+        tensors: Sequence[npt.ArrayLike],
+        op: int = Average,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        divisor: Divisor = "contributors",
+        outputs: Sequence[Array] | None = None,
+    ) -> list[Array]:
+        """`reducescatter()` of several arrays as one operation: all or none. They may differ in shape and dtype.
 
-def allreduce_async_(
-    tensor: Array,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-    *,
-    priority: int = 0,
-) -> Handle[Array]:
-    """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    work = writable(tensor)
-    target = for_engine(work)
-    operation = submit_reduction(
-        ALLREDUCE,
-        target,
-        target,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        divisor,
-        weight,
-        priority=priority,
-    )
-    return InPlaceHandle(operation, bring_back, work, tensor)
+        `outputs`, if given, has an array for each, and is what is returned.
+        """
+        call = Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
+        return self._start_reducescatters(tensors, name, call, outputs).wait()
 
+    def reducescatter_async(
+        self,
+        tensor: npt.ArrayLike,
+        op: int = Average,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        divisor: Divisor = "contributors",
+        output: Array | None = None,
+    ) -> Handle[Array]:
+        """Start `reducescatter()`. `synchronize(handle)` returns the result.
 
-def allreduce_(
-    tensor: Array,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-) -> Array:
-    """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
-    work = writable(tensor)
-    target = for_engine(work)
-    chosen = choose_op(op, average)
-    _basics.engine().run(
-        ALLREDUCE,
-        target,
-        target,
-        name,
-        chosen,
-        -1,
-        prescale_factor,
-        postscale_factor,
-        None,
-        id_of(process_set),
-        weight,
-        divides_by_all(divisor, chosen, weight),
-    )
-    return bring_back(work, tensor)
+        Before that do not write to `tensor`, and neither read nor write `output`.
+        """
+        call = Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
+        outputs = None if output is None else [output]
+        return self._start_reducescatters([tensor], name, call, outputs).then(lambda results: results[0])
+
+    def reducescatter(
+        self,
+        tensor: npt.ArrayLike,
+        op: int = Average,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        divisor: Divisor = "contributors",
+        output: Array | None = None,
+    ) -> Array:
+        """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
+
+        The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of
+        the first `rows mod size()`. They are bit for bit the rows that `allreduce()` would give.
+
+        Args:
+            tensor: the same shape and dtype on every rank, with at least one dimension.
+            op: Average (the default), or any other that `allreduce()` takes.
+            name: see the module.
+            process_set: the ranks that take part; all, if not given.
+            prescale_factor: multiplies every input before they are combined.
+            postscale_factor: multiplies the result.
+            divisor: of an average, as for `allreduce()`.
+            output: an array of the shape and dtype of the result, which it gets and which is returned; by default a new
+                one. It must have no memory in common with `tensor`. Some ranks may give one and others not.
+
+        Raises:
+            InvalidArgumentError: `output` has another shape or dtype, is read-only, or lies in `tensor`.
+        """
+        return self._reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor, divisor, output)
 
 
-def grouped_allreduce_async(
-    tensors: Sequence[npt.ArrayLike],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-    *,
-    priority: int = 0,
-) -> Handle[Arrays]:
-    """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
-    arrays = [readable(tensor) for tensor in tensors]
-    outputs = [np.empty_like(array, subok=False) for array in arrays]
-    operation = submit_reduction(
-        ALLREDUCE,
-        [for_engine(array) for array in arrays],
-        [for_engine(output) for output in outputs],
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        divisor,
-        weight,
-        priority=priority,
-    )
-    return Handle(operation, lambda _: outputs)
-
-
-def grouped_allreduce(
-    tensors: Sequence[npt.ArrayLike],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-) -> Arrays:
-    """`allreduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
-    return grouped_allreduce_async(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight, divisor
-    ).wait()
-
-
-def grouped_allreduce_async_(
-    tensors: Sequence[Array],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-    *,
-    priority: int = 0,
-) -> Handle[Arrays]:
-    """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same arrays."""
-    work = [writable(tensor) for tensor in tensors]
-    targets = [for_engine(array) for array in work]
-    operation = submit_reduction(
-        ALLREDUCE,
-        targets,
-        targets,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        divisor,
-        weight,
-        priority=priority,
-    )
-    return Handle(operation, lambda _: bring_all_back(work, tensors))
-
-
-def grouped_allreduce_(
-    tensors: Sequence[Array],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
-    divisor: Divisor = "contributors",
-) -> Arrays:
-    """`grouped_allreduce()` in place."""
-    return grouped_allreduce_async_(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set, weight, divisor
-    ).wait()
-
-
-def allgather_async(
-    tensor: npt.ArrayLike, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[Array]:
-    """Start `allgather()`. `synchronize(handle)` returns the result."""
-    array = readable(tensor)
-    operation = submit_move(ALLGATHER, for_engine(array), None, name, process_set)
-    return Handle(operation, lambda done: like_input(done.outputs()[0], array))
-
-
-def allgather(tensor: npt.ArrayLike, name: str | None = None, process_set: ProcessSet = global_process_set) -> Array:
-    """Join the arrays of all ranks along dimension 0, in rank order; every rank gets the same new array.
-
-    Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d array.
-    """
-    array = readable(tensor)
-    outputs = _basics.engine().run(
-        ALLGATHER, for_engine(array), None, name, Sum, -1, 1.0, 1.0, process_set=id_of(process_set)
-    )
-    return like_input(outputs[0], array)
-
-
-def grouped_allgather_async(
-    tensors: Sequence[npt.ArrayLike], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[Arrays]:
-    """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
-    arrays = [readable(tensor) for tensor in tensors]
-    inputs = [for_engine(array) for array in arrays]
-    operation = submit_move(ALLGATHER, inputs, None, name, process_set)
-    return Handle(operation, lambda done: like_inputs(done.outputs(), arrays))
-
-
-def grouped_allgather(
-    tensors: Sequence[npt.ArrayLike], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Arrays:
-    """`allgather()` of several arrays as one operation: all of them or none."""
-    return grouped_allgather_async(tensors, name, process_set).wait()
-
-
-def broadcast_async(
-    tensor: npt.ArrayLike, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[Array]:
-    """Start `broadcast()`. `synchronize(handle)` returns the result."""
-    array = readable(tensor)
-    output = np.empty_like(array, subok=False)
-    operation = submit_move(BROADCAST, for_engine(array), for_engine(output), name, process_set, root_rank)
-    return Handle(operation, lambda _: output)
-
-
-def broadcast(
-    tensor: npt.ArrayLike, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Array:
-    """Return the array of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
-    return broadcast_async(tensor, root_rank, name, process_set).wait()
-
-
-def broadcast_async_(
-    tensor: Array, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[Array]:
-    """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
-    work = writable(tensor)
-    target = for_engine(work)
-    operation = submit_move(BROADCAST, target, target, name, process_set, root_rank)
-    return InPlaceHandle(operation, bring_back, work, tensor)
-
-
-def broadcast_(
-    tensor: Array, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Array:
-    """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError for a read-only array."""
-    return broadcast_async_(tensor, root_rank, name, process_set).wait()
-
-
-def grouped_broadcast_async(
-    tensors: Sequence[npt.ArrayLike],
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[Arrays]:
-    """Start `grouped_broadcast()`. `synchronize(handle)` returns the list of results."""
-    arrays = [readable(tensor) for tensor in tensors]
-    outputs = [np.empty_like(array, subok=False) for array in arrays]
-    operation = _submit_broadcasts(arrays, outputs, root_rank, name, process_set)
-    return Handle(operation, lambda _: outputs)
-
-
-def grouped_broadcast(
-    tensors: Sequence[npt.ArrayLike],
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Arrays:
-    """`broadcast()` of several arrays at once: all or none of them. They may differ in shape and dtype."""
-    return grouped_broadcast_async(tensors, root_rank, name, process_set).wait()
-
-
-def grouped_broadcast_async_(
-    tensors: Sequence[Array],
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[Arrays]:
-    """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same arrays."""
-    work = [writable(tensor) for tensor in tensors]
-    operation = _submit_broadcasts(work, work, root_rank, name, process_set)
-    return Handle(operation, lambda _: bring_all_back(work, tensors))
-
-
-def grouped_broadcast_(
-    tensors: Sequence[Array],
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Arrays:
-    """`grouped_broadcast()` in place."""
-    return grouped_broadcast_async_(tensors, root_rank, name, process_set).wait()
-
-
-def _submit_broadcasts(
-    inputs: Arrays, outputs: Arrays, root_rank: int, name: str | None, process_set: ProcessSet
-) -> _core.Operation:
-    sources = [for_engine(array) for array in inputs]
-    targets = sources if outputs is inputs else [for_engine(array) for array in outputs]
-    return submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
+collectives = _NumpyCollectives(ADAPTER)
+allreduce = collectives.allreduce
+allreduce_ = collectives.allreduce_
+allreduce_async = collectives.allreduce_async
+allreduce_async_ = collectives.allreduce_async_
+grouped_allreduce = collectives.grouped_allreduce
+grouped_allreduce_ = collectives.grouped_allreduce_
+grouped_allreduce_async = collectives.grouped_allreduce_async
+grouped_allreduce_async_ = collectives.grouped_allreduce_async_
+allgather = collectives.allgather
+allgather_async = collectives.allgather_async
+grouped_allgather = collectives.grouped_allgather
+grouped_allgather_async = collectives.grouped_allgather_async
+broadcast = collectives.broadcast
+broadcast_ = collectives.broadcast_
+broadcast_async = collectives.broadcast_async
+broadcast_async_ = collectives.broadcast_async_
+grouped_broadcast = collectives.grouped_broadcast
+grouped_broadcast_ = collectives.grouped_broadcast_
+grouped_broadcast_async = collectives.grouped_broadcast_async
+grouped_broadcast_async_ = collectives.grouped_broadcast_async_
+reducescatter = collectives.reducescatter
+reducescatter_async = collectives.reducescatter_async
+grouped_reducescatter = collectives.grouped_reducescatter
+grouped_reducescatter_async = collectives.grouped_reducescatter_async
+alltoall = collectives.alltoall
+alltoall_ = collectives.alltoall_
+alltoall_async = collectives.alltoall_async
+alltoall_async_ = collectives.alltoall_async_
+grouped_alltoall = collectives.grouped_alltoall
+grouped_alltoall_ = collectives.grouped_alltoall_
+grouped_alltoall_async = collectives.grouped_alltoall_async
+grouped_alltoall_async_ = collectives.grouped_alltoall_async_
+reduce = collectives.reduce
+reduce_ = collectives.reduce_
+reduce_async = collectives.reduce_async
+reduce_async_ = collectives.reduce_async_
+grouped_reduce = collectives.grouped_reduce
+grouped_reduce_ = collectives.grouped_reduce_
+grouped_reduce_async = collectives.grouped_reduce_async
+grouped_reduce_async_ = collectives.grouped_reduce_async_
+gather = collectives.gather
+gather_async = collectives.gather_async
+grouped_gather = collectives.grouped_gather
+grouped_gather_async = collectives.grouped_gather_async
+scatter = collectives.scatter
+scatter_async = collectives.scatter_async
+grouped_scatter = collectives.grouped_scatter
+grouped_scatter_async = collectives.grouped_scatter_async
+send = collectives.send
+send_async = collectives.send_async
+grouped_send = collectives.grouped_send
+grouped_send_async = collectives.grouped_send_async
+recv = collectives.recv
+recv_async = collectives.recv_async
+grouped_recv = collectives.grouped_recv
+grouped_recv_async = collectives.grouped_recv_async

@@ -8,6 +8,12 @@ hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 """
 
+# ruff: noqa: E402 (whoever lacks torch is told so before it is imported)
+
+from ciranda._frameworks import require
+
+require("torch", __name__)
+
 from ciranda import errors
 from ciranda._basics import (
     cross_rank,
@@ -74,16 +80,6 @@ from ciranda.torch.functions import (
     check_consistency,
     empty,
 )
-from ciranda.torch.messages import (
-    grouped_recv,
-    grouped_recv_async,
-    grouped_send,
-    grouped_send_async,
-    recv,
-    recv_async,
-    send,
-    send_async,
-)
 from ciranda.torch.ops import (
     allgather,
     allgather_async,
@@ -91,54 +87,58 @@ from ciranda.torch.ops import (
     allreduce_,
     allreduce_async,
     allreduce_async_,
+    alltoall,
+    alltoall_,
+    alltoall_async,
+    alltoall_async_,
     broadcast,
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    gather,
+    gather_async,
     grouped_allgather,
     grouped_allgather_async,
     grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    grouped_broadcast,
-    grouped_broadcast_,
-    grouped_broadcast_async,
-    grouped_broadcast_async_,
-)
-from ciranda.torch.optimizer import DistributedOptimizer
-from ciranda.torch.rooted import (
-    gather,
-    gather_async,
-    grouped_gather,
-    grouped_gather_async,
-    grouped_reduce,
-    grouped_reduce_,
-    grouped_reduce_async,
-    grouped_reduce_async_,
-    grouped_scatter,
-    grouped_scatter_async,
-    reduce,
-    reduce_,
-    reduce_async,
-    reduce_async_,
-    scatter,
-    scatter_async,
-)
-from ciranda.torch.rows import (
-    alltoall,
-    alltoall_,
-    alltoall_async,
-    alltoall_async_,
     grouped_alltoall,
     grouped_alltoall_,
     grouped_alltoall_async,
     grouped_alltoall_async_,
+    grouped_broadcast,
+    grouped_broadcast_,
+    grouped_broadcast_async,
+    grouped_broadcast_async_,
+    grouped_gather,
+    grouped_gather_async,
+    grouped_recv,
+    grouped_recv_async,
+    grouped_reduce,
+    grouped_reduce_,
+    grouped_reduce_async,
+    grouped_reduce_async_,
     grouped_reducescatter,
     grouped_reducescatter_async,
+    grouped_scatter,
+    grouped_scatter_async,
+    grouped_send,
+    grouped_send_async,
+    recv,
+    recv_async,
+    reduce,
+    reduce_,
+    reduce_async,
+    reduce_async_,
     reducescatter,
     reducescatter_async,
+    scatter,
+    scatter_async,
+    send,
+    send_async,
 )
+from ciranda.torch.optimizer import DistributedOptimizer
 from ciranda.torch.sparse import sparse_allreduce_async
 from ciranda.torch.sync_batch_norm import SyncBatchNorm
 

@@ -3,6 +3,9 @@
 Adasum adds two changes as far as they point in different directions, and averages them as far as they point in the
 same one, so that learning rates need not be scaled with the number of ranks. What is combined is the difference between
 the parameters after and before the wrapped optimizer's own step: momenta and the like stay each rank's own.
+
+Gradients stay each rank's own too, so ranks see different ones: they agree before each step on what they train, and on
+whether any of them has to skip the step.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import Any
 import torch
 
 from ciranda import _core
-from ciranda._basics import engine
-from ciranda.errors import InvalidArgumentError
-from ciranda.torch.gradients import Options
-from ciranda.torch.naming import joined
+from ciranda._basics import engine, rank
+from ciranda._frameworks.naming import joined
+from ciranda._frameworks.options import PREFIX, Options, positive
+from ciranda._ops import Max
+from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.torch import ops
 from ciranda.torch.tensors import contiguous, for_engine
 from ciranda.torch.wrapping import WrappedOptimizer
 
@@ -27,22 +32,22 @@ Tensor = torch.Tensor
 class AdasumOptimizer(WrappedOptimizer):
     """The methods that DistributedOptimizer(op=Adasum) adds to the class that it wraps."""
 
+    #: torch.amp.GradScaler then calls step() on every rank, with what it found, instead of skipping it on some.
+    _step_supports_amp_scaling = True
+
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
-        self._options = options
-        self._names = names
-        self._members = members
-        self._prepared = [options.prepare(f"{joined([names[p] for p in group])}.delta") for group in members]
+        self._prepared: list[_core.PreparedRequest] = []
+        self._agreement = f"{PREFIX}.{joined(list(names.values()))}.agreement"
+        wrapped: Any = super()
+        supports_scaling = getattr(wrapped, "_step_supports_amp_scaling", False)
+        #: Whether the wrapped optimizer itself divides gradients by the scale of a GradScaler.
+        self._unscales = vars(self).get("_step_supports_amp_scaling", supports_scaling)
+        super()._distribute(options, names, members)
 
-    def _distribution(self) -> tuple[Any, ...]:
-        return self._options, self._names, self._members
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, as torch.optim.Optimizer does; their changes are combined too."""
-        super().add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
-            self._names[parameter] = f"noname.added.{len(self._names)}"
-            self._members.append([parameter])
-            self._prepared.append(self._options.prepare(f"{self._names[parameter]}.delta"))
+    def _add_group(self, parameters: list[Tensor]) -> None:
+        names = [self._parameter_names[parameter] for parameter in parameters]
+        self._members.append(parameters)
+        self._prepared.append(self._options.prepare(f"{joined(names)}.delta"))
 
     @property
     def backward_passes_per_step(self) -> int:
@@ -51,9 +56,7 @@ class AdasumOptimizer(WrappedOptimizer):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Say how many backward passes are made before each step; nothing depends on it, as gradients stay here."""
-        if passes < 1:
-            raise InvalidArgumentError(f"backward_passes_per_step must be at least 1, not {passes}")
-        self._options.passes = passes
+        self._options.passes = positive(passes)
 
     def set_weight(self, weight: float | None) -> None:
         """Raise InvalidArgumentError unless `weight` is None: Adasum is no average that weights could be for.
@@ -75,11 +78,18 @@ class AdasumOptimizer(WrappedOptimizer):
         yield
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make the wrapped optimizer's step with this rank's gradients, then combine the changes of all ranks."""
+        """Make the wrapped optimizer's step with this rank's gradients, then combine the changes of all ranks.
+
+        Where torch.amp.GradScaler has found that gradients of any rank are not finite, no rank makes the step.
+        """
+        must_skip = bool(vars(self).get("found_inf", False))
+        if not self._takes_part:
+            return None if must_skip else self._step_alone(closure)
+        self._check_number(self._tell_number())
+        if self._agree(must_skip):
+            return None
         before = [[parameter.detach().clone() for parameter in group] for group in self._members]
-        loss = super().step() if closure is None else super().step(closure)
-        if self._options.process_set.included() is False:
-            return loss
+        loss = self._step_alone(closure)
         with torch.no_grad():
             changes = [
                 [parameter.detach() - start for parameter, start in zip(group, starts, strict=True)]
@@ -92,6 +102,52 @@ class AdasumOptimizer(WrappedOptimizer):
 
     # What torch adds around step(), once a class, stands around the wrapped optimizer's already.
     step.hooked = True  # type: ignore[attr-defined]
+
+    def _agree(self, must_skip: bool) -> bool:
+        """Take on the parameters that any rank trains by now. Return whether any rank must skip the step."""
+        group_of = {parameter: number for number, group in enumerate(self._members, 1) for parameter in group}
+        everything = list(self._parameter_names)
+        groups = [group_of.get(parameter, 0) for parameter in everything]
+        mine = torch.tensor(
+            [
+                [must_skip, *(parameter.requires_grad for parameter in everything)],
+                [0, *groups],
+                [0, *(-group for group in groups)],
+            ],
+            dtype=torch.int32,
+        )
+        most = ops.allreduce(mine, name=self._agreement, op=Max, process_set=self._options.process_set)
+        differing = (most[1] != -most[2]).nonzero().flatten().tolist()
+        if differing:
+            name = self._parameter_names[everything[differing[0] - 1]]
+            raise MismatchError(
+                f"op=Adasum: on rank {rank()} parameter '{name}' is not in the same group as on other ranks; wrap "
+                "optimizers with the same groups, and the same parameters frozen, on all ranks"
+            )
+        is_trained = dict(zip(everything, most[0, 1:].tolist(), strict=True))
+        self._adopt([parameter for parameter in self._frozen if is_trained[parameter]])
+        return bool(most[0, 0])
+
+    def _step_alone(self, closure: Callable[[], Any] | None) -> Any:
+        with self._unscaled():
+            return super().step() if closure is None else super().step(closure)
+
+    @contextmanager
+    def _unscaled(self) -> Iterator[None]:
+        """Within this, gradients are without the scale of a GradScaler, which leaves what it knows as attributes."""
+        scale = vars(self).get("grad_scale")
+        if self._unscales or "found_inf" not in vars(self):
+            yield
+            return
+        if scale is not None:
+            gradients = [parameter.grad for parameter in self._parameter_names if parameter.grad is not None]
+            for gradient in gradients:
+                gradient.mul_(scale.double().reciprocal().to(gradient.dtype))
+        found = {name: vars(self).pop(name) for name in ("grad_scale", "found_inf")}
+        try:
+            yield
+        finally:
+            vars(self).update(found)
 
     def _combine(self, changes: list[list[Tensor]]) -> list[list[Tensor]]:
         compression = self._options.compression

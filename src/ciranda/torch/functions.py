@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ciranda import _basics, _consistency
+from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._ops import Handle
 from ciranda.errors import InvalidArgumentError
-from ciranda.numpy.functions import allgather_object, broadcast_object
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch.ops import broadcast_async_
 from ciranda.torch.tensors import allocate_shared, contiguous, for_engine

@@ -2,7 +2,7 @@
 
 A backward pass that computes a gradient calls the group's hook, and when all members of the group are there the
 group's allreduce starts, in place. Gradients that a rank did not compute are dealt with when the optimizer waits: the
-ranks tell each other what they have (`Presence`), and
+ranks tell each other what they have (presence.py), and
 
 - what nobody has is left out: the gradient stays None, as in one process;
 - what others have takes part with zeros, or without rows if it is sparse.
@@ -12,93 +12,28 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ciranda import _core
 from ciranda._basics import circle, engine
-from ciranda._ops import ALLREDUCE, Average, Divisor, Max, Sum, divides_by_all
-from ciranda.process_sets import ProcessSet, global_process_set, id_of
+from ciranda._frameworks.compression import NoneCompressor
+from ciranda._frameworks.naming import joined
+from ciranda._frameworks.options import PREFIX, Options
 from ciranda.torch.buckets import Bucket
-from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.naming import joined
 from ciranda.torch.sparse import SparseReduction
 from ciranda.torch.tensors import contiguous, for_engine
 
 Tensor = torch.Tensor
 Hook = Callable[[Tensor], None]
 
-PREFIX = "DistributedOptimizer"
 
-
-class Kind(enum.IntEnum):
-    """What a rank has of a parameter's gradient. Where ranks differ, the largest holds for all."""
+class Kind(enum.IntFlag):
+    """What a rank has of a parameter's gradient; of all ranks together, what any of them has."""
 
     NONE = 0
     DENSE = 1
     SPARSE = 2
-
-
-def kind_of(gradient: Tensor | None, sparse_as_dense: bool) -> Kind:
-    """Return what there is of a gradient."""
-    if gradient is None:
-        return Kind.NONE
-    return Kind.SPARSE if gradient.is_sparse and not sparse_as_dense else Kind.DENSE
-
-
-@dataclass
-class Options:
-    """How gradients are combined: the arguments of DistributedOptimizer that outlive the call."""
-
-    compression: type[Compressor]
-    passes: int
-    op: int
-    predivide: float
-    sparse_as_dense: bool
-    process_set: ProcessSet
-    #: What this rank's gradients count in the average; None where all count alike.
-    weight: float | None = None
-    #: Whether the gradients of a group have their memory in common.
-    has_buckets: bool = False
-    #: What an average divides by while ranks have joined.
-    divisor: Divisor = "contributors"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The set of all ranks is one object, which a pickle must not double.
-        is_global = self.process_set is global_process_set
-        return {**vars(self), "process_set": None if is_global else self.process_set}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if self.process_set is None:
-            self.process_set = global_process_set
-
-    def prepare(self, name: str, priority: int = 0) -> _core.PreparedRequest:
-        """Return the request for an allreduce, in place, that is made again and again."""
-        return _core.PreparedRequest(
-            f"{PREFIX}.{name}",
-            self.op,
-            *self.factors(self.op),
-            process_set=id_of(self.process_set),
-            divides_by_all=self.divides_by_all(self.op),
-            priority=priority,
-        )
-
-    def divides_by_all(self, op: int) -> bool:
-        """Return whether the divisor of averages is the number of all ranks, joined ones too."""
-        return op == Average and divides_by_all(self.divisor)
-
-    @property
-    def shares_buckets(self) -> bool:
-        """Whether the buckets, and all that is in them, travel between all ranks."""
-        is_global = id_of(self.process_set) == id_of(global_process_set)
-        return self.has_buckets and is_global and self.compression is Compression.none
-
-    def factors(self, op: int) -> tuple[float, float]:
-        """Return what inputs, and results, are multiplied with."""
-        return (1.0 / self.predivide, self.predivide) if op == Average else (1.0, 1.0)
 
 
 class GradientGroup:
@@ -117,6 +52,7 @@ class GradientGroup:
         "_waiting_for",
         "_watched",
         "bucket",
+        "densified",
         "is_deferred",
         "is_here",
         "names",
@@ -134,6 +70,8 @@ class GradientGroup:
         self.operation: _core.Operation | None = None
         #: The members whose gradients are sparse, and do not travel with the others.
         self.sparse: dict[int, SparseReduction] = {}
+        #: The members whose sparse gradients were made dense, and their numbers of sparse dimensions.
+        self.densified: dict[int, int] = {}
         #: What is left to do when the operation is done: nothing, for contiguous uncompressed gradients.
         self._finishers: list[Callable[[], None]] = []
         self.reset()
@@ -149,6 +87,7 @@ class GradientGroup:
         #: Whether the step has been made but for its end, which the next forward pass waits for.
         self.is_deferred = False
         self.sparse.clear()
+        self.densified.clear()
         self._finishers.clear()
         self._watched: tuple[Tensor, int] | None = None
 
@@ -166,7 +105,16 @@ class GradientGroup:
     @property
     def is_usual(self) -> bool:
         """Whether every member has come with a dense gradient."""
-        return self._waiting_for == 0 and not self.sparse
+        return self._waiting_for == 0 and not self.sparse and not self.densified
+
+    def kinds(self, parameters: Sequence[Tensor]) -> list[Kind]:
+        """Return what this rank has of each member."""
+        return [self._kind(member, parameter.grad) for member, parameter in enumerate(parameters)]
+
+    def _kind(self, member: int, gradient: Tensor | None) -> Kind:
+        if gradient is None:
+            return Kind.NONE
+        return Kind.SPARSE if gradient.is_sparse or member in self.densified else Kind.DENSE
 
     @property
     def has_started(self) -> bool:
@@ -207,6 +155,7 @@ class GradientGroup:
         assert gradient is not None
         if gradient.is_sparse:
             if self._options.sparse_as_dense:
+                self.densified[member] = gradient.sparse_dim()
                 gradient = parameter.grad = gradient.to_dense()
             else:
                 self._start_sparse(member, gradient, parameter)
@@ -239,7 +188,7 @@ class GradientGroup:
 
     def _prepare_to_send(self, gradient: Tensor) -> Tensor:
         compression = self._options.compression
-        if compression is Compression.none:
+        if compression is NoneCompressor:
             work = contiguous(gradient)
             if work is not gradient:
                 self._finishers.append(lambda: _copy(gradient, work))
@@ -261,7 +210,7 @@ class GradientGroup:
 
     # --- the optimizer waits ---
 
-    def complete(self, parameters: Sequence[Tensor], kinds: Sequence[int]) -> list[str]:
+    def complete(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> list[str]:
         """Start with what there is. `kinds` says what all ranks together have of each member.
 
         Returns the names of the members that other ranks have and this one does not.
@@ -270,24 +219,26 @@ class GradientGroup:
         for member, parameter in enumerate(parameters):
             if self.is_here[member]:
                 continue
-            if parameter.grad is None and kinds[member] != Kind.NONE:
+            if parameter.grad is None and kinds[member]:
                 missing.append(self.names[member])
             self._add_late(member, parameter, kinds[member])
         return missing
 
-    def _add_late(self, member: int, parameter: Tensor, kind: int) -> None:
-        if kind == Kind.NONE:
+    def _add_late(self, member: int, parameter: Tensor, kind: Kind) -> None:
+        if not kind:
             self._count_in(member)
         elif parameter.grad is not None:
             self.add(member, parameter)
-        elif kind == Kind.SPARSE:
+        elif kind == Kind.SPARSE and not self._options.sparse_as_dense:
             self._start_sparse(member, None, parameter)
         else:
             parameter.grad = torch.zeros_like(parameter)
+            if kind == Kind.SPARSE:
+                self.densified[member] = 1  # as embeddings have
             self.add(member, parameter)
 
-    def finish(self, parameters: Sequence[Tensor]) -> None:
-        """Bring the results to the gradients. REQUIRES: the operation is done.
+    def finish(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
+        """Bring the results to the gradients. REQUIRES: the operation is done. `kinds` is as for complete().
 
         Raises:
             AssertionError: a gradient was changed while it travelled.
@@ -302,61 +253,12 @@ class GradientGroup:
             finisher()
         for member, reduction in self.sparse.items():
             parameters[member].grad = reduction.wait()
+        for member, n_sparse_dims in self.densified.items():
+            gradient = parameters[member].grad
+            if gradient is not None and kinds[member] == Kind.SPARSE:
+                parameters[member].grad = gradient.to_sparse(n_sparse_dims)
 
 
 def _copy(gradient: Tensor, result: Tensor) -> None:
     with torch.no_grad():
         gradient.copy_(result)
-
-
-class Presence:
-    """What the ranks tell each other about the gradients that they have: which are there, and which are sparse.
-
-    It is an allreduce of the kind that the gradients have, so that it travels with the last of them.
-    """
-
-    def __init__(self, name: str, options: Options, priority: int = 0) -> None:
-        self._name = f"{PREFIX}.{name}.presence"
-        self._options = options
-        self._priority = priority
-        self._op = options.op if options.op in (Average, Sum) else Max
-        #: Row 0: whether there is a gradient, row 1: whether it is sparse.
-        self._usual = torch.empty(2, 0)
-        #: The same of all ranks together: what is above zero, somebody has.
-        self._table = torch.empty(2, 0)
-
-    def tell(self, groups: Sequence[GradientGroup], members: Sequence[Sequence[Tensor]]) -> _core.Operation:
-        """Start to tell the others. When the operation is done, `kinds()` is what all ranks together have."""
-        mine = self._usual
-        if not all(group.is_usual for group in groups):
-            mine = self._look(members)
-        elif mine.shape[1] != sum(map(len, members)):
-            mine = self._usual = self._look(members)
-        self._table = torch.empty_like(mine)
-        connected = circle.engine or engine()
-        factors = self._options.factors(self._op)
-        return connected.submit(
-            ALLREDUCE,
-            for_engine(mine),
-            for_engine(self._table),
-            self._name,
-            self._op,
-            -1,
-            *factors,
-            True,
-            process_set=id_of(self._options.process_set),
-            divides_by_all=self._options.divides_by_all(self._op),
-            priority=self._priority,
-        )
-
-    def _look(self, members: Sequence[Sequence[Tensor]]) -> Tensor:
-        is_dense = self._options.sparse_as_dense
-        kinds = [kind_of(parameter.grad, is_dense) for parameters in members for parameter in parameters]
-        return torch.tensor(
-            [[float(kind != Kind.NONE) for kind in kinds], [float(kind == Kind.SPARSE) for kind in kinds]]
-        )
-
-    def kinds(self) -> list[Kind]:
-        """Return the kinds of all parameters, group after group. REQUIRES: the operation is done."""
-        there, sparse = (self._table > 0).tolist()
-        return [Kind(is_there + is_sparse) for is_there, is_sparse in zip(there, sparse, strict=True)]

@@ -7,27 +7,38 @@ As soon as the backward pass has computed a gradient, its allreduce starts, in p
 
 from __future__ import annotations
 
+import itertools
+import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ciranda import _core
-from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
+from ciranda._frameworks.naming import joined, make_groups, name_parameters, next_number
+from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
+from ciranda._numbering import Era, era_of
+from ciranda._ops import Adasum, Average, Divisor, Handle, choose_op, divides_by_all, is_done_within
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.buckets import Bucket, share
 from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.gradients import PREFIX, GradientGroup, Options, Presence
-from ciranda.torch.naming import Groups, joined, make_groups, name_parameters
+from ciranda.torch.gradients import GradientGroup
+from ciranda.torch.presence import Presence
 from ciranda.torch.wrapping import WrappedOptimizer, wrap
 
 Tensor = torch.Tensor
+Groups = int | Sequence[Sequence[Tensor]] | None
+
+_PATIENCE = 0.001  # seconds
+
+#: The method of torch.amp.GradScaler that divides gradients by its scale.
+_CHANGED_BY_SCALER = "_unscale_grads_"
 
 
 def _remove(hooks: list[Any]) -> None:
@@ -35,13 +46,21 @@ def _remove(hooks: list[Any]) -> None:
         hook.remove()
 
 
+def is_asked_by_scaler() -> bool:
+    """Whether it is GradScaler that reads `param_groups`, to change the gradients, of which it tells in no other way.
+
+    What it does to them torch counts as no new version, so that it would not be noticed afterwards either.
+    """
+    frame = sys._getframe(2)
+    while frame.f_code.co_name == "param_groups" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name == _CHANGED_BY_SCALER
+
+
 class GradientOptimizer(WrappedOptimizer):
     """The methods that DistributedOptimizer adds to the class that it wraps."""
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
-        self._options = options
-        self._names = names
-        self._members: list[list[Tensor]] = []
         self._groups: list[GradientGroup] = []
         self._hooks: list[Any] = []
         self._warned: set[str] = set()
@@ -49,17 +68,16 @@ class GradientOptimizer(WrappedOptimizer):
         self._should_synchronize = True
         #: Whether who called synchronize() ought to step within skip_synchronize().
         self._is_expected_to_skip = False
+        #: Since when steps are counted, how many there were, and whether the next has begun.
+        self._era: Era | None = None
+        self._n_steps = 0
+        self._has_told = False
+        #: What is under way between the ranks about the step that has begun.
+        self._numbers: Handle[Tensor] | None = None
+        self._told: _core.Operation | None = None
         self._presence = Presence(joined(list(names.values())), options, self._priority_of(list(names)))
         weakref.finalize(self, _remove, self._hooks).atexit = False
-        #: Whether this rank's gradients are combined with others' at all.
-        self._takes_part = options.process_set.included() is not False
-        grouped = {parameter for group in members for parameter in group}
-        self._frozen = [parameter for parameter in names if parameter not in grouped]
-        for group in members:
-            self._add_group(group)
-
-    def _distribution(self) -> tuple[Any, ...]:
-        return self._options, self._names, self._members
+        super()._distribute(options, names, members)
 
     def _priority_of(self, _parameters: list[Tensor]) -> int:
         """Return the priority with which the gradients of these parameters travel."""
@@ -69,7 +87,7 @@ class GradientOptimizer(WrappedOptimizer):
         if not self._takes_part:
             return
         bucket = Bucket(parameters) if self._options.has_buckets else None
-        names = [self._names[parameter] for parameter in parameters]
+        names = [self._parameter_names[parameter] for parameter in parameters]
         group = GradientGroup(names, self._options, bucket, self._priority_of(parameters))
         self._members.append(parameters)
         self._groups.append(group)
@@ -79,32 +97,21 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _adopt_thawed(self) -> None:
         """Combine the gradients of parameters that were frozen when the optimizer was wrapped, and no longer are."""
-        thawed = [parameter for parameter in self._frozen if parameter.requires_grad]
-        if thawed:
-            self._frozen = [parameter for parameter in self._frozen if not parameter.requires_grad]
-            for parameter in thawed:
-                self._add_group([parameter])
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, as torch.optim.Optimizer does; their gradients are combined too."""
-        super().add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
-            self._names[parameter] = f"noname.added.{len(self._names)}"
-            if parameter.requires_grad:
-                self._add_group([parameter])
-            else:
-                self._frozen.append(parameter)
+        if self._frozen:
+            self._adopt([parameter for parameter in self._frozen if parameter.requires_grad])
 
     @property
     def param_groups(self) -> Any:
         """The parameter groups. Who reads them when a backward pass is complete gets to gradients that are combined.
 
-        For `GradScaler.step()`, which divides the gradients by its scale right before it calls step().
+        So does `GradScaler`, which divides the gradients by its scale right before it calls step(), also where a
+        backward pass has not reached all of them: only those that nobody has begun to combine are its own to change.
         """
         groups = vars(self).get("_groups")
-        if groups and all(group.is_under_way for group in groups) and self._should_synchronize:
-            self.synchronize()
-            self._is_expected_to_skip = False
+        if groups and self._should_synchronize:
+            is_complete = all(group.is_under_way for group in groups)
+            if is_complete or (self._has_started() and is_asked_by_scaler()):
+                self._synchronize(has_come_to_step=False)
         return vars(self)["param_groups"]
 
     @param_groups.setter
@@ -118,7 +125,7 @@ class GradientOptimizer(WrappedOptimizer):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Change how many backward passes accumulate locally; gradients not yet combined are given all of them."""
-        self._options.passes = _positive(passes)
+        self._options.passes = positive(passes)
         for group in self._groups:
             group.restart_passes()
 
@@ -151,36 +158,88 @@ class GradientOptimizer(WrappedOptimizer):
             AssertionError: a gradient was changed while it travelled.
             HorovodInternalError: a gradient could not be combined: ranks disagree, a rank has died.
         """
-        if self._frozen:
-            self._adopt_thawed()
+        # Who has read param_groups since the backward pass has combined the gradients already.
+        if not self._synchronized or self._is_expected_to_skip or self._has_started():
+            self._synchronize()
+        self._hear()
+        self._is_expected_to_skip = True
+
+    def _synchronize(self, has_come_to_step: bool = True) -> None:
+        self._adopt_thawed()
         try:
-            missing = self._combine() if self._takes_part else []
+            missing = self._combine(has_come_to_step) if self._takes_part else []
+        except BaseException:
+            self._numbers = self._told = None
+            raise
         finally:
             for group in self._groups:
                 group.reset()
-        self._synchronized = self._is_expected_to_skip = True
+        self._synchronized = True
+        self._is_expected_to_skip = False
         self._warn_of_missing(missing)
 
-    def _tell_presence(self) -> _core.Operation:
+    def _tell(self) -> None:
+        """Start to tell the others what this rank has, and that it has come to this step."""
+        era = era_of(self._options.process_set)
+        if self._era != era:
+            self._era, self._n_steps = era, 0
+            self._numbers = self._told = None
+        self._hear()  # about a step that was left out
+        self._numbers = self._tell_number()
+        self._told = self._presence.tell(self._groups, self._members, self._n_steps)
+        self._has_told = True
+
+    def _has_heard(self) -> bool:
+        """Whether _hear() would not block."""
+        return all(each.poll() for each in (self._numbers, self._told) if each is not None)
+
+    def _hear(self) -> None:
+        """Wait for what the others tell, and make sure that it goes together with what this rank has."""
+        if self._told is None:
+            return
+        self._share_buckets()
+        numbers, told = self._numbers, self._told
+        self._numbers = self._told = None
+        self._check_number(numbers)
+        told.wait()
+        self._presence.check(self._groups)
+
+    def _share_buckets(self) -> None:
         if self._options.shares_buckets:
             share([group.bucket for group in self._groups if group.bucket is not None])
-        return self._presence.tell(self._groups, self._members)
 
-    def _combine(self) -> list[str]:
+    def _count_step(self) -> None:
+        self._n_steps += self._has_told
+        self._has_told = self._synchronized = False
+
+    def _combine(self, has_come_to_step: bool) -> list[str]:
         """Return the names of the gradients that other ranks have and this one does not."""
-        presence = self._tell_presence()
+        is_usual = all(group.is_usual for group in self._groups)
+        self._tell()
+        if has_come_to_step or not is_usual:
+            self._hear()
+        else:
+            self._wait_before_step()
+        kinds = [] if is_usual else self._presence.kinds()
         missing: list[str] = []
-        if not all(group.is_under_way for group in self._groups):
-            presence.wait()
-            kinds, start = self._presence.kinds(), 0
-            for group, parameters in zip(self._groups, self._members, strict=True):
-                missing += group.complete(parameters, kinds[start : start + len(parameters)])
-                start += len(parameters)
-        operations = [group.operation for group in self._groups if group.operation is not None]
-        _core.wait_all([*operations, presence])
-        for group, parameters in zip(self._groups, self._members, strict=True):
-            group.finish(parameters)
+        ends = itertools.accumulate(map(len, self._members))
+        kinds_of = [kinds[end - len(group) : end] for group, end in zip(self._members, ends, strict=True)]
+        groups = list(zip(self._groups, self._members, kinds_of, strict=True))
+        for group, parameters, its_kinds in groups:
+            missing += [] if group.is_under_way else group.complete(parameters, its_kinds)
+        _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        for group, parameters, its_kinds in groups:
+            group.finish(parameters, its_kinds)
         return missing
+
+    def _wait_before_step(self) -> None:
+        """Wait for the gradients alone, as the others may need this rank to go on before they come to their step."""
+        operations = [group.operation for group in self._groups if group.operation is not None]
+        while not self._has_heard() and operations:
+            if is_done_within(operations[-1], _PATIENCE):
+                operations.pop()
+        if self._has_heard():
+            self._hear()
 
     def _warn_of_missing(self, missing: list[str]) -> None:
         new = [name for name in missing if name not in self._warned]
@@ -215,7 +274,7 @@ class GradientOptimizer(WrappedOptimizer):
         """
         if self._should_synchronize:
             self._synchronize_if_due(closure is not None)
-        self._synchronized = False
+        self._count_step()
         if closure is None:
             return super().step()
         return super().step(self._synchronizing(closure))
@@ -224,7 +283,8 @@ class GradientOptimizer(WrappedOptimizer):
     step.hooked = True  # type: ignore[attr-defined]
 
     def _synchronize_if_due(self, has_closure: bool) -> None:
-        if self._synchronized and not self._has_started():
+        if self._has_combined():
+            self._hear()
             if self._is_expected_to_skip:
                 warnings.warn(
                     "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(); the "
@@ -232,24 +292,32 @@ class GradientOptimizer(WrappedOptimizer):
                     stacklevel=4,
                 )
         elif not has_closure or self._has_started():
-            self.synchronize()
+            self._synchronize()
+
+    def _has_combined(self) -> bool:
+        """Whether the gradients that there are have been combined, and not yet used."""
+        return (
+            self._synchronized
+            and not self._has_started()
+            and any(parameter.grad is not None for parameter in self._parameter_names)
+        )
 
     def _synchronizing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def synchronized() -> Any:
             loss = closure()
-            if self._should_synchronize and self._has_started():
-                self.synchronize()
-                self._synchronized = False
-                if isinstance(self, torch.optim.LBFGS):
-                    loss = self._combined_loss(loss)
-            return loss
+            if not self._should_synchronize:
+                return loss
+            if not self._has_combined():
+                self._synchronize()
+            self._synchronized = False
+            return self._combined_loss(loss) if isinstance(self, torch.optim.LBFGS) else loss
 
         return synchronized
 
     def _combined_loss(self, loss: Any) -> Tensor:
         """Return the loss of all ranks. Ranks that decided by their own would make different steps."""
         mine = torch.as_tensor(loss).detach()
-        name = f"{PREFIX}.{joined(list(self._names.values()))}.loss"
+        name = f"{PREFIX}.{joined(list(self._parameter_names.values()))}.loss"
         options = self._options
         return ops.allreduce(
             mine,
@@ -267,20 +335,16 @@ class GradientOptimizer(WrappedOptimizer):
                 "zero_grad() was called between backward() and step() or synchronize(), while the gradients are being "
                 "combined; call it before backward() or after step()"
             )
+        self._synchronized = False
         super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """Load the wrapped optimizer's state. What the last backward pass has begun is dropped."""
         for group in self._groups:
             group.reset()
+        self._numbers = self._told = None
         self._synchronized = False
         super().load_state_dict(*args, **kwargs)
-
-
-def _positive(passes: int) -> int:
-    if passes < 1:
-        raise InvalidArgumentError(f"backward_passes_per_step must be at least 1, not {passes}")
-    return passes
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -311,11 +375,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         backward_passes_per_step: how many backward passes accumulate locally before gradients are combined.
         op: Average, Sum, Min, Max or Product; or Adasum, for which each rank makes its own step, and the changes that
             the steps made are combined.
-        gradient_predivide_factor: f divides gradients by f before the sum and multiplies by f / size after it.
+        gradient_predivide_factor: f multiplies gradients by 1 / f before they are averaged, and by f afterwards.
         num_groups: deprecated, use `groups`.
         groups: a number: that many groups of parameters whose gradients are combined together; or the groups
             themselves, as lists of parameters; others go alone. By default small neighbours go together.
-        sparse_as_dense: make sparse gradients dense. By default the rows of all ranks are gathered.
+        sparse_as_dense: combine sparse gradients as dense ones, and make them sparse again for the step. By default the
+            rows of all ranks are gathered.
         process_set: the ranks whose gradients are combined; the others step with their own.
         gradient_as_bucket_view: the gradients that are combined together also lie together in memory, as one tensor
             for each dtype, which travels as one. On one host they lie, from the second step on, in memory that the
@@ -333,14 +398,13 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     """
     id_of(process_set)
     chosen = choose_op(op, None)
-    if gradient_predivide_factor != 1.0 and chosen != Average:
-        raise InvalidArgumentError("gradient_predivide_factor can only be used with op=Average")
+    check_factor(gradient_predivide_factor, chosen)
     if isinstance(optimizer, WrappedOptimizer):
         raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     if num_groups:
         warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    passes = _positive(backward_passes_per_step)
+    passes = positive(backward_passes_per_step)
     divides_by_all(divisor)  # which refuses what is none
     if gradient_as_bucket_view and chosen == Adasum:
         raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
@@ -356,8 +420,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         has_buckets=gradient_as_bucket_view,
         divisor=divisor,
     )
-    names = name_parameters(optimizer, named_parameters)
-    members = make_groups([parameter for parameter in names if parameter.requires_grad], groups)
+    if named_parameters is None:
+        options.number = next_number(process_set)
+    everything = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    names = name_parameters(everything, named_parameters, options.number, torch.Tensor)
+    trained = [parameter for parameter in names if parameter.requires_grad]
+    members = make_groups(trained, groups, torch.Tensor, lambda tensor: tensor.nbytes)
     if overlap_forward is not None:
         from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from ciranda import _core
+from ciranda._frameworks.options import Options
 from ciranda.torch.forward_overlap import ForwardOverlap
-from ciranda.torch.gradients import Options
-from ciranda.torch.optimizer import GradientOptimizer
+from ciranda.torch.optimizer import GradientOptimizer, is_asked_by_scaler
 
 Tensor = torch.Tensor
 
@@ -27,8 +27,6 @@ class OverlappingOptimizer(GradientOptimizer):
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._overlap: ForwardOverlap | None = None
         self._position = {parameter: index for index, parameter in enumerate(names)}
-        #: What tells the others which gradients there are, of a step that was left.
-        self._told: _core.Operation | None = None
         #: The parameter groups without their parameters, as they were when the step was left.
         self._hyperparameters: list[dict[str, Any]] = []
         #: The argument of the zero_grad() that is to follow the updates; None where there was none.
@@ -59,20 +57,21 @@ class OverlappingOptimizer(GradientOptimizer):
         """Leave the wrapped optimizer's step to the next forward pass, or make it, as GradientOptimizer does."""
         self._settle_all()  # what the last forward pass did not reach
         if closure is None and self._should_synchronize and not self._synchronized and self._leave():
+            self._count_step()
             return None
         return super().step(closure)
 
     step.hooked = True  # type: ignore[attr-defined]
 
     def _leave(self) -> bool:
-        if self._frozen:
-            self._adopt_thawed()
+        self._adopt_thawed()
         overlap = self._overlap
         if overlap is None or not overlap.can_defer or not self._groups:
             return False
         if not all(group.is_usual for group in self._groups):
             return False
-        self._told = self._tell_presence()
+        self._share_buckets()
+        self._tell()
         for group in self._groups:
             group.is_deferred = True
         # Schedulers change them right after the step, a tensor in place.
@@ -101,13 +100,14 @@ class OverlappingOptimizer(GradientOptimizer):
         try:
             _core.wait_all([operation for index in indices if (operation := self._groups[index].operation) is not None])
             for index in indices:
-                self._groups[index].finish(self._members[index])
-            if len(indices) == len(pending) and self._told is not None:
-                self._told.wait()
+                self._groups[index].finish(self._members[index], ())
+            if len(indices) == len(pending):
+                self._hear()
         except BaseException:
             for index in pending:
                 self._groups[index].reset()
             pending.clear()
+            self._numbers = self._told = None
             raise
         for index in indices:
             self._groups[index].reset()
@@ -135,7 +135,9 @@ class OverlappingOptimizer(GradientOptimizer):
     def param_groups(self) -> Any:
         """The parameter groups, as GradientOptimizer has them; who reads them after a step that was left waits not."""
         if self._pending:
-            return vars(self)["param_groups"]
+            if not is_asked_by_scaler():
+                return vars(self)["param_groups"]
+            self._settle_all()  # what the last forward pass did not reach
         return GradientOptimizer.param_groups.fget(self)  # type: ignore[attr-defined]
 
     @param_groups.setter
@@ -158,7 +160,7 @@ class OverlappingOptimizer(GradientOptimizer):
             return
         self._zeroes = set_to_none
         left = {parameter for index in pending for parameter in self._members[index]}
-        others = [parameter for parameter in self._names if parameter not in left]
+        others = [parameter for parameter in self._parameter_names if parameter not in left]
         self._zero_only(others, set_to_none)
 
     def _zero_only(self, parameters: list[Tensor], set_to_none: bool) -> None:

@@ -2,24 +2,25 @@
 
 First the ranks tell each other what they have, how many rows of it, and their weights; from these numbers all draw the
 same conclusion, also if it is that they disagree. Then the rows travel, or the dense tensors do. Nobody waits for the
-numbers when a reduction is started: the second half is started by whoever first waits for any reduction, for all that
-are under way, so that ranks may wait for theirs in any order.
+numbers when a reduction is started: whoever waits for it starts the second half, or a thread as soon as they have come,
+because other ranks may wait for what this one waits for only later, or never.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
+import threading
 from typing import Any, NamedTuple
 
 import torch
 
 from ciranda import _basics, _core
-from ciranda._basics import circle
-from ciranda._ops import Average, Divisor, Handle, Max, Sum, divides_by_all
+from ciranda._numbering import Numbering
+from ciranda._ops import Average, Divisor, Handle, Sum, divides_by_all
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set
-from ciranda.torch import ops
+from ciranda.torch import ops, sparse_rows
+from ciranda.torch.completer import call_when_done
 from ciranda.torch.tensors import number_of
 
 Tensor = torch.Tensor
@@ -34,33 +35,7 @@ class _Rows(NamedTuple):
     values: Tensor
 
 
-class _Underway:
-    """The reductions that have been started and not waited for, in the order of their start."""
-
-    def __init__(self) -> None:
-        self._reductions: weakref.WeakValueDictionary[int, SparseReduction] = weakref.WeakValueDictionary()
-        self._count = 0
-        self._epoch = -1
-
-    def add(self, reduction: SparseReduction) -> int:
-        """Take in a reduction and return its number in this circle."""
-        if circle.epoch != self._epoch:
-            self._reductions.clear()
-            self._epoch, self._count = circle.epoch, 0
-        self._count += 1
-        self._reductions[self._count] = reduction
-        return self._count
-
-    def advance(self, may_block: bool) -> None:
-        """Start the second half of every reduction that has not got so far; if we may not block, of those that can."""
-        for number in sorted(self._reductions.keys()):
-            reduction = self._reductions.get(number)
-            if reduction is not None and (may_block or reduction.is_told()):
-                del self._reductions[number]
-                reduction.advance()
-
-
-_underway = _Underway()
+_unnamed = Numbering()
 
 
 class _Told(NamedTuple):
@@ -174,8 +149,7 @@ class SparseReduction:
         self._op = op
         self._process_set = process_set
         self._tensor = None if tensor is None else tensor.detach().coalesce()
-        number = _underway.add(self)
-        self._name = f"sparse_allreduce.noname.{number}" if name is None else name
+        self._name = f"sparse_allreduce.noname.{_unnamed.next(process_set)}" if name is None else name
         self._weight = weight
         #: What each gathered row is multiplied by, in a weighted average.
         self._row_shares: Tensor | None = None
@@ -185,20 +159,23 @@ class SparseReduction:
         self._dense: tuple[Handle[Tensor], Handle[Tensor]] | None = None
         self._n_sparse_dims = 0
         self._n_ranks = 0
+        #: How many ranks have told what they have, and how many rows these have.
+        self._n_told = self._n_rows = 0
         self._failure: Exception | None = None
         self._is_advanced = False
+        self._advancing = threading.Lock()
+        call_when_done(self._told._operation, self._advance)
 
-    def is_told(self) -> bool:
-        """Whether advance() would not block."""
-        return self._told.poll()
-
-    def advance(self) -> None:
-        """Learn how many rows there are and start what is cheaper. A failure is kept for wait()."""
-        self._is_advanced = True
-        try:
-            self._start_second_half(self._told.wait())
-        except Exception as failure:
-            self._failure = failure
+    def _advance(self) -> None:
+        """Learn how many rows there are and start what is cheaper, once. A failure is kept for wait()."""
+        with self._advancing:
+            if self._is_advanced:
+                return
+            try:
+                self._start_second_half(self._told.wait())
+            except Exception as failure:
+                self._failure = failure
+            self._is_advanced = True
 
     def _start_second_half(self, table: Tensor) -> None:
         _check_alike(table, self._name)
@@ -209,9 +186,9 @@ class SparseReduction:
         shares = _shares_of(told, self._name)
         if self._n_sparse_dims == 0:  # nobody has anything, which leaves nothing to send
             return
-        n_rows = int(told.n_rows.sum())
+        self._n_told, self._n_rows = table.shape[0], int(told.n_rows.sum())
         row_bytes = math.prod(self._shape[self._n_sparse_dims :]) * self._dtype.itemsize
-        is_dense_cheaper = n_rows * (row_bytes + self._n_sparse_dims * _INDEX_BYTES) >= (
+        is_dense_cheaper = self._n_rows * (row_bytes + self._n_sparse_dims * _INDEX_BYTES) >= (
             self._shape.numel() * self._dtype.itemsize
         )
         rows = self._rows()
@@ -232,9 +209,11 @@ class SparseReduction:
         where = tuple(rows.indices.t())
         dense = torch.zeros(self._shape, dtype=self._dtype)
         dense[where] = rows.values
-        # Which rows anybody has: a row of zeros is not a row that is not there.
-        present = torch.zeros(self._shape[: self._n_sparse_dims], dtype=torch.uint8)
-        present[where] = 1
+        # How many have each row: a row of zeros is not a row that is not there. And how many ranks there are.
+        places = self._shape[: self._n_sparse_dims]
+        present = torch.zeros(places.numel() + 1, dtype=torch.int32)
+        present[:-1].view(places)[where] = 1
+        present[-1] = 1
         process_set = self._process_set
         self._dense = (
             ops.allreduce_async_(
@@ -245,24 +224,22 @@ class SparseReduction:
                 weight=self._weight,
                 divisor="world" if self._divides_by_all else "contributors",
             ),
-            ops.allreduce_async_(present, name=f"{self._name}.present", op=Max, process_set=process_set),
+            ops.allreduce_async_(present, name=f"{self._name}.present", op=Sum, process_set=process_set),
         )
 
     def poll(self) -> bool:
         """Whether wait() will find everything done. Never blocks."""
-        _underway.advance(may_block=False)
-        if not self._is_advanced:
+        if not self._told.poll():
             return False
-        second: tuple[Handle[Tensor], ...] | tuple[Handle[list[Tensor]], ...] = self._dense or ()
-        if self._gathered is not None:
-            second = (self._gathered,)
-        return all(handle.poll() for handle in second)
+        self._advance()
+        return all(handle.poll() for handle in self._second_half())
+
+    def _second_half(self) -> list[Handle[Any]]:
+        return [handle for handle in (self._gathered, *(self._dense or ())) if handle is not None]
 
     def wait(self) -> Tensor:
         """Return the result; raise what the reduction failed with."""
-        _underway.advance(may_block=True)
-        if not self._is_advanced:  # of a circle that has ended
-            self.advance()
+        self._advance()
         if self._failure is not None:
             raise self._failure
         if self._gathered is not None:
@@ -273,25 +250,27 @@ class SparseReduction:
 
     __call__ = wait
 
+    def _check_that_all_came(self, n: int, n_told: int) -> None:
+        if n != n_told:
+            raise MismatchError(
+                f"sparse allreduce '{self._name}': a rank has joined while it was under way, and its rows are missing; "
+                "wait for sparse allreduces before join()"
+            )
+
     def _add_up(self, rows: _Rows) -> Tensor:
-        is_narrow = self._dtype in (torch.float16, torch.bfloat16)
-        values = rows.values.float() if is_narrow else rows.values
+        self._check_that_all_came(rows.indices.shape[0], self._n_rows)
         if self._row_shares is not None:
-            one_each = [-1] + [1] * (values.ndim - 1)
-            values = values * self._row_shares.to(values.abs().dtype).reshape(one_each)
-        total = torch.sparse_coo_tensor(rows.indices.t(), values, self._shape, check_invariants=False).coalesce()
-        if self._op != Average or self._row_shares is not None:
-            return total.to(self._dtype)
-        rounding = None if self._dtype.is_floating_point else "trunc"
-        mean = torch.div(total.values(), self._n_ranks, rounding_mode=rounding).to(self._dtype)
-        return self._coalesced(total.indices(), mean)
+            values = sparse_rows.widened(rows.values)
+            shares = self._row_shares.to(values.abs().dtype).reshape([-1] + [1] * (values.ndim - 1))
+            return sparse_rows.sum_of(rows.indices, values * shares, self._shape, self._dtype)
+        if self._op == Average:
+            return sparse_rows.mean_of(rows.indices, rows.values, self._shape, self._n_ranks)
+        return sparse_rows.sum_of(rows.indices, rows.values, self._shape, self._dtype)
 
     def _pick(self, dense: Tensor, present: Tensor) -> Tensor:
-        indices = present.nonzero().t()
-        return self._coalesced(indices, dense[tuple(indices)])
-
-    def _coalesced(self, indices: Tensor, values: Tensor) -> Tensor:
-        return torch.sparse_coo_tensor(indices, values, self._shape, check_invariants=False, is_coalesced=True)
+        self._check_that_all_came(int(present[-1]), self._n_told)
+        indices = present[:-1].view(self._shape[: self._n_sparse_dims]).nonzero().t()
+        return sparse_rows.coalesced(indices, dense[tuple(indices)], self._shape)
 
 
 def sparse_allreduce_async(

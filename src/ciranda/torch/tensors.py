@@ -10,12 +10,17 @@ import torch
 
 from ciranda import _core
 from ciranda._basics import engine
+from ciranda._collectives import Adapter
 from ciranda.errors import InvalidArgumentError
+from ciranda.torch.autograd import Autograd
 
 #: Whether this torch hands over tensors by DLPack's C exchange table (2.10 and newer do). Otherwise by address.
 HAS_EXCHANGE_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 _NUMBER_OF = {getattr(torch, name): number for name, number in _core.DATA_TYPES.items() if hasattr(torch, name)}
+
+#: How many rows go to each rank.
+Splits = torch.Tensor | Sequence[int]
 
 _Tensor = torch.Tensor
 _strided = torch.strided
@@ -27,7 +32,7 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 def _increments_many() -> bool:
     try:
         _increment_version([torch.empty(0)])  # type: ignore[misc]
-    except TypeError:  # an older torch takes one tensor
+    except (RuntimeError, TypeError):  # older versions of torch take one tensor
         return False
     return True
 
@@ -58,11 +63,6 @@ def describe(tensor: torch.Tensor) -> _core.TensorDescription:
 def for_engine(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
     """Return what the engine can read: the contiguous tensor itself, or a description of it."""
     return tensor if HAS_EXCHANGE_TABLE else describe(tensor)
-
-
-def needs_gradient(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether autograd has to hear of an operation on these tensors."""
-    return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in tensors)
 
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
@@ -131,11 +131,40 @@ def allocate_shared(n_bytes: int) -> tuple[torch.Tensor, bool]:
 
 def like_input(output: Any, tensor: torch.Tensor) -> torch.Tensor:
     """Return an array that the engine allocated as a torch tensor of its input's dtype, without a copy."""
-    # NumPy has two types for integers of 64 bits, and torch knows one of them.
-    result = output if isinstance(output, torch.Tensor) else torch.from_numpy(output.view(output.dtype.str))
+    if isinstance(output, torch.Tensor):
+        result = output
+    else:  # NumPy has two types for integers of 64 bits, and torch knows one of them; older versions no unsigned ones
+        result = torch.from_numpy(output.view(output.dtype.str.replace("u", "i")))
     return result if result.dtype == tensor.dtype else result.view(tensor.dtype)
 
 
-def like_inputs(outputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """`like_input()` of several tensors."""
-    return [like_input(*pair) for pair in zip(outputs, tensors, strict=True)]
+def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    begin, end = one.data_ptr(), one.data_ptr() + one.nbytes
+    return begin < other.data_ptr() + other.nbytes and other.data_ptr() < end
+
+
+def _counts(numbers: Any, splits: Splits | None) -> torch.Tensor:
+    counts = torch.as_tensor(numbers)
+    if splits is None:
+        return counts
+    return counts.to(splits.dtype if isinstance(splits, torch.Tensor) else torch.int32)
+
+
+ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
+    module="ciranda.torch.ops",
+    types={"Given": "Tensor", "Tensor": "Tensor", "Splits": "Splits"},
+    namespace={"Tensor": torch.Tensor, "Splits": Splits},
+    readable=contiguous,
+    writable=contiguous,
+    for_engine=for_engine,
+    like=empty_like,
+    bring_back=bring_back,
+    from_engine=like_input,
+    share_memory=_share_memory,
+    splits=torch.as_tensor,
+    counts=_counts,
+    gradients=Autograd(),
+    all_readable=all_contiguous,
+    all_for_engine=all_for_engine,
+    all_brought_back=bring_all_back,
+)

@@ -7,11 +7,17 @@ class and what was added to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ciranda.torch.gradients import Options
+from ciranda._basics import circle, rank
+from ciranda._frameworks.naming import name_of_added
+from ciranda._frameworks.options import PREFIX, Options
+from ciranda._ops import Handle, Max
+from ciranda.errors import MismatchError
+from ciranda.torch import ops
 
 Tensor = torch.Tensor
 
@@ -23,11 +29,71 @@ class WrappedOptimizer(torch.optim.Optimizer):
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         """Begin to work: `names` of all parameters, `members` of each group of those that are trained."""
-        raise NotImplementedError
+        self._options = options
+        #: The names of all parameters, as Horovod calls them.
+        self._parameter_names = names
+        self._members: list[list[Tensor]] = []
+        #: Whether this rank's work is combined with others' at all.
+        self._takes_part = options.process_set.included() is not False
+        #: The circle in which all ranks were found to have the same number.
+        self._numbered_in: int | None = None
+        grouped = {parameter for group in members for parameter in group}
+        self._frozen = [parameter for parameter in names if parameter not in grouped]
+        for group in members:
+            self._add_group(group)
 
     def _distribution(self) -> tuple[Any, ...]:
         """Return the arguments of _distribute()."""
+        return self._options, self._parameter_names, self._members
+
+    def _add_group(self, parameters: list[Tensor]) -> None:
+        """Combine from now on what these parameters bring, together."""
         raise NotImplementedError
+
+    def _adopt(self, thawed: Sequence[Tensor]) -> None:
+        """Combine from now on what these parameters bring, which were frozen when they came to the optimizer."""
+        if not thawed:
+            return
+        chosen = set(thawed)
+        self._frozen = [parameter for parameter in self._frozen if parameter not in chosen]
+        for parameter in thawed:
+            self._add_group([parameter])
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, as torch.optim.Optimizer does; what they bring is combined too."""
+        super().add_param_group(param_group)
+        for parameter in vars(self)["param_groups"][-1]["params"]:
+            self._parameter_names[parameter] = name_of_added(self._parameter_names)
+            if parameter.requires_grad:
+                self._add_group([parameter])
+            else:
+                self._frozen.append(parameter)
+
+    def _tell_number(self) -> Handle[Tensor] | None:
+        """Start to tell the others, once in each circle, how this rank has numbered what has no names."""
+        number = self._options.number
+        if number is None or self._numbered_in == circle.epoch:
+            return None
+        mine = torch.tensor([number, number])
+        mine[1] *= -1
+        return ops.allreduce_async(mine, name=f"{PREFIX}.noname.number", op=Max, process_set=self._options.process_set)
+
+    def _check_number(self, told: Handle[Tensor] | None) -> None:
+        """Make sure that all ranks have the same number.
+
+        Raises:
+            MismatchError: on all ranks; else each would wait for gradients that the others know by other names.
+        """
+        if told is None:
+            return
+        most, number = told.wait(), self._options.number
+        if number is not None and not torch.equal(most[0], -most[1]):
+            raise MismatchError(
+                f"a DistributedOptimizer without named_parameters is number {number.nth} of its process set on rank "
+                f"{rank()}, counted from 0 in the order of wrapping, but another number on other ranks: a rank has "
+                "wrapped one more. Give named_parameters, with names that differ between optimizers"
+            )
+        self._numbered_in = circle.epoch
 
     def __reduce__(self) -> tuple[Any, ...]:
         added, wrapped = type(self).__bases__

@@ -1,55 +1,47 @@
-"""Names for the parameters of a DistributedOptimizer, and which of them travel together."""
+"""Names for the parameters of a DistributedOptimizer, and which of them travel together.
+
+A parameter is whatever a framework trains, if it can be hashed; `kind` is its class.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-import torch
-
-from ciranda._basics import circle
+from ciranda._numbering import Numbering, era_of
 from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet
 
-Tensor = torch.Tensor
-Groups = int | Sequence[Sequence[Tensor]] | None
+Parameter = TypeVar("Parameter", bound=Hashable)
 
 #: Small gradients travel together up to this size.
 _SMALL_GROUP_BYTES = 128 << 10
 _LONGEST_NAME = 200
 
 
-class _Numbering:
-    """Numbers the optimizers without names of each circle, so that several of them do not share names.
+class Number(NamedTuple):
+    """Tells the optimizers without names of a process set apart, by the order in which they are wrapped."""
 
-    It starts anew with every circle: a rank that has just come counts like those that were there before.
-    """
-
-    def __init__(self) -> None:
-        self._epoch = -1
-        self._count = 0
-
-    def next(self) -> int:
-        if circle.epoch != self._epoch:
-            self._epoch, self._count = circle.epoch, 0
-        self._count += 1
-        return self._count - 1
+    #: How often the ranks had joined: while some have, the others may go on wrapping.
+    joins: int
+    nth: int
 
 
-_unnamed = _Numbering()
+_unnamed = Numbering()
 
 
-def _check_pairs(named: Sequence[Any]) -> None:
+def next_number(process_set: ProcessSet) -> Number:
+    """Return the number of one more optimizer without names."""
+    return Number(era_of(process_set).joins, _unnamed.next(process_set))
+
+
+def _check_pairs(named: Sequence[Any], kind: type) -> None:
     wrong = [
         item
         for item in named
-        if not (
-            isinstance(item, tuple)
-            and len(item) == 2
-            and isinstance(item[0], str)
-            and isinstance(item[1], torch.Tensor)
-        )
+        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], kind))
     ]
     if wrong:
         raise InvalidArgumentError(
@@ -59,25 +51,29 @@ def _check_pairs(named: Sequence[Any]) -> None:
 
 
 def name_parameters(
-    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Tensor]] | None
-) -> dict[Tensor, str]:
-    """Return a name for every parameter of `optimizer`.
+    everything: Sequence[Parameter],
+    named_parameters: Iterable[tuple[str, Parameter]] | None,
+    number: Number | None,
+    kind: type,
+) -> dict[Parameter, str]:
+    """Return a name for every parameter of an optimizer, `everything`: those given, or made of its number.
 
     Raises:
         InvalidArgumentError: `named_parameters` holds something other than pairs, a name twice, or not all of the
             optimizer's parameters.
     """
-    everything = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if named_parameters is None:
-        number = _unnamed.next()
-        return {parameter: f"noname.{number}.{index}" for index, parameter in enumerate(everything)}
+        assert number is not None
+        prefix = f"noname.{number.joins}.{number.nth}"
+        return {parameter: f"{prefix}.{index}" for index, parameter in enumerate(everything)}
     named = list(named_parameters)
-    _check_pairs(named)
+    _check_pairs(named, kind)
     twice = sorted(name for name, count in Counter(name for name, _ in named).items() if count > 1)
     if twice:
         raise InvalidArgumentError(f"parameter names in named_parameters must be unique; found twice: {twice}")
     names = {parameter: name for name, parameter in named}
-    shapes = [tuple(parameter.shape) for parameter in everything if parameter not in names]
+    missing: list[Any] = [parameter for parameter in everything if parameter not in names]
+    shapes = [tuple(parameter.shape) for parameter in missing]
     if shapes:
         raise InvalidArgumentError(
             f"named_parameters was given, but {len(shapes)} of the optimizer's {len(everything)} parameters are not "
@@ -86,21 +82,26 @@ def name_parameters(
     return {parameter: names[parameter] for parameter in everything}
 
 
+def name_of_added(names: Mapping[Any, str]) -> str:
+    """Return a name for one more parameter of an optimizer; that of its first tells it from other optimizers."""
+    return f"{next(iter(names.values()))}.added.{len(names)}"
+
+
 def joined(names: Sequence[str]) -> str:
     """Return the name of a group of parameters; the first name alone would make it unique."""
     text = "+".join(names)
     return text if len(text) <= _LONGEST_NAME else f"{names[0]}+...+{names[-1]} ({len(names)} parameters)"
 
 
-def _join_small(parameters: list[Tensor]) -> list[list[Tensor]]:
+def _join_small(parameters: list[Parameter], n_bytes_of: Callable[[Parameter], int]) -> list[list[Parameter]]:
     """Put neighbours together up to a size that costs hardly more to move than to announce.
 
     From the last to the first, as the backward pass reaches them.
     """
-    groups: list[list[Tensor]] = []
+    groups: list[list[Parameter]] = []
     n_bytes = 0
     for parameter in reversed(parameters):
-        more = parameter.numel() * parameter.element_size()
+        more = n_bytes_of(parameter)
         if not groups or n_bytes + more > _SMALL_GROUP_BYTES:
             groups.append([])
             n_bytes = 0
@@ -109,31 +110,34 @@ def _join_small(parameters: list[Tensor]) -> list[list[Tensor]]:
     return groups
 
 
-def _as_many_groups(parameters: list[Tensor], n_groups: int) -> list[list[Tensor]]:
-    if n_groups < 0:
-        raise InvalidArgumentError(f"groups must not be negative; got {n_groups}")
-    n_groups = min(n_groups, len(parameters))
-    if n_groups == 0:
-        return _join_small(parameters)
+def _as_many_groups(parameters: list[Parameter], n_groups: int) -> list[list[Parameter]]:
     bounds = [len(parameters) * index // n_groups for index in range(n_groups + 1)]
     return [parameters[start:end] for start, end in pairwise(bounds)]
 
 
-def make_groups(parameters: list[Tensor], groups: Groups) -> list[list[Tensor]]:
+def make_groups(
+    parameters: list[Parameter],
+    groups: int | Sequence[Sequence[Parameter]] | None,
+    kind: type,
+    n_bytes_of: Callable[[Parameter], int],
+) -> list[list[Parameter]]:
     """Divide `parameters` into those whose gradients travel together.
 
     Raises:
         InvalidArgumentError: `groups` is neither None, nor a number from 0, nor lists in which no parameter stands
             twice.
     """
-    if groups is None:
-        return _join_small(parameters)
-    if isinstance(groups, int):
-        return _as_many_groups(parameters, groups)
+    if isinstance(groups, int) and groups < 0:
+        raise InvalidArgumentError(f"groups must not be negative; got {groups}")
+    n_groups = min(groups, len(parameters)) if isinstance(groups, int) else None
+    if n_groups == 0 or groups is None:
+        return _join_small(parameters, n_bytes_of)
+    if n_groups is not None:
+        return _as_many_groups(parameters, n_groups)
     if not isinstance(groups, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in groups):
         raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
     grouped = [parameter for group in groups for parameter in group]
-    if not all(isinstance(parameter, torch.Tensor) for parameter in grouped):
+    if not all(isinstance(parameter, kind) for parameter in grouped):
         raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
     if len(set(grouped)) != len(grouped):
         raise InvalidArgumentError("a parameter stands in more than one group")

@@ -1,0 +1,236 @@
+"""The collectives that cut tensors along dimension 0: alltoall in all its forms, and what reducescatter is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from ciranda import _core
+from ciranda._basics import circle, engine
+from ciranda._collectives import rules
+from ciranda._collectives.adapter import Given, Splits, Tensor
+from ciranda._collectives.gathers import Gathers
+from ciranda._ops import (
+    ALLTOALL,
+    REDUCESCATTER,
+    Divisor,
+    Handle,
+    Sum,
+    choose_op,
+    divides_by_all,
+    submit_move,
+    submit_reduction,
+)
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
+
+
+class Rows(Gathers[Given, Tensor, Splits]):
+    """Rows that go to different ranks."""
+
+    # --- alltoall
+
+    def grouped_alltoall_async(
+        self,
+        tensors: Sequence[Given],
+        splits: Sequence[Splits | None] | None = None,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> Handle[list[tuple[Tensor, Tensor]]]:
+        """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
+        work = self._all_readable(tensors)
+        numbers = self._splits_lists(len(work), splits)
+        operation = submit_move(ALLTOALL, self._all_for_engine(work), None, name, process_set, splits=numbers)
+
+        def finish(done: _core.Operation) -> list[tuple[Tensor, Tensor]]:
+            outputs: list[Any] = done.outputs()
+            received = [self._adapter.counts(counts, None) for counts in outputs[len(work) :]]
+            return list(zip(self._all_from_engine(outputs[: len(work)], work), received, strict=True))
+
+        return Handle(operation, finish)
+
+    def grouped_alltoall(
+        self,
+        tensors: Sequence[Given],
+        splits: Sequence[Splits | None] | None = None,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """`alltoall()` of several tensors as one operation: all of them or none.
+
+        `splits` has an entry for each tensor. Returns a pair for each: what came, and the number of rows from each
+        rank, as int64.
+        """
+        if self._is_recorded(tensors):
+            n = len(tensors)
+            results = self._recorded(rules.Alltoall(self, n, splits, name, process_set), tensors)
+            return list(zip(results[:n], results[n:], strict=True))
+        return self.grouped_alltoall_async(tensors, splits, name, process_set).wait()
+
+    @overload
+    def alltoall_async(
+        self,
+        tensor: Given,
+        splits: None = None,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> Handle[Tensor]: ...
+
+    @overload
+    def alltoall_async(
+        self, tensor: Given, splits: Splits, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> Handle[tuple[Tensor, Tensor]]: ...
+
+    def alltoall_async(
+        self,
+        tensor: Given,
+        splits: Splits | None = None,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> Handle[Tensor] | Handle[tuple[Tensor, Tensor]]:
+        """Start `alltoall()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that."""
+        group = self.grouped_alltoall_async([tensor], [splits], name, process_set)
+        if splits is None:
+            return group.then(lambda results: results[0][0])
+        return group.then(lambda results: (results[0][0], self._adapter.counts(results[0][1], splits)))
+
+    @overload
+    def alltoall(
+        self,
+        tensor: Given,
+        splits: None = None,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> Tensor: ...
+
+    @overload
+    def alltoall(
+        self, tensor: Given, splits: Splits, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def alltoall(
+        self,
+        tensor: Given,
+        splits: Splits | None = None,
+        name: str | None = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Send other rows of `tensor` (dimension 0) to each rank; return those that came, in the order of the ranks.
+
+        Args:
+            tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
+            splits: how many rows go to each rank of the set, first those to rank 0: whole numbers, as a tensor or a
+                list, that add up to the first dimension. They may differ between ranks and with every call. None: the
+                same number to each, which must divide the first dimension.
+            name: see the module.
+            process_set: the ranks that take part; all, if not given.
+
+        Returns:
+            The received tensor; where `splits` is given, a pair of it and the number of rows received from each rank,
+            of the dtype of `splits` (in torch int32, where that is a list). The gradient, in a framework that has such,
+            goes back the way that the rows came.
+        """
+        output, counts = self.grouped_alltoall([tensor], [splits], name, process_set)[0]
+        return output if splits is None else (output, self._adapter.counts(counts, splits))
+
+    def grouped_alltoall_async_(
+        self, tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> Handle[list[Tensor]]:
+        """Start `grouped_alltoall_()`. `synchronize(handle)` returns the list of the same tensors."""
+        work = self._all_writable(tensors)
+        targets = self._all_for_engine(work)
+        operation = submit_move(ALLTOALL, targets, targets, name, process_set)
+        return Handle(operation, lambda _: self._all_brought_back(work, tensors))
+
+    def grouped_alltoall_(
+        self, tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> list[Tensor]:
+        """`alltoall_()` of several tensors as one operation: all of them or none. Returns them."""
+        return self.grouped_alltoall_async_(tensors, name, process_set).wait()
+
+    def alltoall_async_(
+        self, tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> Handle[Tensor]:
+        """Start `alltoall_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
+        return self.grouped_alltoall_async_([tensor], name, process_set).then(lambda results: results[0])
+
+    def alltoall_(
+        self, tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> Tensor:
+        """`alltoall()` in place, of equal parts: each part of `tensor` goes to its rank, and that rank's replaces it.
+
+        Args:
+            tensor: as many rows on all ranks, and a number that the number of ranks divides; writable.
+            name: see the module.
+            process_set: the ranks that take part; all, if not given.
+
+        Returns:
+            `tensor`.
+
+        Raises:
+            InvalidArgumentError: it cannot be cut in equal parts, or is read-only.
+            MismatchError: another rank's has other numbers of rows; or ranks have joined.
+        """
+        work = self._writable(tensor)
+        target = self._for_engine(work)
+        (circle.engine or engine()).run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
+        return self._bring_back(work, tensor)
+
+    # --- reducescatter, whose arguments frameworks have in different orders
+
+    def _reducescatter(
+        self,
+        tensor: Given,
+        name: str | None,
+        op: int,
+        process_set: ProcessSet,
+        prescale_factor: float,
+        postscale_factor: float,
+        divisor: Divisor,
+        output: Tensor | None,
+    ) -> Tensor:
+        """`reducescatter()`, without gradients."""
+        work = self._readable(tensor)
+        result = None if output is None else self._apart_from([work], [self._writable(output)])[0]
+        chosen = choose_op(op, None)
+        results = (circle.engine or engine()).run(
+            REDUCESCATTER,
+            self._for_engine(work),
+            None if result is None else self._for_engine(result),
+            name,
+            chosen,
+            -1,
+            prescale_factor,
+            postscale_factor,
+            None,
+            id_of(process_set),
+            None,
+            divisor != "contributors" and divides_by_all(divisor, chosen, None),
+        )
+        if result is None or output is None:
+            return self._from_engine(results[0], work)
+        return self._bring_back(result, output)
+
+    def _start_reducescatters(
+        self, tensors: Sequence[Given], name: str | None, call: rules.Reduction, outputs: Sequence[Tensor] | None
+    ) -> Handle[list[Tensor]]:
+        """Start `grouped_reducescatter()`, without gradients."""
+        work = self._all_readable(tensors)
+        results = None if outputs is None else self._apart_from(work, self._all_writable(outputs))
+        operation = submit_reduction(
+            REDUCESCATTER,
+            self._all_for_engine(work),
+            None if results is None else self._all_for_engine(results),
+            name,
+            choose_op(call.op, None),
+            call.prescale,
+            call.postscale,
+            call.process_set,
+            call.divisor,
+        )
+
+        def finish(done: _core.Operation) -> list[Tensor]:
+            if results is not None and outputs is not None:
+                return self._all_brought_back(results, outputs)
+            return self._all_from_engine(done.outputs(), work)
+
+        return Handle(operation, finish)

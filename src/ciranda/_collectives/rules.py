@@ -1,0 +1,300 @@
+"""Gradients of the collectives.
+
+Every rank has its own loss, and a gradient is that of the *sum of all ranks' losses* for allreduce: what reaches one
+rank's result is summed over the ranks (averaged for op=Average), scaled by both factors, and is the gradient of every
+rank's input; in a weighted average times the rank's weight over the sum of all. For Min and Max it goes to the elements
+that were chosen, in equal parts where several were; the other operations have no gradient here. For allgather and
+broadcast it is, as Horovod's, that of the *mean* of the ranks' losses.
+
+Through alltoall, the gradient of a row goes back to the rank that the row came from. Through reducescatter, as in
+Horovod, every rank gets all ranks' gradients of their shares, for op=Sum multiplied by the number of ranks.
+
+Those of reduce, gather and scatter are of the sum of all ranks' losses. Where the root alone has a result, the other
+ranks have a tensor without elements in its place, whose backward is their part of the backward pass. There are no
+second derivatives of these.
+
+The backward pass communicates, so all ranks must make it, and in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+import numpy as np
+
+from ciranda import _basics
+from ciranda._collectives.adapter import Tensor
+from ciranda._ops import ALLGATHER, ALLREDUCE, Average, Divisor, Max, Min, Sum
+from ciranda.errors import NotSupportedError
+from ciranda.process_sets import ProcessSet, id_of
+
+if TYPE_CHECKING:
+    from ciranda._collectives.gathers import Gathers
+    from ciranda._collectives.reductions import Reductions
+    from ciranda._collectives.rooted import Rooted
+    from ciranda._collectives.rows import Rows
+
+
+class Rule(Generic[Tensor]):
+    """One call that is differentiated. It keeps no tensors: of several outputs, each may have a backward pass."""
+
+    #: How many of the results have no gradient: the last ones.
+    n_constants = 0
+    #: Whether the backward pass can be differentiated.
+    is_differentiable_twice = True
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the results, by calls that are not recorded."""
+        raise NotImplementedError
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the gradients of the tensors, given those of the results, by calls that are recorded."""
+        raise NotImplementedError
+
+
+class Reduction(NamedTuple):
+    """What is asked of an allreduce, but for its tensors and name: arguments in the order of `grouped_allreduce()`."""
+
+    op: int
+    prescale: float
+    postscale: float
+    process_set: ProcessSet
+    weight: float | None
+    divisor: Divisor
+
+
+def _plain_reduction(op: int, process_set: ProcessSet) -> Reduction:
+    return Reduction(op, 1.0, 1.0, process_set, None, "contributors")
+
+
+def _shapes(tensors: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
+    return [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+
+
+def _n_rows(tensors: Sequence[Any]) -> list[int]:
+    return [tensor.shape[0] if len(tensor.shape) else 0 for tensor in tensors]
+
+
+def _numbers_of_all(mine: list[int], process_set: ProcessSet) -> Any:
+    """Return a table of whole numbers, with a row from each rank."""
+    row = np.array([mine], np.int64)
+    return _basics.engine().run(ALLGATHER, row, None, None, Sum, -1, 1.0, 1.0, None, id_of(process_set))[0]
+
+
+def _share_of(weight: float, process_set: ProcessSet) -> float:
+    """Return this rank's weight over the sum of all."""
+    total = np.array(weight, np.float64)
+    _basics.engine().run(ALLREDUCE, total, total, None, Sum, -1, 1.0, 1.0, None, id_of(process_set))
+    return weight / float(total)
+
+
+class Allreduce(Rule[Tensor]):
+    """Of `grouped_allreduce()`."""
+
+    def __init__(self, collectives: Reductions[Any, Tensor, Any], name: str | None, call: Reduction) -> None:
+        self._collectives, self._name, self._call = collectives, name, call
+        self._are_chosen: list[Any] = []
+
+    def _plain(self, tensors: Sequence[Tensor], name: str | None, call: Reduction) -> list[Tensor]:
+        return self._collectives.grouped_allreduce_async(tensors, None, name, *call).wait()
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        call = self._call
+        results = self._plain(tensors, self._name, call)
+        if call.op in (Min, Max):
+            # The factors may have changed what was compared, or turned the order around.
+            inner = results
+            if (call.prescale, call.postscale) != (1.0, 1.0):
+                inner_op = call.op if call.prescale >= 0 else Min + Max - call.op
+                unscaled = call._replace(op=inner_op, prescale=1.0, postscale=1.0, divisor="contributors")
+                inner = self._plain(tensors, None, unscaled)
+            self._are_chosen = [tensor == result for tensor, result in zip(tensors, inner, strict=True)]
+        return results
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        call, reduced = self._call, self._collectives._grouped_allreduce
+        if call.op not in (Average, Sum, Min, Max):
+            raise NotSupportedError(
+                "allreduce has a gradient with op=Average, Sum, Min and Max only; detach its input or its result"
+            )
+        if call.weight is not None:
+            share: Any = _share_of(call.weight, call.process_set)
+            return [total * share for total in reduced(gradients, None, call._replace(op=Sum, weight=None))]
+        if call.op in (Average, Sum):
+            return reduced(gradients, None, call)
+        totals = reduced(gradients, None, call._replace(op=Sum))
+        return [self._shared(*pair) for pair in zip(totals, self._are_chosen, strict=True)]
+
+    def _shared(self, total: Any, is_chosen: Any) -> Tensor:
+        """Return, for Min and Max, the gradient over the number of ranks that had the chosen element, where it was."""
+        framework = self._collectives._gradients
+        assert framework is not None
+        chosen: Any = framework.cast(is_chosen, total.dtype)
+        count: Any = self._plain([chosen], None, _plain_reduction(Sum, self._call.process_set))[0]
+        return total * (chosen / (count + framework.cast(count == 0, total.dtype)))  # type: ignore[no-any-return]
+
+
+class Allgather(Rule[Tensor]):
+    """Of `grouped_allgather()`."""
+
+    def __init__(self, collectives: Gathers[Any, Tensor, Any], name: str | None, process_set: ProcessSet) -> None:
+        self._collectives, self._name, self._process_set = collectives, name, process_set
+        self._sizes: list[int] = []
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        self._sizes = _n_rows(tensors)
+        return self._collectives.grouped_allgather_async(tensors, self._name, self._process_set).wait()
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        sizes = _numbers_of_all(self._sizes, self._process_set)
+        starts = sizes[: self._process_set.rank()].sum(axis=0).tolist()
+        average = _plain_reduction(Average, self._process_set)
+        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, average)
+        return [each[start : start + size] for each, start, size in zip(reduced, starts, self._sizes, strict=True)]
+
+
+class Broadcast(Rule[Tensor]):
+    """Of `grouped_broadcast()`."""
+
+    def __init__(
+        self, collectives: Gathers[Any, Tensor, Any], root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> None:
+        self._collectives, self._name = collectives, name
+        self._root_rank, self._process_set = root_rank, process_set
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        call = (self._root_rank, self._name, self._process_set)
+        return self._collectives.grouped_broadcast_async(tensors, *call).wait()
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        average = _plain_reduction(Average, self._process_set)
+        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, average)
+        return reduced if _basics.rank() == self._root_rank else self._collectives._zeros(_shapes(reduced))
+
+
+class Reducescatter(Rule[Tensor]):
+    """Of `grouped_reducescatter()`."""
+
+    def __init__(self, collectives: Rows[Any, Tensor, Any], name: str | None, call: Reduction) -> None:
+        self._collectives, self._name, self._call = collectives, name, call
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return self._collectives._start_reducescatters(tensors, self._name, self._call, None).wait()
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        op, prescale, postscale, process_set = self._call[:4]
+        if op not in (Average, Sum):
+            raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
+        factor: Any = prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
+        return self._collectives.grouped_allgather([gradient * factor for gradient in gradients], None, process_set)
+
+
+class Alltoall(Rule[Tensor]):
+    """Of `grouped_alltoall()`: its results are what came, and then the numbers of rows."""
+
+    def __init__(
+        self,
+        collectives: Rows[Any, Tensor, Any],
+        n_tensors: int,
+        splits: Sequence[Any] | None,
+        name: str | None,
+        process_set: ProcessSet,
+    ) -> None:
+        self._collectives, self._splits, self._name, self._process_set = collectives, splits, name, process_set
+        self._counts: list[Tensor] = []
+        self.n_constants = n_tensors
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        call = (self._splits, self._name, self._process_set)
+        results = self._collectives.grouped_alltoall_async(tensors, *call).wait()
+        self._counts = [counts for _, counts in results]
+        return [*(output for output, _ in results), *self._counts]
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        of_outputs = gradients[: self.n_constants]
+        back = self._collectives.grouped_alltoall(of_outputs, self._counts, None, self._process_set)
+        return [gradient for gradient, _ in back]
+
+
+class _Rooted(Rule[Tensor]):
+    is_differentiable_twice = False
+
+    def __init__(self, collectives: Rooted[Any, Tensor, Any], root_rank: int, process_set: ProcessSet) -> None:
+        self._collectives, self._root_rank, self._process_set = collectives, root_rank, process_set
+        self._shapes: list[tuple[tuple[int, ...], Any]] = []
+
+    def _or_without_elements(self, results: list[Tensor] | None) -> list[Tensor]:
+        if results is not None:
+            return results
+        return self._collectives._zeros([((0, *shape[1:]), dtype) for shape, dtype in self._shapes])
+
+    @property
+    def _is_root(self) -> bool:
+        return _basics.rank() == self._root_rank
+
+
+class Reduce(_Rooted[Tensor]):
+    """Of `grouped_reduce()`: as of an allreduce whose result nobody uses but the root."""
+
+    def __init__(
+        self, collectives: Rooted[Any, Tensor, Any], root_rank: int, name: str | None, call: Reduction
+    ) -> None:
+        super().__init__(collectives, root_rank, call.process_set)
+        self._name, self._call = name, call
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        self._shapes = _shapes(tensors)
+        op, prescale, postscale, process_set, _, divisor = self._call
+        call = (self._root_rank, op, self._name, process_set, prescale, postscale, divisor)
+        return self._or_without_elements(self._collectives.grouped_reduce_async(tensors, *call).wait())
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        if self._call.op not in (Average, Sum):
+            raise NotSupportedError("reduce has a gradient for op=Average and op=Sum only")
+        mine = gradients if self._is_root else self._collectives._zeros(self._shapes)
+        return self._collectives._grouped_allreduce(mine, None, self._call)
+
+
+class Gather(_Rooted[Tensor]):
+    """Of `grouped_gather()`."""
+
+    def __init__(
+        self, collectives: Rooted[Any, Tensor, Any], root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> None:
+        super().__init__(collectives, root_rank, process_set)
+        self._name = name
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        self._shapes = _shapes(tensors)
+        call = (self._root_rank, self._name, self._process_set)
+        return self._or_without_elements(self._collectives.grouped_gather_async(tensors, *call).wait())
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        mine = [shape[0] if shape else 0 for shape, _ in self._shapes]
+        splits = _numbers_of_all(mine, self._process_set).T.tolist()
+        return self._collectives.grouped_scatter(gradients, self._root_rank, splits, None, self._process_set)
+
+
+class Scatter(_Rooted[Tensor]):
+    """Of `grouped_scatter()`."""
+
+    def __init__(
+        self,
+        collectives: Rooted[Any, Tensor, Any],
+        root_rank: int,
+        splits: Sequence[Any] | None,
+        name: str | None,
+        process_set: ProcessSet,
+    ) -> None:
+        super().__init__(collectives, root_rank, process_set)
+        self._splits, self._name = splits, name
+
+    def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        self._shapes = _shapes(tensors)
+        call = (self._root_rank, self._splits, self._name, self._process_set)
+        return self._collectives.grouped_scatter_async(tensors, *call).wait()
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        back = self._collectives.grouped_gather(gradients, self._root_rank, None, self._process_set)
+        return self._collectives._zeros(self._shapes) if back is None else back

@@ -1,0 +1,58 @@
+"""How a process ends that has threads in collectives.
+
+Python waits for threads that are no daemons before it calls what `atexit` knows. A collective that such a thread waits
+for may never be done, as this process comes to no other: so a process whose main thread has called `sys.exit()`, or
+failed, leaves the circle before that wait, which fails what is pending. One whose main thread has come to its end lets
+the other threads finish.
+
+Daemon threads are stopped wherever they are. Those that wait in the engine must be kept there before that: see
+`detain_other_threads()`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ciranda import _core
+
+
+class Ending:
+    """Calls `leave` when this process ends: before Python waits for threads if it is to end, and at exit."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+        self._is_watching = False
+        self._has_exited = False
+        atexit.register(self._at_exit)
+
+    def watch(self) -> None:
+        """From here on notice how the main thread ends. Does nothing when called again."""
+        if self._is_watching:
+            return
+        self._is_watching = True
+        # As concurrent.futures does, to be called before Python waits for any thread. No public way is as early.
+        before_waiting: Any = getattr(threading, "_register_atexit", None)
+        if before_waiting is None:
+            return
+        before_waiting(self._before_waiting_for_threads)
+        self._exit = sys.exit
+        sys.exit = self._noticed_exit
+
+    def _noticed_exit(self, status: Any = None, /) -> NoReturn:
+        """Exit the interpreter by raising SystemExit(status)."""
+        if threading.current_thread() is threading.main_thread():
+            self._has_exited = True
+        self._exit(status)
+
+    def _before_waiting_for_threads(self) -> None:
+        has_failed = getattr(sys, "last_value", None) is not None
+        if self._has_exited or has_failed:
+            self._leave()
+
+    def _at_exit(self) -> None:
+        _core.detain_other_threads()
+        self._leave()

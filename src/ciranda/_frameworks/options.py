@@ -1,0 +1,83 @@
+"""How an optimizer combines gradients: what a DistributedOptimizer was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ciranda import _core
+from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda._frameworks.naming import Number
+from ciranda._ops import Average, Divisor, divides_by_all
+from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
+
+PREFIX = "DistributedOptimizer"
+
+
+@dataclass
+class Options:
+    """How gradients are combined: the arguments of DistributedOptimizer that outlive the call."""
+
+    compression: type[Compressor]
+    passes: int
+    op: int
+    predivide: float
+    sparse_as_dense: bool
+    process_set: ProcessSet
+    #: What this rank's gradients count in the average; None where all count alike.
+    weight: float | None = None
+    #: Whether the gradients of a group have their memory in common.
+    has_buckets: bool = False
+    #: What an average divides by while ranks have joined.
+    divisor: Divisor = "contributors"
+    #: What tells the optimizer from others, where its parameters have no names.
+    number: Number | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The set of all ranks is one object, which a pickle must not double.
+        is_global = self.process_set is global_process_set
+        return {**vars(self), "process_set": None if is_global else self.process_set}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.process_set is None:
+            self.process_set = global_process_set
+
+    def prepare(self, name: str, priority: int = 0) -> _core.PreparedRequest:
+        """Return the request for an allreduce, in place, that is made again and again."""
+        return _core.PreparedRequest(
+            f"{PREFIX}.{name}",
+            self.op,
+            *self.factors(self.op),
+            process_set=id_of(self.process_set),
+            divides_by_all=self.divides_by_all(self.op),
+            priority=priority,
+        )
+
+    def divides_by_all(self, op: int) -> bool:
+        """Return whether the divisor of averages is the number of all ranks, joined ones too."""
+        return op == Average and divides_by_all(self.divisor)
+
+    @property
+    def shares_buckets(self) -> bool:
+        """Whether the buckets, and all that is in them, travel between all ranks."""
+        is_global = id_of(self.process_set) == id_of(global_process_set)
+        return self.has_buckets and is_global and self.compression is NoneCompressor
+
+    def factors(self, op: int) -> tuple[float, float]:
+        """Return what inputs, and results, are multiplied with."""
+        return (1.0 / self.predivide, self.predivide) if op == Average else (1.0, 1.0)
+
+
+def positive(passes: int) -> int:
+    """Return `passes`, a number of backward passes. Raises InvalidArgumentError unless it is 1 or more."""
+    if passes < 1:
+        raise InvalidArgumentError(f"backward_passes_per_step must be at least 1, not {passes}")
+    return passes
+
+
+def check_factor(predivide: float, op: int) -> None:
+    """Raise InvalidArgumentError for a gradient_predivide_factor that does not go with the reduction."""
+    if predivide != 1.0 and op != Average:
+        raise InvalidArgumentError("gradient_predivide_factor can only be used with op=Average")

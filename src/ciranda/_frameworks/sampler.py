@@ -1,0 +1,85 @@
+"""A sampler that knows how far into an epoch the ranks together have come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sized
+from itertools import cycle, islice
+from typing import Any
+
+from ciranda import _basics
+
+
+class ElasticIndices:
+    """What the `ElasticSampler` of a framework does, whose docstring says it; but for being one of its samplers."""
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+        self.dataset = dataset
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        self.processed_num = 0
+        self._recorded: set[int] = set()
+        self.reset()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch, at the end of the one before: no sample has been used."""
+        self.epoch = epoch
+        self.processed_num = 0
+        self._recorded = set()
+        self.reset()
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """Note that every rank has used a batch of `batch_size` samples; which of its batches changes nothing."""
+        n_samples = len(self.dataset) - len(self._recorded)
+        self.processed_num = min(self.processed_num + batch_size * self.num_replicas, n_samples)
+
+    def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:
+        """Return the samples of a batch of this rank."""
+        start = batch_idx * batch_size
+        return self.indices[start : start + batch_size]
+
+    def record_indices(self, indices: Iterable[int]) -> None:
+        """Note that this rank has used these samples, for who does not use batches; not along with `record_batch()`."""
+        self._recorded.update(indices)
+
+    @property
+    def processed_indices(self) -> set[int]:
+        """The samples that have been used, as far as this rank knows."""
+        return {*self._order()[: self.processed_num], *self._recorded}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from what `state_dict()` returned, here or on another rank; or that of Horovod, of any version."""
+        self.epoch = state_dict["epoch"]
+        self.processed_num = state_dict.get("processed_num", 0)
+        self._recorded = set(state_dict.get("processed_indices", ()))
+        self.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the epoch, and how many of its samples have been used; also which, where they were recorded singly."""
+        state: dict[str, Any] = {"epoch": self.epoch, "processed_num": self.processed_num}
+        return {**state, "processed_indices": set(self._recorded)} if self._recorded else state
+
+    def reset(self) -> None:
+        """Divide what is left anew among the ranks that there are now."""
+        self.num_replicas = _basics.size()
+        self.rank = _basics.rank()
+        order = self._order()
+        self.remaining_indices = order[self.processed_num :]
+        self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+        padding = islice(cycle(order), self.total_size - len(self.remaining_indices))
+        self.indices = [*self.remaining_indices, *padding][self.rank :: self.num_replicas]
+
+    def _order(self) -> list[int]:
+        """The samples of the epoch, but for those that were recorded singly."""
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(order)
+        return [index for index in order if index not in self._recorded] if self._recorded else order
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices)
+
+    def __len__(self) -> int:
+        return self.num_samples

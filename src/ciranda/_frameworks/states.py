@@ -1,0 +1,134 @@
+"""States of an elastic training: what each kind of value needs to be saved, restored and made the same on all ranks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from ciranda import _basics
+from ciranda._frameworks.objects import allgather_object, broadcast_object
+from ciranda.elastic import ObjectState
+
+
+class StateHandler:
+    """Saves, restores and synchronizes one value of a state. A subclass has `save`, `restore` and `sync`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def save(self) -> None:
+        """Remember how the value is."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Bring the value back to what was saved last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Give every rank what the ranks together have of the value, and save it. A collective."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Adapt the value to a new circle, which may have other ranks. Not a collective."""
+
+    def set_value(self, value: Any) -> None:
+        """Take another value in this one's place, and save it."""
+        self.value = value
+        self.save()
+
+
+class StateDictHandler(StateHandler):
+    """For what has state_dict() and load_state_dict()."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+
+class SamplerStateHandler(StateDictHandler):
+    """For an elastic sampler of whichever framework."""
+
+    def __init__(self, sampler: Any) -> None:
+        super().__init__(sampler)
+
+    def sync(self) -> None:
+        """Go on where rank 0 is. Samples that were recorded singly, on any rank, are left out."""
+        everyones = allgather_object(self.value.state_dict())
+        state = everyones[0]
+        recorded = [each.get("processed_indices", ()) for each in everyones if each["epoch"] == state["epoch"]]
+        self.value.load_state_dict({**state, "processed_indices": set().union(*recorded)})
+        self.save()
+
+    def reset(self) -> None:
+        """Divide what is left anew."""
+        self.value.reset()
+
+
+class HandledState(ObjectState):
+    """A state of values that have handlers, and of plain objects. All are attributes.
+
+    Args:
+        registry: pairs of a type and the handler for its values; the first that fits is taken.
+        fixed: values that need not have a handler, and are then left alone.
+        kwargs: further ones; without a handler, they are objects that can be copied and pickled.
+    """
+
+    def __init__(
+        self, registry: Sequence[tuple[type, type[StateHandler]]], fixed: dict[str, Any], kwargs: dict[str, Any]
+    ) -> None:
+        values = {**fixed, **kwargs}
+        self._handlers: dict[str, StateHandler] = {}
+        handlers = _handlers_for(registry, values)
+        plain = {name: value for name, value in kwargs.items() if name not in handlers}
+        for name in (*fixed, *handlers):
+            object.__setattr__(self, name, values[name])
+        self._handlers = handlers
+        super().__init__(lambda value: broadcast_object(value, root_rank=0), _basics.rank, **plain)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        handler = vars(self).get("_handlers", {}).get(name)
+        if handler is not None:
+            handler.set_value(value)
+        super().__setattr__(name, value)
+
+    def save(self) -> None:
+        """Remember how everything is."""
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        """Go back to what was saved last."""
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def reset(self) -> None:
+        """Adapt to a new circle: samplers divide what is left anew."""
+        for handler in self._handlers.values():
+            handler.reset()
+
+    def sync(self) -> None:
+        """Give every rank what rank 0 has; of samplers, what the ranks together have. A collective."""
+        for name in sorted(self._handlers):
+            self._handlers[name].sync()
+        super().sync()
+
+
+def _handlers_for(
+    registry: Sequence[tuple[type, type[StateHandler]]], values: dict[str, Any]
+) -> dict[str, StateHandler]:
+    found = {}
+    for name, value in values.items():
+        for kind, handler in registry:
+            if isinstance(value, kind):
+                found[name] = handler(value)
+                break
+    return found

@@ -1,0 +1,31 @@
+"""Which frameworks the conformance suite runs for.
+
+SUITE_FRAMEWORKS=numpy,torch says which, and fails where one is not there; by default, all that this environment has.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+
+from framework import all_names
+
+#: Programs that are built from source when the suite begins.
+BUILT = ("c", "native")
+
+
+def _chosen() -> list[str]:
+    asked = os.environ.get("SUITE_FRAMEWORKS", "")
+    if asked:
+        return asked.split(",")
+    return [name for name in all_names() if name in BUILT or importlib.util.find_spec(name) is not None]
+
+
+FRAMEWORKS = _chosen()
+
+
+def describe() -> str:
+    versions = [name if name in BUILT else f"{name} {importlib.metadata.version(name)}" for name in FRAMEWORKS]
+    others = [name for name in all_names() if name not in FRAMEWORKS]
+    return f"frameworks: {', '.join(versions)}" + (f"; not here: {', '.join(others)}" if others else "")

@@ -1,0 +1,271 @@
+"""One engine in a process: Python and a binding in C share the circle, and a second engine is refused."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks import Ranks
+
+import ciranda as hvd
+from ciranda import _core
+from ciranda._basics import engine
+
+pytestmark = pytest.mark.multiprocess
+
+_OK, _INVALID_ARGUMENT, _MISMATCH, _ABORTED = 0, 1, 2, 5
+_LIBRARY = Path(_core.__file__).parent / "lib" / "libciranda.so"
+_ALONE = {name: value for name, value in os.environ.items() if not name.startswith(("CIRANDA_", "HOROVOD_"))}
+
+
+class Binding:
+    """The program one_engine.c in this process."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+
+    def use(self) -> None:
+        message = ctypes.create_string_buffer(512)
+        assert self._library.use(ctypes.c_void_p(hvd.get_c_table_address()), message, 512) == _OK, message.value
+
+    def join(self) -> str:
+        message = ctypes.create_string_buffer(512)
+        self._library.join(message, 512)
+        return message.value.decode()
+
+    def leave(self) -> None:
+        self._library.leave()
+
+    def leave_current(self) -> None:
+        self._library.leave_current()
+
+    def size(self) -> int:
+        return int(self._library.size_now())
+
+    def sum(self, name: str, values: np.ndarray[Any, Any]) -> tuple[int, str]:
+        message = ctypes.create_string_buffer(512)
+        memory = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        status = self._library.sum(name.encode(), memory, ctypes.c_int64(values.size), message, 512)
+        return int(status), message.value.decode()
+
+
+@pytest.fixture(scope="module")
+def binding(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of the program as a shared library that links nothing."""
+    path = str(tmp_path_factory.mktemp("binding") / "one_engine.so")
+    source = str(Path(__file__).with_name("one_engine.c"))
+    flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-DCIRANDA_USE_TABLE"]
+    subprocess.run(["cc", *flags, "-I", hvd.get_include(), source, "-o", path], check=True)
+    return path
+
+
+@pytest.fixture
+def ranks() -> Iterator[Ranks]:
+    with Ranks(2, initialize=False) as made:
+        yield made
+
+
+def _python_first(path: str) -> None:
+    c = Binding(path)
+    c.use()
+    assert c.size() == -1
+    for _ in range(2):
+        hvd.init()
+        assert c.size() == 2
+        # One rank by C, the other by NumPy: the same names.
+        values = np.full(3, hvd.rank() + 1, np.float32)
+        if hvd.rank() == 0:
+            assert c.sum("shared", values) == (_OK, "")
+        else:
+            hvd.allreduce_(values, name="shared", op=hvd.Sum)
+        assert values.tolist() == [3, 3, 3]
+        # And the same errors.
+        values = np.ones(2 + hvd.rank(), np.float32)
+        if hvd.rank() == 0:
+            status, message = c.sum("unequal", values)
+            assert status == _MISMATCH
+        else:
+            with pytest.raises(hvd.errors.MismatchError) as told:
+                hvd.allreduce_(values, name="unequal", op=hvd.Sum)
+            message = str(told.value)
+        assert "unequal" in message
+        assert "[2]" in message
+        assert "[3]" in message
+        hvd.shutdown()
+        assert c.size() == -1
+
+
+def test_c_is_in_the_circle_that_python_joins(ranks: Ranks, binding: str) -> None:
+    ranks.run(_python_first, binding)
+
+
+def _record_both(path: str, timeline: str) -> Counter[str]:
+    c = Binding(path)
+    c.use()
+    hvd.init()
+    recording = engine().record()
+    hvd.start_timeline(timeline)
+    values = np.ones(1, np.float32)
+    for _ in range(3):
+        assert c.sum("of c", values) == (_OK, "")
+        hvd.allreduce_(values, name="of python")
+    hvd.stop_timeline()
+    names = Counter(row[0] for row in recording.read())
+    hvd.shutdown()
+    return names
+
+
+def test_a_timeline_has_the_calls_of_c(ranks: Ranks, binding: str, tmp_path: Path) -> None:
+    path = tmp_path / "timeline"
+    assert ranks.run(_record_both, binding, str(path)) == [{"of c": 3, "of python": 3}] * 2
+    events = Counter((event["name"], event["args"].get("tensor")) for event in json.loads(path.read_text()))
+    for tensor in ("allreduce.of c", "allreduce.of python"):
+        assert events["NEGOTIATE_ALLREDUCE", tensor] == 3
+        assert events["ALLREDUCE", tensor] == 3
+
+
+def _c_first(path: str) -> None:
+    c = Binding(path)
+    c.use()
+    assert c.join() == ""
+    assert not hvd.is_initialized()
+    hvd.init()
+    assert (hvd.size(), c.size()) == (2, 2)
+    assert hvd.allreduce(np.ones(1), op=hvd.Sum).tolist() == [2]
+    everyone_in = hvd.add_process_set([0])
+    assert everyone_in.size() == 1
+    c.leave()
+    assert not hvd.is_initialized()
+    with pytest.raises(hvd.errors.AbortedError):
+        hvd.allreduce(np.ones(1), op=hvd.Sum)
+    assert everyone_in.process_set_id is not None
+    hvd.init()  # a circle of Python's own; their numbers go on
+    assert everyone_in.process_set_id is None
+    assert hvd.allreduce(np.ones(1), op=hvd.Sum).tolist() == [2]
+    c.leave_current()
+    assert not hvd.is_initialized()
+    assert c.join() == ""
+    assert c.sum("again", np.ones(1, np.float32)) == (_OK, "")
+    c.leave()
+    hvd.init()
+    hvd.shutdown()
+
+
+def test_python_is_in_the_circle_that_c_joins(ranks: Ranks, binding: str) -> None:
+    ranks.run(_c_first, binding)
+
+
+def _run(program: str, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**_ALONE, **env}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+_LIBRARIES = """
+import ctypes, sys
+
+class Library:
+    def __init__(self, path, **how):
+        self.functions = ctypes.CDLL(path, **how)
+        self.circle = ctypes.c_void_p()
+
+    def join(self):
+        message = ctypes.create_string_buffer(2048)
+        self.functions.ciranda_init(None, ctypes.byref(self.circle), message, 2048)
+        return message.value.decode()
+
+    def leave(self):
+        self.functions.ciranda_shutdown(self.circle)
+"""
+
+
+def test_a_second_copy_of_the_library_is_refused_until_the_first_has_left(tmp_path: Path) -> None:
+    copy = tmp_path / "a_copy.so"
+    shutil.copy(_LIBRARY, copy)
+    program = f"""{_LIBRARIES}
+first, second = Library({str(_LIBRARY)!r}, mode=ctypes.RTLD_GLOBAL), Library({str(copy)!r})
+assert first.join() == ""
+refusal = second.join()
+assert "another engine" in refusal and {str(_LIBRARY)!r} in refusal, refusal
+first.leave()
+assert second.join() == ""
+assert {str(copy)!r} in first.join()
+second.leave()
+"""
+    _run(program)
+    _run(program, LD_PRELOAD=f"{copy}:{_LIBRARY}")
+
+
+def test_the_engine_of_python_and_the_library_refuse_each_other(tmp_path: Path) -> None:
+    program = f"""{_LIBRARIES}
+import ciranda as hvd
+library = Library({str(_LIBRARY)!r})
+hvd.init()
+assert "_core" in library.join() and "get_c_table" in library.join()
+hvd.shutdown()
+assert library.join() == ""
+try:
+    hvd.init()
+except hvd.errors.InvalidArgumentError as error:
+    assert "libciranda" in str(error), error
+else:
+    raise AssertionError("a second engine")
+library.leave()
+hvd.init()
+# Whatever is preloaded, the table is that of this engine.
+import numpy
+assert hvd.allreduce(numpy.ones(1), op=hvd.Sum).tolist() == [1]
+"""
+    _run(program)
+    _run(program, LD_PRELOAD=str(_LIBRARY))
+
+
+def test_a_preloaded_library_does_not_get_between(binding: str) -> None:
+    program = f"""
+import ctypes, ciranda as hvd
+c = ctypes.CDLL({binding!r})
+assert c.use(ctypes.c_void_p(hvd.get_c_table_address()), None, 0) == 0
+hvd.init()
+assert c.size_now() == 1
+"""
+    _run(program, LD_PRELOAD=str(_LIBRARY))
+
+
+def _symbols(path: str | Path) -> set[str]:
+    command = ["nm", "--dynamic", "--defined-only", "--format=posix", str(path)]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {line.split()[0] for line in listed.splitlines() if line.split()[1] != "A"}
+
+
+@pytest.mark.parametrize("path", [_core.__file__, str(_LIBRARY)])
+def test_only_the_c_abi_is_exported_and_all_of_it(path: str) -> None:
+    headers = "".join(header.read_text() for header in (Path(hvd.get_include()) / "ciranda").glob("*.h"))
+    declared = set(re.findall(r"^CIRANDA_API[^;(]*?(ciranda_\w+)\(", headers, re.M))
+    assert len(declared) > 30
+    begins = {"PyInit__core"} if path == _core.__file__ else set()
+    assert _symbols(path) == {f"{name}@@CIRANDA_1" for name in declared | begins}
+
+
+def test_the_capsule_is_the_table() -> None:
+    name = b"ciranda._core.TABLE"
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    assert pointer(hvd.get_c_table(), name) == hvd.get_c_table_address()
+    header = (Path(hvd.get_include()) / "ciranda" / "ciranda.h").read_text()
+    version = re.search(r"CIRANDA_ABI_VERSION (\d+)", header)
+    assert version is not None
+    assert ctypes.c_uint32.from_address(hvd.get_c_table_address() + 8).value == int(version[1])
+    assert f'"{name.decode()}"' in (Path(hvd.get_include()) / "ciranda" / "table.h").read_text()

@@ -1,0 +1,258 @@
+"""Ranks that come to a step in different ways: all of them step alike, or all are told why they cannot."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import ciranda.torch as hvd
+from ciranda.errors import MismatchError
+
+pytestmark = pytest.mark.multiprocess
+
+Parameter = torch.nn.Parameter
+
+
+def _optimizer(*parameters: Parameter, **options: Any) -> Any:
+    """Each step takes the gradient off the parameter."""
+    return hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), **options)
+
+
+def _backward(weight: Parameter, gradient: float) -> None:
+    (gradient * weight).sum().backward()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _missing_gradients() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "parameters got a gradient on other ranks")
+        yield
+
+
+# --- what a rank does between the backward pass and the step ---
+
+
+def _one_rank_looks() -> None:
+    """Who reads param_groups, as for a log, waits for the gradients, but not for the others to come to their step."""
+    weight = Parameter(torch.zeros(3))
+    optimizer = _optimizer(weight, op=hvd.Sum)
+    for number in range(1, 5):
+        optimizer.zero_grad()
+        _backward(weight, 1.0)
+        if hvd.rank() == number % 2:
+            assert optimizer.param_groups[0]["lr"] == 1.0
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum, name="between").item() == hvd.size()
+        if number % 2:
+            optimizer.step()
+        else:
+            optimizer.synchronize()
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        assert weight.tolist() == [-float(number * hvd.size())] * 3
+
+
+def _steps_are_left_out() -> None:
+    """After gradients that all ranks have combined but not used, or have used already, a rank has none of its own."""
+    weight = Parameter(torch.zeros(3))
+    optimizer = _optimizer(weight)
+    clear: list[Callable[[], Any]] = [
+        optimizer.zero_grad,
+        lambda: optimizer.zero_grad(set_to_none=False),
+        lambda: setattr(weight, "grad", None),
+    ]
+    wanted = 0.0
+    for uses, zero_grad in [*itertools.product((False, True), clear), (True, lambda: None)]:
+        _backward(weight, 1.0)
+        optimizer.synchronize()
+        if uses:
+            with optimizer.skip_synchronize():
+                optimizer.step()
+            wanted -= 1.0
+        zero_grad()
+        kept = 0.0 if weight.grad is None else float(weight.grad[0])
+        if hvd.rank() == 0:
+            _backward(weight, 2.0)
+        with _missing_gradients():
+            optimizer.step()
+        wanted -= kept + 2.0 / hvd.size()
+        optimizer.zero_grad()
+        assert weight.tolist() == [wanted] * 3
+
+
+def _closures_without_gradients() -> None:
+    """A rank whose batch is empty takes part in every call of the closure."""
+    weight = Parameter(torch.zeros(3))
+    optimizer = _optimizer(weight)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        if hvd.rank() == 0:
+            _backward(weight, 1.0)
+        return 0.0
+
+    for number in range(1, 3):
+        with _missing_gradients():
+            optimizer.step(closure)
+        assert weight.tolist() == [-number / hvd.size()] * 3
+
+
+@pytest.mark.parametrize("steps", [_one_rank_looks, _steps_are_left_out, _closures_without_gradients])
+def test_ranks_step_together(circles: Any, steps: Any) -> None:
+    circles.of(2).run(steps)
+
+
+def _one_rank_leaves_out_a_step() -> str:
+    weight = Parameter(torch.zeros(3))
+    optimizer = _optimizer(weight)
+    for number in range(4):
+        optimizer.zero_grad()
+        _backward(weight, 1.0)
+        if number < 2:
+            optimizer.step()
+            continue
+        with pytest.raises(MismatchError) if number == 3 else warnings.catch_warnings() as caught:
+            optimizer.synchronize()
+        if number == 2 and hvd.rank() == 0:  # as if its own loss were not finite
+            with optimizer.skip_synchronize():
+                optimizer.step()
+    hvd.join()  # after which steps are counted anew
+    optimizer.zero_grad()
+    _backward(weight, 1.0)
+    optimizer.step()
+    return str(caught.value)
+
+
+def test_a_step_that_one_rank_leaves_out(circles: Any) -> None:
+    for message in circles.of(2).run(_one_rank_leaves_out_a_step):
+        assert "ranks have made different numbers of steps with this optimizer" in message
+
+
+# --- sparse gradients that are made dense, and gradients that ranks have of different kinds ---
+
+
+def _embedding() -> torch.nn.Embedding:
+    torch.manual_seed(0)
+    return torch.nn.Embedding(20, 2, sparse=True)
+
+
+def _sparse_adam(process: int, processes: int) -> torch.Tensor:
+    """In step 1 the last rank has no gradient. It would else be dense there, which SparseAdam does not take."""
+    model = _embedding()
+    optimizer: Any = torch.optim.SparseAdam(model.parameters(), lr=0.1)
+    if processes > 1:
+        optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Sum, sparse_as_dense=True)
+    for step in range(3):
+        optimizer.zero_grad()
+        words = torch.tensor([[step, 7], [step + 1, 9]][: 1 if step == 1 else 2])
+        mine = words[process::processes]
+        if len(mine):
+            model(mine).square().sum().backward()
+        with _missing_gradients():
+            optimizer.step()
+        assert model.weight.grad is not None
+        assert model.weight.grad.is_sparse
+    return model.weight.detach()
+
+
+def test_sparse_as_dense_before_an_optimizer_of_sparse_gradients(circles: Any) -> None:
+    alone = _sparse_adam(0, 1)
+    for result in circles.of(2).run(lambda: _sparse_adam(hvd.rank(), hvd.size())):
+        torch.testing.assert_close(result, alone)
+
+
+def _sparse_on_one_rank(sparse_as_dense: bool) -> str:
+    """Rank 1 uses the embedding's weight in another way too, as tied weights are."""
+    model = _embedding()
+    optimizer = _optimizer(model.weight, sparse_as_dense=sparse_as_dense)
+    loss = model(torch.tensor([3])).sum()
+    if hvd.rank() == 1:
+        loss = loss + model.weight.sum()
+    before = model.weight.detach().clone()
+    loss.backward()
+    if not sparse_as_dense:
+        with pytest.raises(MismatchError) as caught:
+            optimizer.step()
+        return str(caught.value)
+    optimizer.step()
+    wanted = torch.full((20, 2), 0.5)
+    wanted[3] += 1.0
+    torch.testing.assert_close(before - model.weight.detach(), wanted)
+    return ""
+
+
+def test_gradients_that_are_sparse_on_one_rank(circles: Any) -> None:
+    circles.of(2).run(_sparse_on_one_rank, True)
+    for message in circles.of(2).run(_sparse_on_one_rank, False):
+        assert "are sparse on some ranks and dense on others; give DistributedOptimizer sparse_as_dense=True" in message
+
+
+# --- what is computed ---
+
+
+def _one_has_no_gradient(op: int, other: float) -> None:
+    """Whatever the operation, what some rank has is there for all, with zeros from those that have none."""
+    weight, shared = (Parameter(torch.full((3,), 8.0)) for _ in range(2))
+    optimizer = _optimizer(weight, shared, op=op)
+    for _ in range(2):
+        optimizer.zero_grad()
+        _backward(shared, other)
+        if hvd.rank() == 0:
+            _backward(weight, other)
+        with _missing_gradients():
+            optimizer.step()
+        assert weight.grad is not None
+        assert weight.grad.tolist() == [{hvd.Min: min(other, 0.0), hvd.Max: max(other, 0.0), hvd.Product: 0.0}[op]] * 3
+        assert shared.grad is not None
+        assert shared.grad.tolist() == [{hvd.Product: other**2}.get(op, other)] * 3
+
+
+def test_missing_gradients_by_min_max_and_product(circles: Any) -> None:
+    for op in (hvd.Min, hvd.Max, hvd.Product):
+        for other in (-2.0, 2.0):
+            circles.of(2).run(_one_has_no_gradient, op, other)
+
+
+def _large_gradients() -> None:
+    """The factor is divided by before the sum: multiplied by it, these overflow."""
+    weight = Parameter(torch.zeros(3))
+    optimizer = _optimizer(weight, gradient_predivide_factor=4.0)
+    _backward(weight, 1e38)
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), torch.full((3,), -1e38))
+
+
+def test_gradients_are_divided_before_the_sum(circles: Any) -> None:
+    circles.of(2).run(_large_gradients)
+
+
+def _loss_while_one_has_joined() -> None:
+    """LBFGS decides by the loss of all ranks, which is an average like that of the gradients."""
+    if hvd.rank() == 0:
+        for divisor, wanted in (("contributors", 12.0), ("world", 6.0)):
+            weight = Parameter(torch.full((3,), 2.0))
+            lbfgs = torch.optim.LBFGS([weight], lr=0.0, max_iter=1)
+            optimizer: Any = hvd.DistributedOptimizer(lbfgs, [("weight", weight)], divisor=divisor)
+
+            def closure(weight: Parameter = weight, optimizer: Any = optimizer) -> torch.Tensor:
+                optimizer.zero_grad()
+                loss = weight.square().sum()
+                loss.backward()
+                return loss
+
+            assert float(optimizer.step(closure)) == wanted
+            assert weight.grad is not None
+            assert weight.grad.tolist() == [wanted / 3] * 3
+    hvd.join()
+
+
+def test_the_divisor_of_the_loss(circles: Any) -> None:
+    circles.of(2).run(_loss_while_one_has_joined)
