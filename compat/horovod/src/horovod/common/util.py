@@ -20,6 +20,9 @@ from horovod.common.exceptions import get_version_mismatch_message
 
 Item = TypeVar("Item")
 
+#: By this name tools import it.
+_cache = cache
+
 #: Name of a part of Horovod -> module of Ciranda that serves it, and the framework that it needs.
 FRAMEWORKS = {
     "torch": ("ciranda.torch", "torch"),
@@ -32,6 +35,17 @@ FRAMEWORKS = {
 def get_ext_suffix() -> str:
     """The end of the file name of an extension module of this Python."""
     return importlib.machinery.EXTENSION_SUFFIXES[0]
+
+
+def get_extension_full_path(pkg_path: str, *args: str) -> str:
+    """Where Horovod would have the extension module `args[-1]`, in the folders `args[:-1]` beside the file `pkg_path`.
+
+    There is no such file: Ciranda has one engine for all frameworks.
+    """
+    if not args:
+        raise ValueError("get_extension_full_path() needs the name of an extension module")
+    *folders, name = args
+    return os.path.join(os.path.dirname(pkg_path), *folders, name + get_ext_suffix())
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:

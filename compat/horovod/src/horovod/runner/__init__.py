@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 __all__ = ["run"]
 
 Result = TypeVar("Result")
+
+
+class _HorovodArgs(argparse.Namespace):
+    """What `horovod.runner.launch._run` is asked for, for tools that do so: the arguments of `horovodrun` by name.
+
+    As if no flag was given, but for one rank.
+    """
+
+    def __init__(self) -> None:
+        from horovod.runner.launch import parse_args
+
+        super().__init__(**vars(parse_args([])))
+        self.num_proc = 1
 
 
 def run(
@@ -64,37 +78,22 @@ def run(
         ValueError: `num_proc` or the hosts make no sense.
         RuntimeError: a rank failed, or a host cannot be used.
     """
-    from ciranda.launch.api import RunOptions
-    from ciranda.launch.api import run as run_ranks
-    from ciranda.launch.ssh import SshOptions
-    from horovod.runner import launch
-    from horovod.runner._arguments import OF_DISCOVERY
-    from horovod.runner._discovery import REMARK, discover
+    from horovod.runner.launch import run_function
 
     if np is not None and num_proc not in (1, np):
         raise ValueError(f"num_proc={num_proc} and np={np}: give one of them, np is the older name")
-    fewest, most = min_num_proc or min_np, max_num_proc or max_np
-    given = {
-        "disable_cache": disable_cache, "use_mpi": use_mpi, "mpi_args": mpi_args, "slots": slots,
-        "min_num_proc": fewest, "max_num_proc": most, "reset_limit": reset_limit, "cooldown_range": cooldown_range,
-    }  # fmt: skip
-    size: int | None = np or num_proc
-    if host_discovery_script is not None:
-        if hosts is not None or hostfile is not None:
-            raise ValueError("give either host_discovery_script or hosts (or a hostfile), not both")
-        hosts, size = discover(host_discovery_script, slots, size, fewest, most)
-        given = {name: value for name, value in given.items() if name not in OF_DISCOVERY}
-    remarks = [f"{name} ({launch.NOT_NEEDED[name][1]})" for name, value in given.items() if value not in (None, False)]
-    remarks += [REMARK] if host_discovery_script is not None else []
+    if host_discovery_script is not None and (hosts is not None or hostfile is not None):
+        raise ValueError("give either host_discovery_script or hosts (or a hostfile), not both")
     names = network_interfaces or network_interface
-    interface = launch.first_interface(names if names is None or isinstance(names, str) else ",".join(names), remarks)
-    sys.stderr.write(launch.remark_line(remarks))
-    options = RunOptions(
-        output_dir=output_filename,
-        start_timeout=launch.start_timeout(start_timeout),
-        network_interface=interface,
-        python=executable or sys.executable,
-        ssh=SshOptions(ssh_port, ssh_identity_file),
-        verbose=bool(verbose),
-    )
-    return run_ranks(func, args, kwargs, size, hosts, hostfile, options)
+    asked = _HorovodArgs()
+    asked.run_func = partial(func, *args, **(kwargs or {}))
+    asked.num_proc = np or num_proc
+    asked.min_num_proc, asked.max_num_proc = min_num_proc or min_np, max_num_proc or max_np
+    asked.slots, asked.reset_limit, asked.cooldown_range = slots, reset_limit, cooldown_range
+    asked.hosts, asked.hostfile, asked.host_discovery_script = hosts, hostfile, host_discovery_script
+    asked.start_timeout = start_timeout
+    asked.ssh_port, asked.ssh_identity_file = ssh_port, ssh_identity_file
+    asked.disable_cache, asked.use_gloo, asked.use_mpi, asked.mpi_args = disable_cache, use_gloo, use_mpi, mpi_args
+    asked.output_filename, asked.verbose, asked.executable = output_filename, verbose, executable
+    asked.network_interfaces = names if names is None or isinstance(names, str) else ",".join(names)
+    return run_function(asked)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import NoReturn
 
+from ciranda.launch.num_proc import HINT, NUM_PROC, PER_HOST, is_other_name
 from horovod._names import HOROVOD_VERSION
+from horovod.runner import _config_file
 from horovod.runner._tunables import LOG_LEVELS, TUNABLES, Tunable
 
 _ELASTIC = "hosts and ranks neither come nor go while a job runs"
@@ -36,9 +39,18 @@ _TITLES = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that tells who names the number of ranks as another launcher does what it is called here."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with exit code 2."""
+        is_about_ranks = any(is_other_name(word.partition("=")[0]) for word in message.split())
+        super().error(f"{message}: {HINT}" if is_about_ranks else message)
+
+
 def make_parser() -> argparse.ArgumentParser:
-    """The parser. Tunables that are not given do not appear among the parsed arguments."""
-    parser = argparse.ArgumentParser(
+    """The parser. What is not given is None, or False where a flag has no value."""
+    parser = _Parser(
         prog="horovodrun",
         description="Run a command on several processes, as Horovod's command of that name does; by Ciranda.",
         epilog="example: horovodrun -np 4 -H hostA:2,hostB:2 python train.py",
@@ -60,7 +72,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-np", "--num-proc", type=int, dest="num_proc", metavar="N", help="number of ranks; by default every slot")
+    add(*NUM_PROC, type=int, dest="num_proc", metavar="N", help="number of ranks; by default every slot")
+    add(*PER_HOST, type=int, dest="per_host", metavar="N", help="number of ranks on each host, instead")
     add("-cb", "--check-build", action="store_true", help="say what is there, and leave")
     add("--disable-cache", action="store_true", help="accepted")
     add("--start-timeout", type=float, metavar="SECONDS", help="for all hosts and ranks to come (30)")
@@ -90,14 +103,16 @@ def _add_tunables(parser: argparse.ArgumentParser) -> None:
 def _add_tunable(group: argparse._ArgumentGroup, tunable: Tunable) -> None:
     flag, help_text = f"--{tunable.flag}", tunable.help.replace("%", "%%")
     if tunable.kind is bool:
-        group.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=help_text)
+        group.add_argument(flag, action="store_true", default=None, help=help_text)
     elif tunable.variable == "LOG_LEVEL":
-        group.add_argument(flag, choices=LOG_LEVELS, type=str.upper, default=argparse.SUPPRESS, help=help_text)
+        group.add_argument(flag, choices=LOG_LEVELS, type=str.upper, help=help_text)
     else:
-        group.add_argument(flag, type=tunable.kind, default=argparse.SUPPRESS, metavar="VALUE", help=help_text)
+        group.add_argument(flag, type=tunable.kind, metavar="VALUE", help=help_text)
     if tunable.negation is not None:
-        options = {"action": "store_false", "dest": tunable.dest, "default": argparse.SUPPRESS}
-        group.add_argument(f"--{tunable.negation}", help=f"not: {help_text}", **options)  # type: ignore[arg-type]
+        dest = tunable.dest
+        group.add_argument(
+            f"--{tunable.negation}", action="store_false", dest=dest, default=None, help=f"not: {help_text}"
+        )
 
 
 def _add_elastic(group: argparse._ArgumentGroup) -> None:
@@ -121,14 +136,35 @@ def _add_hosts(group: argparse._ArgumentGroup) -> None:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse `argv`, by default this process's. Ends the process with exit code 2 if that fails."""
-    parser = make_parser()
-    args = parser.parse_args(argv)
+    """Parse `argv`, by default this process's. Ends the process with exit code 2 if that fails.
+
+    What the configuration file says stands among the arguments, unless a flag says otherwise.
+
+    Raises:
+        LaunchError: the file cannot be used.
+    """
+    args = make_parser().parse_args(argv)
     if args.command[:1] == ["--"]:
         del args.command[0]
-    if not args.command and not args.check_build:
-        parser.error("no command to run: write for example horovodrun -np 2 python train.py")
+    args.unknown_settings = []
+    if args.config_file is not None:
+        _apply(_config_file.read(args.config_file), args)
+    # As Horovod's tools know them.
+    args.nics = None if args.network_interfaces is None else set(args.network_interfaces.split(","))
+    args.log_with_timestamp = None if args.log_without_timestamp is None else not args.log_without_timestamp
+    args.run_func = args.executable = None
     return args
+
+
+def _apply(config: _config_file.ConfigFile, args: argparse.Namespace) -> None:
+    chosen: dict[str, object] = dict(config.chosen)
+    if config.stall_check is not None:
+        chosen["no_stall_check"] = not config.stall_check
+    for dest, value in chosen.items():
+        if getattr(args, dest) is None:
+            setattr(args, dest, value)
+    args.verbose = args.verbose or bool(config.verbose)
+    args.unknown_settings = [f"{place} in {args.config_file}" for place in config.unknown]
 
 
 #: Flags that change nothing unless hosts are discovered.
@@ -139,5 +175,5 @@ def not_needed(args: argparse.Namespace, has_discovery: bool = False) -> list[st
     """Remarks about the flags given that change nothing."""
     needed = OF_DISCOVERY if has_discovery else ()
     rows = [(dest, row) for dest, row in NOT_NEEDED.items() if dest not in needed]
-    given = [row for dest, row in rows if getattr(args, dest) not in (None, False)]
+    given = [row for dest, row in rows if getattr(args, dest, None) not in (None, False)]
     return [f"{flag} ({why})" for flag, why in given]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,12 +39,17 @@ def read(path: str) -> ConfigFile:
         raise LaunchError(f"cannot read --config-file {path}: {error}", exit_code=2) from None
     if content is not None and not isinstance(content, dict):
         raise LaunchError(f"--config-file {path}: must consist of sections, as in 'params:'", exit_code=2)
+    try:
+        return take(content or {})
+    except ValueError as error:
+        raise LaunchError(f"--config-file {path}: {error}", exit_code=2) from None
+
+
+def take(content: Mapping[str, object]) -> ConfigFile:
+    """What the sections say. Raises ValueError if a value is of a wrong kind."""
     found = ConfigFile()
-    for name, value in (content or {}).items():
-        try:
-            _take(found, str(name), value)
-        except ValueError as error:
-            raise LaunchError(f"--config-file {path}: {error}", exit_code=2) from None
+    for name, value in content.items():
+        _take(found, str(name), value)
     return found
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 
-__all__ = ["is_jsrun_installed"]
+from horovod.runner.mpi_run import mpi_run as js_run
+
+__all__ = ["is_jsrun_installed", "js_run"]
 
 
 def is_jsrun_installed() -> bool:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from ciranda.launch.api import chosen_hosts
+from ciranda.launch import api
+from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.errors import HostsError, LaunchError
+from ciranda.launch.failure import RankFailure
 from ciranda.launch.hosts import assign
-from ciranda.launch.job import Job, Show
+from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.ssh import SshOptions
-from horovod.runner import _check_build, _config_file
-from horovod.runner._arguments import NOT_NEEDED, not_needed, parse_args
+from horovod.runner import _check_build
+from horovod.runner._arguments import NOT_NEEDED, make_parser, not_needed, parse_args
 from horovod.runner._discovery import REMARK, discover
 from horovod.runner._tunables import TUNABLES, Value, environment_of
 
-__all__ = ["NOT_NEEDED", "check_build", "is_gloo_used", "parse_args", "run_commandline"]
+__all__ = ["NOT_NEEDED", "check_build", "is_gloo_used", "parse_args", "run_commandline", "run_controller"]
 
 # Horovod gives ranks this long from SIGTERM to SIGKILL; scripts save their state in it.
 GRACE_SECONDS = 5.0
@@ -52,31 +54,53 @@ def is_gloo_used(use_gloo: bool | None = None, use_mpi: bool | None = None, use_
     return True
 
 
-def make_plan(args: argparse.Namespace) -> Plan:
+def run_controller(
+    use_gloo: bool | None,
+    gloo_run: Callable[[], object],
+    use_mpi: bool | None,
+    mpi_run: Callable[[], object],
+    use_jsrun: bool | None,
+    js_run: Callable[[], object],
+    verbosity: int | None,
+) -> None:
+    """Call the function of the controller that is asked for; `gloo_run` if none is."""
+    if use_mpi and not use_gloo:
+        mpi_run()
+    elif use_jsrun and not use_gloo:
+        js_run()
+    else:
+        gloo_run()
+
+
+def make_plan(args: Any) -> Plan:
     """Bring everything together: a flag counts more than the file, the file more than the environment.
 
+    Args:
+        args: what `parse_args()` returns, or a `horovod.runner._HorovodArgs`.
+
     Raises:
-        LaunchError: the file cannot be used, or a value is out of range.
+        LaunchError: a value is out of range.
     """
-    plan = Plan(verbose=args.verbose, remarks=not_needed(args, bool(args.host_discovery_script)))
-    chosen: dict[str, Value] = {}
-    stall_check = None if args.no_stall_check is None else not args.no_stall_check
-    if args.config_file is not None:
-        config = _config_file.read(args.config_file)
-        chosen.update(config.chosen)
-        plan.verbose = plan.verbose or bool(config.verbose)
-        stall_check = config.stall_check if stall_check is None else stall_check
-        plan.remarks += [f"{place} in {args.config_file} (not a setting)" for place in config.unknown]
-    chosen.update({t.dest: getattr(args, t.dest) for t in TUNABLES if hasattr(args, t.dest)})
-    if stall_check is False:
+    plan = Plan(verbose=bool(args.verbose), remarks=not_needed(args, bool(args.host_discovery_script)))
+    plan.remarks += [f"{place} (not a setting)" for place in args.unknown_settings]
+    chosen: dict[str, Value] = {
+        tunable.dest: value for tunable in TUNABLES if (value := getattr(args, tunable.dest)) is not None
+    }
+    if args.no_stall_check:
         chosen["stall_check_warning_time_seconds"] = 0.0
         plan.env["HOROVOD_STALL_CHECK_DISABLE"] = "1"
     env, remarks = environment_of(chosen, _refuse)
     plan.env.update(env)
     plan.remarks += remarks
     plan.start_timeout = start_timeout(args.start_timeout)
-    plan.interface = first_interface(args.network_interfaces, plan.remarks)
+    plan.interface = first_interface(_interfaces(args), plan.remarks)
     return plan
+
+
+def _interfaces(args: Any) -> str | None:
+    """As one text; tools set `nics`, a set or a text, instead."""
+    names = args.network_interfaces or args.nics or None
+    return names if names is None or isinstance(names, str) else ",".join(sorted(names))
 
 
 def _refuse(text: str) -> NoReturn:
@@ -119,42 +143,112 @@ def rank_environment(plan: Plan) -> dict[str, str]:
     return env
 
 
-def _run(args: argparse.Namespace) -> int:
-    plan = make_plan(args)
-    hosts, num_proc = args.hosts, args.num_proc
-    if args.host_discovery_script is not None:
-        if hosts is not None or args.hostfile is not None:
-            _refuse("give either --host-discovery-script or hosts (-H, --hostfile), not both")
-        hosts, num_proc = discover(
-            args.host_discovery_script, args.slots, num_proc, args.min_num_proc, args.max_num_proc
-        )
-        plan.remarks.append(REMARK)
-    slots = assign(chosen_hosts(num_proc, hosts, args.hostfile), num_proc)
+def _find_hosts(args: Any, plan: Plan) -> tuple[str | None, int | None]:
+    """The hosts, as text, and the number of ranks: as asked, or as a script finds them."""
+    if args.host_discovery_script is None:
+        return args.hosts, args.num_proc
+    if args.hosts is not None or args.hostfile is not None:
+        _refuse("give either --host-discovery-script or hosts (-H, --hostfile), not both")
+    plan.remarks.append(REMARK)
+    return discover(args.host_discovery_script, args.slots, args.num_proc, args.min_num_proc, args.max_num_proc)
+
+
+def _say_remarks(plan: Plan) -> None:
     sys.stderr.write(remark_line(plan.remarks))
     sys.stderr.flush()
+
+
+def run_command(args: Any, env: Mapping[str, str] | None = None) -> Outcome:
+    """Run `args.command` on every rank, whose environment `env` is added to. Says itself what failed."""
+    plan = make_plan(args)
+    hosts, num_proc = _find_hosts(args, plan)
+    slots = assign(chosen_hosts(num_proc, hosts, args.hostfile, args.per_host), num_proc)
+    _say_remarks(plan)
     job = Job(
-        argv=args.command,
+        argv=list(args.command),
         slots=slots,
-        env=rank_environment(plan),
+        env={**(env or {}), **rank_environment(plan)},
         grace_seconds=GRACE_SECONDS,
         start_timeout_seconds=plan.start_timeout,
         network_interface=plan.interface,
     )
     files = OutputDir(Path(args.output_filename), len(slots)) if args.output_filename is not None else None
     with closing(files) if files is not None else nullcontext():
-        show = Show(terminal_style(timestamp=args.prefix_output_with_timestamp), files, plan.verbose)
-        return launch(job, SshOptions(args.ssh_port, args.ssh_identity_file), show).exit_code
+        style = terminal_style(timestamp=bool(args.prefix_output_with_timestamp))
+        outcome = launch(job, SshOptions(args.ssh_port, args.ssh_identity_file), Show(style, files, plan.verbose))
+    if outcome.failure is not None:
+        sys.stderr.write(what_horovod_says(outcome.failure) + "\n")
+    return outcome
+
+
+def run_function(args: Any) -> list[Any]:
+    """Call `args.run_func()` on every rank; return the results. Raises LaunchError if a rank failed."""
+    plan = make_plan(args)
+    hosts, num_proc = _find_hosts(args, plan)
+    _say_remarks(plan)
+    options = RunOptions(
+        env=rank_environment(plan),
+        output_dir=args.output_filename,
+        start_timeout=plan.start_timeout,
+        network_interface=plan.interface,
+        python=args.executable or sys.executable,
+        ssh=SshOptions(args.ssh_port, args.ssh_identity_file),
+        verbose=plan.verbose,
+    )
+    try:
+        return api.run(args.run_func, (), None, num_proc, hosts, args.hostfile, options)
+    except LaunchError as error:
+        if error.failure is None:
+            raise
+        text = f"{what_horovod_says(error.failure)}\n{error}"
+        raise LaunchError(text, error.exit_code, error.failure) from None
+
+
+def what_horovod_says(failure: RankFailure) -> str:
+    """What programs and people look for in the output of a job that failed."""
+    return (
+        "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
+        f"terminated. The first process to do so was:\nProcess name: {failure.rank}\nExit code: {failure.exit_code}"
+    )
+
+
+def _run(args: Any) -> list[Any] | None:
+    """Run what `args` asks for, which are of `parse_args()` or a `horovod.runner._HorovodArgs`.
+
+    Returns:
+        The results of `args.run_func`, in the order of ranks; None for a command.
+
+    Raises:
+        LaunchError: (a RuntimeError) a rank failed, or a host cannot be used.
+    """
+    if args.run_func is not None:
+        return run_function(args)
+    run_or_raise(args)
+    return None
+
+
+def run_or_raise(args: Any, env: Mapping[str, str] | None = None) -> None:
+    """As `run_command()`, but raises LaunchError where that returns a failure."""
+    outcome = run_command(args, env)
+    if outcome.interrupted_by is not None:
+        raise KeyboardInterrupt
+    if outcome.exit_code != 0:
+        said = outcome.message or "the job failed"
+        text = said if outcome.failure is None else f"{what_horovod_says(outcome.failure)}\n{said}"
+        raise LaunchError(text, outcome.exit_code, outcome.failure)
 
 
 def run_commandline() -> NoReturn:
     """The console script `horovodrun`. Exits as the first rank that failed did."""
     open_standard_streams()
-    args = parse_args()
-    if args.check_build:
-        check_build(args.verbose)
-        sys.exit(0)
     try:
-        sys.exit(_run(args))
+        args = parse_args()
+        if args.check_build:
+            check_build(args.verbose)
+            sys.exit(0)
+        if not args.command:
+            make_parser().error("no command to run: write for example horovodrun -np 2 python train.py")
+        sys.exit(run_command(args).exit_code)
     except (HostsError, LaunchError) as error:
         sys.stderr.write(f"horovodrun: {error}\n")
         sys.exit(getattr(error, "exit_code", 2))

@@ -1,6 +1,8 @@
-"""What fails while ranks have joined, as in Horovod: everything but allreduce. Ciranda's own functions go on.
+"""What fails as in Horovod: while ranks have joined, everything but allreduce; and reducescatter with op=Adasum.
 
-These are Ciranda's functions, with the process set asked to be complete.
+These are Ciranda's functions, which go on while ranks have joined, with the process set asked to be complete, and with
+names that are in use until they were waited for. To them a reduction that there is not is a wrong argument; scripts for
+Horovod catch a failed collective.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 import ciranda.torch as circle
+from horovod.torch._names_in_use import holding_name
 
 
 def _needing_all(function: Any) -> Any:
@@ -28,17 +31,30 @@ def _needing_all(function: Any) -> Any:
     return call
 
 
-allgather = _needing_all(circle.allgather)
-allgather_async = _needing_all(circle.allgather_async)
-grouped_allgather = _needing_all(circle.grouped_allgather)
-grouped_allgather_async = _needing_all(circle.grouped_allgather_async)
-broadcast = _needing_all(circle.broadcast)
-broadcast_ = _needing_all(circle.broadcast_)
-broadcast_async = _needing_all(circle.broadcast_async)
-broadcast_async_ = _needing_all(circle.broadcast_async_)
-alltoall = _needing_all(circle.alltoall)
-alltoall_async = _needing_all(circle.alltoall_async)
-reducescatter = _needing_all(circle.reducescatter)
-reducescatter_async = _needing_all(circle.reducescatter_async)
-grouped_reducescatter = _needing_all(circle.grouped_reducescatter)
-grouped_reducescatter_async = _needing_all(circle.grouped_reducescatter_async)
+def _refusing_adasum(function: Any) -> Any:
+    """Return `function`, which raises HorovodInternalError (a RuntimeError) for op=Adasum."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if signature.bind(*args, **kwargs).arguments.get("op") == circle.Adasum:
+            raise circle.HorovodInternalError(f"{function.__name__}: op=Adasum is one of allreduce only")
+        return function(*args, **kwargs)
+
+    return call
+
+
+allgather = holding_name(_needing_all(circle.allgather))
+allgather_async = holding_name(_needing_all(circle.allgather_async))
+grouped_allgather = holding_name(_needing_all(circle.grouped_allgather))
+grouped_allgather_async = holding_name(_needing_all(circle.grouped_allgather_async))
+broadcast = holding_name(_needing_all(circle.broadcast))
+broadcast_ = holding_name(_needing_all(circle.broadcast_))
+broadcast_async = holding_name(_needing_all(circle.broadcast_async))
+broadcast_async_ = holding_name(_needing_all(circle.broadcast_async_))
+alltoall = holding_name(_needing_all(circle.alltoall))
+alltoall_async = holding_name(_needing_all(circle.alltoall_async))
+reducescatter = holding_name(_refusing_adasum(_needing_all(circle.reducescatter)))
+reducescatter_async = holding_name(_refusing_adasum(_needing_all(circle.reducescatter_async)))
+grouped_reducescatter = holding_name(_refusing_adasum(_needing_all(circle.grouped_reducescatter)))
+grouped_reducescatter_async = holding_name(_refusing_adasum(_needing_all(circle.grouped_reducescatter_async)))

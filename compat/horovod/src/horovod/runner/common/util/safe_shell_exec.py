@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TextIO
 
-__all__ = ["GRACEFUL_TERMINATION_TIME_S", "execute", "terminate_executor_shell_and_children"]
+__all__ = ["GRACEFUL_TERMINATION_TIME_S", "execute", "prefix_connection", "terminate_executor_shell_and_children"]
 
 #: From SIGTERM to SIGKILL.
 GRACEFUL_TERMINATION_TIME_S = 5
 
 _LOOK_S = 0.05
+_MOST_BYTES = 64 << 10
 
 
 def terminate_executor_shell_and_children(pid: int) -> None:
@@ -40,6 +43,50 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
+class _Source(Protocol):
+    """The end of a pipe to read from: a file, or a `multiprocessing.Connection`."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def prefix_connection(
+    src_connection: _Source,
+    dst_stream: TextIO,
+    prefix: str | None,
+    index: int | None,
+    prefix_output_with_timestamp: bool,
+) -> None:
+    """Write what comes from `src_connection` to `dst_stream`, line by line, until its end; then close it.
+
+    Lines end with `\\n` or `\\r`, so that bars of progress move on.
+
+    Args:
+        src_connection: the end of a pipe to read from.
+        dst_stream: flushed after each line.
+        prefix, index: both given, `[index]<prefix>:` stands before each line.
+        prefix_output_with_timestamp: the time before that.
+    """
+    label = "" if index is None or prefix is None else f"[{index}]<{prefix}>:"
+    for line in _lines(src_connection.fileno()):
+        stamp = time.asctime() if prefix_output_with_timestamp else ""
+        dst_stream.write(stamp + label + line)
+        dst_stream.flush()
+    src_connection.close()
+
+
+def _lines(descriptor: int) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest = ""
+    while data := os.read(descriptor, _MOST_BYTES):
+        *lines, rest = re.split(r"(?<=\n)|(?<=\r)(?!\n)", rest + decoder.decode(data))
+        yield from lines
+    rest += decoder.decode(b"", final=True)
+    if rest:
+        yield rest
+
+
 def execute(
     command: str | Sequence[str],
     env: Mapping[str, str] | None = None,
@@ -49,7 +96,7 @@ def execute(
     events: Sequence[threading.Event] | None = None,
     prefix_output_with_timestamp: bool = False,
 ) -> int:
-    """Run a shell command (or a program with arguments) in a process group of its own; return its exit code.
+    """Run a shell command (or a program with arguments) in a process group of its own.
 
     Args:
         command: text for the shell, or a list of words.
@@ -58,6 +105,9 @@ def execute(
         index: stands as `[index]<stdout>:` before each line.
         events: when one of them is set, the command is ended with all that it started.
         prefix_output_with_timestamp: the time before each line.
+
+    Returns:
+        Its exit code; 128 + n where signal n ended it.
     """
     process = subprocess.Popen(
         command,
@@ -65,13 +115,12 @@ def execute(
         env=None if env is None else dict(env),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
         start_new_session=True,
     )
     streams = ((process.stdout, stdout or sys.stdout, "stdout"), (process.stderr, stderr or sys.stderr, "stderr"))
     readers = [
-        threading.Thread(target=_pass_on, args=(*stream, index, prefix_output_with_timestamp)) for stream in streams
+        threading.Thread(target=prefix_connection, args=(*stream, index, prefix_output_with_timestamp))
+        for stream in streams
     ]
     for reader in readers:
         reader.start()
@@ -83,10 +132,10 @@ def execute(
     finally:
         for reader in readers:
             reader.join()
-    return code
+    return code if code >= 0 else 128 - code
 
 
-def _wait(process: subprocess.Popen[str], events: Sequence[threading.Event]) -> int:
+def _wait(process: subprocess.Popen[bytes], events: Sequence[threading.Event]) -> int:
     if not events:
         return process.wait()
     while True:
@@ -100,12 +149,3 @@ def _wait(process: subprocess.Popen[str], events: Sequence[threading.Event]) -> 
                 terminate_executor_shell_and_children(process.pid)
                 waiter.join()
                 return process.returncode
-
-
-def _pass_on(source: Any, target: TextIO, name: str, index: int | None, has_time: bool) -> None:
-    prefix = "" if index is None else f"[{index}]<{name}>:"
-    with source:
-        for line in source:
-            stamp = time.strftime("%a %b %d %H:%M:%S %Y") if has_time else ""
-            target.write(stamp + prefix + line)
-            target.flush()
