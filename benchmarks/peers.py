@@ -28,6 +28,7 @@ import json
 import math
 import os
 import secrets
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -213,6 +214,8 @@ def start(
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # as the other MPIs do without being asked
+        # oneCCL hands each call to a thread that spins, one for each rank, unless the caller is to do the work.
+        "CCL_WORKER_OFFLOAD": "0",
         "I_MPI_PIN": "0",
         "I_MPI_FABRICS": "shm",
         **place.settings,
@@ -274,20 +277,37 @@ def limit_us(limits: list[dict[str, Any]], n_ranks: int, n_bytes: int) -> float:
     return float(line + 2 * n_ranks * n_bytes / near["copy_gb_per_s"] / 1e3)
 
 
-def lines_of(results: dict[str, Any], collective: str) -> dict[str, tuple[list[int], list[float]]]:
-    """Sizes and medians by system; Ciranda's, and what each run has, are those of the first run."""
-    lines: dict[str, tuple[list[int], list[float]]] = {}
+def ratios_of(results: dict[str, Any], collective: str) -> dict[str, tuple[list[int], list[float]]]:
+    """Sizes, and how many times as long each system took as Ciranda did in the run that they shared.
+
+    A system that takes part in several runs has the median of its ratios.
+    """
+    found: dict[str, dict[int, list[float]]] = {}
     for run in results["runs"]:
-        rows = [row for row in run["rows"] if row["collective"] == collective]
-        for name in rows[0]["systems"]:
-            if name not in lines:
-                times = [row["systems"][name]["median_us"] for row in rows]
-                lines[name] = [row["n_bytes"] for row in rows], times
-    return lines
+        for row in (row for row in run["rows"] if row["collective"] == collective):
+            ours = row["systems"]["ciranda"]["median_us"]
+            for name, measured in row["systems"].items():
+                if name != "ciranda":
+                    found.setdefault(name, {}).setdefault(row["n_bytes"], []).append(measured["median_us"] / ours)
+    return {
+        name: (list(by_size), [statistics.median(each) for each in by_size.values()]) for name, by_size in found.items()
+    }
+
+
+def ours_of(results: dict[str, Any], collective: str) -> dict[int, list[float]]:
+    """Ciranda's medians of all runs, by size, in microseconds."""
+    found: dict[int, list[float]] = {}
+    for run in results["runs"]:
+        for row in (row for row in run["rows"] if row["collective"] == collective):
+            found.setdefault(row["n_bytes"], []).append(row["systems"]["ciranda"]["median_us"])
+    return found
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Latency and bandwidth by size, a row of panels for each collective."""
+    """A row of panels for each collective: Ciranda's time, and how many times as long the others took.
+
+    Runs are never compared with each other: times differ between them, ratios hardly.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -296,35 +316,34 @@ def draw(results: dict[str, Any], path: Path) -> None:
     meta, limits = results["meta"], results.get("limits")
     collectives = list(dict.fromkeys(row["collective"] for row in results["runs"][0]["rows"]))
     figure, panels = plt.subplots(
-        len(collectives), 2, figsize=(12, 4.8 * len(collectives)), layout="constrained", squeeze=False
+        len(collectives), 2, figsize=(13, 4.8 * len(collectives)), layout="constrained", squeeze=False
     )
-    for (latency, bandwidth), collective in zip(panels, collectives, strict=True):
-        for number, (name, (sizes, times)) in enumerate(lines_of(results, collective).items()):
-            is_ours = name == "ciranda"
-            style = {"color": "black" if is_ours else f"C{number}", "linewidth": 2.6 if is_ours else 1.3}
-            latency.plot(sizes, times, "o-", label=name, markersize=4, **style)
-            bandwidth.plot(sizes, rates(sizes, times), "o-", label=name, markersize=4, **style)
+    for (times, ratios), collective in zip(panels, collectives, strict=True):
+        ours = ours_of(results, collective)
+        sizes = list(ours)
+        times.fill_between(sizes, *zip(*((min(each), max(each)) for each in ours.values()), strict=True), alpha=0.25)
+        times.plot(sizes, [statistics.median(each) for each in ours.values()], "o-", label="ciranda", markersize=4)
         if limits:
             least = [limit_us(limits, meta["np"], size) for size in sizes]
-            latency.plot(sizes, least, "--", color="0.4", label="limit of the machine")
-            bandwidth.plot(sizes, rates(sizes, least), "--", color="0.4", label="limit of the machine")
-        for axes, what in ((latency, "microseconds"), (bandwidth, "GB/s (size over time)")):
-            axes.set(xscale="log", yscale="log", title=collective, ylabel=what)
+            times.plot(sizes, least, "--", color="0.4", label="limit of the machine")
+        times.set(title=f"{collective}: ciranda's time, all runs", ylabel="microseconds")
+        for number, (name, (at, ratio)) in enumerate(ratios_of(results, collective).items()):
+            ratios.plot(at, ratio, "o-", label=name, markersize=4, color=f"C{number + 1}")
+        ratios.axhline(1.0, color="C0", linewidth=2, label="ciranda")
+        ratios.set(title=f"{collective}: time as a multiple of ciranda's in the same run", ylabel="theirs / ciranda's")
+        for axes in (times, ratios):
+            axes.set(xscale="log", yscale="log", xlabel="bytes")
             axes.set_xticks(sizes[:: -(-len(sizes) // 8)])
             axes.set_xticklabels([format_size(size) for size in axes.get_xticks()])
             axes.minorticks_off()
             axes.grid(alpha=0.3)
-        latency.legend(frameon=False)
+        times.legend(frameon=False, loc="upper left")
+        ratios.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.suptitle(
         f"{meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores; medians of blocking calls from {meta['language']}"
     )
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def rates(sizes: list[int], times_us: list[float]) -> list[float]:
-    """GB/s."""
-    return [size / time / 1e3 for size, time in zip(sizes, times_us, strict=True)]
 
 
 if __name__ == "__main__":

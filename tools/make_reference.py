@@ -32,17 +32,20 @@ C programs use the same numbers, in `ciranda.h`.
 NOTES = """## What comes out, exactly
 
 - **The same bits.** All ranks get the same bits. An element of a result depends on that element of the n inputs in rank
-  order, the type, the op and the factors, and on nothing else: not on what travelled along, the size, the transport,
-  the threads or the processor's instruction set. Adasum is the exception by definition: it depends on whole tensors.
+  order, the type, the op, the factors and the divisor, and on nothing else: not on what travelled along, the size, the
+  transport, the threads or the processor's instruction set. Adasum is the exception by definition: it depends on whole
+  tensors.
 - **Order.** Inputs are combined in a binary tree over rank order: the left part of every range of ranks is the largest
   power of two that leaves something to the right. Seven are ((x0 x1) (x2 x3)) ((x4 x5) x6).
 - **float16 and bfloat16** are computed in float32 and rounded once, at the end, to nearest even.
-- **Average** is the sum over the number of ranks that took part, whatever that is when it is carried out. Floats are
-  multiplied by 1/n as they are written. Integers are summed in 64 bits, and the quotient is rounded toward zero.
-- **Integers wrap** in sums and products. With factors, every input is multiplied in float64, rounded toward zero and
-  saturated, and so is the result.
-- **Factors.** result = postscale_factor * op(prescale_factor * x). In float32 for 16-bit types, otherwise in the type
-  itself; no extra pass over memory. They must be finite and the same on all ranks.
+- **Average** is the sum divided by the number of ranks that took part, whatever that is when it is carried out. Floats
+  are divided as they are written, rounded once. Sums of integers are as wide as they need to be, and the quotient is
+  rounded toward zero.
+- **Integers wrap** in sums and products. With factors, every input is multiplied, rounded toward zero and saturated,
+  and so is the result: [in which steps](../guide/averaging.md#what-is-rounded).
+- **Factors.** result = postscale_factor * op(prescale_factor * x): multiplied, combined, divided by n, multiplied, each
+  step rounded once. In float32 for 16-bit types, otherwise in the type itself; no extra pass over memory. They must be
+  finite and the same on all ranks.
 - **float32 between hosts** is rounded if that is asked for: [below](#float32-that-travels-as-bfloat16).
 - **NaN** in any input gives NaN, in min and max too, and always the same one: quiet, positive, without payload. A copy
   (one rank, no factors) leaves a NaN as it is. -0 is smaller than +0.

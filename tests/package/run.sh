@@ -19,12 +19,13 @@ cmake -S "$root/examples" -B "$scratch/build" -G Ninja -DCMAKE_PREFIX_PATH="$pre
 cmake --build "$scratch/build"
 
 library=$(find "$prefix" -name libciranda.so)
-nm --dynamic --defined-only --format=posix "$library" | awk '{print $1}' | LC_ALL=C sort > "$scratch/exported"
-# Every function stands after CIRANDA_API, at the latest on the line below.
-grep -A1 '^CIRANDA_API' "$prefix/include/ciranda/ciranda.h" | grep -oE '\<ciranda_[a-z_]+\(' | tr -d '(' \
-  | LC_ALL=C sort > "$scratch/declared"
+# Of version CIRANDA_1, whose own name stands among them.
+nm --dynamic --defined-only --format=posix "$library" | awk '$2 != "A" {print $1}' | LC_ALL=C sort > "$scratch/exported"
+# Every function stands after CIRANDA_API, at the latest on the line below, which may also be a comment on others.
+grep -hA1 '^CIRANDA_API' "$prefix"/include/ciranda/*.h | grep -oE '\<ciranda_[a-z_]+\(' | sed 's/(/@@CIRANDA_1/' \
+  | LC_ALL=C sort -u > "$scratch/declared"
 if ! diff "$scratch/declared" "$scratch/exported" >&2; then
-  echo "package: libciranda must export what ciranda.h declares (<), and nothing else (>)" >&2
+  echo "package: libciranda must export what its headers declare (<), and nothing else (>)" >&2
   exit 1
 fi
 
@@ -34,5 +35,8 @@ for program in allreduce_c allreduce_cpp collectives_c collectives_cpp; do
     ciranda run -np 2 "$scratch/build/$program"
     ciranda run -np 3 "$scratch/build/$program"
   fi
+done
+for header in "$prefix"/include/ciranda/native/*.hpp; do
+  echo "#include \"$header\"" | c++ -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Werror -I "$prefix/include" -
 done
 echo "package: the installed library serves C and C++ programs"

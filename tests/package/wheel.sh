@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Use the wheels as a stranger would: wheel.sh FOLDER_OF_WHEELS SCRATCH_FOLDER.
+# Installs them in an environment of its own, away from the sources; runs ranks from Python, and from C and C++ programs
+# that are built against what the wheel brings.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+wheels=$(realpath "$1")
+mkdir -p "$2/wheel"
+scratch=$(realpath "$2/wheel")
+env=$scratch/env
+
+rm -rf "$env" "$scratch/build"
+python3 -m venv "$env"
+"$env/bin/pip" install --quiet "$wheels"/*.whl
+"$env/bin/pip" check
+cd "$scratch"
+
+cat > ranks.py << 'PROGRAM'
+import numpy
+import horovod
+import ciranda
+
+ciranda.init()
+total = ciranda.allreduce(numpy.ones(3), op=ciranda.Sum, name="total")
+assert total.tolist() == [ciranda.size()] * 3
+print(f"wheel: rank {ciranda.rank()} of {ciranda.size()}, ciranda {ciranda.__version__}", horovod.__version__)
+PROGRAM
+for launcher in "ciranda run" horovodrun; do
+  # shellcheck disable=SC2086 # two words
+  "$env/bin/"$launcher -np 2 "$env/bin/python" ranks.py | tee ranks.log
+  test "$(grep -c 'of 2, ciranda' ranks.log)" = 2
+done
+
+cmake -S "$root/examples" -B build -G Ninja \
+  -Dciranda_DIR="$("$env/bin/python" -c 'import ciranda; print(ciranda.get_cmake_dir())')" > configure.log
+cmake --build build
+for program in allreduce_c allreduce_cpp collectives_c collectives_cpp; do
+  "$env/bin/ciranda" run -np 2 "build/$program"
+done
+include=$("$env/bin/python" -c 'import ciranda; print(ciranda.get_include())')
+echo '#include <ciranda/ciranda.h>' | cc -x c -fsyntax-only -I "$include" -
+
+echo "package: the wheels serve Python, C and C++ programs:"
+ls "$wheels"
