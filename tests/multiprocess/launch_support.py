@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -95,13 +96,13 @@ class Running:
         except AssertionError:
             left = {pid: command_of(pid) for pid in self.processes()}
             for pid in left:
-                os.kill(pid, signal.SIGKILL)
+                _end(pid)
             raise AssertionError(f"processes are left: {left}") from None
 
     def close(self) -> None:
         """End what is left, close the pipes."""
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            _end(pid)
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -111,6 +112,12 @@ class Running:
     def children_of_launcher(self) -> list[int]:
         """The agents (or ssh clients)."""
         return children(self.process.pid)
+
+
+def _end(pid: int) -> None:
+    """SIGKILL, unless it has ended by itself meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def children(pid: int) -> list[int]:

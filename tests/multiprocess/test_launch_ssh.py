@@ -68,8 +68,8 @@ def test_the_launchers_own_host_is_not_reached_by_ssh(hosts: netns.Hosts) -> Non
     agents = [command_of(pid) for pid in running.children_of_launcher()]
     assert sum(command.startswith("/usr/bin/ssh ") for command in agents) == 1
     assert not any("hostA" in command for command in agents)
-    fifo.open("w").close()
-    assert running.wait()[0] == 0
+    with fifo.open("w"):  # until both have opened it, of which one may come late
+        assert running.wait()[0] == 0
     fifo.unlink()
 
 
