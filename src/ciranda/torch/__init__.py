@@ -71,6 +71,7 @@ from ciranda.process_sets import (
     remove_process_set,
 )
 from ciranda.torch import elastic
+from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.functions import (
     allgather_object,
@@ -138,9 +139,11 @@ from ciranda.torch.ops import (
     send,
     send_async,
 )
-from ciranda.torch.optimizer import DistributedOptimizer
+from ciranda.torch.optimizer import DistributedOptimizer, GradientOptimizer
+from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
 from ciranda.torch.sparse import sparse_allreduce_async
 from ciranda.torch.sync_batch_norm import SyncBatchNorm
+from ciranda.torch.uncompiled import leave_uncompiled
 
 __all__ = [
     "Adasum",
@@ -261,3 +264,8 @@ __all__ = [
     "stop_timeline",
     "synchronize",
 ]
+
+leave_uncompiled(globals()[name] for name in __all__)
+leave_uncompiled(
+    method for kind in (GradientOptimizer, OverlappingOptimizer, AdasumOptimizer) for method in vars(kind).values()
+)
