@@ -1,0 +1,1 @@
+"""`horovod.runner.common.service`: services by which the processes of several jobs find each other."""
