@@ -223,7 +223,7 @@ def error_of(mine: Framework, attempt: Callable[[], object]) -> tuple[str, str]:
     try:
         result = attempt()
     except Exception as error:
-        return mine.kind_of(error), str(error)
+        return mine.kind_of(error), mine.message_of(error)
     raise AssertionError(f"no error, but {result!r}")
 
 

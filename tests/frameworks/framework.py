@@ -93,6 +93,10 @@ class Framework:
             raise error
         return "InvalidArgument" if isinstance(error, ValueError) else type(error).__name__.removesuffix("Error")
 
+    def message_of(self, error: BaseException) -> str:
+        """Return what the engine says of a failure, the same on all ranks."""
+        return str(error)
+
     # --- how calls are made, where functions return handles
 
     def has(self, function: str) -> bool:

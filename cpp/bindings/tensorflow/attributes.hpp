@@ -1,0 +1,52 @@
+// Attributes: what an op of a graph says of its call, but for the tensors. Every op has all of them, so that one reader
+// serves all; src/ciranda/tensorflow/_execution.py writes them.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "bindings/tensorflow/tf_api.hpp"
+
+namespace ciranda::tensorflow {
+
+inline constexpr std::array kAttributeSpecs = {
+    // As the engine, and other frameworks, are to know the call; "" in `node_name`'s absence: it is numbered.
+    "tensor_name: string",
+    // What the op was called when it was traced; "" if it was not.
+    "node_name: string",
+    "reduce_op: int",
+    "root_rank: int",
+    // Numbers of 64 bits in decimal or hexadecimal notation, as attributes of type float have 32.
+    "prescale_factor: string",
+    "postscale_factor: string",
+    // As ciranda.process_sets.id_of() gives it: also the lane, and whether all ranks are needed.
+    "process_set: int",
+    "flags: int",
+};
+
+struct Attributes {
+  std::string name;  // "": none
+  ciranda_reduce_op reduce_op = CIRANDA_SUM;
+  std::int32_t root_rank = -1;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::uint32_t process_set = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t flags = 0;
+
+  // Reads them where a kernel is made. On failure `status` says why.
+  static Attributes read(TF_OpKernelConstruction* construction, const Status& status);
+
+  // A request for a callback that only hands on, without tensors. Points into this object.
+  ciranda_request request(ciranda_collective collective) const;
+};
+
+// The name of a call whose op was traced as `traced` and now is the node `node`. Where TensorFlow has inlined the
+// function that the op stands in, the node's name begins with that of the function's call, which keeps several calls
+// apart. What it numbers by other nodes of the graph ("/_7"), which may differ between ranks, is left out.
+std::string name_of_call(const std::string& tensor_name, const std::string& traced, const std::string& node);
+
+}  // namespace ciranda::tensorflow

@@ -1,0 +1,223 @@
+#include "bindings/tensorflow/ops.hpp"
+
+#include <algorithm>
+#include <ciranda/native/context.hpp>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/tensorflow/attributes.hpp"
+#include "bindings/tensorflow/run.hpp"
+#include "bindings/tensorflow/shapes.hpp"
+#include "bindings/tensorflow/tables.hpp"
+#include "bindings/tensorflow/tf_api.hpp"
+
+namespace ciranda::tensorflow {
+namespace {
+
+using Outputs = Run::Outputs;
+
+// --- kernels: one object a node, which is its attributes
+
+void* read_attributes(TF_OpKernelConstruction* construction) {
+  const Status status;
+  auto attributes = std::make_unique<Attributes>(Attributes::read(construction, status));
+  if (!status.ok()) {
+    tf().OpKernelConstruction_Failure(construction, status.get());
+    return nullptr;
+  }
+  return attributes.release();
+}
+
+void forget_attributes(void* kernel) { std::unique_ptr<Attributes> gone(static_cast<Attributes*>(kernel)); }
+
+template <ciranda_collective kCollective, Outputs kOutputs, bool kHasSplits = false>
+void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
+  auto run = std::make_unique<Run>(context, copy_of(done));
+  if (run->prepare(kOutputs, kHasSplits)) {
+    Run::submit(std::move(run), *static_cast<const Attributes*>(kernel), kCollective);
+  }
+}
+
+// --- who this process is
+
+enum class Place : std::int64_t { kRank, kSize, kLocalRank, kLocalSize, kIsIncluded, kRankInSet };
+
+struct PlaceKernel {
+  Place place;
+  std::uint32_t process_set;
+};
+
+void* read_place(TF_OpKernelConstruction* construction) {
+  const Status status;
+  std::int64_t place = 0;
+  std::int64_t process_set = 0;
+  tf().OpKernelConstruction_GetAttrInt64(construction, "place", &place, status.get());
+  if (status.ok()) tf().OpKernelConstruction_GetAttrInt64(construction, "process_set", &process_set, status.get());
+  if (!status.ok()) {
+    tf().OpKernelConstruction_Failure(construction, status.get());
+    return nullptr;
+  }
+  return std::make_unique<PlaceKernel>(PlaceKernel{static_cast<Place>(place), static_cast<std::uint32_t>(process_set)})
+      .release();
+}
+
+void forget_place(void* kernel) { std::unique_ptr<PlaceKernel> gone(static_cast<PlaceKernel*>(kernel)); }
+
+std::vector<std::int32_t> ranks_of(const ciranda_context* context, std::uint32_t process_set) {
+  std::vector<std::int32_t> ranks(ciranda_process_set_ranks(context, process_set, nullptr, 0));
+  ranks.resize(ciranda_process_set_ranks(context, process_set, ranks.data(), ranks.size()));
+  return ranks;
+}
+
+std::int32_t place_of(Place place, const ciranda_context* context, const std::vector<std::int32_t>& members) {
+  const std::int32_t rank = ciranda_rank(context);
+  const auto mine = std::find(members.begin(), members.end(), rank);
+  const bool is_member = mine != members.end();
+  switch (place) {
+    case Place::kRank: return rank;
+    case Place::kSize: return static_cast<std::int32_t>(members.size());
+    case Place::kLocalRank: return ciranda_local_rank(context);
+    case Place::kLocalSize: return ciranda_local_size(context);
+    case Place::kIsIncluded: return is_member ? 1 : 0;
+    case Place::kRankInSet: break;
+  }
+  return is_member ? static_cast<std::int32_t>(mine - members.begin()) : -1;
+}
+
+void fail(TF_OpKernelContext* context, const std::string& message) {
+  tf().OpKernelContext_Failure(context, Status(kInvalidArgument, "InvalidArgument: " + message).get());
+}
+
+void compute_place(void* kernel, TF_OpKernelContext* context) {
+  const auto& what = *static_cast<const PlaceKernel*>(kernel);
+  const native::Context circle;
+  if (!circle) return fail(context, native::kNotInitialized);
+  const std::vector<std::int32_t> members = ranks_of(circle.get(), what.process_set);
+  if (members.empty()) return fail(context, "there is no process set " + std::to_string(what.process_set));
+  const Status status;
+  const Tensor tensor(tf().AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(std::int32_t), status.get()));
+  if (!status.ok()) return tf().OpKernelContext_Failure(context, status.get());
+  *static_cast<std::int32_t*>(tf().TensorData(tensor.get())) = place_of(what.place, circle.get(), members);
+}
+
+// --- definitions
+
+class Definition {
+ public:
+  explicit Definition(const char* name) : builder_(tf().NewOpDefinitionBuilder(name)) {
+    tf().OpDefinitionBuilderSetIsStateful(builder_, true);
+  }
+
+  Definition& attribute(const std::string& spec) {
+    tf().OpDefinitionBuilderAddAttr(builder_, spec.c_str());
+    return *this;
+  }
+  Definition& all_attributes() {
+    for (const char* spec : kAttributeSpecs) attribute(spec);
+    return *this;
+  }
+  Definition& input(const char* spec) {
+    tf().OpDefinitionBuilderAddInput(builder_, spec);
+    return *this;
+  }
+  Definition& output(const char* spec) {
+    tf().OpDefinitionBuilderAddOutput(builder_, spec);
+    return *this;
+  }
+  // "" or why not.
+  std::string define(InferShapes infer) {
+    const Status status;
+    tf().OpDefinitionBuilderSetShapeInferenceFunction(builder_, infer);
+    tf().RegisterOpDefinition(builder_, status.get());
+    return status.ok() ? "" : status.message();
+  }
+
+ private:
+  TF_OpDefinitionBuilder* builder_;  // gone once it is defined
+};
+
+std::string register_kernel(const char* name, TF_KernelBuilder* builder) {
+  const Status status;
+  tf().RegisterKernelBuilder(name, builder, status.get());
+  return status.ok() ? "" : status.message();
+}
+
+constexpr const char* kDevice = "CPU";
+
+std::string register_tensors_op(const char* name, ComputeAsync compute_async, InferShapes infer) {
+  const std::string problem = Definition(name)
+                                  .attribute("T: list({" + std::string(kDtypesSpec) + "}) >= 1")
+                                  .all_attributes()
+                                  .input("tensors: T")
+                                  .output("outputs: T")
+                                  .define(infer);
+  if (!problem.empty()) return problem;
+  return register_kernel(
+      name, tf().NewAsyncKernelBuilder(name, kDevice, &read_attributes, compute_async, &forget_attributes));
+}
+
+std::string register_alltoall(const char* name) {
+  const std::string problem = Definition(name)
+                                  .attribute("T: list({" + std::string(kDtypesSpec) + "}) >= 1")
+                                  .attribute("N: int >= 1")
+                                  .attribute("S: {int32, int64}")
+                                  .all_attributes()
+                                  .input("tensors: T")
+                                  .input("splits: N * S")
+                                  .output("outputs: T")
+                                  .output("received_splits: N * S")
+                                  .define(&infer_alltoall);
+  if (!problem.empty()) return problem;
+  constexpr auto kCompute = &compute<CIRANDA_ALLTOALL, Outputs::kAllocatedByEngine, true>;
+  return register_kernel(name,
+                         tf().NewAsyncKernelBuilder(name, kDevice, &read_attributes, kCompute, &forget_attributes));
+}
+
+std::string register_without_tensors(const char* name, ComputeAsync compute_async, bool has_value) {
+  Definition definition(name);
+  definition.all_attributes();
+  if (has_value) definition.output("value: int32");
+  const std::string problem = definition.define(has_value ? &infer_scalar : &infer_nothing);
+  if (!problem.empty()) return problem;
+  return register_kernel(
+      name, tf().NewAsyncKernelBuilder(name, kDevice, &read_attributes, compute_async, &forget_attributes));
+}
+
+std::string register_place() {
+  constexpr const char* kName = "CirandaPlace";
+  const std::string problem = Definition(kName)
+                                  .attribute("place: int")
+                                  .attribute("process_set: int")
+                                  .output("value: int32")
+                                  .define(&infer_scalar);
+  if (!problem.empty()) return problem;
+  return register_kernel(kName, tf().NewKernelBuilder(kName, kDevice, &read_place, &compute_place, &forget_place));
+}
+
+}  // namespace
+
+std::string register_ops() {
+  constexpr auto kAllreduce = &compute<CIRANDA_ALLREDUCE, Outputs::kAsInputs>;
+  constexpr auto kBroadcast = &compute<CIRANDA_BROADCAST, Outputs::kAsInputs>;
+  constexpr auto kAllgather = &compute<CIRANDA_ALLGATHER, Outputs::kAllocatedByEngine>;
+  constexpr auto kReducescatter = &compute<CIRANDA_REDUCESCATTER, Outputs::kAllocatedByEngine>;
+  for (const std::string& problem : {
+           register_tensors_op("CirandaAllreduce", kAllreduce, &infer_as_inputs),
+           register_tensors_op("CirandaBroadcast", kBroadcast, &infer_as_inputs),
+           register_tensors_op("CirandaAllgather", kAllgather, &infer_other_rows),
+           register_tensors_op("CirandaReducescatter", kReducescatter, &infer_other_rows),
+           register_alltoall("CirandaAlltoall"),
+           register_without_tensors("CirandaBarrier", &compute<CIRANDA_BARRIER, Outputs::kNone>, false),
+           register_without_tensors("CirandaJoin", &compute<CIRANDA_JOIN, Outputs::kValue>, true),
+           register_place(),
+       }) {
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+}  // namespace ciranda::tensorflow

@@ -1,0 +1,22 @@
+// The shared library that `ciranda.tensorflow` opens.
+#include <ciranda/native/call.hpp>
+#include <ciranda/native/plugin.hpp>
+#include <cstdio>
+#include <string>
+
+#include "bindings/tensorflow/ops.hpp"
+#include "bindings/tensorflow/tf_api.hpp"
+
+CIRANDA_DEFINE_TABLE
+
+ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* framework_version, char* message,
+                                   size_t message_capacity) {
+  const ciranda_status status = ciranda_use_table(table, message, message_capacity);
+  if (status != CIRANDA_OK) return status;
+  std::string problem = ciranda::tensorflow::find_tf_api(framework_version);
+  if (problem.empty()) problem = ciranda::tensorflow::register_ops();
+  std::snprintf(message, message_capacity, "%s", problem.c_str());
+  return problem.empty() ? CIRANDA_OK : CIRANDA_INVALID_ARGUMENT;
+}
+
+int64_t ciranda_plugin_live_calls() { return ciranda::native::live_calls(); }

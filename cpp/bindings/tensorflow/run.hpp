@@ -1,0 +1,61 @@
+// Run: one run of a collective's op, from its inputs to its outputs. What the framework's call holds (native::Call).
+//
+// Ownership: inputs stay referred to until the call has ended. Outputs whose size is known before are TensorFlow's
+// memory, an input's where nobody else needs that; the others are the operation's memory, which goes when TensorFlow
+// lets go of the tensor.
+// Threads: built and handed in by a thread of TensorFlow, ended by one of the engine, which only hands on.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <ciranda/native/call.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/tensorflow/attributes.hpp"
+#include "bindings/tensorflow/tf_api.hpp"
+
+namespace ciranda::tensorflow {
+
+class Run {
+ public:
+  // Where the results of a collective lie.
+  enum class Outputs { kAsInputs, kAllocatedByEngine, kNone, kValue };
+
+  Run(TF_OpKernelContext* context, Done done) : context_(context), done_(std::move(done)) {}
+
+  // Takes the inputs, and memory for outputs; false if that fails, which has then been told to TensorFlow. Each tensor
+  // has splits behind all tensors, as a vector without elements for equal parts, if `has_splits`.
+  bool prepare(Outputs outputs, bool has_splits);
+
+  // Hands in the request; the run ends by itself.
+  static void submit(std::unique_ptr<Run> run, const Attributes& attributes, ciranda_collective collective);
+
+  void end(const native::Outcome& outcome);
+
+ private:
+  bool take_input(int index);
+  bool take_splits(int n_tensors);
+  Tensor input_at(int index);
+  void set_outputs(const native::Outcome& outcome);
+  void set_output(int index, DataType dtype, const native::Outcome& outcome);
+  void set_counts(int index, const native::Outcome& outcome);
+  void set_value(std::int64_t value);
+  void fail(Code code, const std::string& message);
+  bool check(const Status& status);
+  void finish();
+
+  TF_OpKernelContext* context_;
+  Done done_;
+  Outputs outputs_ = Outputs::kNone;
+  std::vector<Tensor> held_;
+  std::vector<std::vector<std::int64_t>> shapes_;
+  std::vector<std::vector<std::int64_t>> splits_;
+  std::vector<DataType> splits_dtypes_;
+  std::vector<ciranda_tensor> tensors_;
+};
+
+}  // namespace ciranda::tensorflow

@@ -1,0 +1,19 @@
+// shapes: what TensorFlow can know of the outputs' shapes while it builds a graph.
+#pragma once
+
+#include "bindings/tensorflow/tf_api.hpp"
+
+namespace ciranda::tensorflow {
+
+// Each output has the shape of its input.
+void infer_as_inputs(TF_ShapeInferenceContext* context, TF_Status* status);
+// Each output has any number of rows, which are like those of its input.
+void infer_other_rows(TF_ShapeInferenceContext* context, TF_Status* status);
+// The same for the first half; the rest are vectors.
+void infer_alltoall(TF_ShapeInferenceContext* context, TF_Status* status);
+// One scalar.
+void infer_scalar(TF_ShapeInferenceContext* context, TF_Status* status);
+// There are no outputs.
+void infer_nothing(TF_ShapeInferenceContext* context, TF_Status* status);
+
+}  // namespace ciranda::tensorflow

@@ -1,0 +1,30 @@
+"""What an op failed with, as the error of `ciranda.errors` that it stands for."""
+
+from __future__ import annotations
+
+import re
+
+import tensorflow as tf
+
+from ciranda import errors
+
+_BY_NAME: dict[str, type[errors.CirandaError]] = {
+    "InvalidArgument": errors.InvalidArgumentError,
+    "Mismatch": errors.MismatchError,
+    "RanksLost": errors.RanksLostError,
+    "Timeout": errors.TimeoutError,
+    "Aborted": errors.AbortedError,
+    "Internal": errors.InternalError,
+}
+# What the native part says, between where TensorFlow says that it happened.
+_MESSAGE = re.compile(rf"\b({'|'.join(_BY_NAME)}): (.*?)(?:\n?\s+\[(?:Op:|\[).*)?$", re.DOTALL)
+
+
+def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
+    """Return the error that `error` stands for, with its message; None if it is not one of an op of Ciranda."""
+    if isinstance(error, errors.CirandaError):
+        return error
+    if not isinstance(error, tf.errors.OpError):
+        return None
+    found = _MESSAGE.search(error.message)
+    return _BY_NAME[found[1]](found[2]) if found else None

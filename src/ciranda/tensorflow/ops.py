@@ -1,0 +1,313 @@
+"""The collectives on TensorFlow's tensors. Names, arguments and defaults are those of `horovod.tensorflow`.
+
+Each is an op, which runs at once or as a node of a graph (`tf.function`), where independent ones run in any order; and
+compiled (`jit_compile=True`). Tensors live in CPU memory, have any shape and a dtype that the engine knows: bool, the
+integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64, complex128.
+
+`name` identifies the call across ranks: all ranks must use the same one. In a graph it is the node's name, which begins
+with the name scope unless `ignore_name_scope` is set, and ends with a number if another node has that name already; a
+call without a name is named after its tensor. Calls that are made at once and have no name must be made in the same
+order on all ranks.
+
+Every call may end with: `tf.errors.InvalidArgumentError` for a call that is wrong by itself, or without `init()`;
+`tf.errors.FailedPreconditionError` when ranks disagree about shape, dtype, operation, root, factors or kind of
+collective; `tf.errors.AbortedError` when a rank has died, did not come in time, or the circle was shut down.
+`as_ciranda_error()` returns the error of `ciranda.errors` that one of these stands for. What is wrong before an op is
+made is an InvalidArgumentError of `ciranda.errors` (a ValueError).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from ciranda import _ops
+from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda._ops import Average, Divisor, choose_op
+from ciranda.errors import InvalidArgumentError
+from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.tensorflow import gradients as _gradients  # noqa: F401 (registers them)
+from ciranda.tensorflow import sparse
+from ciranda.tensorflow._execution import Call, is_building_graph, run
+
+#: A tensor, or what `tf.convert_to_tensor` takes.
+Tensor = Any
+
+
+def _on(device: str) -> AbstractContextManager[Any]:
+    return tf.device(device) if device else nullcontext()
+
+
+def _dense(tensors: Sequence[Tensor]) -> list[Tensor]:
+    if len(tensors) == 0:
+        raise InvalidArgumentError("a group must have at least one tensor")
+    return [tf.convert_to_tensor(tensor) for tensor in tensors]
+
+
+def _compressed(op_type: str, tensors: Sequence[Tensor], call: Call, compression: type[Compressor]) -> list[Tensor]:
+    pairs = [compression.compress(tensor) for tensor in _dense(tensors)]
+    outputs = run(op_type, [tensor for tensor, _ in pairs], call)
+    return [compression.decompress(output, context) for output, (_, context) in zip(outputs, pairs, strict=True)]
+
+
+def allreduce(
+    tensor: Tensor,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    divisor: Divisor = "contributors",
+) -> Tensor:
+    """Combine `tensor` over all ranks, element by element; every rank gets the same new tensor.
+
+    Args:
+        tensor: the same shape and dtype on every rank; or `tf.IndexedSlices`, whose rows are gathered (with op=Average
+            or Sum), and may be others on each rank.
+        average: deprecated, use `op`.
+        device_dense: where to run; "" for where the tensor is.
+        device_sparse: the same for IndexedSlices.
+        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
+            LogicalAnd, LogicalOr or LogicalXor of bool; Adasum of floating-point types. Averages are divided when the
+            op runs, by the number of ranks at that time; those of integers round toward zero.
+        prescale_factor: multiplies every input before they are combined.
+        postscale_factor: multiplies the result.
+        name: see the module.
+        process_set: the ranks that take part; all, if not given.
+        ignore_name_scope: see the module.
+        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
+            part; or "world", that of all ranks of the process set.
+    """
+    chosen = choose_op(op, average)
+    call = Call(name, chosen, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
+    if isinstance(tensor, tf.IndexedSlices):
+        with _on(device_sparse):
+            return sparse.allreduce(tensor, call, compression)
+    with _on(device_dense):
+        return _compressed("CirandaAllreduce", [tensor], call, compression)[0]
+
+
+def grouped_allreduce(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+    divisor: Divisor = "contributors",
+) -> list[Tensor]:
+    """Combine several tensors as one request: all are done at once, or fail together. Otherwise as `allreduce()`.
+
+    IndexedSlices among them are gathered one by one.
+    """
+    chosen = choose_op(op, average)
+    call = Call(name, chosen, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
+    is_sparse = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
+    results = list(tensors)
+    for index in (index for index, it_is in enumerate(is_sparse) if it_is):
+        own = call if name is None else call._replace(name=f"{name}.{index}")
+        with _on(device_sparse):
+            results[index] = sparse.allreduce(tensors[index], own, compression)
+    dense = [index for index, it_is in enumerate(is_sparse) if not it_is]
+    if dense or not is_sparse:
+        with _on(device_dense):
+            reduced = _compressed("CirandaAllreduce", [tensors[index] for index in dense], call, compression)
+        for index, result in zip(dense, reduced, strict=True):
+            results[index] = result
+    return results
+
+
+def allgather(
+    tensor: Tensor,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Return all ranks' tensors after one another along dimension 0, which alone may differ between ranks."""
+    return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """`allgather()` of several tensors as one request."""
+    call = Call(name, process_set=process_set, ignore_name_scope=ignore_name_scope)
+    return run("CirandaAllgather", _dense(tensors), call)
+
+
+def broadcast(
+    tensor: Tensor,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Return the tensor of rank `root_rank`, which is counted among all ranks. All ranks give one of that shape."""
+    return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
+
+
+def grouped_broadcast(
+    tensors: Sequence[Tensor],
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """`broadcast()` of several tensors as one request."""
+    call = Call(name, root_rank=root_rank, process_set=process_set, ignore_name_scope=ignore_name_scope)
+    return run("CirandaBroadcast", _dense(tensors), call)
+
+
+def broadcast_(
+    variables: Sequence[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Assign rank `root_rank`'s values to the variables, as one request. Returns the variables.
+
+    Args:
+        variables: `tf.Variable` or Keras's variables, which have values; the same on all ranks.
+        root_rank: counted among all ranks.
+        name: see the module.
+        process_set: the ranks that take part; all, if not given.
+    """
+    variables = list(variables)
+    if variables:
+        values = grouped_broadcast(variables, root_rank, name, False, process_set)
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+    return variables
+
+
+def alltoall(
+    tensor: Tensor,
+    splits: Tensor | None = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Deal out the rows of each rank's tensor to all ranks.
+
+    Args:
+        tensor: of the same shape on every rank but for its first dimension.
+        splits: how many rows go to each rank, whole numbers that add up to all; if not given, equal parts.
+        name: see the module.
+        ignore_name_scope: see the module.
+        process_set: the ranks that take part; all, if not given.
+
+    Returns:
+        The rows received, in the order of the ranks they are from; with `splits`, a pair of these and how many came
+        from each rank, in the dtype of `splits`.
+    """
+    outputs, received = _alltoall([tensor], None if splits is None else [splits], name, ignore_name_scope, process_set)
+    return outputs[0] if splits is None else (outputs[0], received[0])
+
+
+def grouped_alltoall(
+    tensors: Sequence[Tensor],
+    splits: Sequence[Tensor] | None = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """`alltoall()` of several tensors as one request. Returns what that returns for each."""
+    outputs, received = _alltoall(tensors, splits, name, ignore_name_scope, process_set)
+    return outputs if splits is None else list(zip(outputs, received, strict=True))
+
+
+def _alltoall(
+    tensors: Sequence[Tensor],
+    splits: Sequence[Tensor] | None,
+    name: str | None,
+    ignore_name_scope: bool,
+    process_set: ProcessSet,
+) -> tuple[list[Tensor], list[Tensor]]:
+    work = _dense(tensors)
+    if splits is not None and len(splits) != len(work):
+        raise InvalidArgumentError(f"there are {len(work)} tensors but splits for {len(splits)}")
+    equal_parts = [tf.zeros([0], tf.int32)] * len(work)
+    each = equal_parts if splits is None else [tf.convert_to_tensor(one) for one in splits]
+    if any(one.dtype not in (tf.int32, tf.int64) for one in each):
+        raise InvalidArgumentError(
+            f"splits must be whole numbers, one for each rank; got {[one.dtype for one in each]}"
+        )
+    if len({one.dtype for one in each}) > 1:
+        each = [tf.cast(one, tf.int64) for one in each]
+    call = Call(name, process_set=process_set, ignore_name_scope=ignore_name_scope)
+    outputs = run("CirandaAlltoall", work, call, each)
+    return outputs[: len(work)], outputs[len(work) :]
+
+
+def reducescatter(
+    tensor: Tensor,
+    device_dense: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
+) -> Tensor:
+    """Combine `tensor` over all ranks, as `allreduce()` does, and return this rank's part of the rows.
+
+    The parts are equal, and the first `rows mod ranks` ranks get one row more.
+    """
+    call = Call(name, op, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
+    with _on(device_dense):
+        return _compressed("CirandaReducescatter", [tensor], call, compression)[0]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Tensor],
+    device_dense: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    divisor: Divisor = "contributors",
+) -> list[Tensor]:
+    """`reducescatter()` of several tensors as one request."""
+    call = Call(name, op, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
+    with _on(device_dense):
+        return _compressed("CirandaReducescatter", tensors, call, compression)
+
+
+def join(device: int = -1, process_set: ProcessSet = global_process_set) -> Any:
+    """Say that this rank has no more work, and wait until all ranks have said so; see `ciranda.join`.
+
+    In a graph it is a node, which does not wait for the collectives before it: let it depend on their results.
+    """
+    if not is_building_graph():
+        return _ops.join(device, process_set)
+    return run("CirandaJoin", [], Call(process_set=process_set))[0]
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Return once every rank of the process set has called this.
+
+    In a graph it is a node, which does not wait for the collectives before it: let it depend on their results.
+    """
+    if not is_building_graph():
+        return _ops.barrier(process_set)
+    run("CirandaBarrier", [], Call(process_set=process_set))
+    return None
