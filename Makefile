@@ -191,6 +191,8 @@ ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Tr
 # install, here; and its name in NEWEST, if .venv has it not, and in OLDEST.
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
+PACKAGES_keras_torch-newest := '$(TORCH)' keras
+PACKAGES_keras_jax-newest := jax keras
 IN_VENV := c native numpy torch
 NEWEST :=
 OLDEST := numpy torch
@@ -201,7 +203,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built
 	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl
 	@touch $@
 
-.PHONY: $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+.PHONY: frameworks-keras $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
 
 $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
@@ -212,6 +214,10 @@ $(NEWEST:%=frameworks-%): frameworks-%: $(FRAMEWORK_VENVS)/%-newest/.installed
 
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
 	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks
+
+# Keras, on each of its backends.
+frameworks-keras: $(FRAMEWORK_VENVS)/keras_torch-newest/.installed
+	KERAS_BACKEND=torch $(FRAMEWORK_VENVS)/keras_torch-newest/bin/python -m pytest tests/keras -m 'not slow'
 
 frameworks: $(foreach name,$(NEWEST),$(if $(wildcard $(FRAMEWORK_VENVS)/$(name)-newest),frameworks-$(name)))  ## run the conformance suite for the newest frameworks whose environments are there; NAME behind a dash: make one
 	@echo 'frameworks: run here: $(or $(^:frameworks-%=%),none); in the tests of Python: $(IN_VENV)'

@@ -33,6 +33,10 @@ class Options:
     divisor: Divisor = "contributors"
     #: What tells the optimizer from others, where its parameters have no names.
     number: Number | None = None
+    #: Whether gradients that are not combined are divided by the number of ranks.
+    scale_local: bool = True
+    #: Whether what several passes have accumulated is divided by their number.
+    averages_passes: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not double.

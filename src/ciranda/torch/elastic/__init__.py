@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ciranda import _basics
-from ciranda.elastic import run_fn
+from ciranda._frameworks import elastic
 from ciranda.torch.elastic.sampler import ElasticSampler
 from ciranda.torch.elastic.state import TorchState
 
@@ -25,16 +24,10 @@ __all__ = ["ElasticSampler", "TorchState", "run"]
 Result = TypeVar("Result")
 
 
-def _reset() -> None:
-    ended = _basics.circle.engine
-    _basics.shutdown()
-    _basics.init(num_lanes=None if ended is None else ended.num_lanes)
-
-
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
     `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
     """
-    return run_fn(func, _reset)
+    return elastic.run(func)

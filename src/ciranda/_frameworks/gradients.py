@@ -1,0 +1,185 @@
+"""The gradients of a step, combined over the ranks: what optimizers and tapes of every framework do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from ciranda._basics import circle, rank
+from ciranda._frameworks.options import PREFIX, Options
+from ciranda._ops import Max, Min
+from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.numpy.ops import allreduce
+
+#: A number of groups, or the groups themselves, as lists of variables.
+Groups = int | Sequence[Sequence[Any]] | None
+
+
+class Operations(Protocol):
+    """What combining needs of a framework. Its module, `ciranda.torch` for example, has it."""
+
+    def allreduce(self, tensor: Any, **how: Any) -> Any:
+        """Combine a tensor over the ranks."""
+
+    def grouped_allreduce(self, tensors: Sequence[Any], **how: Any) -> list[Any]:
+        """Combine several tensors as one operation."""
+
+
+def identity_of(variable: Any) -> int:
+    """Return what tells a variable from others, however a framework wraps it."""
+    return id(getattr(variable, "handle", variable))
+
+
+def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
+    """Return the groups that both arguments ask for together: `num_groups` is the older one.
+
+    Raises:
+        InvalidArgumentError: `groups` is neither None, nor a number from 1, nor a list of lists.
+    """
+    chosen = (num_groups or None) if groups is None else groups
+    if isinstance(chosen, bool) or not (chosen is None or isinstance(chosen, (int, list, tuple))):
+        raise InvalidArgumentError(f"groups must be a number or a list of lists of variables, not {chosen!r}")
+    if isinstance(chosen, int) and chosen < 1:
+        raise InvalidArgumentError(f"groups must be at least 1, or a list of lists of variables; got {chosen}")
+    if isinstance(chosen, (list, tuple)) and not all(isinstance(group, (list, tuple)) for group in chosen):
+        raise InvalidArgumentError("groups must be a number, or a list of lists of variables")
+    return chosen
+
+
+class GradientCombiner:
+    """Combines the gradients of variables over the ranks of a process set.
+
+    Args:
+        operations: returns the framework's operations; asked when they are first needed.
+        name: tells these gradients from others; the same on all ranks. None leaves that to the operations.
+        options: how to combine. Where it has a number, that is part of the name, and the ranks make sure that they
+            have the same.
+        groups: which gradients travel together; by default all of a step.
+        divided_by_size: divides a gradient by the number of ranks.
+        densified: makes a sparse gradient a dense one, and leaves others as they are.
+    """
+
+    def __init__(
+        self,
+        operations: Callable[[], Operations],
+        name: str | None,
+        options: Options,
+        groups: Groups = None,
+        divided_by_size: Callable[[Any], Any] | None = None,
+        densified: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._operations = operations
+        number = options.number
+        self._name = name if name is None or number is None else f"{name}.{number.joins}.{number.nth}"
+        self._options = options
+        #: The circle in which all ranks were found to have the same number.
+        self._numbered_in: int | None = None
+        self._groups = groups
+        self._divided_by_size = divided_by_size or self._divided_now
+        self._densified = densified
+        self._local: dict[int, Any] = {}
+
+    def keep_local(self, variable: Any) -> None:
+        """Leave the gradient of `variable` to each rank: it is not combined."""
+        self._local[identity_of(variable)] = variable  # kept, so that no other gets its identity
+
+    def is_local(self, variable: Any) -> bool:
+        """Whether the gradient of `variable` is not combined."""
+        return identity_of(variable) in self._local
+
+    def combined(self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0) -> list[Any]:
+        """Return the gradients of all ranks in the place of this rank's; None stays None.
+
+        Args:
+            gradients: one for each of `variables`.
+            variables: whose they are.
+            scale: multiplies what was combined.
+        """
+        results = list(gradients)
+        if self._options.process_set.included() is False:
+            return [self._scaled(gradient, scale) for gradient in results]
+        self._check_number()
+        shared = []
+        for index, gradient in enumerate(gradients):
+            if gradient is None:
+                continue
+            if self.is_local(variables[index]):
+                results[index] = self._scaled(self._own(gradient), scale)
+            else:
+                shared.append(index)
+        for number, members in enumerate(self._grouped(shared, variables)):
+            reduced = self._reduce([gradients[index] for index in members], number, scale)
+            for index, gradient in zip(members, reduced, strict=True):
+                results[index] = gradient
+        return results
+
+    def least(self, flag: Any) -> Any:
+        """Return the least of all ranks' `flag`, a scalar."""
+        if self._options.process_set.included() is False:
+            return flag
+        self._check_number()
+        return self._operations().allreduce(
+            flag, op=Min, name=self._named("least"), process_set=self._options.process_set
+        )
+
+    def _check_number(self) -> None:
+        """Make sure, once in each circle, that all ranks have numbered their optimizers alike.
+
+        Raises:
+            MismatchError: on all ranks; else each would wait for gradients that the others know by other names.
+        """
+        number = self._options.number
+        if number is None or self._numbered_in == circle.epoch:
+            return
+        mine = np.array([number, [-part for part in number]])
+        most = allreduce(mine, op=Max, name=f"{PREFIX}.noname.number", process_set=self._options.process_set)
+        if not np.array_equal(most[0], -most[1]):
+            raise MismatchError(
+                f"a DistributedOptimizer without a name is number {number.nth} of its process set on rank {rank()}, "
+                "counted from 0 in the order of wrapping, but another number on other ranks: a rank has wrapped one "
+                "more. Give the argument name, other ones to other optimizers"
+            )
+        self._numbered_in = circle.epoch
+
+    def _named(self, suffix: object) -> str | None:
+        return None if self._name is None else f"{self._name}.{suffix}"
+
+    def _own(self, gradient: Any) -> Any:
+        return self._divided_by_size(gradient) if self._options.scale_local else gradient
+
+    def _divided_now(self, gradient: Any) -> Any:
+        return gradient / self._options.process_set.size()
+
+    @staticmethod
+    def _scaled(gradient: Any, scale: float) -> Any:
+        return gradient if gradient is None or scale == 1.0 else gradient * scale
+
+    def _reduce(self, gradients: list[Any], number: int, scale: float) -> list[Any]:
+        options = self._options
+        prescale, postscale = options.factors(options.op)
+        if options.sparse_as_dense and self._densified is not None:
+            gradients = [self._densified(gradient) for gradient in gradients]
+        return self._operations().grouped_allreduce(
+            gradients,
+            op=options.op,
+            name=self._named(number),
+            compression=options.compression,
+            prescale_factor=prescale,
+            postscale_factor=postscale * scale,
+            process_set=options.process_set,
+        )
+
+    def _grouped(self, indices: list[int], variables: Sequence[Any]) -> list[list[int]]:
+        """Divide the places of gradients into those that travel together."""
+        if self._groups is None:
+            return [indices] if indices else []
+        if isinstance(self._groups, int):
+            n_groups = min(self._groups, len(indices))
+            bounds = [len(indices) * place // n_groups for place in range(n_groups + 1)] if n_groups else []
+            return [indices[start:end] for start, end in pairwise(bounds)]
+        left = {identity_of(variables[index]): index for index in indices}
+        chosen = [[left.pop(key) for key in map(identity_of, group) if key in left] for group in self._groups]
+        return [group for group in chosen if group] + [[index] for index in left.values()]

@@ -1,0 +1,28 @@
+"""What of Ciranda serves the backend that Keras computes with."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import keras
+
+MODULES = {"tensorflow": "ciranda.tensorflow", "jax": "ciranda.jax", "torch": "ciranda.torch"}
+
+
+def is_keras_3() -> bool:
+    """Whether the module `keras` is Keras 3, which has backends."""
+    return int(keras.__version__.partition(".")[0]) >= 3
+
+
+def backend() -> str:
+    """Return "tensorflow", "jax" or "torch"."""
+    name: str = keras.backend.backend() if is_keras_3() else "tensorflow"
+    if name not in MODULES:
+        raise ImportError(f"ciranda.keras serves Keras on TensorFlow, JAX and torch, not on {name}", name=name)
+    return name
+
+
+def operations() -> Any:
+    """Return the module whose collectives take the tensors of Keras' backend."""
+    return import_module(MODULES[backend()])

@@ -1,0 +1,147 @@
+"""Callbacks for `fit()`: equal variables at the start, averaged metrics, learning rates, checkpoints of one rank."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import keras
+import numpy as np
+
+from ciranda import _basics
+from ciranda._frameworks.gradients import identity_of
+from ciranda._frameworks.naming import joined
+from ciranda.errors import InvalidArgumentError
+from ciranda.keras import values
+from ciranda.keras.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
+from ciranda.numpy.ops import allreduce
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Gives every rank the model's and the optimizer's variables of rank `root_rank` when training starts.
+
+    Where the model has been built by then, before the first step; else after the first batch, when it has.
+
+    Args:
+        root_rank: the rank whose variables are taken.
+        device: accepted for compatibility; without effect.
+        local_variables: a variable or several that each rank keeps.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.device = device
+        self.broadcast_done = False
+        self._local: dict[int, Any] = {}
+        several = local_variables if isinstance(local_variables, (list, tuple, set)) else [local_variables]
+        for variable in several if local_variables is not None else ():
+            self.register_local_var(variable)
+
+    def register_local_var(self, var: Any) -> None:
+        """Let each rank keep its value of `var`, a variable."""
+        if not hasattr(var, "assign"):
+            raise InvalidArgumentError(f"local_variables must be variables; got {type(var).__name__}")
+        self._local[identity_of(var)] = var
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcast, if there are variables."""
+        self.broadcast_done = False
+        model = self.model
+        if not model.built:
+            return
+        if not model.optimizer.built if hasattr(model.optimizer, "built") else False:
+            model.optimizer.build(model.trainable_variables)
+        self._broadcast()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Broadcast, if that has not been done."""
+        if not self.broadcast_done:
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        model = self.model
+        found = [*values.variables_of(model), *values.variables_of(model.optimizer)]
+        shared = [variable for variable in found if identity_of(variable) not in self._local]
+        values.broadcast(shared, self.root_rank, "BroadcastGlobalVariablesCallback")
+        self.broadcast_done = True
+
+
+class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Averages the metrics of an epoch over all ranks, for the callbacks that stand behind it in the list.
+
+    Put it before ReduceLROnPlateau, EarlyStopping, TensorBoard and checkpoints. All ranks must have the same metrics.
+
+    Args:
+        device: accepted for compatibility; without effect.
+        weight: what this rank's metrics count, as the number of its samples; by default as much as those of others.
+    """
+
+    def __init__(self, device: str = "", weight: float | None = None) -> None:
+        super().__init__()
+        self.device = device
+        self.weight = weight
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Put the averages in the place of this rank's numbers."""
+        own = {name: value for name, value in sorted((logs or {}).items()) if _is_number(value)}
+        if not own or logs is None:
+            return
+        numbers_here = np.array([float(value) for value in own.values()])
+        averages = allreduce(numbers_here, name=f"MetricAverageCallback.{joined(list(own))}", weight=self.weight)
+        logs.update(zip(own, averages.tolist(), strict=True))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (numbers.Number, np.generic)) or getattr(value, "shape", None) == ()
+
+
+class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
+    """Keeps the best model that there was, in a file that rank 0 writes.
+
+    Put MetricAverageCallback before it, so that "best" is decided by the metrics of all ranks.
+
+    Args:
+        monitor: the name of the metric.
+        verbose: 1 to say what is saved.
+        save_weights_only: whether the weights are saved only.
+        mode: "auto", "min" or "max".
+        save_freq: "epoch", or after how many batches.
+        filepath: where. It may also be set afterwards, as the attribute `filepath`.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+        filepath: Any = None,
+    ) -> None:
+        ending = ".weights.h5" if save_weights_only else ".keras"
+        super().__init__(
+            "best" + ending if filepath is None else filepath,
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
+        if filepath is None:
+            self.filepath = None
+
+    def _save_model(self, *args: Any, **kwargs: Any) -> None:
+        if self.filepath is None:
+            raise InvalidArgumentError("BestModelCheckpoint has no filepath: give one, or set its attribute")
+        if _basics.rank() == 0:
+            super()._save_model(*args, **kwargs)

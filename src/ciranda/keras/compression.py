@@ -1,0 +1,22 @@
+"""Smaller tensors on the wire, as the backend of Keras has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda.keras import backends
+
+__all__ = ["Compression", "Compressor", "NoneCompressor"]
+
+
+class _Choices:
+    """The choices for the argument `compression`: none, and what the backend's `Compression` has."""
+
+    none = NoneCompressor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(backends.operations().Compression, name)
+
+
+Compression = _Choices()

@@ -1,0 +1,120 @@
+"""Batches of all ranks together: each rank gets its share of every one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from ciranda import _basics
+from ciranda.errors import InvalidArgumentError
+
+_Dataset = getattr(keras.utils, "PyDataset", None) or keras.utils.Sequence
+
+
+class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
+    """Arrays for `fit()`, cut into batches of which each rank gets its share.
+
+    A batch that the ranks cannot share evenly, as the last one may be, comes with sample weights, so that the average
+    of the ranks' gradients is that of the whole batch: training goes as on one process, with whichever loss that is a
+    mean over the batch. A rank for which there is nothing left gets one sample with weight 0.
+
+    Give `fit()` `shuffle=False`: what Keras would shuffle are the batches, on each rank in another order, and that
+    raises InvalidArgumentError. Let this shuffle the samples.
+
+    Args:
+        x: an array, or a list or dictionary of arrays, with the same number of samples.
+        y: the same, or None.
+        batch_size: of the batch of all ranks.
+        sample_weight: a weight for each sample, or None.
+        shuffle: whether each epoch has an order of its own.
+        seed: for that order; the same on all ranks.
+        kwargs: for `keras.utils.PyDataset`; without several workers, which have nothing to do here.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int = 32,
+        sample_weight: Any = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if batch_size < 1:
+            raise InvalidArgumentError(f"batch_size must be at least 1, not {batch_size}")
+        sizes = {len(array) for part in (x, y, sample_weight) for array in _arrays(part)}
+        if len(sizes) != 1:
+            raise InvalidArgumentError(f"the arrays must have the same number of samples; they have {sorted(sizes)}")
+        self.x, self.y, self.sample_weight = x, y, sample_weight
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.n_samples = sizes.pop()
+        self.epoch = 0
+        self._last, self._n_taken = -1, 0
+        if getattr(self, "workers", 1) > 1:
+            raise InvalidArgumentError("GlobalBatches has no work for several workers: give none")
+        self._reorder()
+
+    def _reorder(self) -> None:
+        order = np.arange(self.n_samples)
+        self._order = np.random.default_rng((self.seed, self.epoch)).permutation(order) if self.shuffle else order
+
+    def on_epoch_end(self) -> None:
+        """Begin the next epoch, in an order of its own."""
+        self._check_order(self._n_taken >= len(self) > 1 and self._last == 0)
+        self._last, self._n_taken = -1, 0
+        self.epoch += 1
+        self._reorder()
+
+    def _check_order(self, is_wrong: bool) -> None:
+        """Raise, if the batches are not taken one after the other. They may be begun again, as to look at the first."""
+        if is_wrong:
+            raise InvalidArgumentError(
+                "fit() takes the batches in an order of this rank's own, so that ranks would train with parts of "
+                "different batches: pass shuffle=False to fit(), and shuffle=True to GlobalBatches if you like"
+            )
+
+    def __len__(self) -> int:
+        return (self.n_samples + self.batch_size - 1) // self.batch_size
+
+    def __getitem__(self, index: int) -> Any:
+        """Return this rank's share of a batch."""
+        self._check_order(index not in (0, self._last, self._last + 1))
+        self._last, self._n_taken = index, self._n_taken + 1
+        whole = self._order[index * self.batch_size : (index + 1) * self.batch_size]
+        rank, size = _basics.rank(), _basics.size()
+        mine = whole[len(whole) * rank // size : len(whole) * (rank + 1) // size]
+        factor = len(mine) * size / len(whole)
+        if not len(mine):
+            mine = whole[:1]
+        parts = (_taken(self.x, mine), _taken(self.y, mine))
+        if self.sample_weight is None and self._is_even(size):
+            return parts
+        weights = np.ones(len(mine)) if self.sample_weight is None else np.asarray(self.sample_weight)[mine]
+        return (*parts, (weights * factor).astype(np.float32))
+
+    def _is_even(self, size: int) -> bool:
+        """Whether the ranks share every batch evenly, so that none needs weights."""
+        last = self.n_samples % self.batch_size
+        return last % size == 0 and (self.n_samples < self.batch_size or self.batch_size % size == 0)
+
+
+def _arrays(part: Any) -> list[Any]:
+    if part is None:
+        return []
+    if isinstance(part, dict):
+        return list(part.values())
+    return list(part) if isinstance(part, (list, tuple)) else [part]
+
+
+def _taken(part: Any, samples: Any) -> Any:
+    if part is None:
+        return None
+    if isinstance(part, dict):
+        return {name: array[samples] for name, array in part.items()}
+    if isinstance(part, (list, tuple)):
+        return type(part)(array[samples] for array in part)
+    return part[samples]

@@ -1,0 +1,160 @@
+"""Training in Keras that starts again from its last commit when a collective has failed.
+
+@elastic.run
+def train(state):
+    model.fit(..., epochs=10 - state.epoch, callbacks=[
+        elastic.UpdateEpochStateCallback(state), elastic.CommitStateCallback(state)])
+
+train(elastic.KerasState(model, epoch=0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import keras
+
+from ciranda._frameworks import elastic
+from ciranda._frameworks.states import HandledState, StateHandler
+from ciranda.elastic import State
+from ciranda.errors import InvalidArgumentError
+from ciranda.keras import backends, values
+
+__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
+
+Result = TypeVar("Result")
+
+
+class VariablesHandler(StateHandler):
+    """For what has variables: models and optimizers."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        """Copy the values of the variables that there are now."""
+        self._variables = values.variables_of(self.value)
+        self._saved = values.values_of(self._variables)
+
+    def restore(self) -> None:
+        """Bring the values back. A variable that came to be later gets zeros, with which optimizers begin."""
+        values.assign(self._variables, self._saved)
+        known = {id(variable) for variable in self._variables}
+        later = [variable for variable in values.variables_of(self.value) if id(variable) not in known]
+        values.assign(later, [value * 0 for value in values.values_of(later)])
+
+    def sync(self) -> None:
+        """Take rank 0's values."""
+        values.broadcast(values.variables_of(self.value), 0, f"elastic.{type(self).__name__}")
+        self.save()
+
+
+class ModelHandler(VariablesHandler):
+    """For models, which must have been built."""
+
+    def __init__(self, model: Any) -> None:
+        if not getattr(model, "built", True):
+            raise InvalidArgumentError("the model has no variables yet: call model.build(input_shape) before")
+        super().__init__(model)
+
+
+class OptimizerHandler(VariablesHandler):
+    """For optimizers."""
+
+
+class KerasState(HandledState):
+    """What survives a failure of a training in Keras.
+
+    Args:
+        model: kept by its variables; it must have been built.
+        optimizer: kept by its variables; by default the model's.
+        kwargs: further values, which become attributes: objects that can be copied and pickled.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        registry = [(keras.Model, ModelHandler), (_OPTIMIZER, OptimizerHandler)]
+        chosen = optimizer or model.optimizer
+        if chosen is not None and hasattr(chosen, "built") and not chosen.built and model.built:
+            chosen.build(model.trainable_variables)
+        super().__init__(registry, {"model": model, "optimizer": chosen}, kwargs)
+
+
+_OPTIMIZER: type = keras.optimizers.Optimizer
+
+
+class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Commits the state after every `batches_per_commit` batches, and after each epoch."""
+
+    def __init__(self, state: State, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state = state
+        self.batches_per_commit = batches_per_commit
+        self.batches_remaining = batches_per_commit
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Count anew, on all ranks alike."""
+        self.batches_remaining = self.batches_per_commit
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Commit, if it is time."""
+        self.batches_remaining -= 1
+        if self.batches_remaining == 0:
+            self._commit()
+            self.batches_remaining = self.batches_per_commit
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Commit."""
+        self._commit()
+
+    def _commit(self) -> None:
+        _ = self.model  # brings the variables up to date, where Keras keeps their values elsewhere while it trains
+        self.state.commit()
+
+
+class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Keeps `state.batch`: the number of the last batch, and 0 after each epoch. Put it before CommitStateCallback."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Note the batch."""
+        self.state.batch = batch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Begin the next epoch with batch 0."""
+        self.state.batch = 0
+
+
+class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Keeps `state.epoch`: how many epochs are done, also before training began anew, when Keras counts from 0."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self.initial_epoch = state.epoch
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Count on from here."""
+        self.initial_epoch = self.state.epoch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Note that one more is done."""
+        self.state.epoch = self.initial_epoch + epoch + 1
+
+
+def _is_failure(error: Exception) -> bool:
+    check = getattr(backends.operations(), "is_failed_collective", None)
+    return check is not None and check(error)
+
+
+def run(func: Callable[..., Result]) -> Callable[..., Result]:
+    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+
+    Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
+    `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
+    """
+    return elastic.run(func, _is_failure)

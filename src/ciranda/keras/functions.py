@@ -1,0 +1,111 @@
+"""Collectives on values that Keras takes: arrays, numbers, tensors. Also objects and models that were saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda._ops import Average, choose_op
+from ciranda.keras import values
+from ciranda.keras.wrapping import DistributedOptimizer, is_distributed
+from ciranda.numpy import ops
+from ciranda.process_sets import ProcessSet, global_process_set
+
+Array = np.ndarray[Any, Any]
+
+
+def _array(value: Any) -> Array:
+    if hasattr(value, "assign") or keras.backend.is_keras_tensor(value):
+        return values.values_of([value])[0]
+    detached = value.detach() if hasattr(value, "detach") else value
+    array = np.asarray(detached)
+    # As Keras makes tensors of Python's numbers.
+    is_python = isinstance(value, (bool, int, float, list, tuple))
+    return array.astype(np.float32) if is_python and array.dtype == np.float64 else array
+
+
+def allreduce(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: int | None = None,
+    compression: type[Compressor] = NoneCompressor,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
+    """Return what all ranks' `value` give together: their average, unless `op` says otherwise."""
+    compressed, context = compression.compress(_array(value))
+    reduced = ops.allreduce(
+        compressed,
+        op=choose_op(op, average),
+        name=name,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        process_set=process_set,
+    )
+    result: Array = compression.decompress(reduced, context)
+    return result
+
+
+def allgather(value: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> Array:
+    """Return the rows of all ranks' `value`, in rank order. Ranks may have different numbers of rows."""
+    return ops.allgather(_array(value), name, process_set)
+
+
+def broadcast(
+    value: Any, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Array:
+    """Return rank `root_rank`'s `value`."""
+    return ops.broadcast(_array(value), root_rank, name, process_set)
+
+
+def reducescatter(
+    value: Any, name: str | None = None, op: int = Average, process_set: ProcessSet = global_process_set
+) -> Array:
+    """Return this rank's share of the rows of what all ranks' `value` give together."""
+    return ops.reducescatter(_array(value), name=name, op=op, process_set=process_set)
+
+
+def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    """Give the variables the values that they have on rank `root_rank`, as those of a model or an optimizer."""
+    values.broadcast(list(variables), root_rank, "broadcast_variables", process_set)
+
+
+def broadcast_global_variables(root_rank: int, model: Any) -> None:
+    """Give every rank the variables of `model`, and of its optimizer, that rank `root_rank` has."""
+    optimizer = getattr(model, "optimizer", None)
+    found = [*values.variables_of(model), *(values.variables_of(optimizer) if optimizer is not None else ())]
+    values.broadcast(found, root_rank, "broadcast_global_variables")
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Iterable[type] | None = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    compression: type[Compressor] = NoneCompressor,
+    legacy_opts: bool = False,
+    **options: Any,
+) -> Any:
+    """Return a model that was saved, with its optimizer, and what that had come to, as a DistributedOptimizer.
+
+    It does not matter whether the model was trained with Ciranda.
+
+    Args:
+        filepath: as for `keras.models.load_model`.
+        custom_optimizers: optimizer classes of your own.
+        custom_objects: other classes and functions of your own, by name.
+        compression: as for DistributedOptimizer.
+        legacy_opts: accepted for compatibility; without effect: the optimizer has the class that was saved.
+        options: further arguments for DistributedOptimizer.
+    """
+    own = {cls.__name__: cls for cls in custom_optimizers or ()}
+    model = keras.models.load_model(filepath, custom_objects={**own, **(custom_objects or {})})
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not is_distributed(optimizer):
+        model.optimizer = DistributedOptimizer(optimizer, compression=compression, **options)
+    return model

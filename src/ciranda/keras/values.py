@@ -1,0 +1,57 @@
+"""The values of variables, of whichever Keras and backend, and making them the same on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ciranda import _basics
+from ciranda.numpy.ops import broadcast_async_
+from ciranda.process_sets import ProcessSet, global_process_set
+
+Values = list[np.ndarray[Any, Any]]
+
+
+def _value_of(variable: Any) -> np.ndarray[Any, Any]:
+    if hasattr(variable, "__array__") and not hasattr(variable, "_value"):
+        return np.array(variable.numpy())  # a variable of TensorFlow
+    import keras
+
+    return np.array(keras.ops.convert_to_numpy(variable))
+
+
+def values_of(variables: Sequence[Any]) -> Values:
+    """Return copies of the variables' values."""
+    return [_value_of(variable) for variable in variables]
+
+
+def assign(variables: Sequence[Any], values: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Give the variables these values."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def variables_of(model_or_optimizer: Any) -> list[Any]:
+    """Return all variables of a model or an optimizer; the optimizers of older Keras have a method for it."""
+    variables = model_or_optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def broadcast(
+    variables: Sequence[Any], root_rank: int, name: str, process_set: ProcessSet = global_process_set
+) -> None:
+    """Give the variables the values that they have on rank `root_rank`. A collective.
+
+    Raises:
+        InvalidArgumentError: there is no such rank.
+        MismatchError: the ranks' variables differ in shape or dtype; the message names the place of one.
+    """
+    _basics.require_rank(root_rank)
+    values = values_of(variables)
+    handles = [broadcast_async_(value, root_rank, f"{name}.{index}", process_set) for index, value in enumerate(values)]
+    for handle in handles:
+        handle.wait()
+    if _basics.rank() != root_rank:
+        assign(variables, values)

@@ -1,0 +1,171 @@
+"""How an optimizer of Keras is made distributed: an instance of a class derived from the optimizer's own.
+
+The class has the name and the module of the wrapped one, so that what is saved can be loaded without Ciranda.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import keras
+
+from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda._frameworks.gradients import GradientCombiner, Groups, check_groups
+from ciranda._frameworks.naming import next_number
+from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
+from ciranda._ops import Average, choose_op
+from ciranda.errors import InvalidArgumentError
+from ciranda.keras import backends
+from ciranda.keras.loss_scale import agree_on_finite
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
+
+_MARK = "_ciranda_added"
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether this is what DistributedOptimizer returned."""
+    return hasattr(type(optimizer), _MARK)
+
+
+def _combiner(options: Options, groups: Groups, name: str | None, wrapped: type) -> GradientCombiner:
+    number = next_number(options.process_set) if name is None else None
+    own = replace(options, number=number)
+    return GradientCombiner(backends.operations, f"{PREFIX}.{name or wrapped.__name__}", own, groups)
+
+
+def _derived(base: type, added: type, **attributes: Any) -> Any:
+    names = {"__module__": base.__module__, "__doc__": base.__doc__, "__qualname__": base.__qualname__}
+    return type(base.__name__, (added, base), {**names, **attributes, _MARK: added})
+
+
+def _taken_over(optimizer: Any, derived: Any) -> Any:
+    """Return an instance of `derived` with the state of `optimizer`."""
+    distributed = derived.__new__(derived)
+    distributed.__dict__.update(vars(optimizer))
+    distributed._begin()
+    return distributed
+
+
+def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], GradientCombiner]) -> Any:
+    from ciranda.keras.optimizer import added_for
+
+    scale = 1.0 if options.averages_passes or options.passes == 1 else float(options.passes)
+    derived = _derived(
+        type(optimizer),
+        added_for(options.op),
+        _make_combiner=staticmethod(make_combiner),
+        _passes=options.passes,
+        _scale=scale,
+    )
+    return _taken_over(optimizer, derived)
+
+
+def DistributedOptimizer(  # noqa: N802 (Horovod's name)
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Return an optimizer of `optimizer`'s own class that steps with the gradients of all ranks.
+
+    It takes over the state of `optimizer`, which should not be used any more. What it saves can be loaded without
+    Ciranda, and then is the wrapped optimizer. A LossScaleOptimizer stays one: its inner optimizer is wrapped, and all
+    ranks skip a step if the gradients of any are not finite.
+
+    Args:
+        optimizer: any optimizer of Keras.
+        name: by which the gradients are known to the other ranks. Without it, all ranks must wrap the same optimizers
+            in the same order.
+        device_dense: accepted for compatibility; without effect, as `device_sparse`.
+        device_sparse: see `device_dense`.
+        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        sparse_as_dense: combine sparse gradients as dense ones. By default the rows of all ranks are gathered.
+        gradient_predivide_factor: f multiplies gradients by 1 / f before they are summed, and by f / size afterwards.
+        op: Average, Sum, Min, Max or Product; or Adasum, for which each rank makes its own step, and the changes that
+            the steps made are combined.
+        backward_passes_per_step: how many steps accumulate locally before gradients are combined and used.
+        average_aggregated_gradients: whether accumulated gradients are divided by that number.
+        num_groups: older form of `groups`.
+        groups: a number: that many groups of gradients that travel together; or the groups themselves, as lists of
+            variables; others go alone. By default all gradients of a step go as one operation.
+        process_set: the ranks whose gradients are combined; the others step with their own.
+        scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
+
+    Raises:
+        InvalidArgumentError: (a ValueError) an argument is out of range, or the optimizer is distributed already.
+    """
+    id_of(process_set)
+    chosen = choose_op(op, None)
+    check_factor(gradient_predivide_factor, chosen)
+    if is_distributed(optimizer):
+        raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
+    options = Options(
+        compression,
+        positive(backward_passes_per_step),
+        chosen,
+        gradient_predivide_factor,
+        sparse_as_dense,
+        process_set,
+        scale_local=scale_local_gradients,
+        averages_passes=average_aggregated_gradients,
+    )
+    agree_on_finite(keras.optimizers.LossScaleOptimizer, is_distributed)
+    inner = getattr(optimizer, "inner_optimizer", None)
+    wrapped = optimizer if inner is None else inner
+    if is_distributed(wrapped):
+        raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
+    make = partial(_combiner, options, check_groups(groups, num_groups), name, type(wrapped))
+    distributed = _wrapped(wrapped, options, make)
+    if inner is None:
+        return distributed
+    optimizer.inner_optimizer = distributed
+    return optimizer
+
+
+def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
+    optimizer: Any, *args: Any, local_layers: Any = None, **kwargs: Any
+) -> Any:
+    """Return a DistributedOptimizer that leaves the gradients of some layers to each rank.
+
+    Args:
+        optimizer: and all further arguments: as for DistributedOptimizer.
+        args: see `optimizer`.
+        local_layers: a layer or several, which have been built, whose gradients are not combined.
+        kwargs: see `optimizer`.
+
+    Raises:
+        InvalidArgumentError: also for a local layer that is none, or has not been built.
+    """
+    variables = local_variables(local_layers)
+    distributed = DistributedOptimizer(optimizer, *args, **kwargs)
+    combining = getattr(distributed, "inner_optimizer", distributed)
+    for variable in variables:
+        combining.register_local_var(variable)
+    return distributed
+
+
+def local_variables(local_layers: Any) -> list[Any]:
+    """Return the trainable variables of a layer, or of several."""
+    layers = [] if local_layers is None else local_layers
+    layers = list(layers) if isinstance(layers, Iterable) else [layers]
+    for layer in layers:
+        if not isinstance(layer, keras.layers.Layer):
+            raise InvalidArgumentError(f"local_layers must be layers of Keras; got {type(layer).__name__}")
+        if not layer.built:
+            raise InvalidArgumentError(
+                f"the local layer {layer.name!r} has no variables yet: build the model before it is given"
+            )
+    return [variable for layer in layers for variable in layer.trainable_weights]

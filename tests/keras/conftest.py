@@ -1,0 +1,60 @@
+"""Circles of ranks for the tests of Keras, which import it once. The backend is that of KERAS_BACKEND."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ranks import Ranks
+
+HERE = Path(__file__).parent
+
+
+class Circles:
+    """One circle of each size, made when it is first asked for, and anew if a test broke it."""
+
+    def __init__(self) -> None:
+        self._circles: dict[int, Ranks] = {}
+
+    def of(self, n_ranks: int) -> Ranks:
+        circle = self._circles.get(n_ranks)
+        if circle is None or circle.is_broken:
+            if circle is not None:
+                circle.close(expect_clean=False)
+            circle = self._circles[n_ranks] = start(n_ranks)
+        return circle
+
+    def close(self) -> None:
+        for circle in self._circles.values():
+            circle.close(expect_clean=not circle.is_broken)
+
+
+def start(n_ranks: int) -> Ranks:
+    """Start ranks that find this folder's modules."""
+    env = {"CIRANDA_AUTOTUNE": "0", "PYTHONPATH": str(HERE), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return Ranks(n_ranks, env=env)
+
+
+@pytest.fixture(scope="session")
+def circles() -> Iterator[Circles]:
+    shared = Circles()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def two(circles: Circles) -> Ranks:
+    return circles.of(2)
+
+
+@pytest.fixture(params=[2, 3, pytest.param(4, marks=pytest.mark.slow)], ids=lambda n: f"{n}ranks")
+def circle(circles: Circles, request: pytest.FixtureRequest) -> Ranks:
+    return circles.of(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keras and its backends warn of what they do themselves."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("default"))

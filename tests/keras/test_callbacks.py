@@ -1,0 +1,195 @@
+"""The callbacks, against what Horovod's documentation says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fitting import GRAPH, MODES, data, make_model
+from ranks import Ranks
+
+pytestmark = pytest.mark.multiprocess
+
+
+def test_variables_are_those_of_the_root(two: Ranks) -> None:
+    """All but the local ones; also the optimizer's, and before the first step."""
+
+    def train() -> tuple[list[Any], list[Any], list[Any]]:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(16)
+        seen = []
+
+        class Watch(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                seen.append(self.model.get_weights())
+
+        model = make_model(hvd.rank())
+        mine = model.get_weights()
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(float(hvd.rank() + 1))), "mse", **MODES[GRAPH])
+        local = model.get_layer("last").bias
+        start = hvd.callbacks.BroadcastGlobalVariablesCallback(1, local_variables=local)
+        model.fit(x, y, batch_size=16, verbose=0, callbacks=[start, Watch()])
+        return mine, seen[0], float(np.array(keras.ops.convert_to_numpy(model.optimizer.learning_rate)))
+
+    (first, start_0, rate_0), (second, start_1, rate_1) = two.run(train)
+    for index in range(4):
+        np.testing.assert_array_equal(start_1[index], second[index])
+        np.testing.assert_array_equal(start_0[index], (first if index == 3 else second)[index])
+    assert (rate_0, rate_1) == (2.0, 2.0)
+
+
+def test_metrics_are_averages(circle: Ranks) -> None:
+    def train(weight: bool) -> tuple[float, float, float]:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(8 * (hvd.rank() + 1))
+        found = []
+
+        class Watch(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                found.append(dict(logs))
+
+        model = make_model(0)
+        model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
+        average = hvd.callbacks.MetricAverageCallback(weight=len(x) if weight else None)
+        model.fit(x, y, batch_size=64, validation_data=(x, y), verbose=0, callbacks=[Watch(), average, Watch()])
+        assert set(found[0]) == {"loss", "mae", "val_loss", "val_mae"}
+        return found[0]["val_mae"], found[1]["val_mae"], found[1]["loss"]
+
+    for weighted in (False, True):
+        results = circle.run(train, weighted)
+        weights = [rank + 1 for rank in range(circle.n_ranks)] if weighted else None
+        expected = np.average([own for own, _, _ in results], weights=weights)
+        for _, average, loss in results:
+            assert average == pytest.approx(expected, rel=1e-6)
+            assert loss == results[0][2]
+
+
+def rates(make: Any, epochs: int = 4, momentum: float = 0.0) -> tuple[list[float], list[float], list[Any]]:
+    """Return the learning rate of each batch, of which there are 4 in an epoch, and those in the history."""
+    import keras
+
+    import ciranda.keras as hvd
+
+    x, y = data(32)
+    seen = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            seen.append(float(np.array(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
+
+    model = make_model(0)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.8, momentum=momentum))
+    model.compile(optimizer, "mse", **MODES[GRAPH])
+    history = model.fit(x, y, batch_size=8, shuffle=False, epochs=epochs, verbose=0, callbacks=[make(hvd), Watch()])
+    return seen, [float(rate) for rate in history.history["lr"]], model.get_weights()
+
+
+def test_schedules(two: Ranks) -> None:
+    def staircase() -> Any:
+        return rates(lambda hvd: hvd.callbacks.LearningRateScheduleCallback(0.8, 0.5, start_epoch=1, end_epoch=3))[:2]
+
+    for seen, history in two.run(staircase):
+        assert seen == pytest.approx([0.8] * 4 + [0.8] * 4 + [0.4] * 8)
+        assert history == pytest.approx([0.8, 0.8, 0.4, 0.4])
+
+    def smooth() -> Any:
+        make = lambda hvd: hvd.callbacks.LearningRateScheduleCallback(  # noqa: E731
+            0.8, lambda epoch: 1 / (1 + epoch), staircase=False
+        )
+        return rates(make, epochs=2)[0]
+
+    for seen in two.run(smooth):
+        assert seen == pytest.approx([0.8 / (1 + batch / 4) for batch in range(8)])
+
+
+def test_warm_up(two: Ranks) -> None:
+    def warm_up() -> Any:
+        return rates(lambda hvd: hvd.callbacks.LearningRateWarmupCallback(0.8, warmup_epochs=2, verbose=1), epochs=3)[
+            :2
+        ]
+
+    for seen, history in two.run(warm_up):
+        # lr / size * (epoch * (size - 1) / warmup + 1), of the end of each batch
+        expected = [0.4 * ((batch + 1) / 4 / 2 + 1) for batch in range(8)] + [0.8] * 4
+        assert seen == pytest.approx(expected)
+        assert history[1:] == pytest.approx([0.8, 0.8])
+
+
+def test_momentum_is_corrected(two: Ranks) -> None:
+    """Velocities are scaled with the rate, which is what a momentum that is scaled for one step does."""
+
+    def corrected(correct: bool) -> Any:
+        def make(hvd: Any) -> Any:
+            halves = lambda epoch: 1.0 if epoch == 0 else 0.25  # noqa: E731
+            return hvd.callbacks.LearningRateScheduleCallback(0.8, halves, momentum_correction=correct)
+
+        return rates(make, epochs=2, momentum=0.9)[2]
+
+    def by_hand(correct: bool) -> Any:
+        """SGD with momentum, in which the momentum of the step that has a new rate is scaled."""
+        import keras
+
+        x, y = data(32)
+        model = make_model(0)
+        velocities = [np.zeros(weight.shape) for weight in model.get_weights()]
+        for step in range(8):
+            rate, momentum = (0.8, 0.9) if step < 4 else (0.2, 0.9)
+            if correct and step == 4:
+                momentum *= 0.2 / 0.8
+            part = slice(step % 4 * 8, step % 4 * 8 + 8)
+            probe = make_model(0)
+            probe.set_weights(model.get_weights())
+            probe.compile(keras.optimizers.SGD(1.0), "mse")
+            before = probe.get_weights()
+            probe.fit(x[part], y[part], batch_size=8, verbose=0)
+            gradients = [old - new for old, new in zip(before, probe.get_weights(), strict=True)]
+            pairs = zip(velocities, gradients, strict=True)
+            velocities = [momentum * velocity - rate * own for velocity, own in pairs]
+            model.set_weights([old + velocity for old, velocity in zip(before, velocities, strict=True)])
+        return model.get_weights()
+
+    for correct in (True, False):
+        for weights, expected in zip(two.run(corrected, correct), two.run(by_hand, correct), strict=True):
+            for ours, theirs in zip(weights, expected, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_rate_that_changes_itself_is_refused(two: Ranks) -> None:
+    def refused() -> None:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(8)
+        model = make_model(0)
+        model.compile(keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.2, 2, 0.5)), "mse")
+        model.fit(x, y, verbose=0, callbacks=[hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5)])
+
+    for error in two.errors(refused):
+        assert "ExponentialDecay" in str(error)
+
+
+def test_the_best_model_is_kept_by_rank_0(two: Ranks, tmp_path: Path) -> None:
+    def train(folder: str) -> str:
+        import ciranda.keras as hvd
+
+        x, y = data(16)
+        model = make_model(0)
+        model.compile("sgd", "mse")
+        best = hvd.callbacks.BestModelCheckpoint(monitor="loss")
+        with pytest.raises(ValueError, match="filepath"):
+            model.fit(x, y, verbose=0, callbacks=[best])
+        best.filepath = f"{folder}/{hvd.rank()}.keras"
+        model.fit(x, y, verbose=0, callbacks=[best])
+        return best.filepath
+
+    two.run(train, str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.keras"]

@@ -1,0 +1,331 @@
+"""Each argument of DistributedOptimizer, what it saves and loads, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fitting import BACKEND, IS_KERAS_3, MODES, Plan, alone, assert_close, make_model, make_optimizer, together
+from ranks import Ranks
+
+pytestmark = pytest.mark.multiprocess
+
+FIXED = {"learning_rate": 0.1}
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient_predivide_factor": 2.5},
+        {"groups": 2},
+        {"name": "mine", "num_groups": 3, "sparse_as_dense": True},
+    ],
+    ids=["predivide", "groups", "others"],
+)
+def test_options_that_change_no_result(two: Ranks, mode: str, options: dict[str, Any]) -> None:
+    plan = Plan(mode=mode, options=options)
+    for weights in two.run(together, plan):
+        assert_close(weights, alone(plan))
+
+
+def test_compression_is_within_what_float16_has(two: Ranks) -> None:
+    def compressed(plan: Plan) -> list[Any]:
+        import ciranda.keras as hvd
+
+        plan.options["compression"] = hvd.Compression.fp16
+        return together(plan)
+
+    plan = Plan(settings=FIXED)
+    first, second = two.run(compressed, plan)
+    assert_close(first, second, 0)
+    assert_close(first, alone(plan), 3e-3)
+    with pytest.raises(AssertionError):
+        assert_close(first, alone(plan), 1e-9)
+
+
+@pytest.mark.parametrize("clip", ["clipnorm", "clipvalue", "global_clipnorm"])
+def test_what_is_clipped_is_what_one_process_clips(two: Ranks, clip: str) -> None:
+    plan = Plan(settings={**FIXED, clip: 0.05})
+    for weights in two.run(together, plan):
+        assert_close(weights, alone(plan))
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 accumulates in no way of its own to compare with")
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("averages", [True, False])
+def test_accumulated_passes(two: Ranks, mode: str, averages: bool) -> None:
+    """Two passes of batches of 16, one after the other; then gradients of both are combined."""
+    rate = 0.1 if averages else 0.05
+    expected = Plan(mode=mode, n_samples=64, settings={"learning_rate": 0.1, "gradient_accumulation_steps": 2})
+    options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
+    plan = Plan(mode=mode, n_samples=64, settings={"learning_rate": rate}, options=options)
+    for weights in two.run(together, plan):
+        assert_close(weights, alone(expected))
+
+
+def test_sum_is_what_size_times_the_rate_is(two: Ranks) -> None:
+    def summed(plan: Plan) -> list[Any]:
+        import ciranda.keras as hvd
+
+        plan.options["op"] = hvd.Sum
+        return together(plan)
+
+    for weights in two.run(summed, Plan(settings={"learning_rate": 0.05})):
+        assert_close(weights, alone(Plan(settings=FIXED)))
+
+
+def test_a_schedule(two: Ranks) -> None:
+    def scheduled() -> tuple[list[Any], list[Any]]:
+        import fitting
+        import keras
+
+        def optimizer(plan: Plan) -> Any:
+            return keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.2, 2, 0.5))
+
+        fitting.make_optimizer = optimizer
+        try:
+            return together(Plan()), alone(Plan())
+        finally:
+            fitting.make_optimizer = make_optimizer
+
+    for weights, expected in two.run(scheduled):
+        assert_close(weights, expected)
+
+
+def test_process_sets_and_local_layers(circles: Any) -> None:
+    """Ranks 0 and 1 train together, rank 2 alone; then all, but for the first layer, whose gradients are each's own."""
+
+    def steps() -> tuple[list[Any], list[Any], list[Any]]:
+        import keras
+        import numpy as np
+
+        import ciranda.keras as hvd
+
+        pair = hvd.add_process_set(hvd.ProcessSet([0, 1]))
+        found = []
+        for scales in (None, True, False):
+            model = make_model(0)
+            variables = model.trainable_variables
+            sgd = keras.optimizers.SGD(1.0)
+            if scales is None:
+                optimizer = hvd.DistributedOptimizer(sgd, process_set=pair)
+            else:
+                layers = [model.get_layer("first")]
+                optimizer = hvd.PartialDistributedOptimizer(sgd, local_layers=layers, scale_local_gradients=scales)
+            before = model.get_weights()
+            gradients = [np.full(variable.shape, 3.0 * hvd.rank(), np.float32) for variable in variables]
+            optimizer.apply_gradients(
+                [
+                    (keras.ops.convert_to_tensor(own), variable)
+                    for own, variable in zip(gradients, variables, strict=True)
+                ]
+            )
+            found.append([float(np.mean(old - new)) for old, new in zip(before, model.get_weights(), strict=True)])
+        hvd.remove_process_set(pair)
+        return tuple(found)
+
+    for rank, (in_set, scaled, unscaled) in enumerate(circles.of(3).run(steps)):
+        np.testing.assert_allclose(in_set, [1.5 if rank < 2 else 6.0] * 4, rtol=1e-5)
+        np.testing.assert_allclose(scaled, [rank, rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(unscaled, [3.0 * rank, 3.0 * rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
+
+
+def test_adasum_combines_the_steps(two: Ranks) -> None:
+    def step() -> tuple[list[Any], list[Any]]:
+        import keras
+        import numpy as np
+
+        import ciranda
+        import ciranda.keras as hvd
+
+        model = make_model(0)
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.5), op=hvd.Adasum)
+        generator = np.random.default_rng(hvd.rank())
+        gradients = [generator.normal(size=weight.shape).astype(np.float32) for weight in model.get_weights()]
+        before = model.get_weights()
+        optimizer.apply_gradients(
+            [
+                (keras.ops.convert_to_tensor(own), variable)
+                for own, variable in zip(gradients, model.trainable_variables, strict=True)
+            ]
+        )
+        expected = [ciranda.allreduce(-0.5 * own, op=hvd.Adasum) for own in gradients]
+        return [new - old for old, new in zip(before, model.get_weights(), strict=True)], expected
+
+    for changes, expected in two.run(step):
+        assert_close(changes, expected, 1e-6)
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has classes of its own for this")
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("outside", [True, False])
+def test_ranks_leave_out_a_step_together(two: Ranks, mode: str, outside: bool) -> None:
+    """The gradients of rank 1 are infinite in one batch; the scale of all ranks is halved, and nobody waits."""
+
+    def train() -> tuple[list[Any], float, float]:
+        import keras
+        import numpy as np
+        from fitting import data
+
+        import ciranda.keras as hvd
+
+        x, y = data(32)
+        sgd = keras.optimizers.SGD(0.1)
+        if outside:
+            optimizer = keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(sgd), initial_scale=8.0)
+        else:
+            optimizer = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(sgd, initial_scale=8.0))
+        model = make_model(0)
+        model.compile(optimizer, "mse", **MODES[mode])
+        model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0)
+        good = [np.array(weight) for weight in model.get_weights()]
+        if hvd.rank() == 1:
+            x[20:24] = np.inf
+        x[24:] = np.inf if hvd.rank() == 1 else x[24:]
+        model.fit(hvd.GlobalBatches(x[16:], y[16:], batch_size=16), shuffle=False, verbose=0)
+        assert_close(model.get_weights(), good, 0)
+        return good, float(optimizer.dynamic_scale), float(optimizer.inner_optimizer.iterations)
+
+    expected = alone(Plan(n_samples=32, epochs=1, settings=FIXED))
+    for weights, scale, steps in two.run(train):
+        assert_close(weights, expected)
+        assert scale == 4.0
+        assert steps == 2
+
+
+def test_saved_and_loaded(two: Ranks, tmp_path: Path) -> None:
+    """What is saved needs no Ciranda; load_model() goes on where training was, also of a model without Ciranda."""
+    plain = tmp_path / "plain.keras"
+
+    def train(path: str, plain: str) -> tuple[str, bool, list[Any]]:
+        import keras
+        from fitting import BATCH, data
+
+        import ciranda.keras as hvd
+
+        x, y = data()
+        model = hvd.load_model(plain)
+        names = {type(model.optimizer).__name__}
+        for _ in range(2):
+            model.fit(hvd.GlobalBatches(x, y, batch_size=BATCH), shuffle=False, verbose=0)
+            if hvd.rank() == 0:
+                model.save(path)
+            hvd.barrier()
+            model = hvd.load_model(path)
+            names.add(type(model.optimizer).__name__)
+        without = keras.models.load_model(path).optimizer
+        return str(names), hasattr(without, "register_local_var"), model.get_weights()
+
+    plan = Plan(optimizer="Adam", settings={"learning_rate": 0.01}, epochs=1)
+    model = make_model(0)
+    model.compile(make_optimizer(plan), "mse")
+    from fitting import data
+
+    x, y = data()
+    model.fit(x, y, batch_size=16, shuffle=False, verbose=0)
+    model.save(plain)
+    model.fit(x, y, batch_size=16, shuffle=False, verbose=0, epochs=2)
+    for names, is_distributed, weights in two.run(train, str(tmp_path / "both.keras"), str(plain)):
+        assert names == "{'Adam'}"
+        assert not is_distributed
+        assert_close(weights, model.get_weights())
+
+
+def test_an_optimizer_of_ones_own_is_loaded(two: Ranks, tmp_path: Path) -> None:
+    def load(path: str) -> tuple[str, float]:
+        import keras
+
+        import ciranda.keras as hvd
+
+        class Mine(keras.optimizers.SGD):
+            pass
+
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(Mine(0.25)), "mse")
+        if hvd.rank() == 0:
+            model.save(path)
+        hvd.barrier()
+        optimizer = hvd.load_model(path, custom_optimizers=[Mine]).optimizer
+        assert isinstance(optimizer, Mine)
+        again = optimizer.from_config(optimizer.get_config())
+        assert type(again) is type(optimizer)
+        return type(again).__name__, float(again.learning_rate)
+
+    assert two.run(load, str(tmp_path / "mine.keras")) == [("Mine", 0.25)] * 2
+
+
+def test_one_that_only_one_rank_has_wrapped(two: Ranks) -> None:
+    def train(name: str | None) -> None:
+        import keras
+        from fitting import data
+
+        import ciranda.keras as hvd
+
+        x, y = data(8)
+        if hvd.rank() == 1:
+            hvd.DistributedOptimizer(keras.optimizers.SGD())
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(), name=name), "mse")
+        model.fit(x, y, verbose=0)
+
+    for error in two.errors(train, None):
+        assert "without a name is number" in str(error)
+    two.run(train, "mine")
+
+    def align() -> None:
+        import keras
+
+        import ciranda.keras as hvd
+
+        for _ in range(2):
+            if hvd.rank() == 0:
+                hvd.DistributedOptimizer(keras.optimizers.SGD())
+
+    two.run(align)
+
+
+def test_refusals(two: Ranks) -> None:
+    def refusals() -> list[str]:
+        import keras
+
+        import ciranda.keras as hvd
+
+        distributed = hvd.DistributedOptimizer(keras.optimizers.SGD())
+        unbuilt = keras.layers.Dense(3)
+        calls = [
+            lambda: hvd.DistributedOptimizer(distributed),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), gradient_predivide_factor=2.0, op=hvd.Sum),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), backward_passes_per_step=0),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=-1),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=["a"]),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), process_set=hvd.ProcessSet([0])),
+            lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=[3]),
+            lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=unbuilt),
+        ]
+        found = []
+        for call in calls:
+            try:
+                call()
+            except ValueError as error:
+                found.append(str(error))
+        return found
+
+    words = ["already", "op=Average", "at least 1", "at least 1", "lists", "add", "layers of Keras", "no variables yet"]
+    for messages in two.run(refusals):
+        assert len(messages) == len(words)
+        for word, message in zip(words, messages, strict=True):
+            assert word in message, message
+
+
+def test_the_methods_of_keras_that_it_relies_on() -> None:
+    """Should a version of Keras lack these, gradients would be used as they are: see ciranda.keras.optimizer."""
+    import keras
+
+    if IS_KERAS_3:
+        for name in ("_backend_apply_gradients", "_clip_gradients"):
+            assert callable(getattr(keras.optimizers.Optimizer, name)), name
+        assert callable(keras.optimizers.LossScaleOptimizer.check_finite)
+    assert BACKEND in ("tensorflow", "jax", "torch")
