@@ -31,7 +31,7 @@ CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o 
 PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 
 # The layers whose own threads, or processes, meet in memory that they share.
-THREADED_LAYERS := complete transport membership engine observe
+THREADED_LAYERS := complete transport membership engine observe bindings
 THREADED_TESTS := $(THREADED_LAYERS:%=ciranda_%_test)
 
 # The layers that only decide: every line of them can be reached by a unit test.
