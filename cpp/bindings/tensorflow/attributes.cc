@@ -64,12 +64,15 @@ Attributes Attributes::read(TF_OpKernelConstruction* construction, const Status&
   read.root_rank = static_cast<std::int32_t>(read_number(construction, "root_rank", status));
   read.prescale = read_factor(construction, "prescale_factor", status);
   read.postscale = read_factor(construction, "postscale_factor", status);
-  const auto process_set = static_cast<std::uint64_t>(read_number(construction, "process_set", status));
-  read.process_set = static_cast<std::uint32_t>(process_set);
-  read.lane = static_cast<std::uint32_t>(process_set >> 32) & 0x7fffffff;
   read.flags = static_cast<std::uint32_t>(read_number(construction, "flags", status));
-  if ((process_set >> 63) != 0) read.flags |= CIRANDA_REQUEST_NEEDS_ALL;
+  read.take_process_set(static_cast<std::uint64_t>(read_number(construction, "process_set", status)));
   return read;
+}
+
+void Attributes::take_process_set(std::uint64_t number) {
+  process_set = static_cast<std::uint32_t>(number);
+  lane = static_cast<std::uint32_t>(number >> 32) & 0x7fffffff;
+  if ((number >> 63) != 0) flags |= CIRANDA_REQUEST_NEEDS_ALL;
 }
 
 ciranda_request Attributes::request(ciranda_collective collective) const {

@@ -40,6 +40,9 @@ struct Attributes {
   // Reads them where a kernel is made. On failure `status` says why.
   static Attributes read(TF_OpKernelConstruction* construction, const Status& status);
 
+  // Takes what ciranda.process_sets.id_of() gives.
+  void take_process_set(std::uint64_t number);
+
   // A request for a callback that only hands on, without tensors. Points into this object.
   ciranda_request request(ciranda_collective collective) const;
 };

@@ -1,15 +1,13 @@
 #include "bindings/tensorflow/ops.hpp"
 
-#include <algorithm>
-#include <ciranda/native/context.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "bindings/tensorflow/attributes.hpp"
+#include "bindings/tensorflow/place.hpp"
 #include "bindings/tensorflow/run.hpp"
 #include "bindings/tensorflow/shapes.hpp"
 #include "bindings/tensorflow/tables.hpp"
@@ -44,8 +42,6 @@ void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCall
 
 // --- who this process is
 
-enum class Place : std::int64_t { kRank, kSize, kLocalRank, kLocalSize, kIsIncluded, kRankInSet };
-
 struct PlaceKernel {
   Place place;
   std::uint32_t process_set;
@@ -67,41 +63,16 @@ void* read_place(TF_OpKernelConstruction* construction) {
 
 void forget_place(void* kernel) { std::unique_ptr<PlaceKernel> gone(static_cast<PlaceKernel*>(kernel)); }
 
-std::vector<std::int32_t> ranks_of(const ciranda_context* context, std::uint32_t process_set) {
-  std::vector<std::int32_t> ranks(ciranda_process_set_ranks(context, process_set, nullptr, 0));
-  ranks.resize(ciranda_process_set_ranks(context, process_set, ranks.data(), ranks.size()));
-  return ranks;
-}
-
-std::int32_t place_of(Place place, const ciranda_context* context, const std::vector<std::int32_t>& members) {
-  const std::int32_t rank = ciranda_rank(context);
-  const auto mine = std::find(members.begin(), members.end(), rank);
-  const bool is_member = mine != members.end();
-  switch (place) {
-    case Place::kRank: return rank;
-    case Place::kSize: return static_cast<std::int32_t>(members.size());
-    case Place::kLocalRank: return ciranda_local_rank(context);
-    case Place::kLocalSize: return ciranda_local_size(context);
-    case Place::kIsIncluded: return is_member ? 1 : 0;
-    case Place::kRankInSet: break;
-  }
-  return is_member ? static_cast<std::int32_t>(mine - members.begin()) : -1;
-}
-
-void fail(TF_OpKernelContext* context, const std::string& message) {
-  tf().OpKernelContext_Failure(context, Status(kInvalidArgument, "InvalidArgument: " + message).get());
-}
-
 void compute_place(void* kernel, TF_OpKernelContext* context) {
   const auto& what = *static_cast<const PlaceKernel*>(kernel);
-  const native::Context circle;
-  if (!circle) return fail(context, native::kNotInitialized);
-  const std::vector<std::int32_t> members = ranks_of(circle.get(), what.process_set);
-  if (members.empty()) return fail(context, "there is no process set " + std::to_string(what.process_set));
-  const Status status;
-  const Tensor tensor(tf().AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(std::int32_t), status.get()));
+  const Found found = find_place(what.place, what.process_set);
+  const Status status(found.problem.empty() ? kOk : kInvalidArgument, found.problem);
+  Tensor tensor;
+  if (status.ok()) {
+    tensor.reset(tf().AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(std::int32_t), status.get()));
+  }
   if (!status.ok()) return tf().OpKernelContext_Failure(context, status.get());
-  *static_cast<std::int32_t*>(tf().TensorData(tensor.get())) = place_of(what.place, circle.get(), members);
+  *static_cast<std::int32_t*>(tf().TensorData(tensor.get())) = found.number;
 }
 
 // --- definitions

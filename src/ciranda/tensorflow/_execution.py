@@ -13,9 +13,12 @@ from tensorflow.python.framework import op_def_library
 from ciranda._ops import Divisor, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
-from ciranda.tensorflow import _plugin  # noqa: F401 (registers the ops)
+from ciranda.tensorflow import _plugin, _xla  # noqa: F401 (registers the ops)
 
 Tensor = Any
+
+#: By the ops' names; see `gradients`.
+GRADIENTS: dict[str, _xla.Gradient] = {}
 
 _DIVIDE_BY_ALL = 4  # CIRANDA_REQUEST_DIVIDE_BY_ALL
 _NOT_IN_NAMES_OF_NODES = re.compile(r"[^A-Za-z0-9_.\\/-]")
@@ -51,6 +54,8 @@ def run(op_type: str, tensors: Sequence[Tensor], call: Call, splits: Sequence[Te
     """Return the outputs of an op."""
     names = _names_in_graph(op_type, tensors, call) if is_building_graph() else _names_at_once(call)
     attributes = _attributes(names, _numbers(call))
+    if is_building_graph() and _xla.is_compiling():
+        return _xla.run(op_type, tensors, attributes, GRADIENTS.get(op_type))
     if splits:
         attributes |= {"N": len(splits), "S": splits[0].dtype.as_datatype_enum}
     if tensors:

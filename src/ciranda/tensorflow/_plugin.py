@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
 from ciranda._frameworks.plugin import opened
 
 library = opened("tensorflow", tf.__version__)
+library.ciranda_tensorflow_xla_problem.restype = ctypes.c_char_p
 
 #: Ops that may run in any order, each as soon as its inputs are there.
 ASYNCHRONOUS = (
@@ -40,3 +43,9 @@ _let_run_in_any_order()
 def live_calls() -> int:
     """Return how many calls have not ended."""
     return int(library.ciranda_plugin_live_calls())
+
+
+def xla_problem() -> str:
+    """Return why no collective can be compiled by XLA with this TensorFlow; "" if they can."""
+    text: bytes = library.ciranda_tensorflow_xla_problem()
+    return text.decode()

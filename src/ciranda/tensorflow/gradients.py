@@ -13,7 +13,7 @@ from tensorflow.python.util import compat
 from ciranda._ops import Average, Max, Min, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet
-from ciranda.tensorflow._execution import Call, run
+from ciranda.tensorflow._execution import GRADIENTS, Call, run
 from ciranda.tensorflow.places import rank_in_set_op, rank_op, size_op
 
 _DIVIDE_BY_ALL = 4
@@ -118,13 +118,14 @@ def _reducescatter(node: Any, *gradients: Any) -> list[Any]:
     return run("CirandaAllgather", scaled, Call(process_set=call.process_set))
 
 
-for _name, _gradient in {
+GRADIENTS |= {
     "CirandaAllreduce": _allreduce,
     "CirandaAllgather": _allgather,
     "CirandaBroadcast": _broadcast,
     "CirandaAlltoall": _alltoall,
     "CirandaReducescatter": _reducescatter,
-}.items():
+}
+for _name, _gradient in GRADIENTS.items():
     tf.RegisterGradient(_name)(_gradient)
 for _name in ("CirandaPlace", "CirandaJoin", "CirandaBarrier"):
     tf.no_gradient(_name)

@@ -31,6 +31,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.tensorflow import gradients as _gradients  # noqa: F401 (registers them)
 from ciranda.tensorflow import sparse
+from ciranda.tensorflow._autograph import unconverted
 from ciranda.tensorflow._execution import Call, is_building_graph, run
 
 #: A tensor, or what `tf.convert_to_tensor` takes.
@@ -53,6 +54,7 @@ def _compressed(op_type: str, tensors: Sequence[Tensor], call: Call, compression
     return [compression.decompress(output, context) for output, (_, context) in zip(outputs, pairs, strict=True)]
 
 
+@unconverted
 def allreduce(
     tensor: Tensor,
     average: bool | None = None,
@@ -96,6 +98,7 @@ def allreduce(
         return _compressed("CirandaAllreduce", [tensor], call, compression)[0]
 
 
+@unconverted
 def grouped_allreduce(
     tensors: Sequence[Tensor],
     average: bool | None = None,
@@ -131,6 +134,7 @@ def grouped_allreduce(
     return results
 
 
+@unconverted
 def allgather(
     tensor: Tensor,
     name: str | None = None,
@@ -141,6 +145,7 @@ def allgather(
     return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
 
 
+@unconverted
 def grouped_allgather(
     tensors: Sequence[Tensor],
     name: str | None = None,
@@ -152,6 +157,7 @@ def grouped_allgather(
     return run("CirandaAllgather", _dense(tensors), call)
 
 
+@unconverted
 def broadcast(
     tensor: Tensor,
     root_rank: int,
@@ -163,6 +169,7 @@ def broadcast(
     return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
 
 
+@unconverted
 def grouped_broadcast(
     tensors: Sequence[Tensor],
     root_rank: int,
@@ -175,6 +182,7 @@ def grouped_broadcast(
     return run("CirandaBroadcast", _dense(tensors), call)
 
 
+@unconverted
 def broadcast_(
     variables: Sequence[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
@@ -194,6 +202,7 @@ def broadcast_(
     return variables
 
 
+@unconverted
 def alltoall(
     tensor: Tensor,
     splits: Tensor | None = None,
@@ -218,6 +227,7 @@ def alltoall(
     return outputs[0] if splits is None else (outputs[0], received[0])
 
 
+@unconverted
 def grouped_alltoall(
     tensors: Sequence[Tensor],
     splits: Sequence[Tensor] | None = None,
@@ -253,6 +263,7 @@ def _alltoall(
     return outputs[: len(work)], outputs[len(work) :]
 
 
+@unconverted
 def reducescatter(
     tensor: Tensor,
     device_dense: str = "",
@@ -274,6 +285,7 @@ def reducescatter(
         return _compressed("CirandaReducescatter", [tensor], call, compression)[0]
 
 
+@unconverted
 def grouped_reducescatter(
     tensors: Sequence[Tensor],
     device_dense: str = "",
@@ -292,6 +304,7 @@ def grouped_reducescatter(
         return _compressed("CirandaReducescatter", tensors, call, compression)
 
 
+@unconverted
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> Any:
     """Say that this rank has no more work, and wait until all ranks have said so; see `ciranda.join`.
 
@@ -302,6 +315,7 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> Any:
     return run("CirandaJoin", [], Call(process_set=process_set))[0]
 
 
+@unconverted
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return once every rank of the process set has called this.
 

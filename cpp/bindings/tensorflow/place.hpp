@@ -1,0 +1,19 @@
+// place: who this process is at the moment, for what runs in a graph.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ciranda::tensorflow {
+
+// Numbered as in src/ciranda/tensorflow/places.py.
+enum class Place : std::int64_t { kRank, kSize, kLocalRank, kLocalSize, kIsIncluded, kRankInSet };
+
+struct Found {
+  std::int32_t number;
+  std::string problem;  // "" if there is none; else begins with "InvalidArgument: "
+};
+
+Found find_place(Place place, std::uint32_t process_set);
+
+}  // namespace ciranda::tensorflow
