@@ -1,6 +1,7 @@
 #include "engine/make_plans.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -137,6 +138,28 @@ Result<Work> work_for(const Participant::Execute& entry, InFlight& in_flight, co
   return Work{};
 }
 
+const std::vector<std::int32_t>& absent(const Participant::Ready& ready) {
+  static const std::vector<std::int32_t> nobody;
+  return ready.absence ? ready.absence->absent : nobody;
+}
+
+// What is done for an entry goes by the first of its requests.
+Status check_that_they_travel_together(const Participant::Execute& entry, InFlight& in_flight) {
+  const Participant::Ready& head = entry.requests.front();
+  const Request& first = in_flight.at(head.ticket).request;
+  for (std::size_t i = 1; i < entry.requests.size(); ++i) {
+    const Request& other = in_flight.at(entry.requests[i].ticket).request;
+    const bool is_alike = can_travel_together(first.signature, other.signature);
+    if (is_alike && absent(entry.requests[i]) == absent(head)) continue;
+    const auto text = [](const Request& one) {
+      return std::string(to_string(one.signature.collective)) + " '" + one.name + "'";
+    };
+    return Status::internal("the log has " + text(first) + " together with " + text(other) +
+                            ", which cannot be carried out as one");
+  }
+  return Status::ok_status();
+}
+
 }  // namespace
 
 std::vector<int> contributors(const Participant::Execute& entry, int n_members) {
@@ -152,6 +175,7 @@ std::vector<int> contributors(const Participant::Execute& entry, int n_members) 
 
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   if (entry.requests.empty()) return Work{};
+  if (Status status = check_that_they_travel_together(entry, in_flight); !status.ok()) return status;
   Result<Work> made = work_for(entry, in_flight, mesh);
   if (!made.ok()) return made.status();
   Work work = std::move(made).value();

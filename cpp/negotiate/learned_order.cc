@@ -98,7 +98,7 @@ void LearnedOrder::make_plan() {
                           seen.n_bytes <= options_.most_bytes - std::min(options_.most_bytes, groups_[number].n_bytes);
     if (!has_room) {
       number = groups_.size();
-      groups_.emplace_back();
+      groups_.emplace_back().kind = seen.kind;
     }
     groups_[number].slots.push_back(seen.slot);
     groups_[number].n_bytes += seen.n_bytes;

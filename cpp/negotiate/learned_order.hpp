@@ -44,6 +44,8 @@ class LearnedOrder {
   // How many slots the group has. REQUIRES: group came from group_of.
   std::size_t group_size(std::uint32_t group) const { return groups_[group].slots.size(); }
   const std::vector<std::uint32_t>& slots_of(std::uint32_t group) const { return groups_[group].slots; }
+  // What all of the group were learned as.
+  std::uint32_t kind_of(std::uint32_t group) const { return groups_[group].kind; }
 
  private:
   struct Seen {
@@ -58,6 +60,7 @@ class LearnedOrder {
   };
   struct Group {
     std::vector<std::uint32_t> slots;
+    std::uint32_t kind = kNoKind;
     std::size_t n_bytes = 0;
     std::uint64_t step = 0;          // in which it was last seen as a whole
     std::uint64_t partial_step = 0;  // in which a slot of it was last seen by itself

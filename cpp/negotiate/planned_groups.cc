@@ -18,6 +18,7 @@ void PlannedGroup::close() {
 
 bool PlannedGroup::is_whole(std::size_t most_bytes) {
   if (!is_touched) return true;
+  if (kind == kNoKind) return false;
   n_bytes = 0;
   for (const NamedRounds* name : names) {
     if (name->round.is_open || !name->owed.empty() || name->kind != kind) return false;
@@ -47,7 +48,7 @@ PlanEntry PlannedGroups::publish(const LearnedOrder& order, const std::vector<Na
       group->names.push_back(slots[slot]);
       slots[slot]->group = group.get();
     }
-    group->kind = group->names.front()->kind;
+    group->kind = order.kind_of(number);  // what the names were learned as; by now they may be something else
     entry.groups.push_back(order.slots_of(number));
     current_.groups.push_back(std::move(group));
   }

@@ -22,7 +22,7 @@ ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options)
 std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
   if (signature.collective != Collective::kAllreduce) return kNoKind;
   const auto found = std::find_if(kinds_.begin(), kinds_.end(),
-                                  [&](const Signature& kind) { return can_travel_with(kind, signature); });
+                                  [&](const Signature& kind) { return can_travel_together(kind, signature); });
   if (found != kinds_.end()) return static_cast<std::uint32_t>(found - kinds_.begin());
   if (kinds_.size() == kMostKinds) return kNoKind;
   kinds_.push_back(signature);
@@ -32,7 +32,8 @@ std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
 void ReadyQueue::push(NamedRounds& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
   if (!learns_order_ || name.slot == kNoSlot) return;
-  order_.observe(name.slot, name.agreed.n_bytes(), name.round.is_deferrable ? name.kind : kNoKind);
+  const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not as it was before
+  order_.observe(name.slot, name.signature().n_bytes(), name.round.is_deferrable ? kind : kNoKind);
   count_for_plan();
   waiting_.back().group = order_.group_of(name.slot);
   waiting_.back().plan = plan_;
@@ -139,14 +140,8 @@ bool ReadyQueue::can_join(const Batch& batch, const Waiting& waiting) {
   if (waiting.planned != nullptr) return !batch.groups.empty() && batch.groups.front()->kind == waiting.planned->kind;
   if (batch.names.empty()) return false;
   const NamedRounds& head = *batch.names.front();
-  return can_travel_with(head.signature(), waiting.name->signature()) &&
+  return can_travel_together(head.signature(), waiting.name->signature()) &&
          head.round.absent() == waiting.name->round.absent();
-}
-
-bool ReadyQueue::can_travel_with(const Signature& a, const Signature& b) {
-  return a.collective == Collective::kAllreduce && b.collective == Collective::kAllreduce && a.op == b.op &&
-         a.prescale == b.prescale && a.postscale == b.postscale && a.is_weighted == b.is_weighted &&
-         a.divides_by_all == b.divides_by_all && a.tensors.front().dtype == b.tensors.front().dtype;
 }
 
 }  // namespace ciranda

@@ -65,7 +65,6 @@ class ReadyQueue {
   std::vector<Waiting> most_urgent(std::vector<Waiting> free, bool wire_is_idle, std::size_t n_bytes_under_way);
   std::vector<Batch> batches_of(const std::vector<Waiting>& free) const;
   static bool can_join(const Batch& batch, const Waiting& waiting);
-  static bool can_travel_with(const Signature& a, const Signature& b);
 
   bool learns_order_;
   bool has_priorities_ = false;

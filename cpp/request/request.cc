@@ -428,6 +428,12 @@ void settle_splits(Request& request, int size, int rank) {
   }
 }
 
+bool can_travel_together(const Signature& a, const Signature& b) {
+  return a.collective == Collective::kAllreduce && b.collective == Collective::kAllreduce && a.op == b.op &&
+         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.is_weighted == b.is_weighted &&
+         a.divides_by_all == b.divides_by_all && a.tensors.front().dtype == b.tensors.front().dtype;
+}
+
 std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b) {
   const CollectiveInfo& row = info(a.collective);
   if (a.collective != b.collective) {

@@ -106,6 +106,9 @@ bool keeps_rows(const Request& request);
 // ranks take part. `size`, `rank`: the number of ranks; this rank's, in the world. REQUIRES: a valid request.
 void settle_splits(Request& request, int size, int rank);
 
+// Whether calls of two names can be carried out together, as one entry of the log.
+bool can_travel_together(const Signature& a, const Signature& b);
+
 // Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
 // property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".
 std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b);

@@ -105,6 +105,7 @@ def _check_call(call: Call, results: list[Array] | None) -> bytes:
         assert call.collective == "reduce"
         assert rank != call.root
         return b""
+    assert len(results) == len(call.tensors), call
     for index, result in enumerate(results):
         inputs = call.inputs(index)
         assert result.dtype == inputs[0].dtype
@@ -133,11 +134,16 @@ def _submit(call: Call, name: str) -> hvd.Handle[Any]:
     return cast("hvd.Handle[Any]", start(arrays, **options))
 
 
-def _run(mix: list[Call]) -> bytes:
-    """All in flight at once, submitted in another order on each rank, and so fused as it happens."""
+def _run(mix: list[Call], n_times: int, name: str = "property") -> bytes:
+    """All in flight at once, submitted in another order on each rank, and so fused as it happens.
+
+    The names may have stood for other calls before. From the second time on they stand for the same.
+    """
     order = np.random.default_rng(hvd.rank()).permutation(len(mix))
-    handles = {int(index): _submit(mix[index], f"property.{index}") for index in order}
-    return b"".join(_check_call(call, hvd.synchronize(handles[index])) for index, call in enumerate(mix))
+    for _ in range(n_times):
+        handles = {int(index): _submit(mix[index], f"{name}.{index}") for index in order}
+        bits = b"".join(_check_call(call, hvd.synchronize(handles[index])) for index, call in enumerate(mix))
+    return bits
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +176,31 @@ def mixes(draw: st.DrawFn) -> tuple[str, list[Call]]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(mix=mixes())
-def test_any_mix_of_collectives(worlds: Callable[[str], Ranks], mix: tuple[str, list[Call]]) -> None:
+@given(mix=mixes(), n_times=st.sampled_from([1, 2, 5]))
+def test_any_mix_of_collectives(worlds: Callable[[str], Ranks], mix: tuple[str, list[Call]], n_times: int) -> None:
     world, its_calls = mix
-    assert len(set(worlds(world).run(_run, its_calls, timeout=60))) == 1, "ranks got different bits"
+    assert len(set(worlds(world).run(_run, its_calls, n_times, timeout=60))) == 1, "ranks got different bits"
+
+
+def _plain(collective: str, op: str = "none", in_place: bool = False) -> Call:
+    return Call(
+        n_ranks=2,
+        collective=collective,
+        root=0,
+        tensors=(("float32", 27), ("int64", 5)),
+        op=op,
+        prescale=1.0,
+        postscale=1.0,
+        weights=None,
+        in_place=in_place,
+        seed=571,
+    )
+
+
+@pytest.mark.parametrize("world", ["2", "tcp"])
+def test_names_that_stand_for_other_calls(worlds: Callable[[str], Ranks], world: str) -> None:
+    """What could travel together when its order began to be learned, and no longer can when it is."""
+    sums = [_plain("allreduce", "sum") for _ in range(3)]
+    others = [_plain("reducescatter", "max"), _plain("reduce", "min", in_place=True), _plain("broadcast")]
+    for mix, n_times in ((sums, 2), (others, 5), (sums, 5), (others[::-1], 5)):
+        worlds(world).run(_run, mix, n_times, "other", timeout=60)

@@ -107,5 +107,33 @@ TEST(StrangeLog, WhoseRowsCannotBeIsRefused) {
   expect_refused({{std::int64_t{1} << 60, 3}});
 }
 
+// To carry out the first and say that both are done would be a wrong result that nobody hears of.
+TEST(StrangeLog, ThatJoinsWhatCannotBeOneIsRefused) {
+  const Watchdog watchdog("a coordinator that joins what cannot be one");
+  LoopbackFabric fabric(2, apart());
+  const auto engine = Engine::create(fabric.take_mesh(1), impatient_config());
+  PlayedRank coordinator(fabric.take_mesh(0));
+  std::vector<float> rows(3, 1);
+  std::vector<float> sums(3, 1);
+  const auto gathered = engine->submit(request(Collective::kAllgather, "g", DataType::kFloat32, {3}, rows.data()));
+  const auto summed = engine->submit(request(Collective::kAllreduce, "s", DataType::kFloat32, {3}, sums.data()));
+  ASSERT_TRUE(coordinator.hear<RequestMessage>(1).has_value());
+  ASSERT_TRUE(coordinator.hear<RequestMessage>(1).has_value());
+  ExecuteEntry both;
+  for (const auto& [name, slot] : {std::pair{"g", 0U}, {"s", 1U}}) {
+    ExecuteItem& item = both.items.emplace_back();
+    item.slot = slot;
+    item.is_defined_here = true;
+    item.name = name;
+  }
+  both.items.front().first_dims = {{3, 3}};
+  coordinator.say(1, 0, LogMessage{{both}});
+  for (const auto& operation : {gathered, summed}) {
+    const Status status = engine->wait(operation, nullptr, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    EXPECT_EQ(status.kind(), ErrorKind::kInternal);
+    EXPECT_TRUE(contains(status.message(), "allgather 'g' together with allreduce 's', which cannot be carried out"));
+  }
+}
+
 }  // namespace
 }  // namespace ciranda

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -191,6 +194,42 @@ TEST(PlannedGroups, FallApartWhenTheirKindsDo) {
   EXPECT_EQ(desk.taken(), (Texts{"0", "1"}));
   desk.group_by_all(0);
   EXPECT_EQ(desk.taken(), (Texts{"0", "1"}));
+}
+
+// A program whose calls of a name change: from such as travel together to such as do not, while their order is learned.
+TEST(PlannedGroups, AreOfWhatNamesStandForNow) {
+  Coordinator coordinator(with_groups(2));
+  const auto step = [&coordinator](const std::optional<Signature>& in_full) {
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const std::uint32_t slot : {0U, 1U}) {
+        Planned::must(in_full ? coordinator.on_request(rank, {slot == 0 ? "a" : "b", *in_full, true, true}, kNow)
+                              : coordinator.on_ready(rank, {{{slot, true}}}, kNow));
+      }
+    }
+    std::size_t n_plans = 0;
+    for (const LogEntry& entry : coordinator.take_entries(true)) n_plans += std::holds_alternative<PlanEntry>(entry);
+    return n_plans;
+  };
+  EXPECT_EQ(step(allreduce({4})), 0U);
+  EXPECT_EQ(step({}), 0U);
+  EXPECT_EQ(step(broadcast({4}, 0)), 0U);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step({}), 0U);
+}
+
+// The plan could not be told for so long that its names stand for something else by then.
+TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
+  const LearnedOrderOptions options;
+  LearnedOrder order(options);
+  for (int step = 0; step < 3; ++step) {
+    for (const std::uint32_t slot : {0U, 1U}) order.observe(slot, 16, 7);
+  }
+  NamedRounds a("a", true, 1);
+  NamedRounds b("b", true, 1);
+  PlannedGroups groups(1, options.most_bytes);
+  EXPECT_EQ(groups.publish(order, {&a, &b}).groups, (std::vector<std::vector<std::uint32_t>>{{0, 1}}));
+  EXPECT_FALSE(groups.find(1, 0)->is_whole(options.most_bytes));
+  a.kind = b.kind = 7;
+  EXPECT_TRUE(groups.find(1, 0)->is_whole(options.most_bytes));
 }
 
 TEST(PlannedGroups, StallByName) {

@@ -34,6 +34,7 @@ struct Training {
   bool lets_ranks_meet = false;
   bool lets_ranks_swap = false;
   bool changes_its_mind = false;  // whether a call is waited for at once
+  bool changes_calls = false;     // what names stand for
   int ranks_per_host = 0;         // more than 0: through relays
   int fan_out = 0;
 };
@@ -62,6 +63,20 @@ std::vector<Tensor> make_tensors(const Training& training, Random& random) {
         {"t" + std::to_string(i), signature, chance(random, deferrable_percent), chance(random, percent)});
   }
   return tensors;
+}
+
+// The program goes on with other calls of the same names, all alike, or what it began with.
+void change_calls(const Training& training, Random& random, const std::vector<Tensor>& first,
+                  std::vector<Tensor>& tensors) {
+  const int kind = pick(random, 0, 3);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Shape shape{pick(random, 1, 9), pick(random, 1, 20)};
+    Signature& signature = tensors[i].signature;
+    signature = kind == 0   ? first[i].signature
+                : kind == 1 ? broadcast(shape, pick(random, 0, training.n_ranks - 1))
+                : kind == 2 ? allreduce(shape, DataType::kInt32)
+                            : allgather(shape);
+  }
 }
 
 // One rank's call of a tensor in one step.
@@ -117,6 +132,7 @@ void join_some(int percent, Random& random, std::vector<bool>& has_joined, std::
 
 std::vector<Script> make_scripts(const Training& training, Random& random) {
   std::vector<Tensor> tensors = make_tensors(training, random);
+  const std::vector<Tensor> first = tensors;
   std::vector<Script> scripts(static_cast<std::size_t>(training.n_ranks));
   const int change_percent = training.announces_groups ? 1 : 4;
   for (int epoch = 0; epoch < training.n_epochs; ++epoch) {
@@ -127,6 +143,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
         if (chance(random, change_percent) && !tensor.signature.tensors.empty())
           ++tensor.signature.tensors.front().shape.back();
       }
+      if (training.changes_calls && chance(random, 15)) change_calls(training, random, first, tensors);
       if (training.n_epochs > 1) join_some(step == training.n_steps - 1 ? 100 : 20, random, has_joined, scripts);
       add_step(training, tensors, random, has_joined, scripts);
     }
@@ -229,6 +246,13 @@ Groups expect_groups(Training training, std::uint64_t n_seeds) {
 
 TEST(RandomSchedules, WithGroups) {
   for (const int n_ranks : {2, 3, 7}) EXPECT_GT(expect_groups({.n_ranks = n_ranks}, 30).n_entries, repetitions(20));
+}
+
+// Names stand for other calls from time to time, while they are learned, or planned, as what they were.
+TEST(RandomSchedules, WithGroupsOfCallsThatChange) {
+  for (const int n_ranks : {2, 3}) {
+    EXPECT_GT(expect_groups({.n_ranks = n_ranks, .n_names = 8, .changes_calls = true}, 60).n_entries, repetitions(5));
+  }
 }
 
 TEST(RandomSchedules, WithRelays) {

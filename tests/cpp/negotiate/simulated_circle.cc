@@ -468,7 +468,12 @@ void SimulatedCircle::apply(Rank& rank) {
   announce_late(rank);
   if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
     for (const auto& meeting : execute->to_close) word(meeting).close(meeting.round);
+    const Signature* first = nullptr;
     for (const auto& ready : execute->requests) {
+      const bool helps = ready.ticket == Participant::kNoTicket;
+      const Signature& own = helps ? ready.absence->signature : rank.uses[ready.ticket].signature;
+      if (first == nullptr) first = &own;
+      if (first != &own && !can_travel_together(*first, own)) wrong_ = "an entry has what cannot be carried out as one";
       if (ready.ticket == Participant::kNoTicket) {
         rank.executed.push_back("help with " + ready.absence->name);
         continue;
