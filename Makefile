@@ -191,11 +191,13 @@ ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Tr
 # install, here; and its name in NEWEST, if .venv has it not, and in OLDEST.
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
+PACKAGES_tensorflow-newest := tensorflow-cpu hypothesis
+PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
 PACKAGES_keras_torch-newest := '$(TORCH)' keras
 PACKAGES_keras_jax-newest := jax keras
 IN_VENV := c native numpy torch
-NEWEST :=
-OLDEST := numpy torch
+NEWEST := tensorflow
+OLDEST := numpy torch tensorflow
 
 $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built
 	[ -d $(@D) ] || $(FRAMEWORK_PYTHON) -m venv $(@D)
@@ -210,10 +212,10 @@ $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 
 # Beside NumPy, which it must meet.
 $(NEWEST:%=frameworks-%): frameworks-%: $(FRAMEWORK_VENVS)/%-newest/.installed
-	SUITE_FRAMEWORKS=$*,numpy $(FRAMEWORK_VENVS)/$*-newest/bin/python -m pytest tests/frameworks
+	SUITE_FRAMEWORKS=$*,numpy $(FRAMEWORK_VENVS)/$*-newest/bin/python -m pytest tests/frameworks $(wildcard tests/$*) -m 'not slow'
 
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
-	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks
+	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks $(wildcard tests/$*) -m 'not slow'
 
 # Keras, on each of its backends.
 frameworks-keras: $(FRAMEWORK_VENVS)/keras_torch-newest/.installed

@@ -55,6 +55,7 @@ std::string find_tf_api(const std::string& version) {
           wanted("TF_OpKernelConstruction_GetAttrString", found.OpKernelConstruction_GetAttrString),
           wanted("TF_OpKernelConstruction_GetAttrInt64", found.OpKernelConstruction_GetAttrInt64),
           wanted("TF_OpKernelConstruction_Failure", found.OpKernelConstruction_Failure),
+          wanted("TF_GetIterId", found.GetIterId),
           wanted("TF_NumInputs", found.NumInputs),
           wanted("TF_NumOutputs", found.NumOutputs),
           wanted("TF_GetInput", found.GetInput),

@@ -115,6 +115,7 @@ struct TfApi {
                                             TF_Status*);
   void (*OpKernelConstruction_Failure)(TF_OpKernelConstruction*, TF_Status*);
 
+  std::int64_t (*GetIterId)(TF_OpKernelContext*);
   int (*NumInputs)(TF_OpKernelContext*);
   int (*NumOutputs)(TF_OpKernelContext*);
   void (*GetInput)(TF_OpKernelContext*, int, TF_Tensor**, TF_Status*);

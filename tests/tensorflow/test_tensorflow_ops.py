@@ -1,0 +1,128 @@
+"""ciranda.tensorflow on three ranks, eager, in graphs and compiled: what the conformance suite does not ask."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+import tf_work
+from ranks import Ranks
+
+pytestmark = pytest.mark.multiprocess
+
+MODES = ["eager", "graph", "xla"]
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.mark.parametrize("kinds", [1, 5])
+def test_independent_calls_in_any_order_with_one_thread(circle: Ranks, kinds: int) -> None:
+    circle.run(tf_work.independent_calls, 100, kinds, timeout=60)
+
+
+@modes
+def test_programs_outlive_circles(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.programs_outlive_circles, mode)
+
+
+def test_places_in_process_sets(circle: Ranks) -> None:
+    circle.run(tf_work.included_in_sets)
+
+
+@modes
+def test_gradients(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.gradients, mode)
+
+
+def test_gradients_of_what_has_none(circle: Ranks) -> None:
+    circle.run(tf_work.gradients_of_what_has_none)
+
+
+@pytest.mark.parametrize("mode", MODES[:2])
+def test_indexed_slices(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.slices, mode)
+
+
+def test_compression(circle: Ranks) -> None:
+    circle.run(tf_work.compressed)
+
+
+def test_shapes_that_are_not_known(circle: Ranks) -> None:
+    circle.run(tf_work.unknown_shapes)
+
+
+def test_variables_in_place(circle: Ranks) -> None:
+    circle.run(tf_work.variables)
+
+
+def test_names_in_graphs(circle: Ranks) -> None:
+    circle.run(tf_work.names_in_graphs)
+
+
+def test_calls_of_one_function_twice(circle: Ranks) -> None:
+    circle.run(tf_work.calls_of_one_function_twice)
+
+
+def test_names_at_once(circle: Ranks) -> None:
+    circle.run(tf_work.names_at_once)
+
+
+@modes
+def test_bad_calls(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.bad_calls, mode)
+
+
+@modes
+def test_not_in_a_circle(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.not_in_a_circle, mode)
+
+
+@modes
+def test_differing_factors_are_told_to_all(circle: Ranks, mode: str) -> None:
+    (message,) = set(circle.run(tf_work.differing_factors, mode))
+    assert "'t'" in message
+    assert "(2.5, 3) on rank 0" in message
+    assert "(1.5, 3) on rank 1" in message
+
+
+@modes
+def test_half_precision_is_rounded_once(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.half_precision, mode)
+
+
+def test_what_cannot_be_compiled_says_so(circle: Ranks) -> None:
+    circle.run(tf_work.not_compiled)
+
+
+def _check_growth(circle: Ranks, n_steps: int) -> None:
+    for grown, n_left in circle.run(tf_work.many_steps, n_steps, timeout=200):
+        assert n_left == 0
+        assert grown < 8000, f"{grown} KiB more after {n_steps} steps"
+
+
+def test_nothing_grows_with_steps(circle: Ranks) -> None:
+    _check_growth(circle, 500)
+
+
+@pytest.mark.slow
+def test_nothing_grows_with_many_steps(circle: Ranks) -> None:
+    _check_growth(circle, 10_000)
+
+
+def test_a_rank_that_is_killed_fails_the_steps_of_all_others(environment: dict[str, str]) -> None:
+    victim = 1
+    with Ranks(3, env=environment) as ranks:
+        for rank in range(3):
+            ranks.start(rank, tf_work.step_until_lost, victim)
+        ranks.outcome(victim)
+        time.sleep(0.5)
+        ranks.signal(victim, signal.SIGKILL)
+        killed_at = time.monotonic()
+        for rank in (0, 2):
+            ended = ranks.outcome(rank, 20)
+            assert ended.error is None, ended.traceback
+            for mode in MODES:
+                when, kind, message = ended.value[mode]
+                assert (kind, f"rank {victim}" in message) == ("RanksLostError", True), (mode, message)
+                assert message.startswith("InternalError" if mode == "xla" else "AbortedError"), (mode, message)
+                assert when - killed_at < 4, mode

@@ -1,0 +1,453 @@
+"""What ranks run in the tests of ciranda.tensorflow: each function is one test, of all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import ciranda.tensorflow as hvd
+from ciranda import errors
+from ciranda.tensorflow import _plugin
+
+MODES: dict[str, Callable[[Any], Any]] = {
+    "eager": lambda function: function,
+    "graph": tf.function,
+    "xla": lambda function: tf.function(function, jit_compile=True),
+}
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-6) -> None:
+    np.testing.assert_allclose(np.asarray(found, np.float64), np.asarray(wanted, np.float64), tolerance, tolerance)
+
+
+def ended_with(function: Callable[[], Any]) -> BaseException:
+    try:
+        result = function()
+    except Exception as error:
+        return error
+    raise AssertionError(f"no error, but {result!r}")
+
+
+def mine(*shape: int) -> Any:
+    """A tensor that differs between ranks and elements."""
+    return tf.constant(np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + 10 * hvd.rank())
+
+
+def average(*shape: int) -> Any:
+    return np.arange(np.prod(shape), dtype=np.float64).reshape(shape) + 5 * (hvd.size() - 1)
+
+
+# --- order
+
+
+def independent_calls(n_calls: int, kinds: int) -> None:
+    """Many calls of one graph, traced in another order on each rank, with one thread for all of them."""
+    assert tf.config.threading.get_inter_op_parallelism_threads() == 1 or os.environ["TF_NUM_INTEROP_THREADS"] == "1"
+    order = np.random.default_rng(hvd.rank()).permutation(n_calls)
+    names = ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall")
+
+    def call(index: int, tensor: Any) -> Any:
+        kind = names[index % kinds]
+        options: dict[str, Any] = {"root_rank": 1} if kind == "broadcast" else {}
+        return getattr(hvd, kind)(tensor + float(index), name=f"{kind}.{index}", **options)
+
+    @tf.function(autograph=False)
+    def step(tensor: Any) -> dict[str, Any]:
+        return {str(index): call(int(index), tensor) for index in order}
+
+    n = hvd.size()
+    for _ in range(3):
+        results = step(tf.fill([n, 2], float(hvd.rank())))
+        for index in range(n_calls):
+            kind, found = names[index % kinds], results[str(index)].numpy()
+            rank = {"allreduce": (n - 1) / 2, "reducescatter": (n - 1) / 2, "broadcast": 1.0}.get(kind)
+            if rank is not None:
+                close(found, np.full_like(found, index + rank))
+            else:
+                rows = np.repeat(np.arange(n), n if kind == "allgather" else 1)[:, None]
+                close(found, np.broadcast_to(index + rows, found.shape))
+
+
+# --- averages and places at run time
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """This rank by itself, and then the circle again."""
+    hvd.shutdown()
+    away = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("CIRANDA_")}
+    hvd.init()
+    try:
+        assert hvd.size() == 1
+        yield
+    finally:
+        hvd.shutdown()
+        os.environ.update(away)
+        hvd.init()
+
+
+def programs_outlive_circles(mode: str) -> None:
+    """A function that was traced at one size gives right averages, gradients and places at another."""
+
+    @MODES[mode]
+    def program(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(hvd.allreduce(x * x, name="average", prescale_factor=0.5, postscale_factor=4.0))
+        return loss, tape.gradient(loss, x), hvd.size_op(), hvd.rank_op(), hvd.local_rank_op(), hvd.local_size_op()
+
+    def check() -> None:
+        n, rank = hvd.size(), hvd.rank()
+        loss, gradient, *places = program(tf.constant([1.0 + rank, 2.0]))
+        close(loss, 2 * (np.mean([(1.0 + each) ** 2 for each in range(n)]) + 4.0))
+        close(gradient, 2 * 2 * np.array([1.0 + rank, 2.0]))
+        assert [int(each) for each in places] == [n, rank, hvd.local_rank(), hvd.local_size()]
+
+    check()
+    with alone():
+        check()
+    check()
+
+
+def included_in_sets() -> None:
+    some = hvd.add_process_set([0, 2])
+    where = tf.function(lambda: (hvd.process_set_included_op(some.process_set_id), hvd.size_op(some.process_set_id)))
+    assert [int(each) for each in where()] == [int(hvd.rank() != 1), 2]
+    hvd.remove_process_set(some)
+    error = ended_with(where)
+    assert isinstance(error, tf.errors.InvalidArgumentError), error
+    assert "process set" in str(error)
+
+
+# --- gradients
+
+
+def gradients(mode: str) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    scale = 1.0 + rank  # of this rank's loss
+
+    def of(function: Callable[[Any], Any], *, outside: bool) -> Any:
+        x = mine(4)
+        if outside:
+            compiled = MODES[mode](function)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = tf.reduce_sum(compiled(x)) * scale
+            return tape.gradient(loss, x)
+
+        @MODES[mode]
+        def step(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = tf.reduce_sum(function(x)) * scale
+            return tape.gradient(loss, x)
+
+        return step(x)
+
+    mean = (n + 1) / 2
+    for outside in (False, True):
+        close(of(lambda x: hvd.allreduce(x, name="mean"), outside=outside), [mean] * 4)
+        close(of(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5), outside=outside), [mean * n / 2] * 4)
+        close(of(lambda x: hvd.allreduce(x, op=hvd.Max), outside=outside), [mean * n if rank == n - 1 else 0] * 4)
+        close(of(lambda x: hvd.broadcast(x, 1), outside=outside), [mean if rank == 1 else 0] * 4)
+        together = of(lambda x: tf.add_n(hvd.grouped_allreduce([x, 2 * x], op=hvd.Sum)), outside=outside)
+        close(together, [3 * mean * n] * 4)
+
+
+def gradients_of_what_has_none() -> None:
+    x = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = hvd.allreduce(x, op=hvd.Product, name="product")
+    assert isinstance(ended_with(lambda: tape.gradient(y, x)), errors.NotSupportedError)
+
+
+# --- what tensors there are
+
+
+def slices(mode: str) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    values = np.full((rank + 1, 2), 1.0 + rank, np.float32)
+
+    def call(values: Any, indices: Any, op: int) -> Any:
+        given = tf.IndexedSlices(values, indices, dense_shape=tf.constant([n, 2]))
+        result = hvd.allreduce(given, op=op, name=f"slices.{op}", compression=hvd.Compression.fp16)
+        return tf.convert_to_tensor(result)
+
+    whole = np.zeros((n, 2))
+    for each in range(n):
+        whole[: each + 1] += 1.0 + each
+    for op, divisor in ((hvd.Sum, 1), (hvd.Average, n)):
+        function = MODES[mode](lambda values, indices, op=op: call(values, indices, op))
+        close(function(tf.constant(values), tf.range(rank + 1)), whole / divisor)
+    mixed = hvd.grouped_allreduce([tf.IndexedSlices(tf.constant(values), tf.range(rank + 1)), mine(2)], name="mixed")
+    assert isinstance(mixed[0], tf.IndexedSlices)
+    close(mixed[1], average(2))
+    wrong = ended_with(lambda: hvd.allreduce(tf.IndexedSlices(tf.constant(values), tf.range(rank + 1)), op=hvd.Min))
+    assert isinstance(wrong, errors.InvalidArgumentError), wrong
+
+
+def compressed() -> None:
+    for compression, dtype in ((hvd.Compression.fp16, tf.float16), (hvd.Compression.bf16, tf.bfloat16)):
+        result = hvd.allreduce(mine(5), compression=compression, name="compressed")
+        assert result.dtype == tf.float32
+        close(result, tf.cast(average(5), dtype), 1e-2)
+        counts = hvd.allreduce(tf.range(3), op=hvd.Sum, compression=compression, name="counts")
+        assert counts.numpy().tolist() == [0, hvd.size(), 2 * hvd.size()]
+
+
+def unknown_shapes() -> None:
+    """Shapes that are not known when a graph is traced, and those that are."""
+    found: dict[str, Any] = {}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec(None)])
+    def step(known: Any, unknown: Any) -> Any:
+        outputs = {
+            "allreduce": hvd.allreduce(known),
+            "any": hvd.allreduce(unknown),
+            "allgather": hvd.allgather(tf.ensure_shape(known, [2, 3])),
+            "gather any": hvd.allgather(unknown),
+            "alltoall": hvd.alltoall(known, splits=[2] + [0] * (hvd.size() - 1))[0],
+            "reducescatter": hvd.reducescatter(known),
+        }
+        found.update({name: output.shape for name, output in outputs.items()})
+        return outputs
+
+    outputs = step(mine(2, 3), mine(4))
+    assert {name: shape.rank and shape.as_list() for name, shape in found.items()} == {
+        "allreduce": [None, 3],
+        "any": None,
+        "allgather": [None, 3],
+        "gather any": None,
+        "alltoall": [None, 3],
+        "reducescatter": [None, 3],
+    }
+    close(outputs["allreduce"], average(2, 3))
+    close(outputs["any"], average(4))
+    assert outputs["gather any"].shape == [4 * hvd.size()]
+
+
+def variables() -> None:
+    kinds = [tf.Variable(mine(3)), tf.Variable(hvd.rank()), tf.keras.Variable(mine(2)) if _has_keras_3() else None]
+    given = [each for each in kinds if each is not None]
+    assert all(a is b for a, b in zip(hvd.broadcast_(given, 1, name="variables"), given, strict=True))
+    for each in given[::2]:
+        close(each, np.arange(each.shape[0]) + 10)
+    assert int(given[1]) == 1
+    given[0].assign(mine(3))
+    tf.function(lambda: hvd.broadcast_(given[:1], 2, name="variables"))()
+    close(given[0], np.arange(3) + 20)
+
+
+def _has_keras_3() -> bool:
+    return tf.keras.__version__.startswith("3")
+
+
+# --- names
+
+
+def names_in_graphs() -> None:
+    """Calls of one graph are told apart, and have the same names on all ranks, whatever else a rank's graph has."""
+
+    @tf.function
+    def step(x: Any) -> Any:
+        if hvd.rank() == 0:
+            x = tf.identity(tf.identity(x))  # as a rank that also logs
+        with tf.name_scope("scope"):
+            c = hvd.allreduce(x * 3, name="a name: of any kind/")
+        d = hvd.allreduce(x * 4, name="twice")
+        e = hvd.allreduce(x * 5, name="twice")
+        _, total = tf.while_loop(
+            lambda i, total: i < 4,
+            lambda i, total: (i + 1, total + hvd.allreduce(x * tf.cast(i, x.dtype), name="loop")),
+            (0, tf.zeros_like(x)),
+        )
+        return c, d, e, total
+
+    results = step(mine(3))
+    for factor, result in zip((3, 4, 5, 6), results, strict=True):
+        close(result, factor * average(3))
+
+
+def calls_of_one_function_twice() -> None:
+    @tf.function
+    def inner(x: Any) -> Any:
+        return hvd.allreduce(x, name="inner")
+
+    @tf.function
+    def step(x: Any) -> Any:
+        return inner(x), inner(x * 2)
+
+    a, b = step(mine(3))
+    close(a, average(3))
+    close(b, 2 * average(3))
+
+
+def names_at_once() -> None:
+    long = "x" * 2000
+    error = ended_with(lambda: hvd.allreduce(mine(2), name=""))
+    assert isinstance(error, errors.InvalidArgumentError), error
+    outcome = None
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        outcome = hvd.allreduce(mine(2), name=long)
+    if outcome is not None:
+        close(outcome, average(2))
+    close(hvd.allreduce(mine(2)), average(2))
+
+
+# --- what is wrong
+
+
+def bad_calls(mode: str) -> None:
+    n = hvd.size()
+    x = tf.ones([4, 3])
+    gone = hvd.add_process_set([0])
+    number = gone.process_set_id
+
+    def of_gone(x: Any) -> Any:
+        gone.process_set_id = number
+        return hvd.allreduce(x, name="t", process_set=gone)
+
+    removed = MODES[mode](of_gone)
+    if hvd.rank() == 0:
+        removed(x)
+    hvd.remove_process_set(gone)
+    attempts: list[tuple[Callable[[Any], Any], str]] = [
+        (removed, f"process set {number}"),
+        (lambda x: hvd.allreduce(x, name="t", op=77), "could not take in"),
+        (lambda x: hvd.allreduce(x, name="t", op=hvd.Sum, prescale_factor=float("nan")), "finite"),
+        (lambda x: hvd.broadcast(x, n, name="t"), f"root_rank {n}"),
+    ]
+    if mode != "xla":
+        attempts += [
+            (lambda x: hvd.allgather(x[0, 0], name="t"), "scalar"),
+            (lambda x: hvd.alltoall(x, splits=tf.constant([5] + [0] * (n - 1)), name="t"), "must add up"),
+            (lambda x: hvd.alltoall(x, splits=tf.constant([5, -1] + [0] * (n - 2), tf.int64), name="t"), "-1"),
+            (lambda x: hvd.alltoall(x, splits=tf.constant([4] + [0] * n), name="t"), f"{n + 1}"),
+            (lambda x: hvd.alltoall(x, splits=tf.constant([[4]]), name="t"), "vector"),
+        ]
+    for call, text in attempts:
+        error = ended_with(lambda call=call: MODES[mode](call)(x))
+        found = hvd.as_ciranda_error(error)
+        assert isinstance(found, errors.InvalidArgumentError), (error, text)
+        assert text in str(found), (str(found), text)
+        if mode != "xla":
+            assert isinstance(error, tf.errors.InvalidArgumentError), error
+    before_ops: list[Callable[[Any], Any]] = [
+        lambda x: hvd.alltoall(x, splits=tf.constant([4.0] + [0.0] * (n - 1)), name="t"),
+        lambda x: hvd.allreduce(x, process_set=gone, name="t"),
+        lambda x: hvd.grouped_allreduce([], name="t"),
+        lambda x: hvd.allreduce(x, name=7),  # type: ignore[arg-type]
+    ]
+    gone.process_set_id = None
+    for call in before_ops:
+        error = ended_with(lambda call=call: MODES[mode](call)(x))
+        assert isinstance(error, ValueError), error
+    close(MODES[mode](lambda x: hvd.allreduce(x, name="t", op=hvd.Sum))(x), np.full((4, 3), n))
+
+
+def not_in_a_circle(mode: str) -> None:
+    function = MODES[mode](lambda x: hvd.allreduce(x, name="t"))
+    x = tf.ones([2])
+    function(x)
+    hvd.shutdown()
+    for _ in range(2):
+        found = hvd.as_ciranda_error(ended_with(lambda: function(x)))
+        assert isinstance(found, errors.InvalidArgumentError), found
+        assert "call init() first" in str(found)
+    assert isinstance(ended_with(hvd.rank), ValueError)
+    hvd.init()
+    close(function(x), [1.0, 1.0])
+
+
+def differing_factors(mode: str) -> str:
+    """Return what all ranks are told."""
+    factor = 1.5 if hvd.rank() else 2.5
+    function = MODES[mode](
+        lambda x: hvd.allreduce(x, op=hvd.Sum, name="t", prescale_factor=factor, postscale_factor=3.0)
+    )
+    error = ended_with(lambda: function(tf.ones([2])))
+    found = hvd.as_ciranda_error(error)
+    assert isinstance(found, errors.MismatchError), error
+    if mode != "xla":
+        assert isinstance(error, tf.errors.FailedPreconditionError), error
+    return str(found)
+
+
+def half_precision(mode: str) -> None:
+    """A product that float16 cannot hold, of which the rest of the factors makes one that it can."""
+    x = tf.constant([60000.0, 3.0], tf.float16)
+    call = MODES[mode](lambda x: hvd.allreduce(x, op=hvd.Sum, name="half", prescale_factor=4.0, postscale_factor=0.125))
+    close(call(x)[1], 3.0 * hvd.size() / 2, 1e-3)
+    assert np.isfinite(call(x / 4)[0].numpy())
+
+
+def not_compiled() -> None:
+    function = tf.function(lambda x: hvd.allgather(x, name="t"), jit_compile=True)
+    error = ended_with(lambda: function(tf.ones([2])))
+    assert isinstance(error, errors.NotSupportedError), error
+    assert "allgather cannot be compiled" in str(error)
+
+
+# --- lives
+
+
+def many_steps(n_steps: int) -> tuple[int, int]:
+    """Return the kilobytes that the process has grown by, and how many calls are left."""
+    steps = [
+        tf.function(lambda x: (hvd.allreduce(x), hvd.allgather(x), hvd.alltoall(x))),
+        tf.function(hvd.allreduce, jit_compile=True),
+        lambda x: (hvd.allreduce(x, name="eager"), hvd.broadcast(x, 0)),
+    ]
+    x = tf.ones([256 * hvd.size()])
+    for step in steps:
+        for _ in range(100):
+            step(x)
+    before = _kilobytes()
+    for step in steps:
+        for _ in range(n_steps):
+            step(x)
+    return _kilobytes() - before, _plugin.live_calls()
+
+
+def _kilobytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() // 1024
+
+
+def step_until_lost(victim: int) -> dict[str, tuple[float, str, str]]:
+    """Step in each mode, in threads, until that fails. Returns when and how."""
+    found: dict[str, tuple[float, str, str]] = {}
+    steps = {
+        mode: compiled(lambda x, mode=mode: tf.add_n([hvd.allreduce(x, name=f"{mode}.{part}") for part in range(10)]))
+        for mode, compiled in MODES.items()
+    }
+    x = tf.ones([1000])
+    for step in steps.values():
+        step(x)
+    if hvd.rank() == victim:
+        return found
+
+    def run(mode: str) -> None:
+        try:
+            while True:
+                steps[mode](x)
+        except tf.errors.OpError as error:
+            kind = hvd.as_ciranda_error(error)
+            found[mode] = (time.monotonic(), type(kind).__name__, f"{type(error).__name__} {kind}")
+
+    threads = [threading.Thread(target=run, args=(mode,)) for mode in MODES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert _plugin.live_calls() == 0
+    return found
