@@ -59,6 +59,18 @@ def make_optimizer(plan: Plan) -> Any:
     return getattr(keras.optimizers, plan.optimizer)(**plan.settings)
 
 
+def value_of(variable: Any) -> float:
+    return float(np.array(keras.ops.convert_to_numpy(variable) if IS_KERAS_3 else variable.numpy()))
+
+
+def tensors_of(arrays: list[Any]) -> list[Any]:
+    if IS_KERAS_3:
+        return [keras.ops.convert_to_tensor(array) for array in arrays]
+    import tensorflow as tf
+
+    return [tf.constant(array) for array in arrays]
+
+
 def weights_of(model: Any) -> list[Any]:
     return [np.array(weight, np.float64) for weight in model.get_weights()]
 

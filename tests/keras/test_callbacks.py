@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import GRAPH, MODES, data, make_model
+from fitting import GRAPH, MODES, data, make_model, value_of
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
@@ -34,7 +34,7 @@ def test_variables_are_those_of_the_root(two: Ranks) -> None:
         local = model.get_layer("last").bias
         start = hvd.callbacks.BroadcastGlobalVariablesCallback(1, local_variables=local)
         model.fit(x, y, batch_size=16, verbose=0, callbacks=[start, Watch()])
-        return mine, seen[0], float(np.array(keras.ops.convert_to_numpy(model.optimizer.learning_rate)))
+        return mine, seen[0], value_of(model.optimizer.learning_rate)
 
     (first, start_0, rate_0), (second, start_1, rate_1) = two.run(train)
     for index in range(4):
@@ -83,7 +83,7 @@ def rates(make: Any, epochs: int = 4, momentum: float = 0.0) -> tuple[list[float
 
     class Watch(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            seen.append(float(np.array(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
+            seen.append(value_of(self.model.optimizer.learning_rate))
 
     model = make_model(0)
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.8, momentum=momentum))

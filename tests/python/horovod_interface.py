@@ -418,10 +418,8 @@ NO_MODULES = {
     "horovod.runner.elastic.rendezvous": _NO_DRIVER,
     "horovod.runner.http.http_server": "ranks meet through an authenticated store, not over HTTP",
     "horovod.runner.http.http_client": "ranks meet through an authenticated store, not over HTTP",
-    "horovod.runner.common.util.network": "there are no services that exchange pickles",
     "horovod.runner.common.service.task_service": "there are no services that exchange pickles",
     "horovod.runner.common.service.driver_service": "there are no services that exchange pickles",
-    "horovod.runner.common.service.compute_service": "there are no services that exchange pickles",
 }
 
 #: What Ciranda does not have yet. Whoever brings one may leave it here: it is then held to its signature.

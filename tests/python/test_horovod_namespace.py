@@ -126,7 +126,7 @@ def test_importing_it_loads_no_framework() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("part", ["tensorflow", "tensorflow.keras", "keras", "mxnet", "spark", "spark.torch", "ray"])
+@pytest.mark.parametrize("part", ["mxnet", "spark", "spark.torch", "ray"])
 def test_what_is_not_served_says_so(part: str) -> None:
     """Also to `from horovod import ...`; scripts that try what there is catch ImportError."""
     served_by = f"horovod.{part.partition('.')[0]}"
@@ -138,6 +138,22 @@ def test_what_is_not_served_says_so(part: str) -> None:
     with pytest.raises(ImportError, match="is not available"):
         exec(f"from horovod import {part.partition('.')[0]}")
     assert not util.extension_available(part.partition(".")[0])
+
+
+@pytest.mark.parametrize(
+    ("module", "framework"),
+    [
+        ("tensorflow", "tensorflow"),
+        ("tensorflow.keras", "tensorflow"),
+        ("tensorflow.data.compute_service", "tensorflow"),
+        ("keras", "keras"),
+    ],
+)
+def test_without_a_framework_it_says_what_is_missing(module: str, framework: str) -> None:
+    code = f"import sys; sys.modules['{framework}'] = None; import horovod.{module}"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last_line = failed.stderr.splitlines()[-1]
+    assert last_line.startswith(f"ModuleNotFoundError: ciranda.{framework} needs {framework}"), failed.stderr
 
 
 @pytest.mark.parametrize("module", ["ciranda.torch", "ciranda.torch.ops", "horovod.torch"])

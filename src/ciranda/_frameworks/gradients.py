@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
@@ -39,6 +40,8 @@ def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
     Raises:
         InvalidArgumentError: `groups` is neither None, nor a number from 1, nor a list of lists.
     """
+    if num_groups:
+        warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=3)
     chosen = (num_groups or None) if groups is None else groups
     if isinstance(chosen, bool) or not (chosen is None or isinstance(chosen, (int, list, tuple))):
         raise InvalidArgumentError(f"groups must be a number or a list of lists of variables, not {chosen!r}")
@@ -59,7 +62,7 @@ class GradientCombiner:
             have the same.
         groups: which gradients travel together; by default all of a step.
         divided_by_size: divides a gradient by the number of ranks.
-        densified: makes a sparse gradient a dense one, and leaves others as they are.
+        prepared: makes of a gradient, and its variable, what is combined.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class GradientCombiner:
         options: Options,
         groups: Groups = None,
         divided_by_size: Callable[[Any], Any] | None = None,
-        densified: Callable[[Any], Any] | None = None,
+        prepared: Callable[[Any, Any], Any] = lambda gradient, variable: gradient,
     ) -> None:
         self._operations = operations
         number = options.number
@@ -79,7 +82,7 @@ class GradientCombiner:
         self._numbered_in: int | None = None
         self._groups = groups
         self._divided_by_size = divided_by_size or self._divided_now
-        self._densified = densified
+        self._prepared = prepared
         self._local: dict[int, Any] = {}
 
     def keep_local(self, variable: Any) -> None:
@@ -111,7 +114,8 @@ class GradientCombiner:
             else:
                 shared.append(index)
         for number, members in enumerate(self._grouped(shared, variables)):
-            reduced = self._reduce([gradients[index] for index in members], number, scale)
+            prepared = [self._prepared(gradients[index], variables[index]) for index in members]
+            reduced = self._reduce(prepared, number, scale)
             for index, gradient in zip(members, reduced, strict=True):
                 results[index] = gradient
         return results
@@ -160,8 +164,6 @@ class GradientCombiner:
     def _reduce(self, gradients: list[Any], number: int, scale: float) -> list[Any]:
         options = self._options
         prescale, postscale = options.factors(options.op)
-        if options.sparse_as_dense and self._densified is not None:
-            gradients = [self._densified(gradient) for gradient in gradients]
         return self._operations().grouped_allreduce(
             gradients,
             op=options.op,

@@ -7,6 +7,9 @@ from typing import Any
 
 import keras
 
+from ciranda._frameworks.gradients import GradientCombiner, Groups
+from ciranda._frameworks.options import Options
+
 MODULES = {"tensorflow": "ciranda.tensorflow", "jax": "ciranda.jax", "torch": "ciranda.torch"}
 
 
@@ -26,3 +29,12 @@ def backend() -> str:
 def operations() -> Any:
     """Return the module whose collectives take the tensors of Keras' backend."""
     return import_module(MODULES[backend()])
+
+
+def make_combiner(name: str, options: Options, groups: Groups) -> GradientCombiner:
+    """Return what combines gradients of Keras' backend; see GradientCombiner."""
+    if backend() == "tensorflow":
+        from ciranda.tensorflow import combining
+
+        return combining.make_combiner(name, options, groups)
+    return GradientCombiner(operations, name, options, groups)

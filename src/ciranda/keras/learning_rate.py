@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 
 from ciranda import _basics
 from ciranda.errors import InvalidArgumentError
@@ -117,7 +116,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         if not self.momentum_correction or old in (0.0, new):
             return
         for velocity in _velocities(optimizer):
-            velocity.assign(velocity * np.float64(new / old).astype(str(velocity.dtype)))
+            velocity.assign(velocity * (float(new) / old))
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):

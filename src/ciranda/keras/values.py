@@ -34,9 +34,12 @@ def assign(variables: Sequence[Any], values: Sequence[np.ndarray[Any, Any]]) -> 
 
 
 def variables_of(model_or_optimizer: Any) -> list[Any]:
-    """Return all variables of a model or an optimizer; the optimizers of older Keras have a method for it."""
+    """Return all variables of a model or an optimizer, also the learning rate, which Keras 2 does not count as one."""
     variables = model_or_optimizer.variables
-    return list(variables() if callable(variables) else variables)
+    found = list(variables() if callable(variables) else variables)
+    rate = getattr(model_or_optimizer, "_learning_rate", None)
+    is_missing = hasattr(rate, "assign") and all(rate is not variable for variable in found)
+    return [*found, rate] if is_missing else found
 
 
 def broadcast(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
@@ -16,13 +16,15 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.gradients import GradientCombiner, Groups, check_groups
 from ciranda._frameworks.naming import next_number
 from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
-from ciranda._ops import Average, choose_op
-from ciranda.errors import InvalidArgumentError
+from ciranda._ops import Adasum, Average, choose_op
+from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.keras import backends
 from ciranda.keras.loss_scale import agree_on_finite
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 _MARK = "_ciranda_added"
+
+When = Literal["apply", "compute"]
 
 
 def is_distributed(optimizer: Any) -> bool:
@@ -33,7 +35,7 @@ def is_distributed(optimizer: Any) -> bool:
 def _combiner(options: Options, groups: Groups, name: str | None, wrapped: type) -> GradientCombiner:
     number = next_number(options.process_set) if name is None else None
     own = replace(options, number=number)
-    return GradientCombiner(backends.operations, f"{PREFIX}.{name or wrapped.__name__}", own, groups)
+    return backends.make_combiner(f"{PREFIX}.{name or wrapped.__name__}", own, groups)
 
 
 def _derived(base: type, added: type, **attributes: Any) -> Any:
@@ -49,18 +51,31 @@ def _taken_over(optimizer: Any, derived: Any) -> Any:
     return distributed
 
 
-def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], GradientCombiner]) -> Any:
-    from ciranda.keras.optimizer import added_for
+def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], GradientCombiner], when: When) -> Any:
+    attributes: dict[str, Any] = {"_make_combiner": staticmethod(make_combiner)}
+    if hasattr(optimizer, "_backend_apply_gradients"):
+        from ciranda.keras.optimizer import added_for
 
-    scale = 1.0 if options.averages_passes or options.passes == 1 else float(options.passes)
-    derived = _derived(
-        type(optimizer),
-        added_for(options.op),
-        _make_combiner=staticmethod(make_combiner),
-        _passes=options.passes,
-        _scale=scale,
-    )
-    return _taken_over(optimizer, derived)
+        added: type = added_for(options.op)
+        scale = 1.0 if options.averages_passes or options.passes == 1 else float(options.passes)
+        attributes |= {"_passes": options.passes, "_scale": scale}
+    else:
+        from ciranda.keras import optimizer_2
+
+        if options.op == Adasum:
+            raise NotSupportedError("op=Adasum is not available for the optimizers of Keras 2")
+        added = optimizer_2.AtApply if when == "apply" else optimizer_2.AtCompute
+        attributes |= {"_distribution": options}
+    return _taken_over(optimizer, _derived(type(optimizer), added, **attributes))
+
+
+def _with_inner(scaler: Any, inner: Any) -> Any:
+    """Return a LossScaleOptimizer like `scaler` around `inner`."""
+    if hasattr(inner, "_backend_apply_gradients"):
+        scaler.inner_optimizer = inner
+        return scaler
+    config = {name: value for name, value in scaler.get_config().items() if name != "inner_optimizer"}
+    return keras.mixed_precision.LossScaleOptimizer(inner, **config)
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -78,6 +93,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     groups: Groups = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    combine_when: When = "apply",
 ) -> Any:
     """Return an optimizer of `optimizer`'s own class that steps with the gradients of all ranks.
 
@@ -103,9 +119,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             variables; others go alone. By default all gradients of a step go as one operation.
         process_set: the ranks whose gradients are combined; the others step with their own.
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
+        combine_when: "apply", wherever gradients come from; or, with Keras 2, "compute": only those that the optimizer
+            computes itself, as Horovod does.
 
     Raises:
         InvalidArgumentError: (a ValueError) an argument is out of range, or the optimizer is distributed already.
+        NotSupportedError: (a ValueError) op=Adasum with an optimizer of Keras 2.
     """
     id_of(process_set)
     chosen = choose_op(op, None)
@@ -122,17 +141,15 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         scale_local=scale_local_gradients,
         averages_passes=average_aggregated_gradients,
     )
-    agree_on_finite(keras.optimizers.LossScaleOptimizer, is_distributed)
+    if backends.is_keras_3():
+        agree_on_finite(keras.optimizers.LossScaleOptimizer, is_distributed)
     inner = getattr(optimizer, "inner_optimizer", None)
     wrapped = optimizer if inner is None else inner
     if is_distributed(wrapped):
         raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     make = partial(_combiner, options, check_groups(groups, num_groups), name, type(wrapped))
-    distributed = _wrapped(wrapped, options, make)
-    if inner is None:
-        return distributed
-    optimizer.inner_optimizer = distributed
-    return optimizer
+    distributed = _wrapped(wrapped, options, make, combine_when)
+    return distributed if inner is None else _with_inner(optimizer, distributed)
 
 
 def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)

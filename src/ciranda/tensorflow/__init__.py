@@ -61,8 +61,18 @@ from ciranda.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from ciranda.tensorflow import elastic
 from ciranda.tensorflow.compression import Compression, Compressor
+from ciranda.tensorflow.elastic import is_failed_collective
 from ciranda.tensorflow.failures import as_ciranda_error
+from ciranda.tensorflow.functions import (
+    BroadcastGlobalVariablesHook,
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
 from ciranda.tensorflow.ops import (
     allgather,
     allreduce,
@@ -78,7 +88,10 @@ from ciranda.tensorflow.ops import (
     join,
     reducescatter,
 )
+from ciranda.tensorflow.optimizer import DistributedOptimizer
 from ciranda.tensorflow.places import local_rank_op, local_size_op, process_set_included_op, rank_op, size_op
+from ciranda.tensorflow.sync_batch_norm import SyncBatchNormalization
+from ciranda.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 
 __all__ = [
     "Adasum",
@@ -86,31 +99,42 @@ __all__ = [
     "BitwiseAnd",
     "BitwiseOr",
     "BitwiseXor",
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "Compressor",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
     "HorovodInternalError",
     "LogicalAnd",
     "LogicalOr",
     "LogicalXor",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "__version__",
     "add_process_set",
     "allgather",
+    "allgather_object",
     "allreduce",
     "alltoall",
     "as_ciranda_error",
     "barrier",
     "broadcast",
     "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
     "ccl_built",
     "cross_rank",
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "errors",
     "get_process_set_ids_and_ranks",
     "global_process_set",
@@ -122,6 +146,7 @@ __all__ = [
     "grouped_broadcast",
     "grouped_reducescatter",
     "init",
+    "is_failed_collective",
     "is_homogeneous",
     "is_initialized",
     "join",

@@ -1,5 +1,46 @@
-"""`horovod.keras`: Ciranda does not serve Keras."""
+"""`horovod.keras`, served by `ciranda.keras`."""
 
-from horovod._not_served import refuse
+from __future__ import annotations
 
-refuse(__name__)
+from ciranda.keras import (
+    Adasum,
+    Average,
+    Compression,
+    ProcessSet,
+    Sum,
+    add_process_set,
+    allgather,
+    allreduce,
+    broadcast,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    reducescatter,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from horovod._keras import (
+    DistributedOptimizer,
+    PartialDistributedOptimizer,
+    broadcast_global_variables,
+    load_model,
+)
+from horovod.keras import callbacks, elastic

@@ -1,0 +1,72 @@
+"""What has other defaults in Horovod: averages, optimizers, and collectives while ranks have joined."""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import Any
+
+import ciranda.tensorflow as circle
+from ciranda.errors import InvalidArgumentError
+
+
+def _with_defaults(function: Any, **defaults: Any) -> Any:
+    """Return `function` with other values for arguments that Horovod's has not."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **{**defaults, **kwargs})
+
+    call.__module__ = __name__
+    return call
+
+
+def _needing_all(function: Any) -> Any:
+    """Return `function` for process sets of which no rank has joined."""
+    position = list(inspect.signature(function).parameters).index("process_set")
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > position:
+            args = (*args[:position], args[position].needing_all(), *args[position + 1 :])
+        else:
+            kwargs["process_set"] = kwargs.get("process_set", circle.global_process_set).needing_all()
+        return function(*args, **kwargs)
+
+    call.__module__ = __name__
+    return call
+
+
+def _of_any(function: Any) -> Any:
+    """Return `function` of a list of tensors that may be empty, as Horovod's, which then returns it."""
+
+    @wraps(function)
+    def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(tensors, *args, **kwargs) if len(tensors) else tensors
+
+    call.__module__ = __name__
+    return call
+
+
+_AVERAGES = {"divisor": "world where averaged"}
+
+allreduce = _with_defaults(circle.allreduce, **_AVERAGES)
+grouped_allreduce = _of_any(_with_defaults(circle.grouped_allreduce, **_AVERAGES))
+allgather = _needing_all(circle.allgather)
+grouped_allgather = _needing_all(circle.grouped_allgather)
+broadcast = _needing_all(circle.broadcast)
+broadcast_ = _needing_all(circle.broadcast_)
+alltoall = _needing_all(circle.alltoall)
+reducescatter = _needing_all(circle.reducescatter)
+grouped_reducescatter = _of_any(_needing_all(circle.grouped_reducescatter))
+
+
+def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
+    """`ciranda.tensorflow.DistributedOptimizer`; of Keras 2, only gradients that it computes itself are combined.
+
+    Scripts combine others with DistributedGradientTape before they apply them.
+    """
+    bound = inspect.signature(circle.DistributedOptimizer).bind(optimizer, *args, **kwargs).arguments
+    if bound.get("op") == circle.Adasum and bound.get("average_aggregated_gradients"):
+        raise InvalidArgumentError("op=Adasum cannot be used with average_aggregated_gradients=True")
+    return circle.DistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **kwargs})

@@ -1,0 +1,121 @@
+"""DistributedOptimizer of Keras 2 and its legacy optimizers, on TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ciranda._frameworks.gradients import GradientCombiner
+from ciranda._frameworks.options import Options
+from ciranda.tensorflow.accumulating import Accumulator
+
+Pairs = list[tuple[Any, Any]]
+
+
+class Keras2Combining:
+    """What is common to both ways to add combining to an optimizer's class."""
+
+    _make_combiner: Callable[[], GradientCombiner]
+    _distribution: Options
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._begin()
+
+    def _begin(self) -> None:
+        combiner = type(self)._make_combiner()
+        asked = self._distribution
+        accumulator = Accumulator(combiner, asked.passes, asked.averages_passes, asked.sparse_as_dense)
+        object.__setattr__(self, "_combiner", combiner)
+        object.__setattr__(self, "_accumulator", accumulator if asked.passes > 1 else None)
+
+    def register_local_var(self, var: Any) -> None:
+        """Leave the gradient of `var` to each rank: it is not combined."""
+        self._combiner.keep_local(var)  # type: ignore[attr-defined]
+
+    def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
+        """Combine gradients; or, where several passes accumulate, add them to those before."""
+        accumulator: Accumulator | None = self._accumulator  # type: ignore[attr-defined]
+        if accumulator is not None:
+            return accumulator.added(list(grads), list(vars))
+        return self._combiner.combined(list(grads), list(vars))  # type: ignore[attr-defined,no-any-return]
+
+    def _combined_pairs(self, grads_and_vars: Any) -> Pairs:
+        pairs = list(grads_and_vars)
+        variables = [variable for _, variable in pairs]
+        return list(zip(self._allreduce([gradient for gradient, _ in pairs], variables), variables, strict=True))
+
+    def _applied(self, pairs: Pairs, apply: Callable[[], Any]) -> Any:
+        """Make the step that `apply` makes; or, while passes accumulate, count it only."""
+        accumulator: Accumulator | None = self._accumulator  # type: ignore[attr-defined]
+        if accumulator is None:
+            return apply()
+        iterations = self.iterations  # type: ignore[attr-defined]
+        self._make_variables([variable for _, variable in pairs])
+
+        def make_step() -> Any:
+            apply()
+            return tf.convert_to_tensor(iterations)
+
+        def count() -> Any:
+            return tf.convert_to_tensor(iterations.assign_add(1))
+
+        return accumulator.when_complete(make_step, count, [gradient for gradient, _ in pairs])
+
+    def _make_variables(self, variables: list[Any]) -> None:
+        """Make the optimizer's variables, which must not be made in one branch of a graph."""
+        with tf.init_scope():
+            if hasattr(self, "build"):
+                self.build(variables)
+            else:
+                self._create_all_weights(variables)  # type: ignore[attr-defined]
+
+
+class AtApply(Keras2Combining):
+    """Combines the gradients that are applied, wherever they come from."""
+
+    def aggregate_gradients(self, grads_and_vars: Any) -> Pairs:
+        """Return the gradients of all ranks."""
+        pairs = list(grads_and_vars)
+        return pairs if self._accumulator is not None else self._combined_pairs(pairs)  # type: ignore[attr-defined]
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Pairs:
+        return self.aggregate_gradients(grads_and_vars)
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """Combine the gradients and use them, or accumulate them; see the class that this is added to."""
+        pairs = list(grads_and_vars)
+        if self._accumulator is not None:  # type: ignore[attr-defined]
+            pairs = self._combined_pairs(pairs)
+        step = super().apply_gradients  # type: ignore[misc]
+        return self._applied(pairs, lambda: step(pairs, *args, **kwargs))
+
+
+class AtCompute(Keras2Combining):
+    """Combines the gradients that the optimizer computes; what is applied otherwise is taken as it is.
+
+    So does Horovod, whose scripts combine gradients with a tape, or call `_allreduce()`, before they apply them.
+    """
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
+        """Return the gradients of all ranks."""
+        tape = tf.GradientTape() if tape is None else tape
+        if hasattr(super(), "compute_gradients"):
+            return self._combined_pairs(super().compute_gradients(loss, var_list, tape=tape))  # type: ignore[misc]
+        return self._compute_gradients(loss, var_list, None, tape)
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
+        tape = tf.GradientTape() if tape is None and callable(loss) is False else tape
+        return self._combined_pairs(super()._compute_gradients(loss, var_list, grad_loss, tape=tape))  # type: ignore[misc]
+
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        """Return the gradients of all ranks, of a graph."""
+        return self._allreduce(super().get_gradients(loss, params), params)  # type: ignore[misc]
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """Use the gradients, unless passes are still accumulating; see the class that this is added to."""
+        pairs = list(grads_and_vars)
+        step = super().apply_gradients  # type: ignore[misc]
+        return self._applied(pairs, lambda: step(pairs, *args, **kwargs))

@@ -1,0 +1,68 @@
+"""The gradients of a step, combined: what tapes and optimizers of TensorFlow share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from ciranda._frameworks.gradients import GradientCombiner, Groups
+from ciranda._frameworks.options import Options
+from ciranda.process_sets import ProcessSet, id_of
+from ciranda.tensorflow import ops
+from ciranda.tensorflow.places import size_op
+
+
+class _Placed:
+    """The operations on devices."""
+
+    def __init__(self, device_dense: str, device_sparse: str, ignore_name_scope: bool) -> None:
+        self._where: dict[str, Any] = {
+            "device_dense": device_dense,
+            "device_sparse": device_sparse,
+            "ignore_name_scope": ignore_name_scope,
+        }
+
+    def allreduce(self, tensor: Any, **how: Any) -> Any:
+        return ops.allreduce(tensor, **self._where, **how)
+
+    def grouped_allreduce(self, tensors: Sequence[Any], **how: Any) -> list[Any]:
+        return ops.grouped_allreduce(tensors, **self._where, **how)
+
+
+def densified(gradient: Any) -> Any:
+    """Return IndexedSlices as a tensor, and others as they are."""
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _prepared(sparse_as_dense: bool, gradient: Any, variable: Any) -> Any:
+    """Return what is combined: also where a graph does not say so, it has the shape of its variable."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return densified(gradient) if sparse_as_dense else gradient
+    gradient.set_shape(variable.shape)
+    return gradient
+
+
+def _divided(process_set: ProcessSet, gradient: Any) -> Any:
+    """Return the gradient divided by the number of ranks that there are when this runs."""
+    size = tf.cast(size_op(id_of(process_set)), gradient.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
+    return gradient / size
+
+
+def make_combiner(
+    name: str | None,
+    options: Options,
+    groups: Groups,
+    device_dense: str = "",
+    device_sparse: str = "",
+    ignore_name_scope: bool = True,
+) -> GradientCombiner:
+    """Return what combines gradients of TensorFlow; see GradientCombiner."""
+    operations = _Placed(device_dense, device_sparse, ignore_name_scope)
+    divided = partial(_divided, options.process_set)
+    prepared = partial(_prepared, options.sparse_as_dense)
+    return GradientCombiner(lambda: operations, name, options, groups, divided, prepared)

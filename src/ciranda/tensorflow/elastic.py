@@ -1,0 +1,93 @@
+"""Training in TensorFlow that starts again from its last commit when a collective has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from ciranda import _basics
+from ciranda._frameworks import elastic
+from ciranda._frameworks.objects import broadcast_object
+from ciranda.elastic import ObjectState
+from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError
+from ciranda.tensorflow.failures import as_ciranda_error
+from ciranda.tensorflow.functions import broadcast_variables
+
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+
+Result = TypeVar("Result")
+
+
+def is_failed_collective(error: Exception) -> bool:
+    """Whether an op ended with `error` because a rank was lost, late or has shut down."""
+    stands_for = as_ciranda_error(error)
+    return isinstance(stands_for, HorovodInternalError) and not isinstance(
+        stands_for, (InvalidArgumentError, MismatchError)
+    )
+
+
+def run(func: Callable[..., Result]) -> Callable[..., Result]:
+    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+
+    Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
+    `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
+    """
+    return elastic.run(func, is_failed_collective)
+
+
+class TensorFlowState(ObjectState):
+    """What survives a failure: variables, and objects.
+
+    Args:
+        variables: `tf.Variable`s; by default the global variables of a graph of TensorFlow 1.
+        session: of TensorFlow 1, which has the variables' values; by default the default session.
+        kwargs: further values, which become attributes: objects that can be copied and pickled.
+    """
+
+    def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
+        self.variables = list(variables or tf.compat.v1.global_variables())
+        self.session = session
+        self._in_graph: Any = None
+        if not tf.compat.v1.executing_eagerly_outside_functions():
+            self.session = session or tf.compat.v1.get_default_session()
+            self._in_graph = broadcast_variables(self.variables, root_rank=0)
+        self._save_variables()
+        super().__init__(lambda value: broadcast_object(value, root_rank=0), _basics.rank, **kwargs)
+
+    def _save_variables(self) -> None:
+        if self._in_graph is None:
+            self._values = [variable.numpy() for variable in self.variables]
+        else:
+            self._values = self.session.run(self.variables)
+
+    def save(self) -> None:
+        """Remember how everything is."""
+        self._save_variables()
+        super().save()
+
+    def restore(self) -> None:
+        """Go back to what was saved last."""
+        for variable, value in zip(self.variables, self._values, strict=True):
+            if self._in_graph is None:
+                variable.assign(value)
+            else:
+                variable.load(value, self.session)
+        super().restore()
+
+    def sync(self) -> None:
+        """Give every rank what rank 0 has. A collective."""
+        if self._in_graph is None:
+            broadcast_variables(self.variables, root_rank=0)
+        else:
+            self.session.run(self._in_graph)
+        self._save_variables()
+        super().sync()
+
+
+def TensorFlowKerasState(model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> Any:  # noqa: N802
+    """Return `ciranda.keras.elastic.KerasState(model, optimizer, **kwargs)`; `backend` is for compatibility only."""
+    from ciranda.keras.elastic import KerasState
+
+    return KerasState(model, optimizer, **kwargs)

@@ -1,0 +1,115 @@
+"""The same variables and objects on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from ciranda import _basics
+from ciranda._frameworks import objects
+from ciranda.errors import NotSupportedError
+from ciranda.process_sets import ProcessSet, global_process_set
+from ciranda.tensorflow import ops
+
+
+def broadcast_variables(
+    variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False
+) -> Any:
+    """Give the variables the values that they have on rank `root_rank`, as one operation.
+
+    Args:
+        variables: `tf.Variable`s, or those of Keras, in the same order on all ranks.
+        root_rank: whose values are taken; counted among all ranks.
+        process_set: the ranks that take part; all, if not given.
+        inplace: accepted for compatibility; without effect.
+
+    Returns:
+        In a graph of TensorFlow 1, the operation that does it; else None.
+    """
+    chosen = list(variables)
+    _basics.require_rank(root_rank)
+    if not chosen:
+        return tf.no_op() if _is_in_session_graph() else None
+    if not _is_in_session_graph():
+        ops.broadcast_(chosen, root_rank, "broadcast_variables", process_set)
+        return None
+    values = ops.grouped_broadcast(chosen, root_rank, "broadcast_variables", process_set=process_set)
+    return tf.group(*[variable.assign(value) for variable, value in zip(chosen, values, strict=True)])
+
+
+def _is_in_session_graph() -> bool:
+    """Whether what is called becomes part of a graph that a session of TensorFlow 1 runs."""
+    return not tf.compat.v1.executing_eagerly_outside_functions()
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """Return the operation that gives all global variables of a graph of TensorFlow 1 rank `root_rank`'s values.
+
+    Raises:
+        NotSupportedError: (a ValueError, and a RuntimeError) eager execution knows no global variables.
+    """
+    if not _is_in_session_graph():
+        raise EagerError(
+            "broadcast_global_variables() does not go with eager execution: use broadcast_variables(model.variables, "
+            "root_rank)"
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+class EagerError(NotSupportedError, RuntimeError):
+    """Something that only graphs of TensorFlow 1 have was asked for in eager execution."""
+
+
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """Gives all global variables rank `root_rank`'s values when a session of TensorFlow 1 begins.
+
+    Args:
+        root_rank: whose values are taken.
+        device: where; "" for where the variables are.
+    """
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.device = device
+        self.bcast_op: Any = None
+
+    def begin(self) -> None:
+        """Put the operation into the graph."""
+        if self.bcast_op is None or self.bcast_op.graph != tf.compat.v1.get_default_graph():
+            with tf.device(self.device):
+                self.bcast_op = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Run it."""
+        session.run(self.bcast_op)
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Return rank `root_rank`'s `obj` on every rank: itself there, a copy elsewhere.
+
+    Anything that cloudpickle can pickle will do. `session` is accepted for compatibility: none is needed.
+    """
+    return objects.broadcast_object(obj, root_rank, name, process_set)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Callable[[Any], Any]:
+    """Return a function that does what `broadcast_object()` does, with these arguments."""
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
+
+
+def allgather_object(
+    obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Return the list of every rank's `obj`, in rank order. `session` is accepted for compatibility."""
+    return objects.allgather_object(obj, name, process_set)

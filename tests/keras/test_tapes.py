@@ -1,0 +1,232 @@
+"""What TensorFlow has beside Keras: tapes, optimizers of TensorFlow 1, batch normalization, variables and objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fitting import BACKEND
+from ranks import Ranks
+
+pytestmark = [
+    pytest.mark.multiprocess,
+    pytest.mark.skipif(BACKEND != "tensorflow", reason="for TensorFlow"),
+]
+
+
+def gradients_of(options: dict[str, Any], how: str, steps: int = 1) -> tuple[list[Any], int]:
+    """Return this rank's gradients by a tape, and how many operations they were."""
+    import tensorflow as tf
+
+    import ciranda.tensorflow as hvd
+
+    rank = hvd.rank()
+    variables = [tf.Variable(np.full(3 + index, index + 1.0), dtype=tf.float32) for index in range(3)]
+    table = tf.Variable(np.ones((4, 2)), dtype=tf.float32)
+    local = options.pop("local", False)
+
+    def step() -> Any:
+        tape = hvd.DistributedGradientTape(tf.GradientTape(), **options)
+        if local:
+            tape.register_local_source(variables[0])
+        with tape:
+            loss = tf.add_n([tf.reduce_sum(variable**2) * float(rank + 1) for variable in variables[:2]])
+            loss += tf.reduce_sum(tf.gather(table, [rank, 3])) * float(rank + 1)
+        return tape.gradient(loss, {"dense": variables, "table": table})
+
+    run = {"eager": step, "graph": tf.function(step), "xla": tf.function(step, jit_compile=True)}[how]
+    for _ in range(steps):
+        found = run()
+    dense = [None if gradient is None else gradient.numpy() for gradient in found["dense"]]
+    return dense, tf.convert_to_tensor(found["table"]).numpy()
+
+
+@pytest.mark.parametrize("how", ["eager", "graph"])
+def test_gradients_of_all_ranks(circle: Ranks, how: str) -> None:
+    """Also of one that nothing depends on, and sparse ones."""
+    mean = (circle.n_ranks + 1) / 2
+    total = mean * circle.n_ranks
+    table = np.zeros((4, 2))
+    for rank in range(circle.n_ranks):
+        table[rank] += rank + 1
+        table[3] += rank + 1
+
+    def check(options: dict[str, Any], factor: float, local: bool = False) -> None:
+        for rank, (dense, sparse) in enumerate(circle.run(gradients_of, options, how, 2)):
+            own = (rank + 1) / (1 if options.get("scale_local_gradients") is False else circle.n_ranks)
+            np.testing.assert_allclose(dense[0], np.full(3, 2.0) * (own if local else factor), rtol=1e-6)
+            np.testing.assert_allclose(dense[1], np.full(4, 4.0) * factor, rtol=1e-6)
+            assert dense[2] is None
+            np.testing.assert_allclose(sparse, table * factor / total, rtol=1e-6)
+
+    check({}, mean)
+    check({"op": 1}, total)
+    check({"gradient_predivide_factor": 3.0}, mean)
+    check({"sparse_as_dense": True}, mean)
+    check({"groups": 2}, mean)
+    check({"local": True}, mean, local=True)
+    check({"local": True, "scale_local_gradients": False}, mean, local=True)
+
+
+def test_compiled(two: Ranks) -> None:
+    for dense, _ in two.run(gradients_of, {"sparse_as_dense": True}, "xla", 2):
+        np.testing.assert_allclose(dense[0], np.full(3, 3.0), rtol=1e-6)
+        np.testing.assert_allclose(dense[1], np.full(4, 6.0), rtol=1e-6)
+
+
+def test_partial_tape(two: Ranks) -> None:
+    def split() -> Any:
+        import keras
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        layers = [keras.layers.Dense(2, use_bias=False), keras.layers.Dense(1, use_bias=False)]
+        x = tf.ones((1, 2)) * float(hvd.rank() + 1)
+        for layer in layers:
+            layer.build((None, 2))
+            layer.set_weights([np.ones(layer.get_weights()[0].shape)])
+        tape = hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=layers[:1])
+        with tape:
+            loss = tf.reduce_sum(layers[1](layers[0](x)))
+        sources = [layer.trainable_weights[0] for layer in layers]
+        local, shared = tape.get_local_and_global_gradients(loss, sources)
+        assert local[0][0] is sources[0]
+        return [float(np.mean(pair[1])) for pair in (*local, *shared)]
+
+    (local_0, shared_0), (local_1, shared_1) = two.run(split)
+    assert (local_0, local_1) == (0.5, 1.0)
+    assert shared_0 == shared_1 == 3.0
+
+
+@pytest.mark.parametrize("how", ["eager", "graph"])
+def test_batch_normalization_of_all_ranks(circle: Ranks, how: str) -> None:
+    """Ranks have batches of different size; results, gradients and moving statistics are those of the whole batch."""
+    generator = np.random.default_rng(3)
+    whole = (100 + generator.normal(size=(12, 4, 3)) * [1, 2, 3]).astype(np.float32)
+    slopes = generator.normal(size=whole.shape).astype(np.float32)
+    bounds = np.cumsum([0, *range(1, circle.n_ranks), 12 - sum(range(1, circle.n_ranks))])
+
+    def normalized(x: Any, slope: Any, synchronized: bool, how: str) -> Any:
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        make = hvd.SyncBatchNormalization if synchronized else tf.keras.layers.BatchNormalization
+        layer = make()
+        layer.build(x.shape)
+
+        def step(inputs: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                outputs = layer(inputs, training=True)
+                loss = tf.reduce_sum(outputs * slope)
+            sources = [inputs, *[getattr(weight, "value", weight) for weight in layer.trainable_weights]]
+            sources = [source() if callable(source) else source for source in sources]
+            return outputs, tape.gradient(loss, [inputs])
+
+        run = tf.function(step) if how == "graph" else step
+        outputs, (gradient,) = run(tf.constant(x))
+        return outputs.numpy(), gradient.numpy(), layer.get_weights()[2:]
+
+    def expected(x: Any, slope: Any) -> Any:
+        return normalized(x, slope, False, "eager")
+
+    outputs, gradient, statistics = circle.run(expected, whole, slopes, on=[0])[0]
+
+    def of_part(x: Any, slope: Any, bounds: Any, how: str) -> Any:
+        import ciranda
+
+        part = slice(bounds[ciranda.rank()], bounds[ciranda.rank() + 1])
+        return normalized(x[part], slope[part], True, how)
+
+    for rank, (own, own_gradient, moving) in enumerate(circle.run(of_part, whole, slopes, bounds, how)):
+        part = slice(bounds[rank], bounds[rank + 1])
+        np.testing.assert_allclose(own, outputs[part], rtol=1e-3, atol=2e-4)
+        np.testing.assert_allclose(own_gradient, gradient[part], rtol=1e-3, atol=2e-4)
+        for ours, theirs in zip(moving, statistics, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+@pytest.mark.parametrize("averages", [True, False])
+@pytest.mark.parametrize("how", ["session", "eager"])
+def test_optimizers_of_tensorflow_1(two: Ranks, how: str, averages: bool) -> None:
+    """Two passes accumulate; the gradient of rank r in pass p is (r + 1) * p."""
+
+    def train(how: str, averages: bool) -> list[float]:
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
+        factor = float(hvd.rank() + 1)
+
+        def make() -> Any:
+            return hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), **options)
+
+        if how == "eager":
+            variable, optimizer, seen = tf.Variable([0.0, 0.0]), make(), []
+            for number in range(1, 5):
+                pairs = optimizer.compute_gradients(lambda: tf.reduce_sum(variable) * factor * number, [variable])  # noqa: B023
+                optimizer.apply_gradients(pairs)
+                seen.append(float(variable.numpy()[0]))
+            return seen
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            variable = tf.compat.v1.get_variable("v", initializer=[float(hvd.rank()), 0.0], use_resource=True)
+            number = tf.compat.v1.placeholder(tf.float32, [])
+            step = make().minimize(tf.reduce_sum(variable) * factor * number, var_list=[variable])
+            session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+            session.run(hvd.broadcast_global_variables(0))
+            seen = []
+            for count in range(1, 5):
+                session.run(step, {number: float(count)})
+                seen.append(float(session.run(variable)[0]))
+            return seen
+
+    unit = 1.5 / (2 if averages else 1)
+    for seen in two.run(train, how, averages):
+        assert seen == pytest.approx([0.0, -3 * unit, -3 * unit, -10 * unit])
+
+
+def test_adasum_of_tensorflow_1(two: Ranks) -> None:
+    def train() -> tuple[Any, Any]:
+        import tensorflow as tf
+
+        import ciranda
+        import ciranda.tensorflow as hvd
+
+        own = np.array([1.0, 2.0 * hvd.rank(), -1.0], np.float32)
+        variable = tf.Variable(np.zeros(3, np.float32))
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), op=hvd.Adasum)
+        optimizer.apply_gradients([(tf.constant(own), variable)])
+        return variable.numpy(), ciranda.allreduce(-0.5 * own, op=hvd.Adasum)
+
+    for got, expected in two.run(train):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_variables_and_objects(circle: Ranks) -> None:
+    def share() -> Any:
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        variables = [tf.Variable([float(hvd.rank())] * 3), tf.Variable(hvd.rank(), dtype=tf.int64)]
+        hvd.broadcast_variables(variables, root_rank=1)
+        objects = hvd.allgather_object({"rank": hvd.rank()})
+        shared = hvd.broadcast_object_fn(root_rank=1)(("from", hvd.rank()))
+        errors = []
+        for call in (lambda: hvd.broadcast_global_variables(0), lambda: hvd.SyncBatchNormalization(fused=True)):
+            try:
+                call()
+            except (RuntimeError, ValueError) as error:
+                errors.append(str(error))
+        return [variable.numpy().tolist() for variable in variables], objects, shared, errors
+
+    for values, objects, shared, errors in circle.run(share):
+        assert values == [[1.0] * 3, 1]
+        assert objects == [{"rank": rank} for rank in range(circle.n_ranks)]
+        assert shared == ("from", 1)
+        assert "broadcast_variables" in errors[0]
+        assert "fused" in errors[1]
