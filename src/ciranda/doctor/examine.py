@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ciranda.doctor import engine, limits, machine, network, settings, shared_memory, software
+from ciranda.doctor import bindings, engine, limits, machine, network, settings, shared_memory, software
 from ciranda.doctor.finding import Finding
 
 Check = Callable[[], Iterable[Finding]]
@@ -12,6 +12,7 @@ Check = Callable[[], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     software.python,
     software.frameworks,
+    bindings.bindings,
     machine.processor,
     machine.cores,
     machine.memory,

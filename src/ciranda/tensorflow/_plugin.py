@@ -49,3 +49,10 @@ def xla_problem() -> str:
     """Return why no collective can be compiled by XLA with this TensorFlow; "" if they can."""
     text: bytes = library.ciranda_tensorflow_xla_problem()
     return text.decode()
+
+
+def describe() -> str:
+    """Return what was found, for `ciranda doctor`."""
+    problem = xla_problem()
+    compiled = f"but not in compiled functions: {problem}" if problem else "also in compiled functions (jit_compile)"
+    return f"TensorFlow {tf.__version__}: all symbols found; collectives work, {compiled}"
