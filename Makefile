@@ -205,7 +205,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built
 	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl
 	@touch $@
 
-.PHONY: frameworks-keras $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+.PHONY: frameworks-keras frameworks-keras-oldest $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
 
 $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
@@ -217,14 +217,25 @@ $(NEWEST:%=frameworks-%): frameworks-%: $(FRAMEWORK_VENVS)/%-newest/.installed
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
 	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks $(wildcard tests/$*) -m 'not slow'
 
-# Keras, on each of its backends.
-frameworks-keras: $(FRAMEWORK_VENVS)/keras_torch-newest/.installed
-	KERAS_BACKEND=torch $(FRAMEWORK_VENVS)/keras_torch-newest/bin/python -m pytest tests/keras -m 'not slow'
+# Keras, on each of its backends, and by scripts for Horovod.
+KERAS_VENVS := tensorflow:tensorflow-newest jax:keras_jax-newest torch:keras_torch-newest
+
+define run_keras
+$(FRAMEWORK_VENVS)/$(2)/bin/pip install --quiet --no-deps ./compat/horovod
+KERAS_BACKEND=$(1) $(FRAMEWORK_VENVS)/$(2)/bin/python -m pytest tests/keras -m 'not slow'
+
+endef
+
+frameworks-keras: $(foreach pair,$(KERAS_VENVS),$(FRAMEWORK_VENVS)/$(lastword $(subst :, ,$(pair)))/.installed)
+	$(foreach pair,$(KERAS_VENVS),$(call run_keras,$(firstword $(subst :, ,$(pair))),$(lastword $(subst :, ,$(pair)))))
+
+frameworks-keras-oldest: $(FRAMEWORK_VENVS)/tensorflow-oldest/.installed
+	$(call run_keras,tensorflow,tensorflow-oldest)
 
 frameworks: $(foreach name,$(NEWEST),$(if $(wildcard $(FRAMEWORK_VENVS)/$(name)-newest),frameworks-$(name)))  ## run the conformance suite for the newest frameworks whose environments are there; NAME behind a dash: make one
 	@echo 'frameworks: run here: $(or $(^:frameworks-%=%),none); in the tests of Python: $(IN_VENV)'
 
-frameworks-all: $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)  ## the same for the newest and the oldest version of each
+frameworks-all: $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-keras frameworks-keras-oldest  ## the same for the newest and the oldest version of each
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

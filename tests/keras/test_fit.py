@@ -90,3 +90,23 @@ def test_an_order_of_its_own_is_refused(two: Ranks) -> None:
 
     for error in two.errors(shuffled):
         assert "pass shuffle=False to fit()" in str(error)
+
+
+def test_values_of_all_ranks(two: Ranks) -> None:
+    def functions() -> list[Any]:
+        import numpy as np
+
+        import ciranda.keras as hvd
+
+        own = hvd.rank() + 1.0
+        return [
+            float(hvd.allreduce(own)),
+            float(hvd.allreduce(own, op=hvd.Sum, compression=hvd.Compression.fp16)),
+            hvd.allgather(np.full(hvd.rank() + 1, own)).tolist(),
+            float(hvd.broadcast(own, 1)),
+            hvd.reducescatter(np.arange(4) * own, op=hvd.Sum).tolist(),
+        ]
+
+    first, second = two.run(functions)
+    assert first == [1.5, 3.0, [1.0, 2.0, 2.0], 2.0, [0.0, 3.0]]
+    assert second == [1.5, 3.0, [1.0, 2.0, 2.0], 2.0, [6.0, 9.0]]

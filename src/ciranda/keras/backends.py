@@ -31,6 +31,15 @@ def operations() -> Any:
     return import_module(MODULES[backend()])
 
 
+def tensor_of(array: Any) -> Any:
+    """Return a tensor of the backend."""
+    if is_keras_3():
+        return keras.ops.convert_to_tensor(array)
+    import tensorflow
+
+    return tensorflow.convert_to_tensor(array)
+
+
 def make_combiner(name: str, options: Options, groups: Groups) -> GradientCombiner:
     """Return what combines gradients of Keras' backend; see GradientCombiner."""
     if backend() == "tensorflow":

@@ -10,7 +10,7 @@ import numpy as np
 
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._ops import Average, choose_op
-from ciranda.keras import values
+from ciranda.keras import backends, values
 from ciranda.keras.wrapping import DistributedOptimizer, is_distributed
 from ciranda.numpy import ops
 from ciranda.process_sets import ProcessSet, global_process_set
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _array(value: Any) -> Array:
-    if hasattr(value, "assign") or keras.backend.is_keras_tensor(value):
+    if hasattr(value, "assign"):
         return values.values_of([value])[0]
     detached = value.detach() if hasattr(value, "detach") else value
     array = np.asarray(detached)
@@ -39,17 +39,18 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Array:
     """Return what all ranks' `value` give together: their average, unless `op` says otherwise."""
-    compressed, context = compression.compress(_array(value))
-    reduced = ops.allreduce(
-        compressed,
-        op=choose_op(op, average),
-        name=name,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        process_set=process_set,
-    )
-    result: Array = compression.decompress(reduced, context)
-    return result
+    how: dict[str, Any] = {
+        "op": choose_op(op, average),
+        "name": name,
+        "prescale_factor": prescale_factor,
+        "postscale_factor": postscale_factor,
+        "process_set": process_set,
+    }
+    if compression is NoneCompressor:
+        return ops.allreduce(_array(value), **how)
+    # Compressors are made for the tensors of the backend.
+    reduced = backends.operations().allreduce(backends.tensor_of(_array(value)), compression=compression, **how)
+    return _array(reduced)
 
 
 def allgather(value: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> Array:

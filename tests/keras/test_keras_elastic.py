@@ -1,0 +1,116 @@
+"""Training with `fit()` that begins again from its last commit ends like training that never failed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fitting import GRAPH, MODES, assert_close
+from ranks import Ranks
+
+pytestmark = pytest.mark.multiprocess
+
+
+def train(failing_step: int | None, mode: str) -> tuple[list[Any], dict[str, Any]]:
+    """Four epochs of two steps, committed after each; in the middle of one the last rank leaves, once."""
+    import keras
+    from fitting import data, make_model, weights_of
+
+    import ciranda.keras as hvd
+    from ciranda.errors import AbortedError
+
+    x, y = data(32)
+    model = make_model(hvd.rank())
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), "mse", **MODES[mode])
+    log: dict[str, Any] = {"calls": 0, "epochs": [], "batches": []}
+    left = [failing_step]
+
+    class Leave(keras.callbacks.Callback):
+        steps = 0
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if self.steps == left[0] and hvd.rank() == hvd.size() - 1:
+                left[0] = None
+                hvd.shutdown()
+                raise AbortedError("this rank has had enough")
+            self.steps += 1
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            log["batches"].append(state.batch)
+
+    leave = Leave()
+
+    @hvd.elastic.run
+    def fit(state: Any) -> str:
+        log["calls"] += 1
+        log["epochs"].append(state.epoch)
+        callbacks = [
+            hvd.elastic.UpdateBatchStateCallback(state),
+            hvd.elastic.UpdateEpochStateCallback(state),
+            hvd.elastic.CommitStateCallback(state, batches_per_commit=1000),
+            leave,
+        ]
+        batches = hvd.GlobalBatches(x, y, batch_size=16)
+        model.fit(batches, shuffle=False, epochs=4 - state.epoch, verbose=0, callbacks=callbacks)
+        return "done"
+
+    state = hvd.elastic.KerasState(model, epoch=0, batch=0)
+    assert fit(state) == "done"
+    assert (state.epoch, state.batch) == (4, 0)
+    return weights_of(model), log
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+def test_after_a_failure_like_without(two: Ranks, mode: str) -> None:
+    expected, log = two.run(train, None, mode)[0]
+    assert log == {"calls": 1, "epochs": [0], "batches": [0, 1] * 4}
+    for weights, log in two.run(train, 5, mode):
+        assert log["calls"] == 2
+        assert log["epochs"] == [0, 2]
+        assert log["batches"] == [0, 1, 0, 1, 0, 0, 1, 0, 1]
+        assert_close(weights, expected, 1e-6)
+
+
+def test_a_killed_rank_is_named_to_the_others() -> None:
+    def fit() -> tuple[str, float]:
+        import os
+        import signal
+
+        import keras
+        from fitting import data, make_model
+
+        import ciranda.keras as hvd
+        from ciranda.errors import HorovodInternalError
+
+        x, y = data(48)
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", **MODES[GRAPH])
+        fit.began = 0.0  # type: ignore[attr-defined]
+
+        class Die(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                fit.began = time.monotonic()  # type: ignore[attr-defined]
+                if batch == 1 and hvd.rank() == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        from ciranda.keras.elastic import _is_failure
+
+        try:
+            model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0, callbacks=[Die()])
+        except Exception as error:
+            assert isinstance(error, HorovodInternalError) or _is_failure(error)  # noqa: PT017
+            return str(error), time.monotonic() - fit.began  # type: ignore[attr-defined]
+        raise AssertionError("fit() went on without rank 2")
+
+    env = {"CIRANDA_AUTOTUNE": "0", "PYTHONPATH": str(Path(__file__).parent), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with Ranks(3, env=env) as ranks:
+        for rank in range(3):
+            ranks.start(rank, fit)
+        for rank in range(2):
+            outcome = ranks.outcome(rank)
+            assert outcome.error is None, outcome.traceback
+            message, seconds = outcome.value
+            assert "2" in message
+            assert seconds < 10
