@@ -72,6 +72,16 @@ def test_bad_calls(circle: Ranks, mode: str) -> None:
     circle.run(tf_work.bad_calls, mode)
 
 
+def test_lists_of_variables_that_differ(circle: Ranks) -> None:
+    (told,) = set(circle.run(tf_work.differing_variables))
+    assert told[0] == "FailedPreconditionError", told
+    assert "'variables'" in told[1], told
+
+
+def test_a_device_that_is_not_there(circle: Ranks) -> None:
+    circle.run(tf_work.device_that_is_not_there)
+
+
 @modes
 def test_not_in_a_circle(circle: Ranks, mode: str) -> None:
     circle.run(tf_work.not_in_a_circle, mode)

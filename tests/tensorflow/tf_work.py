@@ -236,7 +236,11 @@ def unknown_shapes() -> None:
 
 
 def variables() -> None:
-    kinds = [tf.Variable(mine(3)), tf.Variable(hvd.rank()), tf.keras.Variable(mine(2)) if _has_keras_3() else None]
+    kinds = [
+        tf.Variable(mine(3)),
+        tf.Variable(hvd.rank()),
+        tf.keras.Variable(mine(2)) if hasattr(tf.keras, "Variable") else None,
+    ]
     given = [each for each in kinds if each is not None]
     assert all(a is b for a, b in zip(hvd.broadcast_(given, 1, name="variables"), given, strict=True))
     for each in given[::2]:
@@ -245,10 +249,6 @@ def variables() -> None:
     given[0].assign(mine(3))
     tf.function(lambda: hvd.broadcast_(given[:1], 2, name="variables"))()
     close(given[0], np.arange(3) + 20)
-
-
-def _has_keras_3() -> bool:
-    return tf.keras.__version__.startswith("3")
 
 
 # --- names
@@ -352,6 +352,26 @@ def bad_calls(mode: str) -> None:
         error = ended_with(lambda call=call: MODES[mode](call)(x))
         assert isinstance(error, ValueError), error
     close(MODES[mode](lambda x: hvd.allreduce(x, name="t", op=hvd.Sum))(x), np.full((4, 3), n))
+
+
+def differing_variables() -> tuple[str, str]:
+    """Lists of variables that differ between ranks. Returns what each rank is told."""
+    given = [tf.Variable(mine(3)) for _ in range(2 if hvd.rank() == 0 else 3)]
+    error = ended_with(lambda: hvd.broadcast_(given, 0, name="variables"))
+    close(hvd.allreduce(mine(2), name="after"), average(2))
+    return type(error).__name__, str(hvd.as_ciranda_error(error))
+
+
+def device_that_is_not_there() -> None:
+    """TensorFlow places the op elsewhere, or refuses: the same on all ranks."""
+    for device in ("/gpu:7", "/job:other/cpu:0"):
+        refusal = "device"
+        try:
+            close(hvd.allreduce(mine(2), device_dense=device, name="device"), average(2))
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            refusal = str(error).lower()
+        assert "device" in refusal
+    close(hvd.allreduce(mine(2), name="after"), average(2))
 
 
 def not_in_a_circle(mode: str) -> None:
