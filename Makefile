@@ -199,10 +199,10 @@ IN_VENV := c native numpy torch
 NEWEST := tensorflow
 OLDEST := numpy torch tensorflow
 
-$(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built
+$(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	[ -d $(@D) ] || $(FRAMEWORK_PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet $(PACKAGES_$*) $(BUILT)/ciranda-*.whl ml-dtypes 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
-	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl
+	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
 	@touch $@
 
 .PHONY: frameworks-keras frameworks-keras-oldest $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)

@@ -83,6 +83,18 @@ def test_nodes_are_called_what_was_asked() -> None:
     ]
 
 
+def test_the_scope_of_names_can_be_ignored() -> None:
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.name_scope("scope"):
+            return hvd.allreduce(x, name="n", ignore_name_scope=True)
+
+    (node,) = [
+        each for each in step.get_concrete_function(tf.ones([2])).graph.get_operations() if "Ciranda" in each.type
+    ]
+    assert (node.get_attr("node_name"), node.get_attr("tensor_name")) == (b"", b"n")
+
+
 def test_tapes_know_of_ops() -> None:
     """execute.record_gradient records what execute.execute did."""
     x = tf.Variable([1.0, 2.0])

@@ -20,6 +20,10 @@ def test_independent_calls_in_any_order_with_one_thread(circle: Ranks, kinds: in
     circle.run(tf_work.independent_calls, 100, kinds, timeout=60)
 
 
+def test_what_follows_may_wait_for_other_collectives(circle: Ranks) -> None:
+    circle.run(tf_work.waits_behind_a_call)
+
+
 @modes
 def test_programs_outlive_circles(circle: Ranks, mode: str) -> None:
     circle.run(tf_work.programs_outlive_circles, mode)

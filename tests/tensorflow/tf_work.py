@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import ciranda
 import ciranda.tensorflow as hvd
 from ciranda import errors
 from ciranda.tensorflow import _plugin
@@ -74,6 +75,20 @@ def independent_calls(n_calls: int, kinds: int) -> None:
             else:
                 rows = np.repeat(np.arange(n), n if kind == "allgather" else 1)[:, None]
                 close(found, np.broadcast_to(index + rows, found.shape))
+
+
+def waits_behind_a_call() -> None:
+    """What follows a call in a graph runs on a thread of TensorFlow's, and may wait for other collectives."""
+
+    def wait(tensor: Any) -> Any:
+        return ciranda.allreduce(tensor.numpy(), name="behind", op=ciranda.Sum)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        return tf.py_function(wait, [hvd.allreduce(x, name="before")], tf.float32)
+
+    for _ in range(5):
+        close(step(mine(3)), hvd.size() * average(3))
 
 
 # --- averages and places at run time
