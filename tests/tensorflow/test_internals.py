@@ -95,6 +95,24 @@ def test_the_scope_of_names_can_be_ignored() -> None:
     assert (node.get_attr("node_name"), node.get_attr("tensor_name")) == (b"", b"n")
 
 
+def test_graphs_of_tensorflow_1() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.constant([1.0, 2.0])
+        results = [hvd.allreduce(x * 2.0, name="y"), tf.gradients(tf.reduce_sum(hvd.allgather(x)), x)[0], hvd.size_op()]
+        variables = [
+            tf.compat.v1.get_variable(f"v{kind}", initializer=[3.0], use_resource=kind == 1) for kind in (0, 1)
+        ]
+        session.run(tf.compat.v1.global_variables_initializer())
+        found = session.run([*results, *hvd.broadcast_(variables, 0)])
+        assert [each.tolist() for each in found] == [[2.0, 4.0], [1.0, 1.0], 1, [3.0], [3.0]]
+        with pytest.raises(tf.errors.InvalidArgumentError) as failed:
+            session.run(hvd.allgather(tf.constant(1.0), name="scalar"))
+    error = hvd.as_ciranda_error(failed.value)
+    assert isinstance(error, ValueError)
+    assert str(error).startswith("ciranda.tensorflow: allgather 'scalar'")
+    assert "node" not in str(error)
+
+
 def test_tapes_know_of_ops() -> None:
     """execute.record_gradient records what execute.execute did."""
     x = tf.Variable([1.0, 2.0])

@@ -50,6 +50,11 @@ def is_building_graph() -> bool:
     return not context.executing_eagerly()
 
 
+def is_building_session_graph() -> bool:
+    """Whether calls become nodes of a graph for a session, as in TensorFlow 1: it runs what it is asked to alone."""
+    return is_building_graph() and not tf.compat.v1.get_default_graph().building_function
+
+
 def run(op_type: str, tensors: Sequence[Tensor], call: Call, splits: Sequence[Tensor] = ()) -> list[Tensor]:
     """Return the outputs of an op."""
     names = _names_in_graph(op_type, tensors, call) if is_building_graph() else _names_at_once(call)

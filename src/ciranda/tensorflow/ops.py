@@ -32,7 +32,7 @@ from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.tensorflow import gradients as _gradients  # noqa: F401 (registers them)
 from ciranda.tensorflow import sparse
 from ciranda.tensorflow._autograph import unconverted
-from ciranda.tensorflow._execution import Call, is_building_graph, run
+from ciranda.tensorflow._execution import Call, is_building_graph, is_building_session_graph, run
 
 #: A tensor, or what `tf.convert_to_tensor` takes.
 Tensor = Any
@@ -186,7 +186,9 @@ def grouped_broadcast(
 def broadcast_(
     variables: Sequence[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """Assign rank `root_rank`'s values to the variables, as one request. Returns the variables.
+    """Assign rank `root_rank`'s values to the variables, as one request.
+
+    Returns the variables; in a graph of TensorFlow 1, what has to be evaluated for them to be assigned to.
 
     Args:
         variables: `tf.Variable` or Keras's variables, which have values; the same on all ranks.
@@ -197,8 +199,8 @@ def broadcast_(
     variables = list(variables)
     if variables:
         values = grouped_broadcast(variables, root_rank, name, False, process_set)
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
+        assigned = [variable.assign(value) for variable, value in zip(variables, values, strict=True)]
+        return assigned if is_building_session_graph() else variables
     return variables
 
 
