@@ -101,7 +101,7 @@ def init(
                 _begin(process_sets)
             return
         circle.left = _rejoining.leave(circle.engine, _leave)
-    _ending.watch()
+    ending.watch()
     left = circle.left
     told = _what_to_tell()
     connected = _join(num_lanes if left is None else left.num_lanes, told)
@@ -117,7 +117,7 @@ def _find() -> bool:
     """Be in the circle that a binding in C has joined in this process, if there is one; return whether."""
     circle.engine = _core.attach()
     if circle.engine is not None:
-        _ending.watch()
+        ending.watch()
     return circle.engine is not None
 
 
@@ -265,5 +265,5 @@ def _forget_after_fork() -> None:
         connected.abandon()
 
 
-_ending = Ending(shutdown)
+ending = Ending(shutdown)
 os.register_at_fork(after_in_child=_forget_after_fork)

@@ -3,7 +3,7 @@
 Python waits for threads that are no daemons before it calls what `atexit` knows. A collective that such a thread waits
 for may never be done, as this process comes to no other: so a process whose main thread has called `sys.exit()`, or
 failed, leaves the circle before that wait, which fails what is pending. One whose main thread has come to its end lets
-the other threads finish.
+the other threads finish. If it has not failed, what waits for work that was begun, and not waited for, comes first.
 
 Daemon threads are stopped wherever they are. Those that wait in the engine must be kept there before that: see
 `detain_other_threads()`.
@@ -27,6 +27,8 @@ class Ending:
         self._leave = leave
         self._is_watching = False
         self._has_exited = False
+        self._status: Any = None
+        self._finish: list[Callable[[], None]] = []
         atexit.register(self._at_exit)
 
     def watch(self) -> None:
@@ -42,14 +44,22 @@ class Ending:
         self._exit = sys.exit
         sys.exit = self._noticed_exit
 
+    def finish_first(self, act: Callable[[], None]) -> None:
+        """Have `act` called at the end of a main thread that has not failed. Once, however often it is given."""
+        if act not in self._finish:
+            self._finish.append(act)
+
     def _noticed_exit(self, status: Any = None, /) -> NoReturn:
         """Exit the interpreter by raising SystemExit(status)."""
         if threading.current_thread() is threading.main_thread():
-            self._has_exited = True
+            self._has_exited, self._status = True, status
         self._exit(status)
 
     def _before_waiting_for_threads(self) -> None:
-        has_failed = getattr(sys, "last_value", None) is not None
+        has_failed = getattr(sys, "last_value", None) is not None or self._status not in (None, 0)
+        if not has_failed:
+            for act in self._finish:
+                act()
         if self._has_exited or has_failed:
             self._leave()
 

@@ -37,6 +37,7 @@ from ciranda.launch.shared_file import SharedFile
 MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
 LAST_WORDS_SECONDS = 0.2  # how long to go on writing to a launcher that may be gone
 SWEEP_SECONDS = 0.02  # between SIGKILL rounds
+MPI_LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib", "libciranda_mpi.so")
 
 
 class Agent:
@@ -47,7 +48,7 @@ class Agent:
         self._inbox = inbox
         self._reader = protocol.LineReader()
         self._outbox = Outbox(outbox)
-        self._reserved: reserved_port.ReservedPort | None = None
+        self._reserved: list[reserved_port.ReservedPort] = []
         self._spec: protocol.Spec | None = None
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
@@ -124,7 +125,7 @@ class Agent:
     def _on_message(self, message: Message) -> None:
         if message["t"] == "end":
             self._end("order", protocol.seconds_of(message, "grace"))
-        elif message["t"] == "reserve" and self._reserved is None:
+        elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
             self._spec = protocol.Spec(message)
@@ -143,7 +144,7 @@ class Agent:
         try:
             self._reserved, answer = reserved_port.answer(message)
         except (OSError, LaunchError) as error:
-            self._outbox.send({"t": "fatal", "text": f"no port can be kept for MASTER_PORT: {error}"})
+            self._outbox.send({"t": "fatal", "text": f"no port can be kept for MASTER_PORT or JAX: {error}"})
             self._end("no port")
             return
         self._outbox.send(answer)
@@ -160,6 +161,12 @@ class Agent:
         common[b"CIRANDA_SECRET_FILE"] = self._secret.path.encode()
         for name, blob in self._blobs.items():
             common[name.encode()] = blob.path.encode()
+        if spec.jax_native:
+            if not os.path.exists(MPI_LIBRARY):
+                self._outbox.send({"t": "fatal", "text": f"--jax-native: ciranda has no {MPI_LIBRARY} here"})
+                self._end("no library for JAX")
+                return
+            common[b"MPITRAMPOLINE_LIB"] = os.fsencode(MPI_LIBRARY)
         for shared in (self._secret, *self._blobs.values()):
             shared.seal()
         self._share_cores(common, len(spec.rank_env))

@@ -34,6 +34,7 @@ class RunOptions:
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node, "none" lets it run
             on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.
+        jax_native: have JAX's own collectives come by the ranks' circle.
         ssh: how to call ssh.
         prefix: put ``[rank]<stream>:`` in front of each line of output.
         verbose: say what is done.
@@ -46,6 +47,7 @@ class RunOptions:
     network_interface: str | None = None
     port_range: str | None = None
     bind_to: Literal["core", "numa", "none"] | None = None
+    jax_native: bool = False
     python: str = field(default_factory=lambda: sys.executable)
     ssh: SshOptions = field(default_factory=SshOptions)
     prefix: bool = True
@@ -130,6 +132,7 @@ def run(
         network_interface=options.network_interface,
         port_range=options.port_range,
         bind_to=options.bind_to or default_binding(),
+        jax_native=options.jax_native,
         blobs={call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))},
         want_results=True,
         python=options.python,

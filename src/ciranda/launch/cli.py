@@ -146,6 +146,10 @@ def _run(
                                           "or let all run anywhere.",
                                      rich_help_panel=_JOB),
     ] = None,
+    jax_native: Annotated[
+        bool, typer.Option("--jax-native", help="Have JAX's collectives (lax.psum, sharded jit) come by Ciranda; "
+                                                "with jax.distributed.initialize().", rich_help_panel=_JOB),
+    ] = False,
     start_timeout: Annotated[
         float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS",
                             help="For all hosts to answer and all ranks to find each other.", rich_help_panel=_JOB),
@@ -187,6 +191,7 @@ def _run(
         network_interface=network_interface,
         port_range=port_range,
         bind_to=bind_to.value if bind_to else default_binding(),
+        jax_native=jax_native,
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
     files = OutputDir(output_dir, len(slots)) if output_dir is not None else None

@@ -22,7 +22,7 @@ JOB_IDENTITY = (
     *(prefix + name for prefix in ("CIRANDA_", "HOROVOD_") for name in _IDENTITY),
     "CIRANDA_HOST", "CIRANDA_JOB", "CIRANDA_STORE", "CIRANDA_SECRET_FILE", "CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD",
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_*", "NODE_RANK",
-    "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_*",
+    "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_*", "JAX_COORDINATOR_ADDRESS", "OMPI_MCA_orte_hnp_uri",
     "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "PMI_*", "PMIX_*", "MV2_COMM_WORLD_*", "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS", "PALS_*", "JSM_NAMESPACE_*", "FLUX_TASK_*", "FLUX_JOB_SIZE",
     "SLURM_STEP_*", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS*", "SLURM_NPROCS",
@@ -35,10 +35,11 @@ _CONTROLLER = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where rank 0 can make a torch.distributed.TCPStore, and the others reach it."""
+    """Where rank 0 can make a torch.distributed.TCPStore and, if asked for, JAX's coordinator; the others reach it."""
 
     address: str
     port: int
+    jax_port: int | None = None
 
 
 def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
@@ -55,8 +56,8 @@ def _matches(name: bytes, patterns: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
 
 
-def identity(slot: Slot) -> dict[str, str]:
-    """The variables that tell a rank who it is, under Ciranda's names, Horovod's and torch's."""
+def identity(slot: Slot, jax_native: bool = False) -> dict[str, str]:
+    """The variables that tell a rank who it is, under Ciranda's names, Horovod's, torch's and, if asked for, JAX's."""
     values = (slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size)
     env = dict(_CONTROLLER)
     for name, value in zip(_IDENTITY, values, strict=True):
@@ -73,12 +74,24 @@ def identity(slot: Slot) -> dict[str, str]:
         "ROLE_WORLD_SIZE": slot.size,
     }
     env.update({name: str(value) for name, value in of_torch.items()})
+    if jax_native:
+        env.update(_for_jax(slot))
     return env
 
 
-def of_job(job_id: str, meeting: Meeting) -> dict[str, str]:
-    """The variables of torch's launchers that are the same for every rank."""
+def _for_jax(slot: Slot) -> dict[str, str]:
+    """What `jax.distributed.initialize()` finds without arguments: Open MPI's words, which it knows."""
     return {
+        "OMPI_MCA_orte_hnp_uri": "0.0;ciranda",  # that it is there is enough: the coordinator has a variable of its own
+        "OMPI_COMM_WORLD_SIZE": str(slot.size),
+        "OMPI_COMM_WORLD_RANK": str(slot.rank),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(slot.local_rank),
+    }
+
+
+def of_job(job_id: str, meeting: Meeting) -> dict[str, str]:
+    """The variables of torch's launchers, and for JAX, that are the same for every rank."""
+    env = {
         "MASTER_ADDR": meeting.address,
         "MASTER_PORT": str(meeting.port),
         "ROLE_NAME": "default",
@@ -87,3 +100,8 @@ def of_job(job_id: str, meeting: Meeting) -> dict[str, str]:
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 makes the store
     }
+    if meeting.jax_port is not None:
+        host = f"[{meeting.address}]" if ":" in meeting.address else meeting.address
+        env["JAX_COORDINATOR_ADDRESS"] = f"{host}:{meeting.jax_port}"
+        env["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "mpi"
+    return env

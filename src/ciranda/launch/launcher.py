@@ -108,10 +108,11 @@ class _Run:
             self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
 
     def _reserve_port(self) -> None:
-        """Have rank 0's host keep a port at which rank 0 can make torch's store."""
+        """Have rank 0's host keep ports at which rank 0 can make torch's store and JAX's coordinator."""
         first = self._links[0]
         address = "" if first.host in self._remote else self._own_address
-        first.send(reserved_port.reserve_message(address, self._job.network_interface, self._ports))
+        count = 2 if self._job.jax_native else 1
+        first.send(reserved_port.reserve_message(address, self._job.network_interface, self._ports, count))
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
@@ -244,8 +245,7 @@ class _Run:
     def _on_reserved(self, link: AgentLink, message: Message) -> None:
         if link is not self._links[0] or self._meeting is not None:
             raise ProtocolError("it reserved a port, which it was not asked to")
-        port = protocol.int_of(message, "port", 1, 65535)
-        self._meeting = Meeting(protocol.text_of(message, "address"), port)
+        self._meeting = reserved_port.meeting_of(message)
         self._start_if_ready()
 
     def _start_if_ready(self) -> None:

@@ -23,12 +23,13 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
         "inherit": is_remote,
         "cwd": protocol.to_text(os.fsencode(job.cwd)),
-        "ranks": [{"rank": slot.rank, "env": environment.identity(slot)} for slot in slots],
+        "ranks": [{"rank": slot.rank, "env": environment.identity(slot, job.jax_native)} for slot in slots],
         "secret": secret,
         "grace": job.grace_seconds,
         "blobs": list(job.blobs),
         "results": job.want_results,
         "bind_to": job.bind_to,
+        "jax_native": job.jax_native,
     }
     for name, content in job.blobs.items():
         for start in range(0, len(content), 1 << 20):

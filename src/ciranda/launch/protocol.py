@@ -18,7 +18,7 @@ import re
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 2
+VERSION = 3
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 64 << 10
 BINDINGS = ("none", "numa", "core")
@@ -151,6 +151,7 @@ class Spec:
         blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
         want_results: give each rank a pipe for its result.
         bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
+        jax_native: whether jaxlib is to find the library of this host's ciranda that its collectives come by.
     """
 
     def __init__(self, message: Message) -> None:
@@ -168,6 +169,7 @@ class Spec:
         self.blobs = _texts(message, "blobs")
         self.want_results = message.get("results") is True
         self.bind_to = text_of(message, "bind_to")
+        self.jax_native = message.get("jax_native") is True
         if self.bind_to not in BINDINGS:
             raise ProtocolError(f"spec: bind_to must be one of {', '.join(BINDINGS)}, not {self.bind_to[:80]!r}")
         if not self.argv:

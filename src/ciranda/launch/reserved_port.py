@@ -1,9 +1,10 @@
-"""A TCP port of this host that is kept for rank 0's torch.distributed.TCPStore, and the address of this host.
+"""TCP ports of this host that are kept for what rank 0 makes there, and the address of this host.
 
-A store of torch's is made by rank 0 itself, at a port that all ranks have been told before. So that nobody else takes
-it meanwhile (another job on this host, a socket that asks for any port), the agent keeps a socket bound to it for as
-long as the job lasts. It does not listen, and has SO_REUSEADDR: the system then lets another socket with SO_REUSEADDR
-listen there, as torch's has, but gives the port to nobody who asks for any. Standard library only.
+torch.distributed.TCPStore and JAX's coordinator are made by rank 0 itself, at a port that all ranks have been told
+before. So that nobody else takes it meanwhile (another job on this host, a socket that asks for any port), the agent
+keeps a socket bound to it for as long as the job lasts. It does not listen, and has SO_REUSEADDR: the system then lets
+another socket with SO_REUSEADDR listen there, as torch's and JAX's have, but gives the port to nobody who asks for any.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import socket
 from collections.abc import Sequence
 
 from ciranda.launch import protocol
+from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import ProtocolError
 from ciranda.launch.protocol import Message
+
+MAX_PORTS = 2  # torch's, JAX's
 
 
 class ReservedPort:
@@ -54,32 +58,43 @@ def _bound(port: int) -> socket.socket:
     return made
 
 
-def reserve_message(address: str, interface: str | None, ports: Sequence[int]) -> Message:
-    """Ask for a port of ``ports``. ``address`` is that of the agent's host; where it is empty, the agent finds it."""
+def reserve_message(address: str, interface: str | None, ports: Sequence[int], count: int) -> Message:
+    """Ask for ``count`` ports of ``ports``. ``address`` is that of the agent's host; the agent finds it if empty."""
     return {
         "t": "reserve",
         "address": address,
         "interface": interface or "",
         "low": ports[0],
         "high": ports[-1],
+        "count": count,
     }
 
 
-def answer(message: Message) -> tuple[ReservedPort, Message]:
+def answer(message: Message) -> tuple[list[ReservedPort], Message]:
     """Do what a ``reserve`` message asks for.
 
     Raises:
         ProtocolError: it is malformed.
-        OSError: no port is free.
+        OSError: not as many ports are free.
         LaunchError: this host has no such interface.
     """
     low, high = (protocol.int_of(message, key, 0, 65535) for key in ("low", "high"))
+    count = protocol.int_of(message, "count", 1, MAX_PORTS)
     if low > high:
         raise ProtocolError(f"reserve: no ports from {low} to {high}")
     interface = protocol.text_of(message, "interface")
     address = protocol.text_of(message, "address") or _own_address(interface)
-    reserved = ReservedPort(range(low, high + 1))
-    return reserved, {"t": "reserved", "address": address, "port": reserved.port}
+    reserved = [ReservedPort(range(low, high + 1)) for _ in range(count)]
+    return reserved, {"t": "reserved", "address": address, "ports": [each.port for each in reserved]}
+
+
+def meeting_of(message: Message) -> Meeting:
+    """What a ``reserved`` message says; ProtocolError if it is malformed."""
+    ports = message.get("ports")
+    if not isinstance(ports, list) or not 1 <= len(ports) <= MAX_PORTS:
+        raise ProtocolError(f"reserved: ports must be a list, not {ports!r:.80}")
+    found = [protocol.int_of({**message, "port": port}, "port", 1, 65535) for port in ports]
+    return Meeting(protocol.text_of(message, "address"), found[0], found[1] if len(found) > 1 else None)
 
 
 def _own_address(interface: str) -> str:

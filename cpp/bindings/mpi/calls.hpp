@@ -1,0 +1,40 @@
+// calls: one request of the engine for one call of MPI.
+//
+// Threads: any. A call blocks its thread, which does the work meanwhile.
+// Failure: throws Failure, with the engine's message.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <array>
+#include <cstdint>
+
+#include "bindings/mpi/communicator.hpp"
+
+namespace ciranda::mpi {
+
+// One tensor of `rows` rows of `columns` elements each.
+class Tensor {
+ public:
+  Tensor(const void* input, void* output, ciranda_dtype dtype, std::int64_t rows, std::int64_t columns = 1);
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  const ciranda_tensor& get() const { return tensor_; }
+  std::int64_t count() const { return shape_[0] * shape_[1]; }
+
+ private:
+  const std::array<std::int64_t, 2> shape_;
+  const ciranda_tensor tensor_;
+};
+
+ciranda_request request_of(ciranda_collective collective);
+
+// Carries it out in the communicator. `kind` tells apart calls that differ in more than the collective and the tensor.
+void run(Communicator& communicator, ciranda_request request, const Tensor& tensor, std::int64_t kind = 0,
+         bool is_split = false);
+
+// MPI's count, which is signed and 32 bits wide.
+std::int64_t counted(int count);
+
+}  // namespace ciranda::mpi

@@ -1,0 +1,111 @@
+// Communicator: some ranks of the circle in an order of their own, with one lane to themselves, and the names of what
+// they do together.
+//
+// It outlives circles: after shutdown() and init() its process set is formed again by the first call of its ranks.
+//
+// Threads: any. As in MPI, all ranks make the calls of one communicator in the same order.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <ciranda/native/context.hpp>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/mpi/abi.hpp"
+
+namespace ciranda::mpi {
+
+// Where the engine carries out what a communicator does.
+struct Place {
+  std::uint32_t process_set = 0;
+  std::uint32_t lane = 0;
+};
+
+// What must be equal on all ranks for a call to be the same one again.
+struct Signature {
+  ciranda_collective collective;
+  std::int64_t kind;  // the operator, the root or the tag
+  ciranda_dtype dtype;
+  std::int64_t count;
+  std::pair<int, int> way = {-1, -1};  // of a message: who sends to whom
+  bool is_split = false;
+  auto operator<=>(const Signature&) const = default;
+};
+
+// How many messages of one signature may be under way at a time.
+inline constexpr std::uint32_t kTurns = 8;
+
+class Communicator {
+ public:
+  // `ranks[r]` is the number in the circle of rank r, of which this process is `rank`. Of all ranks of the circle, they
+  // use `lane`; of some, the set that they form as their `nth`.
+  Communicator(std::string name, std::vector<std::int32_t> ranks, int rank, std::uint32_t lane, std::uint32_t nth);
+  // One that could not be made: every call fails, and says why.
+  explicit Communicator(std::string why_not) : broken_(std::move(why_not)) {}
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator();
+
+  // Throws Failure if it could not be made.
+  void check() const;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::string& name() const { return name_; }
+  const std::vector<std::int32_t>& ranks() const { return ranks_; }
+  // Where rank r's part stands in what the engine gathers, which is in the order of the circle.
+  const std::vector<std::size_t>& positions() const { return positions_; }
+  bool in_order() const { return in_order_; }
+
+  // The circle that this process is in, as native::Context, if it can carry this communicator; else throws Failure.
+  void check(const native::Context& circle) const;
+
+  Place place(const native::Context& circle);
+
+  // The name of a call. Those of one signature share one, so that the engine knows them again; signatures are numbered
+  // as they come, so that ranks that differ in one meet under one name, and are told. Messages of one signature,
+  // several of which may be under way, take turns in kTurns names.
+  std::string name_of(const Signature& signature);
+  // After ranks have differed.
+  void forget(const Signature& signature);
+
+  // How often this communicator was split, which all its ranks do alike.
+  std::uint32_t count_split();
+
+ private:
+  const std::string broken_;
+  const std::string name_;
+  const std::vector<std::int32_t> ranks_;
+  const int rank_ = -1;
+  const std::uint32_t lane_ = 0;
+  const std::uint32_t nth_ = 0;
+  std::vector<std::size_t> positions_;
+  bool in_order_ = true;
+
+  std::mutex mutex_;
+  std::mutex forming_;
+  ciranda_context* formed_in_ = nullptr;  // a reference
+  std::uint32_t formed_ = 0;
+  std::map<Signature, std::uint32_t> numbers_;
+  std::map<std::pair<int, int>, std::uint32_t> next_numbers_;  // by who sends to whom
+  std::map<Signature, std::uint32_t> turns_;                   // of messages
+  std::uint32_t n_splits_ = 0;
+};
+
+// The communicator of a handle. Throws Failure if there is none, or it could not be made.
+std::shared_ptr<Communicator> communicator_of(Comm handle);
+Comm add_communicator(std::shared_ptr<Communicator> communicator);
+// The world, once it is known, or why there is none.
+void add_world(int rank, int size);
+void break_world(const std::string& why_not);
+void remove_communicator(Comm handle);
+
+}  // namespace ciranda::mpi

@@ -1,0 +1,43 @@
+// errors: MPI's errors are numbers, whose text is asked for later (MPI_Error_string), by whoever has got one.
+//
+// Threads: any.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace ciranda::mpi {
+
+// Why a function of MPI cannot do what it is asked.
+struct Failure {
+  std::string text;
+};
+
+// The number of that text. The last thousands of texts are kept.
+int error_of(std::string text);
+
+// "unknown error ..." for a number that error_of() has not given, or long ago.
+std::string text_of(int error);
+
+// An error by name, also told on standard error (once for each name): jaxlib does not look at all errors.
+int not_offered(const char* name) noexcept;
+
+// What `act` throws becomes an error of the function `name`; else MPI_SUCCESS.
+template <typename Act>
+int guarded(const char* name, const Act& act) noexcept {
+  try {
+    try {
+      act();
+      return 0;
+    } catch (const Failure& failure) {
+      return error_of(std::string(name) + ": " + failure.text);
+    } catch (const std::exception& error) {
+      return error_of(std::string(name) + ": " + error.what());
+    }
+  } catch (...) {
+    return 1;  // no memory for the text either
+  }
+}
+
+}  // namespace ciranda::mpi

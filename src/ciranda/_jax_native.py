@@ -1,0 +1,46 @@
+"""How JAX's own collectives come to the circle: what libciranda_mpi.so asks of Python when jaxlib begins to use it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import suppress
+
+import ciranda
+from ciranda import _basics
+
+
+def join() -> int | str:
+    """Be in the circle that JAX's processes form; the address of the engine's functions, or why that cannot be."""
+    try:
+        ciranda.init()
+        _basics.ending.finish_first(_wait_for_programs)
+        problem = _difference()
+    except Exception as error:  # it is told by jaxlib's errors: what is raised here would get lost
+        return str(error)
+    return problem or ciranda.get_c_table_address()
+
+
+def _wait_for_programs() -> None:
+    """Wait for the programs that this thread has begun: other ranks may need their collectives, though this does not.
+
+    JAX carries out one thread's programs in order, and this begins another.
+    """
+    jax = importlib.import_module("jax")
+    with suppress(Exception):  # nobody asks any more how those ended
+        here = jax.device_put(0.0, jax.local_devices()[0])
+        jax.jit(lambda value: value + 1)(here).block_until_ready()
+
+
+def _difference() -> str | None:
+    """What is wrong if JAX counts its processes otherwise than the circle its ranks."""
+    distributed = sys.modules.get("jax._src.distributed")
+    state = getattr(distributed, "global_state", None)
+    n_processes, process_id = getattr(state, "num_processes", None), getattr(state, "process_id", None)
+    if n_processes is None or (n_processes, process_id) == (ciranda.size(), ciranda.rank()):
+        return None
+    return (
+        f"this is process {process_id} of {n_processes} for JAX, and rank {ciranda.rank()} of {ciranda.size()} for "
+        "ciranda: start the program with 'ciranda run --jax-native', and call jax.distributed.initialize() without "
+        "arguments"
+    )
