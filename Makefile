@@ -191,6 +191,8 @@ ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Tr
 # install, here; and its name in NEWEST, if .venv has it not, and in OLDEST.
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
+PACKAGES_jax-newest := jax optax hypothesis
+PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' hypothesis
 PACKAGES_tensorflow-newest := tensorflow-cpu hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
 PACKAGES_jax-newest := jax
@@ -198,8 +200,8 @@ PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3'
 PACKAGES_keras_torch-newest := '$(TORCH)' keras
 PACKAGES_keras_jax-newest := jax keras
 IN_VENV := c native numpy torch
-NEWEST := tensorflow
-OLDEST := numpy torch tensorflow
+NEWEST := jax tensorflow
+OLDEST := jax numpy torch tensorflow
 
 $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	[ -d $(@D) ] || $(FRAMEWORK_PYTHON) -m venv $(@D)

@@ -10,7 +10,7 @@ from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
 
 #: By framework, the module of its binding whose `describe()` says what was found.
-_NATIVE = {"tensorflow": "ciranda.tensorflow._plugin"}
+_NATIVE = {"jax": "ciranda.jax._plugin", "tensorflow": "ciranda.tensorflow._plugin"}
 _SECONDS = 60
 
 

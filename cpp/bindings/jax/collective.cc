@@ -1,0 +1,246 @@
+#include "bindings/jax/collective.hpp"
+
+#include <ciranda/native/call.hpp>
+#include <ciranda/native/tables.hpp>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/jax/handler.hpp"
+#include "bindings/jax/parameters.hpp"
+#include "bindings/jax/reply.hpp"
+
+namespace ciranda::jax {
+
+namespace {
+
+constexpr const char* kBinding = "ciranda.jax";
+
+constexpr native::DtypeTable<ffi::Dtype> kDtypes({{CIRANDA_BOOL, ffi::kPred},
+                                                  {CIRANDA_UINT8, ffi::kU8},
+                                                  {CIRANDA_UINT16, ffi::kU16},
+                                                  {CIRANDA_UINT32, ffi::kU32},
+                                                  {CIRANDA_UINT64, ffi::kU64},
+                                                  {CIRANDA_INT8, ffi::kS8},
+                                                  {CIRANDA_INT16, ffi::kS16},
+                                                  {CIRANDA_INT32, ffi::kS32},
+                                                  {CIRANDA_INT64, ffi::kS64},
+                                                  {CIRANDA_FLOAT16, ffi::kF16},
+                                                  {CIRANDA_BFLOAT16, ffi::kBf16},
+                                                  {CIRANDA_FLOAT32, ffi::kF32},
+                                                  {CIRANDA_FLOAT64, ffi::kF64},
+                                                  {CIRANDA_COMPLEX64, ffi::kC64},
+                                                  {CIRANDA_COMPLEX128, ffi::kC128}});
+
+constexpr native::StatusTable<ffi::Code> kCodes({{CIRANDA_OK, std::nullopt},
+                                                 {CIRANDA_INVALID_ARGUMENT, ffi::kInvalidArgument},
+                                                 {CIRANDA_MISMATCH, ffi::kFailedPrecondition},
+                                                 {CIRANDA_RANKS_LOST, ffi::kUnavailable},
+                                                 {CIRANDA_TIMEOUT, ffi::kDeadlineExceeded},
+                                                 {CIRANDA_ABORTED, ffi::kAborted},
+                                                 {CIRANDA_INTERNAL, ffi::kInternal}});
+
+std::int64_t rows_of(const ffi::Buffer& buffer) { return buffer.ndim == 0 ? 0 : buffer.shape[0]; }
+
+std::size_t n_bytes_of(const ffi::Buffer& buffer, ciranda_dtype dtype) {
+  const std::int64_t n =
+      std::accumulate(buffer.shape, buffer.shape + buffer.ndim, std::int64_t{1}, std::multiplies<>());
+  return static_cast<std::size_t>(n) * ciranda_dtype_size(dtype);
+}
+
+// This rank's place among the ranks of a process set, and how many these are; zero ranks if it is not one of them.
+struct Place {
+  std::int64_t position = 0;
+  std::int64_t n_ranks = 0;
+
+  Place(const ciranda_context* circle, std::uint32_t process_set) {
+    std::vector<std::int32_t> ranks(ciranda_process_set_ranks(circle, process_set, nullptr, 0));
+    (void)ciranda_process_set_ranks(circle, process_set, ranks.data(), ranks.size());
+    for (const std::int32_t rank : ranks) {
+      if (rank == ciranda_rank(circle)) n_ranks = static_cast<std::int64_t>(ranks.size());
+      if (n_ranks == 0) ++position;
+    }
+  }
+
+  // Of a reducescatter.
+  std::int64_t share_of(std::int64_t rows) const {
+    return n_ranks == 0 ? -1 : rows / n_ranks + (position < rows % n_ranks ? 1 : 0);
+  }
+};
+
+// "" unless shapes of the program depend on the number of ranks, and it has changed.
+std::string size_problem(const Parameters& parameters, const ciranda_context* circle) {
+  const std::size_t n =
+      ciranda_process_set_ranks(circle, static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
+  if (parameters.n_ranks == 0 || n == 0 || n == static_cast<std::size_t>(parameters.n_ranks)) return "";
+  return std::string(kBinding) + ": '" + parameters.name + "': the program was traced when process set " +
+         std::to_string(parameters.process_set) + " had " + std::to_string(parameters.n_ranks) + " ranks, and it has " +
+         std::to_string(n) +
+         " now, on which the shape of the result depends: call jax.clear_caches() after the circle " +
+         "has changed its size, so that the function is traced again";
+}
+
+// What XLA's memory is good for: the results of these collectives are written to it by the engine where their size is
+// what the program was compiled for, and copied to it from the engine's memory otherwise.
+enum class Room { kAlways, kIfItFits, kNever };
+
+// One call under way.
+class Running {
+ public:
+  explicit Running(Parameters parameters) : parameters_(std::move(parameters)) {}
+
+  // The engine's view of the frame's buffers. Returns what is wrong with them; "" if nothing.
+  std::string take(const ffi::Frame& frame, const ciranda_context* circle) {
+    const Place place(circle, static_cast<std::uint32_t>(parameters_.process_set));
+    if (std::string problem = size_problem(parameters_, circle); !problem.empty()) return problem;
+    is_root_ = ciranda_rank(circle) == parameters_.root;
+    const auto n = static_cast<std::size_t>(frame.results.size);  // what else it is given is not for us
+    tensors_.resize(n);
+    results_.resize(n);
+    bool fits = true;
+    for (std::size_t i = 0; i < n; ++i) {
+      const ffi::Buffer& input = *frame.arguments.items[i];
+      const ffi::Buffer& output = *frame.results.items[i];
+      const std::optional<std::int32_t> dtype = kDtypes.ours(static_cast<ffi::Dtype>(input.dtype));
+      if (!dtype) return "arrays of XLA's element type " + std::to_string(input.dtype) + " cannot be communicated";
+      results_[i] = {output.data, n_bytes_of(output, *dtype)};
+      tensors_[i] = {input.data, output.data, input.shape, static_cast<std::int32_t>(input.ndim), *dtype, nullptr, 0};
+      fits = fits && has_size(input, output, place);
+    }
+    if (!fits || room() == Room::kNever) {
+      for (ciranda_tensor& tensor : tensors_) tensor.output = nullptr;
+    }
+    has_room_ = fits;
+    return "";
+  }
+
+  ciranda_request request() const {
+    ciranda_request request = CIRANDA_REQUEST_INIT;
+    request.collective = parameters_.collective;
+    request.op = parameters_.op;
+    request.root = parameters_.root;
+    request.process_set = static_cast<std::uint32_t>(parameters_.process_set);
+    request.lane = static_cast<std::uint32_t>(parameters_.lane);
+    request.prescale = parameters_.prescale;
+    request.postscale = parameters_.postscale;
+    request.flags = static_cast<std::uint32_t>(parameters_.flags);
+    if (parameters_.collective == CIRANDA_ALLGATHER && has_room_) request.flags |= CIRANDA_REQUEST_HAS_ROOM;
+    request.name = parameters_.name.empty() ? nullptr : parameters_.name.c_str();
+    request.tensors = tensors_.data();
+    request.tensors_count = tensors_.size();
+    request.binding = kBinding;
+    return request;
+  }
+
+  bool open(ffi::Frame* frame) { return reply_.open(frame); }
+
+  void end(const native::Outcome& outcome) {
+    if (outcome.status != CIRANDA_OK) {
+      reply_.fail(kCodes.theirs(outcome.status).value_or(ffi::kInternal), outcome.message);
+      return;
+    }
+    const std::string problem = finish(outcome.operation);
+    if (problem.empty()) {
+      reply_.end();
+    } else {
+      reply_.fail(ffi::kFailedPrecondition, problem.c_str());
+    }
+  }
+
+ private:
+  struct Result {
+    void* data;
+    std::size_t n_bytes;
+  };
+
+  Room room() const {
+    switch (parameters_.collective) {
+      case CIRANDA_ALLGATHER:
+      case CIRANDA_REDUCESCATTER: return Room::kIfItFits;
+      case CIRANDA_ALLTOALL:  // all ranks would have to give memory, also those that do not use JAX
+        return Room::kNever;
+      default: return Room::kAlways;
+    }
+  }
+
+  bool has_size(const ffi::Buffer& input, const ffi::Buffer& output, const Place& place) const {
+    if (room() != Room::kIfItFits) return true;
+    const std::int64_t rows = rows_of(input);
+    const std::int64_t expected =
+        parameters_.collective == CIRANDA_ALLGATHER ? rows * place.n_ranks : place.share_of(rows);
+    return rows_of(output) == expected;
+  }
+
+  // Brings what the engine has in its own memory to XLA's. Returns why it cannot; "" if it could.
+  std::string finish(const ciranda_operation* operation) {
+    if (parameters_.collective == CIRANDA_REDUCE && !is_root_) {
+      for (const Result& result : results_) std::memset(result.data, 0, result.n_bytes);
+    }
+    if (ciranda_operation_outputs_count(operation) < results_.size()) return "";
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      ciranda_output found{};
+      (void)ciranda_operation_output(operation, i, &found);
+      if (found.data == results_[i].data) continue;
+      // The engine would have used room that is there, if all ranks brought as many rows.
+      const bool is_uneven = parameters_.collective == CIRANDA_ALLGATHER && has_room_ && found.n_bytes != 0;
+      if (is_uneven || found.n_bytes != results_[i].n_bytes) return rows_problem(found, tensors_[i]);
+      if (found.n_bytes != 0) std::memcpy(results_[i].data, found.data, found.n_bytes);
+    }
+    return "";
+  }
+
+  std::string rows_problem(const ciranda_output& found, const ciranda_tensor& tensor) const {
+    return std::string(kBinding) + ": '" + parameters_.name + "': the ranks bring " +
+           std::to_string(found.ndim == 0 ? 0 : found.shape[0]) + " rows in all, of which this rank brings " +
+           std::to_string(tensor.ndim == 0 ? 0 : tensor.shape[0]) +
+           ": inside jit, where shapes are known beforehand, every rank must bring as many; call it outside jit";
+  }
+
+  Parameters parameters_;
+  std::vector<ciranda_tensor> tensors_;
+  std::vector<Result> results_;
+  Reply reply_;
+  bool has_room_ = false;
+  bool is_root_ = false;
+};
+
+}  // namespace
+
+ffi::Error* run_collective(ffi::Frame* frame) {
+  if (is_question(frame)) return nullptr;
+  Parameters parameters;
+  std::string problem = read(frame->attributes, &parameters);
+  if (!problem.empty()) return make_error(frame->api, ffi::kInternal, problem.c_str());
+  const native::Context circle;
+  if (!circle) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
+  auto running = std::make_unique<Running>(std::move(parameters));
+  problem = running->take(*frame, circle.get());
+  if (!problem.empty()) return make_error(frame->api, ffi::kInvalidArgument, problem.c_str());
+  if (!running->open(frame)) return make_error(frame->api, ffi::kInternal, "XLA could not make a future");
+  const ciranda_request request = running->request();
+  native::submit(circle.get(), std::move(running), request);
+  return nullptr;
+}
+
+ffi::Error* get_size(ffi::Frame* frame) {
+  if (is_question(frame)) return nullptr;
+  Parameters parameters;
+  const std::string problem = read(frame->attributes, &parameters);
+  if (!problem.empty()) return make_error(frame->api, ffi::kInternal, problem.c_str());
+  const native::Context circle;
+  if (!circle) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
+  const std::string changed = size_problem(parameters, circle.get());
+  if (!changed.empty()) return make_error(frame->api, ffi::kInvalidArgument, changed.c_str());
+  const std::size_t n_ranks =
+      ciranda_process_set_ranks(circle.get(), static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
+  const auto size = static_cast<std::int32_t>(n_ranks);
+  std::memcpy(frame->results.items[0]->data, &size, sizeof(size));
+  return nullptr;
+}
+
+}  // namespace ciranda::jax

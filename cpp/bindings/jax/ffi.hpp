@@ -1,0 +1,171 @@
+// ffi: what XLA hands to a handler of a custom call, and what a handler may ask of XLA: our own declarations of the
+// structs of its C interface for foreign functions, as far as they are used here.
+//
+// XLA's own header gives a handler the version of the jaxlib that it came with, and every other jaxlib refuses that
+// one. The structs have only grown since version 0.1 (jaxlib 0.5), so that these serve all: a handler tells XLA the
+// version that XLA has itself (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the
+// jaxlib that is installed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ciranda::jax::ffi {
+
+struct Error;    // made by Api::make_error; whoever gets it owns it
+struct Future;   // the end of a call that goes on after its handler has returned
+struct Context;  // one execution of one program
+
+// The first field of every struct is its size where it was made, the second a chain of these.
+struct Extension {
+  std::size_t struct_size;
+  std::int32_t kind;
+  Extension* next;
+};
+inline constexpr std::int32_t kMetadata = 1;
+
+struct Version {
+  std::size_t struct_size;
+  Extension* extensions;
+  std::int32_t major;
+  std::int32_t minor;
+};
+
+// Asked of a handler, by an extension, when it is registered.
+struct Metadata {
+  std::size_t struct_size;
+  Version version;
+  std::uint32_t traits;
+};
+struct MetadataExtension {
+  Extension base;
+  Metadata* metadata;
+};
+
+struct Span {
+  const char* data;
+  std::size_t size;
+};
+
+struct Scalar {
+  std::int32_t dtype;
+  const void* value;
+};
+
+struct Buffer {
+  std::size_t struct_size;
+  Extension* extensions;
+  std::int32_t dtype;
+  void* data;
+  std::int64_t ndim;
+  std::int64_t* shape;
+};
+
+struct Buffers {
+  std::size_t struct_size;
+  Extension* extensions;
+  std::int64_t size;
+  const std::int32_t* kinds;
+  Buffer** items;
+};
+
+struct Attributes {
+  std::size_t struct_size;
+  Extension* extensions;
+  std::int64_t size;
+  const std::int32_t* kinds;
+  Span** names;
+  void** items;  // of kind kScalar a Scalar, of kString a Span
+};
+inline constexpr std::int32_t kScalar = 3;
+inline constexpr std::int32_t kString = 4;
+
+struct MakeError {
+  std::size_t struct_size;
+  Extension* extensions;
+  const char* message;
+  std::int32_t code;
+};
+struct MakeFuture {
+  std::size_t struct_size;
+  Extension* extensions;
+  Future* future;
+};
+struct EndFuture {
+  std::size_t struct_size;
+  Extension* extensions;
+  Future* future;
+};
+struct FailFuture {
+  std::size_t struct_size;
+  Extension* extensions;
+  Future* future;
+  Error* error;
+};
+struct GetRunId {
+  std::size_t struct_size;
+  Extension* extensions;
+  Context* context;
+  std::int64_t run_id;
+};
+
+struct Api {
+  std::size_t struct_size;
+  Extension* extensions;
+  Version version;
+  const void* internal;
+  Error* (*make_error)(MakeError*);
+  void* not_used[12];
+  Error* (*make_future)(MakeFuture*);
+  Error* (*end_future)(EndFuture*);
+  Error* (*fail_future)(FailFuture*);
+  Error* (*get_run_id)(GetRunId*);
+};
+
+struct Frame {
+  std::size_t struct_size;
+  Extension* extensions;
+  const Api* api;
+  Context* context;
+  std::int32_t stage;
+  Buffers arguments;
+  Buffers results;
+  Attributes attributes;
+  Future* future;  // set by a handler whose call goes on: XLA keeps buffers and attributes until it has ended
+};
+
+// The codes of errors, and of element types, are those of absl::Status and of XLA's PrimitiveType.
+enum Code : std::int32_t {
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kFailedPrecondition = 9,
+  kAborted = 10,
+  kUnimplemented = 12,
+  kInternal = 13,
+  kUnavailable = 14
+};
+
+enum Dtype : std::int32_t {
+  kPred = 1,
+  kS8 = 2,
+  kS16 = 3,
+  kS32 = 4,
+  kS64 = 5,
+  kU8 = 6,
+  kU16 = 7,
+  kU32 = 8,
+  kU64 = 9,
+  kF16 = 10,
+  kF32 = 11,
+  kF64 = 12,
+  kC64 = 15,
+  kBf16 = 16,
+  kC128 = 18
+};
+
+static_assert(sizeof(Version) == 24 && sizeof(Metadata) == 40);
+static_assert(sizeof(Buffer) == 48 && sizeof(Buffers) == 40 && sizeof(Attributes) == 48);
+static_assert(offsetof(Api, make_error) == 48 && offsetof(Api, make_future) == 152);
+static_assert(offsetof(Frame, arguments) == 40 && offsetof(Frame, future) == 168);
+
+}  // namespace ciranda::jax::ffi

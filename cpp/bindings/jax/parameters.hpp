@@ -1,0 +1,32 @@
+// Parameters: what a program says of one of its collectives, in the attributes of the custom call.
+//
+// They are written by src/ciranda/jax/_primitive.py, under these names. Neither who this rank is, nor a size that the
+// result's content depends on, is among them: a compiled program outlives circles.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <cstdint>
+#include <string>
+
+#include "bindings/jax/ffi.hpp"
+
+namespace ciranda::jax {
+
+struct Parameters {
+  std::string name;
+  std::int32_t collective = 0;
+  std::int32_t op = 0;
+  std::int32_t root = -1;
+  std::int32_t lane = 0;
+  std::int32_t flags = 0;
+  std::int32_t n_ranks = 0;  // of the process set, where shapes of the program depend on it; else 0
+  std::int64_t process_set = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+
+// Which attribute is missing or of another type; "" if all are there.
+std::string read(const ffi::Attributes& attributes, Parameters* parameters);
+
+}  // namespace ciranda::jax

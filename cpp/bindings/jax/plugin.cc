@@ -1,0 +1,24 @@
+// The shared library: its handlers are registered with XLA by src/ciranda/jax/_plugin.py, through JAX.
+#include <ciranda/native/call.hpp>
+#include <ciranda/native/plugin.hpp>
+
+#include "bindings/jax/collective.hpp"
+
+CIRANDA_DEFINE_TABLE
+
+ciranda_status ciranda_plugin_open(const ciranda_table* table, const char*, char* message, size_t message_capacity) {
+  return ciranda_use_table(table, message, message_capacity);
+}
+
+int64_t ciranda_plugin_live_calls() { return ciranda::native::live_calls(); }
+
+extern "C" {
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_collective(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::run_collective(frame);
+}
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_size(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::get_size(frame);
+}
+}

@@ -1,0 +1,43 @@
+// Reply: what tells XLA how a call has ended, once it has.
+//
+// Threads: any; one call of end() or fail(), on which XLA runs what follows in the program, user code included, before
+// it returns. So never on a thread that others wait for.
+#pragma once
+
+#include "bindings/jax/ffi.hpp"
+
+namespace ciranda::jax {
+
+// An error that a handler returns, or a future fails with; XLA owns it.
+inline ffi::Error* make_error(const ffi::Api* api, ffi::Code code, const char* message) {
+  ffi::MakeError request{sizeof(ffi::MakeError), nullptr, message, code};
+  return api->make_error(&request);
+}
+
+class Reply {
+ public:
+  // Makes the frame's future, which its handler then must not fail to end. False if XLA could not.
+  bool open(ffi::Frame* frame) {
+    api_ = frame->api;
+    ffi::MakeFuture request{sizeof(ffi::MakeFuture), nullptr, nullptr};
+    if (api_->make_future(&request) != nullptr) return false;
+    future_ = frame->future = request.future;
+    return true;
+  }
+
+  void end() const {
+    ffi::EndFuture request{sizeof(ffi::EndFuture), nullptr, future_};
+    (void)api_->end_future(&request);
+  }
+
+  void fail(ffi::Code code, const char* message) const {
+    ffi::FailFuture request{sizeof(ffi::FailFuture), nullptr, future_, make_error(api_, code, message)};
+    (void)api_->fail_future(&request);
+  }
+
+ private:
+  const ffi::Api* api_ = nullptr;
+  ffi::Future* future_ = nullptr;
+};
+
+}  // namespace ciranda::jax

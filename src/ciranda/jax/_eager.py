@@ -1,0 +1,59 @@
+"""Traced calls whose values are known after all, as in the passes of grad outside jit: made at once, by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ciranda import _basics
+from ciranda._ops import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, Sum
+from ciranda.jax import arrays
+from ciranda.jax._primitive import Call, collective_p, size_p
+
+
+def ranks_of(process_set: int) -> list[int]:
+    """Return the ranks of the process set that `id_of()` gives this number."""
+    return _basics.engine().ranks_of(process_set & 0xFFFFFFFF)
+
+
+def _run(*tensors: Any, call: Call) -> list[jax.Array]:
+    work = [arrays.readable(tensor) for tensor in tensors]
+    given = [arrays.new_like(each) for each in work] if call.collective in (ALLREDUCE, BROADCAST, REDUCE) else None
+    allocated = _basics.engine().run(
+        call.collective,
+        [arrays.for_engine(each) for each in work] if work else None,
+        None if given is None else [arrays.for_engine(each) for each in given],
+        call.name,
+        call.op,
+        call.root,
+        call.prescale,
+        call.postscale,
+        None if call.collective != ALLTOALL else [list(each) for each in call.splits or [()] * len(work)],
+        call.process_set,
+        None,
+        call.divides_by_all,
+    )
+    if call.collective == REDUCE and _basics.rank() != call.root:
+        return [jnp.zeros_like(each) for each in work]
+    if given is not None:
+        return given
+    results = [arrays.from_engine(*pair) for pair in zip(allocated, work, strict=False)]
+    counts = [] if call.splits is None else allocated[len(work) :]
+    return results + [jnp.asarray(each, jnp.int32) for each in counts]
+
+
+collective_p.def_impl(_run)
+size_p.def_impl(lambda *, call: jnp.asarray(len(ranks_of(call.process_set)), jnp.int32))
+
+
+def rows_of_ranks_before(rows: Sequence[int], process_set: int) -> list[int]:
+    """Return where this rank's rows begin in what the ranks bring together, for several tensors."""
+    mine = np.array([rows], np.int64)
+    (everyones,) = _basics.engine().run(ALLGATHER, mine, None, None, Sum, -1, 1.0, 1.0, None, process_set)
+    position = ranks_of(process_set).index(_basics.rank())
+    begins: list[int] = everyones[:position].sum(axis=0).tolist()
+    return begins

@@ -1,0 +1,214 @@
+"""The collectives as one primitive of JAX: what traced programs are made of, and how it is compiled.
+
+A program says of a call what it is, its process set's number and its name; not who this rank is, and not how many ranks
+there are but in the shapes of results. So it outlives circles.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.ffi
+import numpy as np
+from jax._src import effects
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from ciranda import _core
+from ciranda._ops import ALLREDUCE, BROADCAST, REDUCE, Adasum, Sum
+from ciranda.errors import NotSupportedError
+from ciranda.jax import _plugin
+
+_NAMES = {number: name for name, number in _core.COLLECTIVES.items()}
+#: Of which each element of the result is made of the elements at its place.
+_ELEMENTWISE = (ALLREDUCE, BROADCAST, REDUCE)
+#: ciranda_request.flags: divide by the number of all ranks, and fail while one has joined.
+_DIVIDE_BY_ALL, _NEEDS_ALL = 4, 32
+#: A program all of whose buffers are that small does one thing after the other, waiting for each: ranks that come to
+#: their calls in different orders would wait for each other. One larger buffer, which nobody reads, prevents it.
+_SMALL_BYTES = 512
+
+
+class Call(NamedTuple):
+    """A collective but for its tensors.
+
+    Attributes:
+        process_set: as `id_of()` gives it: with its lane, and whether all of its ranks are needed.
+        name: None: made of the program's name and the place of the call in it.
+        rows: the first dimensions of the results, where they are not those of the tensors.
+        splits: of an alltoall outside jit, which then also results in the numbers of rows received, for each tensor.
+        n_ranks: how many ranks the process set has, where shapes depend on that; else 0.
+    """
+
+    collective: int
+    op: int = Sum
+    root: int = -1
+    prescale: float = 1.0
+    postscale: float = 1.0
+    process_set: int = 0
+    divides_by_all: bool = False
+    name: str | None = None
+    rows: tuple[int, ...] | None = None
+    splits: tuple[tuple[int, ...], ...] | None = None
+    n_ranks: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What it is called."""
+        return _NAMES[self.collective]
+
+    def named(self, suffix: str) -> str | None:
+        """Return the name of a call that belongs to this one."""
+        return None if self.name is None else f"{self.name}.{suffix}"
+
+
+class CollectiveEffect(effects.Effect):  # type: ignore[misc]
+    """A call is made even if nothing needs its result: the other ranks wait for it."""
+
+    def __str__(self) -> str:
+        return "Ciranda"
+
+
+_EFFECT = CollectiveEffect()
+for _allowed in (
+    effects.lowerable_effects,
+    effects.control_flow_allowed_effects,
+    effects.custom_derivatives_allowed_effects,
+    effects.remat_allowed_effects,
+):
+    _allowed.add_type(CollectiveEffect)
+
+collective_p = Primitive("ciranda")
+collective_p.multiple_results = True
+#: How many ranks a process set has, when it is run.
+size_p = Primitive("ciranda_size")
+
+
+def _abstract(*tensors: Any, call: Call) -> Any:
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if call.rows is not None:
+        shapes = [(rows, *shape[1:]) for rows, shape in zip(call.rows, shapes, strict=True)]
+    results = [jax.core.ShapedArray(shape, tensor.dtype) for shape, tensor in zip(shapes, tensors, strict=True)]
+    if call.splits is not None:
+        results += [jax.core.ShapedArray((call.n_ranks,), np.dtype(np.int32))] * len(tensors)
+    return results, {_EFFECT}
+
+
+collective_p.def_effectful_abstract_eval(_abstract)
+
+
+size_p.def_abstract_eval(lambda *, call: jax.core.ShapedArray((), np.dtype(np.int32)))
+
+
+# --- vmap
+
+
+def _batched(tensors: Sequence[Any], dimensions: Sequence[Any], *, call: Call) -> Any:
+    if call.collective not in _ELEMENTWISE or call.op == Adasum:
+        what = "with op=Adasum " if call.op == Adasum else ""
+        raise NotSupportedError(
+            f"{call.kind} {what}has no vmap: its result is not made element by element. Call it on the whole batch, "
+            "outside vmap"
+        )
+    moved = [
+        tensor if dimension is None else jax.numpy.moveaxis(tensor, dimension, 0)
+        for tensor, dimension in zip(tensors, dimensions, strict=True)
+    ]
+    return collective_p.bind(*moved, call=call), [None if each is None else 0 for each in dimensions]
+
+
+batching.primitive_batchers[collective_p] = _batched
+
+
+# --- compiling
+
+
+class _Names(Counter[str]):
+    """Of the calls of one program that have been given none; kept where JAX keeps what belongs to a program."""
+
+    def next(self, program: str, call: Call) -> str:
+        self[call.kind] += 1
+        return f"{program}.{call.kind}.{self[call.kind] - 1}"
+
+
+def _name_of(call: Call, module: Any) -> str:
+    if call.name is not None:
+        return call.name
+    names = next((each for each in module.keepalives if isinstance(each, _Names)), None)
+    if names is None:
+        names = _Names()
+        module.keepalives.append(names)
+    return names.next(mlir.ir.StringAttr(module.module.operation.attributes["sym_name"]).value, call)
+
+
+def _attributes(call: Call, name: str) -> dict[str, Any]:
+    flags = (_DIVIDE_BY_ALL if call.divides_by_all else 0) | (_NEEDS_ALL if call.process_set >> 63 else 0)
+    return {
+        "name": name,
+        "collective": np.int32(call.collective),
+        "op": np.int32(call.op),
+        "root": np.int32(call.root),
+        "lane": np.int32(call.process_set >> 32 & 0x7FFFFFFF),
+        "flags": np.int32(flags),
+        "n_ranks": np.int32(call.n_ranks),
+        "process_set": np.int64(call.process_set & 0xFFFFFFFF),
+        "prescale": np.float64(call.prescale),
+        "postscale": np.float64(call.postscale),
+    }
+
+
+def _check_program(context: Any, call: Call) -> None:
+    """Raise NotSupportedError for a program that would make the call on several devices, or cannot make it."""
+    axes = context.module_context.axis_context  # of a program for several devices, it has their number or a mesh
+    n_devices: Any = getattr(axes, "num_devices", None) or getattr(getattr(axes, "mesh", None), "size", 1)
+    if n_devices > 1:
+        raise NotSupportedError(
+            f"{call.kind} in a program for {n_devices} devices: each device would make the call, but a rank makes it "
+            "once. Give each process one device"
+        )
+    if call.splits is not None:
+        raise NotSupportedError(
+            "alltoall with splits inside jit: the shape of its result depends on the other ranks. Call it outside jit, "
+            "or without splits, which sends equal parts"
+        )
+
+
+def _n_bytes(value: Any) -> int:
+    return int(np.prod(value.shape)) * int(value.dtype.itemsize)
+
+
+def _lower(context: Any, *tensors: Any, call: Call) -> Any:
+    _check_program(context, call)
+    aliases = {index: index for index in range(len(tensors))} if call.collective in _ELEMENTWISE else {}
+    name = _name_of(call, context.module_context)
+    if max(map(_n_bytes, (*context.avals_in, *context.avals_out)), default=0) <= _SMALL_BYTES:
+        ballast = np.zeros(2 * _SMALL_BYTES, np.uint8)
+        context = context.replace(avals_in=(*context.avals_in, jax.core.ShapedArray(ballast.shape, ballast.dtype)))
+        tensors = (*tensors, mlir.ir_constant(ballast))
+    rule = jax.ffi.ffi_lowering(_plugin.COLLECTIVE, has_side_effect=True, operand_output_aliases=aliases)
+    return rule(context, *tensors, **_attributes(call, name))
+
+
+def _lower_size(context: Any, *, call: Call) -> Any:
+    rule = jax.ffi.ffi_lowering(_plugin.SIZE)
+    return rule(context, **_attributes(call, ""))
+
+
+def _refuse(context: Any, *tensors: Any, call: Call) -> Any:
+    raise NotSupportedError(
+        f"{call.kind} in a program for {', '.join(context.module_context.platforms)}: only programs for the CPU can "
+        "make it: jax.jit(..., device=jax.devices('cpu')[0]), or JAX_PLATFORMS=cpu"
+    )
+
+
+# Newer versions share what was compiled for one call with all that are like it: they would have one name.
+_EACH_ITSELF: dict[str, Any] = (
+    {"cacheable": False} if "cacheable" in inspect.signature(mlir.register_lowering).parameters else {}
+)
+mlir.register_lowering(collective_p, _refuse, **_EACH_ITSELF)
+mlir.register_lowering(collective_p, _lower, platform=_plugin.PLATFORM, **_EACH_ITSELF)
+mlir.register_lowering(size_p, _lower_size)

@@ -1,0 +1,27 @@
+"""Which versions of JAX there is a way for."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+#: Before it, XLA carries the calls of a program out one after the other, and has no `jax.ffi`.
+OLDEST = (0, 5)
+
+
+def check() -> str:
+    """Return the version of jaxlib that is installed. Raises ImportError for one that is too old, or missing."""
+    try:
+        version = metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        raise ImportError("ciranda.jax needs jaxlib, which is not installed: pip install jax") from None
+    if _numbers(version) < OLDEST:
+        raise ImportError(
+            f"ciranda.jax needs JAX 0.5 or newer, and jaxlib {version} is installed: before 0.5, XLA carries out the "
+            "calls of a compiled program one after the other, so that ranks whose programs are scheduled differently "
+            "would wait for each other for ever: pip install --upgrade jax"
+        )
+    return version
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

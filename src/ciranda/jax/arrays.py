@@ -1,0 +1,98 @@
+"""From JAX arrays to what the engine takes, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from ciranda import _core
+from ciranda.errors import InvalidArgumentError
+from ciranda.jax._plugin import PLATFORM
+
+#: What is accepted as a tensor: whatever `jax.numpy.asarray` takes.
+ArrayLike = Any
+#: How many rows go to each rank.
+Splits = Any
+
+# XLA takes such memory as its own, without a copy.
+_ALIGNMENT = 64
+
+_NUMBER_OF = {
+    np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name): number for name, number in _core.DATA_TYPES.items()
+}
+
+
+def readable(tensor: ArrayLike) -> jax.Array:
+    """Return `tensor` as an array in the memory of one CPU device, which is computed when this returns.
+
+    Raises:
+        InvalidArgumentError: it is a traced value, on another device, or on several.
+    """
+    if isinstance(tensor, jax.core.Tracer):
+        raise InvalidArgumentError(
+            f"{tensor!r} is traced, by jit or another transformation, where there are no handles: call the function of "
+            "the same name without _async; reduce, gather, scatter and messages are for values outside jit only"
+        )
+    array = tensor if isinstance(tensor, jax.Array) else jnp.asarray(tensor)
+    devices = array.devices()
+    (first,) = list(devices)[:1]
+    if first.platform != PLATFORM or len(devices) > 1:
+        where = ", ".join(sorted(map(str, devices)))
+        raise InvalidArgumentError(
+            f"the array is on {where}, but only arrays on one CPU device are supported: jax.device_put(array, "
+            "jax.devices('cpu')[0])"
+        )
+    if array.dtype not in _NUMBER_OF:
+        raise InvalidArgumentError(
+            f"an array of dtype {array.dtype} cannot be communicated; supported: {', '.join(_core.DATA_TYPES)}"
+        )
+    return array.block_until_ready()
+
+
+def writable(tensor: jax.Array) -> jax.Array:
+    """Raise InvalidArgumentError, for calls in place."""
+    raise InvalidArgumentError(
+        f"JAX arrays do not change: use the function that returns a new one (got {type(tensor).__name__})"
+    )
+
+
+def for_engine(array: jax.Array) -> _core.TensorDescription:
+    """Return the array by address, which the description keeps alive."""
+    return _core.TensorDescription(array.unsafe_buffer_pointer(), array.shape, _NUMBER_OF[np.dtype(array.dtype)], array)
+
+
+def from_memory(memory: np.ndarray[Any, Any], like: jax.Array) -> jax.Array:
+    """Return an array of NumPy's as one of JAX's, on the same device as `like`: without a copy, if it is aligned."""
+    (device,) = like.devices()
+    return jax.device_put(memory, device).block_until_ready()
+
+
+def new_like(array: jax.Array) -> jax.Array:
+    """Return a new array of the same shape and dtype, for the engine to write to before anybody has seen it."""
+    n_bytes = math.prod(array.shape) * array.dtype.itemsize
+    memory = np.empty(n_bytes + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return from_memory(memory[begin : begin + n_bytes].view(array.dtype).reshape(array.shape), array)
+
+
+def from_engine(output: Any, array: jax.Array) -> jax.Array:
+    """Return what the engine allocated as an array of the dtype of its input."""
+    return from_memory(output.view(array.dtype), array)
+
+
+def share_memory(one: jax.Array, other: jax.Array) -> bool:
+    """Whether two arrays have memory in common."""
+    begin, end = one.unsafe_buffer_pointer(), one.unsafe_buffer_pointer() + one.nbytes
+    return bool(begin < other.unsafe_buffer_pointer() + other.nbytes and other.unsafe_buffer_pointer() < end)
+
+
+def counts(numbers: Any, splits: Splits | None) -> jax.Array:
+    """Return numbers of rows as an array, of the dtype of the splits that they go with, or int32."""
+    wanted = None if splits is None or isinstance(splits, Sequence) else np.asarray(splits).dtype
+    return jnp.asarray(numbers, wanted if wanted is not None else jnp.int32)

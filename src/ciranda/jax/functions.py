@@ -1,0 +1,117 @@
+"""The same parameters and objects on every rank; errors of compiled programs as our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ciranda import _basics, _consistency, errors
+from ciranda._frameworks.objects import allgather_object, broadcast_object
+from ciranda._ops import Handle
+from ciranda.jax import arrays
+from ciranda.jax.ops import broadcast_async
+from ciranda.numpy.arrays import for_engine as numpy_for_engine
+from ciranda.numpy.arrays import readable as numpy_readable
+from ciranda.numpy.ops import broadcast_async as broadcast_numpy_async
+from ciranda.process_sets import ProcessSet, global_process_set
+
+__all__ = ["allgather_object", "broadcast_object", "broadcast_parameters", "check_consistency", "ciranda_errors"]
+
+#: What a program fails with begins with the name of its status.
+_CLASSES: dict[str, type[errors.CirandaError]] = {
+    "INVALID_ARGUMENT": errors.InvalidArgumentError,
+    "FAILED_PRECONDITION": errors.MismatchError,
+    "UNAVAILABLE": errors.RanksLostError,
+    "DEADLINE_EXCEEDED": errors.TimeoutError,
+    "ABORTED": errors.AbortedError,
+    "INTERNAL": errors.InternalError,
+}
+_OURS = "ciranda.jax: "
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _start(leaf: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any:
+    """Return a handle of the root's leaf, or the leaf itself if it is no array."""
+    if _is_key(leaf):
+        handle = broadcast_async(jax.random.key_data(leaf), root_rank, name, process_set)
+        return handle.then(lambda data: jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)))
+    if isinstance(leaf, jax.Array):
+        return broadcast_async(leaf, root_rank, name, process_set)
+    if isinstance(leaf, np.ndarray):
+        return broadcast_numpy_async(leaf, root_rank, name, process_set)
+    return leaf
+
+
+def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> Any:
+    """Return `params` with the values of rank `root_rank`. For parameters and optimizer states, outside jit.
+
+    Args:
+        params: a pytree, alike on all ranks. Leaves that are no arrays (numbers, strings) are left as they are; keys of
+            `jax.random` are broadcast.
+        root_rank: the rank whose values are taken.
+        process_set: the ranks that take part.
+
+    Raises:
+        InvalidArgumentError: there is no such rank.
+        MismatchError: the ranks' parameters differ; the message names the one.
+    """
+    _basics.require_rank(root_rank)
+    named, structure = jax.tree_util.tree_flatten_with_path(params)
+    started = [
+        _start(leaf, root_rank, f"broadcast_parameters{jax.tree_util.keystr(path)}", process_set)
+        for path, leaf in named
+    ]
+    results = [each.wait() if isinstance(each, Handle) else each for each in started]
+    return jax.tree_util.tree_unflatten(structure, results)
+
+
+def check_consistency(params: Any, process_set: ProcessSet = global_process_set) -> None:
+    """Return if every rank has the same arrays, bit for bit. They stay where they are: only checksums travel.
+
+    Args:
+        params: a pytree. Leaves that are no arrays are left out.
+        process_set: the ranks that compare, all of which must call this.
+
+    Raises:
+        MismatchError: on every rank. It names the first array that differs, and the ranks where it does.
+    """
+    named = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        array = jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        if isinstance(array, (jax.Array, np.ndarray)):
+            readable: Any = array
+            if isinstance(array, jax.Array):
+                readable = arrays.for_engine(arrays.readable(array))
+            else:
+                readable = numpy_for_engine(numpy_readable(array))
+            what = f"{array.dtype} {list(array.shape)}"
+            named.append(_consistency.Named(jax.tree_util.keystr(path), what, readable))
+    _consistency.compare(named, process_set)
+
+
+@contextmanager
+def ciranda_errors() -> Iterator[None]:
+    """Raise what a compiled program fails with, because of one of its collectives, as a class of `ciranda.errors`.
+
+    A program raises a JaxRuntimeError, whenever its result is asked for. Use it as a context manager, or as a decorator
+    of a function, such as one that `ciranda.elastic.run` is to begin again after a rank is lost:
+
+        @ciranda.elastic.run
+        @ciranda.jax.ciranda_errors()
+        def train(state): ...
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        kind, _, message = str(error).partition(": ")
+        if kind not in _CLASSES or _OURS not in message:
+            raise
+        raise _CLASSES[kind](message[message.index(_OURS) + len(_OURS) :]) from error

@@ -1,0 +1,109 @@
+"""The collectives on JAX arrays, outside jit and inside.
+
+`tensor` is an array, or anything that `jax.numpy.asarray` takes, on one CPU device. What the functions are given
+decides how they are made. Values that are there are communicated at once, and an error is one of `ciranda.errors`.
+Traced ones become a call of the compiled program, which is made whenever it runs; an error is then a
+`jax.errors.JaxRuntimeError` with the same message. In a program, calls that do not depend on each other are under way
+at the same time, in whatever order each rank comes to them.
+
+`name` identifies the call across ranks: all ranks must use the same one. A traced call without a name gets one, of the
+function that is compiled and of its place in it; outside jit, calls without names must be made in the same order on
+all ranks. A name may be used again for the next step, or in a loop, and not for two calls of a program that may be
+under way at the same time.
+
+Inside jit shapes are known beforehand: every rank brings as many rows to allgather, and alltoall sends equal parts. The
+functions with _async, and reduce, gather and scatter, are for values outside jit. `grouped_` functions take a list, or
+any other pytree, and return the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ciranda import _ops
+from ciranda._collectives import Adapter, CompressedCollectives
+from ciranda.jax import arrays
+from ciranda.jax._gradients import Tracing
+from ciranda.jax._primitive import Call, collective_p
+from ciranda.jax.arrays import ArrayLike, Splits
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
+
+_ADAPTER: Adapter[ArrayLike, jax.Array, Splits] = Adapter(
+    module=__name__,
+    types={"Given": "ArrayLike", "Tensor": "jax.Array", "Splits": "Splits"},
+    namespace={"jax": jax, "ArrayLike": ArrayLike, "Splits": Splits},
+    readable=arrays.readable,
+    writable=arrays.writable,
+    for_engine=arrays.for_engine,
+    like=arrays.new_like,
+    bring_back=lambda work, tensor: work,
+    from_engine=arrays.from_engine,
+    share_memory=arrays.share_memory,
+    splits=np.asarray,
+    counts=arrays.counts,
+    gradients=Tracing(),
+)
+collectives: CompressedCollectives[ArrayLike, jax.Array, Splits] = CompressedCollectives(_ADAPTER)
+
+
+def _of_tree(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of a list of tensors as one of a pytree of them."""
+
+    def of_tree(tensors: Any, *arguments: Any, **options: Any) -> Any:
+        leaves, structure = jax.tree_util.tree_flatten(tensors)
+        if not leaves:
+            return tensors
+        return jax.tree_util.tree_unflatten(structure, function(leaves, *arguments, **options))
+
+    of_tree.__name__ = of_tree.__qualname__ = function.__name__
+    of_tree.__doc__ = f"{function.__doc__}\n\n`tensors` is a list or any other pytree, of which the result is another."
+    of_tree.__module__ = __name__
+    of_tree.__annotations__ = {**function.__annotations__, "tensors": "Any", "return": "Any"}
+    return of_tree
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Return once every rank of the process set has called this.
+
+    While a function is traced it becomes a part of the program, which ends when all ranks have come to it; what else
+    the program does neither waits for it nor is waited for.
+    """
+    collective_p.bind(call=Call(_ops.BARRIER, process_set=id_of(process_set)))
+
+
+allreduce = collectives.allreduce
+allreduce_async = collectives.allreduce_async
+grouped_allreduce = _of_tree(collectives.grouped_allreduce)
+grouped_allreduce_async = collectives.grouped_allreduce_async
+allgather = collectives.allgather
+allgather_async = collectives.allgather_async
+grouped_allgather = _of_tree(collectives.grouped_allgather)
+grouped_allgather_async = collectives.grouped_allgather_async
+broadcast = collectives.broadcast
+broadcast_async = collectives.broadcast_async
+grouped_broadcast = _of_tree(collectives.grouped_broadcast)
+grouped_broadcast_async = collectives.grouped_broadcast_async
+reducescatter = collectives.reducescatter
+reducescatter_async = collectives.reducescatter_async
+grouped_reducescatter = _of_tree(collectives.grouped_reducescatter)
+grouped_reducescatter_async = collectives.grouped_reducescatter_async
+alltoall = collectives.alltoall
+alltoall_async = collectives.alltoall_async
+grouped_alltoall = collectives.grouped_alltoall
+grouped_alltoall_async = collectives.grouped_alltoall_async
+reduce = collectives.reduce
+reduce_async = collectives.reduce_async
+grouped_reduce = collectives.grouped_reduce
+grouped_reduce_async = collectives.grouped_reduce_async
+gather = collectives.gather
+gather_async = collectives.gather_async
+grouped_gather = collectives.grouped_gather
+grouped_gather_async = collectives.grouped_gather_async
+scatter = collectives.scatter
+scatter_async = collectives.scatter_async
+grouped_scatter = collectives.grouped_scatter
+grouped_scatter_async = collectives.grouped_scatter_async

@@ -1,0 +1,435 @@
+"""What ranks run in the tests of ciranda.jax."""
+
+from __future__ import annotations
+
+import random
+import resource
+import threading
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import ciranda
+import ciranda.jax as hvd
+from ciranda.errors import InvalidArgumentError, MismatchError, NotSupportedError
+from ciranda.jax._plugin import live_calls
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-6) -> None:
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=tolerance, atol=tolerance)
+
+
+def raised(attempt: Any) -> BaseException:
+    try:
+        result = jax.block_until_ready(attempt())
+    except Exception as error:
+        return error
+    raise AssertionError(f"no error, but {result!r}")
+
+
+def _inputs(shape: tuple[int, ...] = (6, 4)) -> list[np.ndarray[Any, Any]]:
+    return [np.random.default_rng(rank).normal(size=shape).astype(np.float32) for rank in range(hvd.size())]
+
+
+# --- compiled programs
+
+
+def every_collective_in_jit() -> None:
+    everyone, rank, n = _inputs(), hvd.rank(), hvd.size()
+    mine, total = jnp.asarray(everyone[rank]), np.sum(_inputs(), axis=0)
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        hvd.barrier()
+        return {
+            "sum": hvd.allreduce(x, op=hvd.Sum),
+            "average": hvd.allreduce(x, prescale_factor=0.5, postscale_factor=3.0),
+            "max": hvd.allreduce(x, op=hvd.Max),
+            "fp16": hvd.allreduce(x, op=hvd.Sum, compression=hvd.Compression.fp16),
+            "group": hvd.grouped_allreduce({"a": x, "b": [x[0], 2 * x]}, op=hvd.Sum),
+            "gather": hvd.allgather(x),
+            "broadcast": hvd.broadcast(x, root_rank=1),
+            "scatter": hvd.reducescatter(x, op=hvd.Sum),
+            "uneven": hvd.reducescatter(x[: n + 1], op=hvd.Sum),
+            "alltoall": hvd.alltoall(x),
+            "counts": hvd.grouped_alltoall([x])[0][1],
+            "nothing": hvd.allreduce(x[:0]),
+            "scalar": hvd.allreduce(x[0, 0], op=hvd.Sum),
+        }
+
+    for _ in range(3):
+        found = program(mine)
+        close(found["sum"], total)
+        close(found["average"], 1.5 * total / n)
+        close(found["max"], np.max(everyone, axis=0))
+        close(found["fp16"], total, 2e-2)
+        close(found["group"]["a"], total)
+        close(found["group"]["b"][0], total[0])
+        close(found["group"]["b"][1], 2 * total)
+        close(found["gather"], np.concatenate(everyone))
+        close(found["broadcast"], everyone[1])
+        rows = 6 // n
+        close(found["scatter"], total[rank * rows : (rank + 1) * rows])
+        close(found["uneven"], np.array_split(total[: n + 1], n)[rank])
+        close(found["alltoall"], np.concatenate([each[rank * rows : (rank + 1) * rows] for each in everyone]))
+        assert found["counts"].tolist() == [rows] * n
+        assert found["nothing"].shape == (0, 4)
+        close(found["scalar"], total[0, 0])
+
+
+def gradients_in_jit() -> None:
+    everyone, rank, n = _inputs(), hvd.rank(), hvd.size()
+    mine = jnp.asarray(everyone[rank])
+    weights = [np.random.default_rng([7, each]).normal(size=(6 * n, 4)).astype(np.float32) for each in range(n)]
+
+    def of(function: Any) -> Any:
+        def loss(x: Any) -> Any:
+            result = function(x)
+            return (result * jnp.asarray(weights[rank])[: result.shape[0]]).sum()
+
+        found, again = jax.grad(loss)(mine), jax.jit(jax.grad(loss))(mine)
+        close(again, found)
+        return again
+
+    six = np.stack(weights)[:, :6]
+    close(of(lambda x: hvd.allreduce(x, op=hvd.Sum)), six.sum(0))
+    close(of(lambda x: hvd.allreduce(x, postscale_factor=2.0)), 2 * six.mean(0))
+    is_largest = everyone[rank] == np.max(everyone, axis=0)
+    close(of(lambda x: hvd.allreduce(x, op=hvd.Max)), six.sum(0) * is_largest)
+    close(of(lambda x: hvd.allreduce(x, op=hvd.Max, prescale_factor=-2.0)).shape, (6, 4))
+    close(of(hvd.allgather), np.mean(weights, axis=0)[6 * rank : 6 * rank + 6])
+    close(of(lambda x: hvd.broadcast(x, 1)), six.mean(0) * (rank == 1))
+    shares = np.concatenate([six[each, : 6 // n] for each in range(n)])
+    close(of(lambda x: hvd.reducescatter(x, op=hvd.Sum)), n * shares)
+    part = 6 // n
+    close(of(hvd.alltoall), np.concatenate([six[to, rank * part : (rank + 1) * part] for to in range(n)]))
+    second = jax.jit(jax.grad(lambda x: jax.grad(lambda y: (hvd.allreduce(y, op=hvd.Sum) ** 3).sum())(x).sum()))
+    assert second(mine).shape == mine.shape
+    error = raised(lambda: jax.grad(lambda x: hvd.allreduce(x, op=hvd.Product).sum())(mine))
+    assert isinstance(error, NotSupportedError), error
+
+
+def transformations() -> None:
+    everyone, n = _inputs(), hvd.size()
+    mine, total = jnp.asarray(everyone[hvd.rank()]), np.sum(everyone, axis=0)
+    for in_axis in (0, 1):
+        mapped = jax.vmap(lambda x: hvd.allreduce(x, op=hvd.Sum), in_axes=in_axis, out_axes=in_axis)
+        close(mapped(mine), total)
+        close(jax.jit(mapped)(mine), total)
+    text = jax.jit(jax.vmap(hvd.allreduce)).lower(mine).as_text()
+    assert text.count("ciranda_jax_collective") == 1, text
+    error = raised(lambda: jax.vmap(hvd.allgather)(mine))
+    assert isinstance(error, NotSupportedError), error
+    assert "vmap" in str(error)
+
+    def step(carry: Any, _: Any) -> Any:
+        return hvd.allreduce(carry, op=hvd.Sum, name="in a loop") / n, None
+
+    close(jax.jit(lambda x: jax.lax.scan(step, x, length=10)[0])(mine), total / n)
+    close(jax.lax.fori_loop(0, 10, lambda _, x: step(x, None)[0], mine), total / n)
+    halves = jax.jit(jax.checkpoint(lambda x: jnp.sin(hvd.allreduce(x, op=hvd.Sum)).sum()))
+    close(jax.grad(halves)(mine), n * np.cos(total), 1e-5)
+    both = jax.jit(lambda x: jax.lax.cond(x[0, 0] > 1e9, lambda y: y, lambda y: hvd.allreduce(y, op=hvd.Sum), x))
+    close(both(mine), total)
+
+
+def unused_results_are_communicated() -> None:
+    """A call is made even if nobody wants its result: on one rank here it is wanted."""
+    rank = hvd.rank()
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        total = hvd.allreduce(x, op=hvd.Sum, name="wanted by one")
+        return total if rank == 0 else x
+
+    result = program(jnp.ones(4))
+    assert result.tolist() == ([hvd.size()] if rank == 0 else [1]) * 4
+
+
+def donated_arguments_stay_in_place() -> None:
+    program = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum), donate_argnums=0)
+    x = jnp.ones((256, 256)) * (hvd.rank() + 1)
+    x.block_until_ready()
+    where = x.unsafe_buffer_pointer()
+    result = program(x).block_until_ready()
+    assert result.unsafe_buffer_pointer() == where
+    assert x.is_deleted()
+    assert float(result[3, 3]) == sum(range(1, hvd.size() + 1))
+    kept = jnp.ones(1000)
+    both = jax.jit(lambda x: (hvd.allreduce(x, op=hvd.Sum), x * 2))(kept)
+    assert (float(both[0][0]), float(both[1][0]), float(kept[0])) == (hvd.size(), 2.0, 1.0)
+
+
+def in_random_order(n_calls: int, width: int, seed: int) -> None:
+    order = list(range(n_calls))
+    random.Random(seed + hvd.rank()).shuffle(order)
+
+    @jax.jit
+    def program(xs: Any) -> Any:
+        return {index: hvd.allreduce(xs[index], op=hvd.Sum, name=f"random.{index}") for index in order}
+
+    xs = [jnp.full((width,), index + hvd.rank(), jnp.float32) for index in range(n_calls)]
+    for _ in range(3):
+        found = program(xs)
+        for index in range(n_calls):
+            assert float(found[index][0]) == sum(index + rank for rank in range(hvd.size()))
+
+
+def names_of_unnamed_calls() -> None:
+    """They do not depend on how often a rank has traced, or on other programs."""
+    if hvd.rank() == 1:
+        jax.make_jaxpr(hvd.allreduce)(jnp.ones(3))
+        jax.jit(hvd.allreduce).lower(jnp.ones(5))
+
+    def step(x: Any) -> Any:
+        return hvd.allreduce(x, op=hvd.Sum) + hvd.allreduce(2 * x, op=hvd.Sum)
+
+    text = jax.jit(step).lower(jnp.ones(3)).as_text()
+    assert "jit_step.allreduce.0" in text, text
+    assert "jit_step.allreduce.1" in text, text
+    assert jax.jit(step)(jnp.ones(3)).tolist() == [3.0 * hvd.size()] * 3
+
+
+# --- errors
+
+
+def errors_in_jit_and_outside() -> None:
+    odd = hvd.rank() == hvd.size() - 1
+    x = jnp.ones(3 + odd)
+    error = raised(lambda: jax.jit(lambda x: hvd.allreduce(x, name="shape"))(x))
+    assert isinstance(error, jax.errors.JaxRuntimeError), error
+    inside = str(error)
+    assert all(part in inside for part in ("FAILED_PRECONDITION", "'shape'", "[3]", "[4]", "rank 2")), inside
+    outside = raised(lambda: hvd.allreduce(x, name="shape"))
+    assert isinstance(outside, MismatchError), outside
+    assert "'shape'" in str(outside)
+
+    @hvd.ciranda_errors()
+    def program() -> Any:
+        return jax.block_until_ready(jax.jit(lambda x: hvd.allreduce(x, name="shape"))(x))
+
+    assert isinstance(raised(program), MismatchError)
+    hvd.barrier()
+    wrong = {
+        "finite": lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=float("nan")),
+        "root_rank 9": lambda x: hvd.broadcast(x, root_rank=9),
+        "scalar": lambda x: hvd.allgather(x[0]),
+        "outside jit": lambda x: hvd.reduce(x, root_rank=0),
+        "_async": hvd.allreduce_async,
+    }
+    for part, function in wrong.items():
+        for attempt in (jax.jit(function), function):
+            if part in ("outside jit", "_async") and attempt is function:
+                continue
+            error = raised(lambda attempt=attempt: attempt(jnp.ones(3)))
+            assert part in str(error), (part, error)
+            assert isinstance(error, (InvalidArgumentError, jax.errors.JaxRuntimeError)), error
+    error = raised(lambda: jax.jit(lambda x: hvd.alltoall(x, splits=[3, 0, 0]))(jnp.ones(3)))
+    assert "outside jit" in str(error), error
+    error = raised(lambda: hvd.allreduce(jax.random.key(0)))
+    assert "key" in str(error), error
+    error = raised(lambda: jax.jit(hvd.allgather)(jnp.ones((1 + hvd.rank(), 2))))
+    assert "rows" in str(error) or "rank" in str(error), error
+    hvd.barrier()
+    assert live_calls() == 0
+
+
+def process_sets_by_number() -> None:
+    some = hvd.add_process_set([0, 2])
+    average = jax.jit(lambda x: hvd.allreduce(x, process_set=some, name="of some"))
+    if hvd.rank() in (0, 2):
+        assert average(jnp.full(3, hvd.rank(), jnp.float32)).tolist() == [1.0] * 3
+    hvd.barrier()
+    hvd.remove_process_set(some)
+    if hvd.rank() in (0, 2):
+        error = raised(lambda: average(jnp.ones(3)))
+        assert isinstance(error, jax.errors.JaxRuntimeError), error
+        assert "process set" in str(error), error
+    hvd.barrier()
+
+
+def programs_outlive_circles() -> None:
+    import os
+
+    average = jax.jit(lambda x: hvd.allreduce(x, name="average"))
+    gather = jax.jit(lambda x: hvd.allgather(x, name="gather"))
+    x = jnp.full((2, 3), hvd.rank() + 1, jnp.float32)
+    n = hvd.size()
+    close(average(x), np.full((2, 3), (n + 1) / 2))
+    gather(x)
+    hvd.shutdown()
+    error = raised(lambda: average(x))
+    assert isinstance(error, jax.errors.JaxRuntimeError), error
+    assert "init()" in str(error), error
+    away = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("CIRANDA_")}
+    hvd.init()
+    close(average(x), x)
+    error = raised(lambda: gather(x))
+    assert f"had {n} ranks, and it has 1 now" in str(error), error
+    jax.clear_caches()
+    close(gather(x), x)
+    hvd.shutdown()
+    os.environ.update(away)
+    hvd.init()
+    jax.clear_caches()
+    close(average(x), np.full((2, 3), (n + 1) / 2))
+
+
+# --- threads
+
+
+def long_code_behind_an_allreduce() -> float:
+    """Return how long NumPy's allreduces take while rank 0's program computes behind an allreduce."""
+    is_long = hvd.rank() == 0
+
+    def rest(x: Any) -> Any:
+        if is_long:
+            time.sleep(1.0)
+        return x
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        y = hvd.allreduce(x, op=hvd.Sum, name="before")
+        return jax.pure_callback(rest, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+
+    array = np.ones(100)
+    ciranda.allreduce(array, name="other")
+    running = threading.Thread(target=lambda: program(jnp.ones(8)).block_until_ready())
+    running.start()
+    time.sleep(0.3)
+    longest = 0.0
+    for _ in range(10):
+        began = time.monotonic()
+        ciranda.allreduce(array, name="other")
+        longest = max(longest, time.monotonic() - began)
+    running.join()
+    return longest
+
+
+def callback_that_communicates() -> None:
+    def more(x: Any) -> Any:
+        return ciranda.allreduce(np.asarray(x), op=ciranda.Sum, name="in a callback")
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        y = hvd.allreduce(x, op=hvd.Sum, name="before it")
+        return jax.pure_callback(more, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+
+    for _ in range(3):
+        assert program(jnp.ones(8))[0] == hvd.size() ** 2
+
+
+def waits_for(victim: int) -> tuple[float, str]:
+    """Return when, and with what, a program ends that waits for a rank which never comes."""
+    program = jax.jit(lambda xs: [hvd.allreduce(x, name=f"step.{index}") for index, x in enumerate(xs)])
+    xs = [jnp.ones(300)] * 20
+    jax.block_until_ready(program(xs))
+    hvd.barrier()
+    if hvd.rank() == victim:
+        return 0.0, ""
+    error = raised(lambda: program(xs))
+    when = time.monotonic()
+    assert isinstance(raised(lambda: hvd.allreduce(jnp.ones(3))), ciranda.errors.RanksLostError)
+    hvd.shutdown()
+    assert live_calls() == 0
+    return when, str(error)
+
+
+def many_steps(n_steps: int) -> int:
+    """Return by how many KiB the process has grown."""
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        a, b = hvd.grouped_allreduce([x, x * 2], name="group")
+        return hvd.allreduce(a + b, name="sum") / 3, hvd.allgather(x[:1], name="gather")
+
+    x = jnp.ones(100)
+    for index in range(n_steps):
+        if index == n_steps // 10:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        x, _ = step(x)
+    x.block_until_ready()
+    assert x.tolist() == [1.0] * 100
+    hvd.barrier()
+    assert live_calls() == 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+
+# --- optax
+
+
+def _loss(params: Any, x: Any, y: Any) -> Any:
+    hidden = jnp.tanh(x @ params["w1"] + params["b1"])
+    return ((hidden @ params["w2"] - y) ** 2).mean()
+
+
+def _start() -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(3)
+    params = {"w1": rng.normal(size=(5, 8)), "b1": np.zeros(8), "w2": rng.normal(size=(8, 2)) * 0.3}
+    batches = rng.normal(size=(10, 12, 5)).astype(np.float32), rng.normal(size=(10, 12, 2)).astype(np.float32)
+    return jax.tree_util.tree_map(lambda a: a.astype(np.float32), params), *batches
+
+
+def training(options: dict[str, Any], tolerance: float) -> None:
+    """Train on this rank's part of each batch, and on whole batches as one process would: the same comes out."""
+    params, xs, ys = _start()
+    rank, n = hvd.rank(), hvd.size()
+    passes = options.get("backward_passes_per_step", 1)
+    alone, ours = optax.adam(1e-2), hvd.distributed(optax.adam(1e-2), **options)
+    mine = hvd.broadcast_parameters(params if rank == 0 else jax.tree_util.tree_map(np.zeros_like, params))
+    state, state_alone = ours.init(mine), alone.init(params)
+
+    @jax.jit
+    def step(params: Any, state: Any, x: Any, y: Any) -> Any:
+        loss, gradients = jax.value_and_grad(_loss)(params, x, y)
+        updates, state = ours.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, hvd.allreduce(loss)
+
+    @jax.jit
+    def step_alone(params: Any, state: Any, x: Any, y: Any) -> Any:
+        loss, gradients = jax.value_and_grad(_loss)(params, x, y)
+        updates, state = alone.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    part = 12 // n
+    for x, y in zip(xs, ys, strict=True):
+        for index in range(passes):
+            size = part // passes
+            rows = slice(rank * part + index * size, rank * part + (index + 1) * size)
+            mine, state, loss = step(mine, state, x[rows], y[rows])
+        params, state_alone, wanted = step_alone(params, state_alone, x, y)
+        if passes == 1:
+            close(loss, wanted, max(tolerance, 1e-5))
+    jax.tree_util.tree_map(lambda a, b: close(a, b, tolerance), mine, params)
+    hvd.check_consistency(mine)
+
+
+def trainings() -> None:
+    training({}, 1e-5)
+    training({"gradient_predivide_factor": 2.0}, 1e-5)
+    training({"backward_passes_per_step": 2}, 1e-5)
+    training({"compression": hvd.Compression.bf16}, 0.1)
+    assert isinstance(
+        raised(lambda: hvd.distributed(optax.sgd(1.0), op=hvd.Sum, gradient_predivide_factor=2.0)),
+        InvalidArgumentError,
+    )
+
+
+def parameters_and_objects() -> None:
+    rank = hvd.rank()
+    tree = {"a": jnp.full(3, rank), "b": [np.full(2, rank, np.float64), 7], "key": jax.random.key(rank), "c": None}
+    found = hvd.broadcast_parameters(tree, root_rank=1)
+    assert found["a"].tolist() == [1, 1, 1]
+    assert found["b"][0].dtype == np.float64
+    assert (found["b"][0].tolist(), found["b"][1], found["c"]) == ([1.0, 1.0], 7, None)
+    assert jax.random.key_data(found["key"]).tolist() == jax.random.key_data(jax.random.key(1)).tolist()
+    assert hvd.broadcast_object({"rank": rank}, root_rank=2) == {"rank": 2}
+    assert hvd.allgather_object(rank) == list(range(hvd.size()))
+    error = raised(lambda: hvd.check_consistency({"x": [jnp.full(3, rank)]}))
+    assert isinstance(error, MismatchError), error
+    error = raised(lambda: hvd.broadcast_parameters({"x": jnp.ones(2 + rank)}))
+    assert "['x']" in str(error), error

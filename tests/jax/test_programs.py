@@ -1,0 +1,84 @@
+"""Collectives in compiled programs: what they result in, their gradients, and how they end."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import jax_ranks
+import pytest
+from ranks import Ranks, assert_in_time
+
+pytestmark = pytest.mark.multiprocess
+
+
+def test_every_collective(three: Ranks) -> None:
+    three.run(jax_ranks.every_collective_in_jit)
+
+
+def test_gradients(three: Ranks) -> None:
+    three.run(jax_ranks.gradients_in_jit)
+
+
+def test_transformations(three: Ranks) -> None:
+    three.run(jax_ranks.transformations)
+
+
+def test_results_that_nobody_wants(three: Ranks) -> None:
+    three.run(jax_ranks.unused_results_are_communicated)
+
+
+def test_donated_arguments(three: Ranks) -> None:
+    three.run(jax_ranks.donated_arguments_stay_in_place)
+
+
+@pytest.mark.parametrize(("n_calls", "width"), [(64, 1024), (100, 3)])
+def test_independent_calls_in_any_order(three: Ranks, n_calls: int, width: int) -> None:
+    three.run(jax_ranks.in_random_order, n_calls, width, 1, timeout=60)
+
+
+def test_names(three: Ranks) -> None:
+    three.run(jax_ranks.names_of_unnamed_calls)
+
+
+def test_errors(three: Ranks) -> None:
+    three.run(jax_ranks.errors_in_jit_and_outside)
+
+
+def test_process_sets(three: Ranks) -> None:
+    three.run(jax_ranks.process_sets_by_number)
+
+
+def test_programs_outlive_circles(three: Ranks) -> None:
+    three.run(jax_ranks.programs_outlive_circles)
+
+
+def test_what_follows_keeps_nobody_waiting(three: Ranks) -> None:
+    assert_in_time(lambda: float(max(three.run(jax_ranks.long_code_behind_an_allreduce))), 0.5)
+
+
+def test_what_follows_may_communicate(three: Ranks) -> None:
+    three.run(jax_ranks.callback_that_communicates, timeout=60)
+
+
+def test_a_rank_is_killed_in_a_step() -> None:
+    victim = 1
+    with Ranks(3) as ranks:
+        for rank in range(3):
+            ranks.start(rank, jax_ranks.waits_for, victim)
+        ranks.outcome(victim)
+        time.sleep(0.5)  # the others wait by then, or soon: either must end
+        ranks.signal(victim, signal.SIGKILL)
+        killed_at = time.monotonic()
+        for rank in (0, 2):
+            ended = ranks.outcome(rank, 20)
+            assert ended.error is None, ended.traceback
+            when, message = ended.value
+            assert f"rank {victim}" in message, message
+            assert when - killed_at < 2
+
+
+@pytest.mark.slow
+def test_many_steps_leave_nothing() -> None:
+    with Ranks(2) as ranks:
+        assert max(ranks.run(jax_ranks.many_steps, 10_000, timeout=200)) < 8192
