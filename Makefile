@@ -195,8 +195,6 @@ PACKAGES_jax-newest := jax optax hypothesis
 PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' hypothesis
 PACKAGES_tensorflow-newest := tensorflow-cpu hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
-PACKAGES_jax-newest := jax
-PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3'
 PACKAGES_keras_torch-newest := '$(TORCH)' keras
 PACKAGES_keras_jax-newest := jax keras
 IN_VENV := c native numpy torch
@@ -209,7 +207,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
 	@touch $@
 
-.PHONY: frameworks-keras frameworks-keras-oldest frameworks-jax-native $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+.PHONY: frameworks-keras frameworks-keras-oldest $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
 
 $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
@@ -220,11 +218,6 @@ $(NEWEST:%=frameworks-%): frameworks-%: $(FRAMEWORK_VENVS)/%-newest/.installed
 
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
 	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks $(wildcard tests/$*) -m 'not slow'
-
-# JAX's own collectives by `ciranda run --jax-native`.
-frameworks-jax-native: $(FRAMEWORK_VENVS)/jax-newest/.installed $(FRAMEWORK_VENVS)/jax-oldest/.installed
-	$(FRAMEWORK_VENVS)/jax-newest/bin/python -m pytest tests/jax/test_native.py -m 'not slow'
-	$(FRAMEWORK_VENVS)/jax-oldest/bin/python -m pytest tests/jax/test_native.py -m 'not slow'
 
 # Keras, on each of its backends, and by scripts for Horovod.
 KERAS_VENVS := tensorflow:tensorflow-newest jax:keras_jax-newest torch:keras_torch-newest
