@@ -21,6 +21,7 @@ WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMA
 
 BUILT := build/wheel
 comma := ,
+space := $(subst ,, )
 
 files_in = $(shell find $(1) -type f -not -name '*.pyc' 2> /dev/null)
 ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
@@ -186,20 +187,27 @@ $(ECOSYSTEM_VENV)/.installed: $(PACKAGE) $(HOROVOD) | build/.deps-build
 ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Transformers and Lightning (minutes; from PyPI)
 	$(ECOSYSTEM_VENV)/bin/python -m pytest tests/ecosystem --timeout 300
 
-# The conformance suite of tests/frameworks. `make test` runs it for what is in .venv; any other framework, and the oldest
-# version of each, has an environment of its own. To add one: its file tests/frameworks/on_NAME.py; what pip is to
-# install, here; and its name in NEWEST, if .venv has it not, and in OLDEST.
+# The suites of frameworks: the conformance suite of tests/frameworks, and tests/NAME. `make test` has those of what is in
+# .venv. The newest of all others share an environment, and so meet in one process; the oldest of each has one of its
+# own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, here; its name in NEWEST, if .venv has it
+# not, and in OLDEST.
+PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax hypothesis
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
-PACKAGES_jax-newest := jax optax hypothesis
 PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' hypothesis
-PACKAGES_tensorflow-newest := tensorflow-cpu hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
-PACKAGES_keras_torch-newest := '$(TORCH)' keras
-PACKAGES_keras_jax-newest := jax keras
 IN_VENV := c native numpy torch
 NEWEST := jax tensorflow
-OLDEST := jax numpy torch tensorflow
+OLDEST := jax numpy tensorflow torch
+KERAS_BACKENDS := jax tensorflow torch
+
+# What takes long is left to frameworks-all.
+WHICH := -m 'not slow'
+frameworks-all: WHICH :=
+
+# Beside NumPy, which it must meet.
+NEWEST_PYTEST = $(FRAMEWORK_VENVS)/newest/bin/python -m pytest $(WHICH)
+OLDEST_PYTEST = $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest $(WHICH)
 
 $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	[ -d $(@D) ] || $(FRAMEWORK_PYTHON) -m venv $(@D)
@@ -207,37 +215,33 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
 	@touch $@
 
-.PHONY: frameworks-keras frameworks-keras-oldest $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+.PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
+	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+
+built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed
 
 $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
 
-# Beside NumPy, which it must meet.
-$(NEWEST:%=frameworks-%): frameworks-%: $(FRAMEWORK_VENVS)/%-newest/.installed
-	SUITE_FRAMEWORKS=$*,numpy $(FRAMEWORK_VENVS)/$*-newest/bin/python -m pytest tests/frameworks $(wildcard tests/$*) -m 'not slow'
+$(NEWEST:%=frameworks-%): frameworks-%: built-for-frameworks
+	SUITE_FRAMEWORKS=numpy,$* $(NEWEST_PYTEST) tests/frameworks tests/$*
 
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
-	SUITE_FRAMEWORKS=$*,c $(FRAMEWORK_VENVS)/$*-oldest/bin/python -m pytest tests/frameworks $(wildcard tests/$*) -m 'not slow'
+	SUITE_FRAMEWORKS=c,$* $(OLDEST_PYTEST) tests/frameworks $(wildcard tests/$*)
 
-# Keras, on each of its backends, and by scripts for Horovod.
-KERAS_VENVS := tensorflow:tensorflow-newest jax:keras_jax-newest torch:keras_torch-newest
+$(KERAS_BACKENDS:%=frameworks-keras-%): frameworks-keras-%: built-for-frameworks
+	KERAS_BACKEND=$* $(NEWEST_PYTEST) tests/keras
 
-define run_keras
-$(FRAMEWORK_VENVS)/$(2)/bin/pip install --quiet --no-deps ./compat/horovod
-KERAS_BACKEND=$(1) $(FRAMEWORK_VENVS)/$(2)/bin/python -m pytest tests/keras -m 'not slow'
-
-endef
-
-frameworks-keras: $(foreach pair,$(KERAS_VENVS),$(FRAMEWORK_VENVS)/$(lastword $(subst :, ,$(pair)))/.installed)
-	$(foreach pair,$(KERAS_VENVS),$(call run_keras,$(firstword $(subst :, ,$(pair))),$(lastword $(subst :, ,$(pair)))))
+frameworks-keras: $(KERAS_BACKENDS:%=frameworks-keras-%)
 
 frameworks-keras-oldest: $(FRAMEWORK_VENVS)/tensorflow-oldest/.installed
-	$(call run_keras,tensorflow,tensorflow-oldest)
+	$(FRAMEWORK_VENVS)/tensorflow-oldest/bin/python -m pytest $(WHICH) tests/keras
 
-frameworks: $(foreach name,$(NEWEST),$(if $(wildcard $(FRAMEWORK_VENVS)/$(name)-newest),frameworks-$(name)))  ## run the conformance suite for the newest frameworks whose environments are there; NAME behind a dash: make one
-	@echo 'frameworks: run here: $(or $(^:frameworks-%=%),none); in the tests of Python: $(IN_VENV)'
+frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
+	SUITE_FRAMEWORKS=$(subst $(space),$(comma),$(NEWEST)) $(NEWEST_PYTEST) tests/frameworks $(NEWEST:%=tests/%)
+	$(MAKE) frameworks-keras WHICH="$(WHICH)"
 
-frameworks-all: $(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-keras frameworks-keras-oldest  ## the same for the newest and the oldest version of each
+frameworks-all: $(IN_VENV:%=frameworks-%) frameworks $(OLDEST:%=frameworks-%-oldest) frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py
