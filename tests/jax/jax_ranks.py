@@ -81,6 +81,36 @@ def every_collective_in_jit() -> None:
         close(found["scalar"], total[0, 0])
 
 
+def values_known_while_a_program_is_made() -> None:
+    """Those that a function has from outside: their call is the program's, made whenever that runs."""
+    n = hvd.size()
+    total = sum(range(1, n + 1))
+    array, numbers = jnp.full(700, hvd.rank() + 1.0), np.full(5, hvd.rank() + 1.0, np.float32)
+    programs = {
+        "array": (lambda: hvd.allreduce(array, op=hvd.Sum, name="known.a"), np.full(700, total)),
+        "numpy": (lambda: hvd.allreduce(numbers, op=hvd.Sum, name="known.b"), np.full(5, total)),
+        "number": (lambda: hvd.allreduce(1.5, op=hvd.Sum, name="known.c"), 1.5 * n),
+        "rows": (lambda: hvd.allgather(numbers, name="known.d"), np.repeat(np.arange(1.0, n + 1), 5)),
+        "root": (lambda: hvd.broadcast(array, n - 1, name="known.e"), np.full(700, n)),
+        "gradient": (
+            lambda: jax.grad(lambda x: (x * hvd.allreduce(array, op=hvd.Sum, name="known.f")).sum())(jnp.ones(700)),
+            np.full(700, total),
+        ),
+        "scan": (
+            lambda: jax.lax.scan(
+                lambda a, _: (a + hvd.allreduce(numbers, op=hvd.Sum, name="known.g").sum(), None), 0.0, None, length=4
+            )[0],
+            20.0 * total,
+        ),
+    }
+    for program, wanted in programs.values():
+        for each in (jax.jit(program), program):
+            for _ in range(3):
+                close(each(), wanted)
+    if hvd.rank() == 0:  # a program that is made is not run
+        jax.eval_shape(lambda: hvd.allreduce(array, op=hvd.Sum, name="known.h"))
+
+
 def gradients_in_jit() -> None:
     everyone, rank, n = _inputs(), hvd.rank(), hvd.size()
     mine = jnp.asarray(everyone[rank])

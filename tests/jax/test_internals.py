@@ -6,9 +6,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import jax
 import jax.ffi
 import pytest
-from jax._src import effects
+from jax._src import core, effects
 from jax.interpreters import batching, mlir
 
 from ciranda.jax import _versions
@@ -101,3 +102,10 @@ def test_old_versions_are_refused(version: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_versions.metadata, "version", lambda name: version)
     with pytest.raises(ImportError, match=f"jaxlib {version} is installed.*one after the other"):
         _versions.check()
+
+
+def test_it_can_be_asked_whether_a_program_is_being_made() -> None:
+    assert core.trace_state_clean()
+    seen = []
+    jax.eval_shape(lambda: seen.append(core.trace_state_clean()))
+    assert seen == [False]

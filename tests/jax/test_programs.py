@@ -16,6 +16,10 @@ def test_every_collective(three: Ranks) -> None:
     three.run(jax_ranks.every_collective_in_jit)
 
 
+def test_values_known_before(three: Ranks) -> None:
+    three.run(jax_ranks.values_known_while_a_program_is_made, timeout=60)
+
+
 def test_gradients(three: Ranks) -> None:
     three.run(jax_ranks.gradients_in_jit)
 

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import core
 
 from ciranda._collectives import Gradients, rules
 from ciranda._ops import (
@@ -45,8 +46,8 @@ class Tracing(Gradients[jax.Array]):
     """What the collectives do with values that are traced: by jit, grad, vmap or what stands on them."""
 
     def needed(self, tensors: Sequence[Any]) -> bool:
-        """Whether one of them is traced."""
-        return any(map(is_traced, tensors))
+        """Whether one of them is traced; or all are known, but while a program is made, which is to make the call."""
+        return any(map(is_traced, tensors)) or not core.trace_state_clean()
 
     def record(self, rule: rules.Rule[jax.Array], tensors: Sequence[Any]) -> list[jax.Array]:
         """Return the results of the rule's call."""

@@ -2,9 +2,9 @@
 
 `tensor` is an array, or anything that `jax.numpy.asarray` takes, on one CPU device. What the functions are given
 decides how they are made. Values that are there are communicated at once, and an error is one of `ciranda.errors`.
-Traced ones become a call of the compiled program, which is made whenever it runs; an error is then a
-`jax.errors.JaxRuntimeError` with the same message. In a program, calls that do not depend on each other are under way
-at the same time, in whatever order each rank comes to them.
+Traced ones, and any while a program is traced, become a call of the compiled program, which is made whenever it runs;
+an error is then a `jax.errors.JaxRuntimeError` with the same message. In a program, calls that do not depend on each
+other are under way at the same time, in whatever order each rank comes to them.
 
 `name` identifies the call across ranks: all ranks must use the same one. A traced call without a name gets one, of the
 function that is compiled and of its place in it; outside jit, calls without names must be made in the same order on
