@@ -224,6 +224,25 @@ def names_of_unnamed_calls() -> None:
     assert jax.jit(step)(jnp.ones(3)).tolist() == [3.0 * hvd.size()] * 3
 
 
+def names_that_stand_twice() -> None:
+    """In one program each call gets a name of its own, but where JAX compiles one function for two calls of it."""
+
+    def twice(x: Any) -> Any:
+        return hvd.allreduce(hvd.allreduce(x, op=hvd.Sum, name="twice"), op=hvd.Sum, name="twice")
+
+    text = jax.jit(twice).lower(jnp.ones(3)).as_text()
+    assert '"twice"' in text, text
+    assert '"twice#1"' in text, text
+    assert jax.jit(twice)(jnp.ones(3)).tolist() == [9.0] * 3
+
+    inner = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))
+    assert inner(jnp.ones(3)).tolist() == inner(jnp.ones(3)).tolist() == [3.0] * 3
+    error = raised(lambda: jax.jit(lambda x: (inner(x), inner(x * 2)))(jnp.ones(3)))
+    assert isinstance(error, jax.errors.JaxRuntimeError), error
+    assert "two calls in one program" in str(error), error
+    hvd.barrier()
+
+
 # --- errors
 
 

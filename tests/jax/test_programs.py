@@ -45,6 +45,10 @@ def test_names(three: Ranks) -> None:
     three.run(jax_ranks.names_of_unnamed_calls)
 
 
+def test_names_that_stand_twice(three: Ranks) -> None:
+    three.run(jax_ranks.names_that_stand_twice)
+
+
 def test_errors(three: Ranks) -> None:
     three.run(jax_ranks.errors_in_jit_and_outside)
 

@@ -128,21 +128,24 @@ batching.primitive_batchers[collective_p] = _batched
 
 
 class _Names(Counter[str]):
-    """Of the calls of one program that have been given none; kept where JAX keeps what belongs to a program."""
+    """How often a name was given in one program; kept where JAX keeps what belongs to a program."""
 
-    def next(self, program: str, call: Call) -> str:
-        self[call.kind] += 1
-        return f"{program}.{call.kind}.{self[call.kind] - 1}"
+    def next(self, name: str) -> int:
+        self[name] += 1
+        return self[name] - 1
 
 
 def _name_of(call: Call, module: Any) -> str:
-    if call.name is not None:
-        return call.name
+    """Return a name that no other call of the program has, the same on all ranks that compile the same program."""
     names = next((each for each in module.keepalives if isinstance(each, _Names)), None)
     if names is None:
         names = _Names()
         module.keepalives.append(names)
-    return names.next(mlir.ir.StringAttr(module.module.operation.attributes["sym_name"]).value, call)
+    if call.name is None:
+        program = mlir.ir.StringAttr(module.module.operation.attributes["sym_name"]).value
+        return f"{program}.{call.kind}.{names.next(call.kind)}"
+    nth = names.next(f"name {call.name}")
+    return f"{call.name}#{nth}" if nth else call.name
 
 
 def _attributes(call: Call, name: str) -> dict[str, Any]:

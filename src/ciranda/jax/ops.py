@@ -8,8 +8,8 @@ other are under way at the same time, in whatever order each rank comes to them.
 
 `name` identifies the call across ranks: all ranks must use the same one. A traced call without a name gets one, of the
 function that is compiled and of its place in it; outside jit, calls without names must be made in the same order on
-all ranks. A name may be used again for the next step, or in a loop, and not for two calls of a program that may be
-under way at the same time.
+all ranks. A name may be used again for the next step, or in a loop; where it stands several times in a program, the
+later calls get a number behind it.
 
 Inside jit shapes are known beforehand: every rank brings as many rows to allgather, and alltoall sends equal parts. The
 functions with _async, and reduce, gather and scatter, are for values outside jit. `grouped_` functions take a list, or
