@@ -21,6 +21,18 @@ def join() -> int | str:
     return problem or ciranda.get_c_table_address()
 
 
+def describe() -> str:
+    """Return what was found, for `ciranda doctor`. Raises ImportError where jaxlib has no collectives by MPI."""
+    jaxlib = importlib.import_module("jaxlib")
+    for name in ("jaxlib._jax", "jaxlib.xla_extension"):  # since 0.6, before
+        with suppress(ImportError):
+            if hasattr(importlib.import_module(name), "make_mpi_collectives"):
+                return f"jaxlib {jaxlib.__version__} has its own collectives by MPI, for `ciranda run --jax-native`"
+    raise ImportError(
+        f"jaxlib {jaxlib.__version__} has no collectives by MPI: `ciranda run --jax-native` has no effect"
+    )
+
+
 def _wait_for_programs() -> None:
     """Wait for the programs that this thread has begun: other ranks may need their collectives, though this does not.
 

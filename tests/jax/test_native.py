@@ -47,6 +47,16 @@ def test_numpy_shares_the_circle_from_another_thread(order: str) -> None:
     assert succeed(2, str(PROGRAMS / "beside_numpy.py"), order) == ["shared"] * 2
 
 
+def test_ciranda_jax_shares_the_circle() -> None:
+    assert succeed(2, str(PROGRAMS / "beside_ciranda_jax.py")) == ["shared"] * 2
+
+
+def test_the_doctor_finds_what_it_stands_on() -> None:
+    from ciranda._jax_native import describe
+
+    assert "collectives by MPI" in describe()
+
+
 def test_every_survivor_of_a_killed_rank_raises() -> None:
     done = run(3, str(PROGRAMS / "killed.py"), options=("--jax-native", "--grace", "10"))
     raised = re.findall(r"raised after (\d+\.\d) s: (.*)", done.stdout)

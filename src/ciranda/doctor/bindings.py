@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
 
-#: By framework, the module of its binding whose `describe()` says what was found.
-_NATIVE = {"jax": "ciranda.jax._plugin", "tensorflow": "ciranda.tensorflow._plugin"}
+#: The framework, and the module of its binding whose `describe()` says what was found.
+_NATIVE = (
+    ("jax", "ciranda.jax._plugin"),
+    ("jax", "ciranda._jax_native"),
+    ("tensorflow", "ciranda.tensorflow._plugin"),
+)
 _SECONDS = 60
 
 
 def bindings() -> Iterator[Finding]:
     """Loads each in a process of its own, which takes seconds: nothing else says whether it works."""
-    for framework, module in _NATIVE.items():
+    for framework, module in _NATIVE:
         if importlib.util.find_spec(framework) is not None:
             yield _examined(framework, module)
 
