@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 
 IS_KERAS_3 = int(keras.__version__.partition(".")[0]) >= 3
 BACKEND = keras.backend.backend() if IS_KERAS_3 else "tensorflow"
@@ -21,6 +22,8 @@ MODES: dict[str, dict[str, Any]] = {
     "torch": {"eager": {}},
 }[BACKEND]
 GRAPH = next(reversed(MODES)) if BACKEND != "tensorflow" else "graph"
+#: The same for tests of what does not depend on it.
+SOME_MODES = [mode if mode == GRAPH else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES]
 BATCH = 16
 #: The last batch has 2 samples: of three ranks, one has none.
 N_SAMPLES = 50

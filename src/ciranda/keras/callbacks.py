@@ -62,7 +62,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
             model.optimizer.build(model.trainable_variables)
         self._broadcast()
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_batch_end(self, batch: int, logs: Any = None) -> None:
         """Broadcast, if that has not been done."""
         if not self.broadcast_done:
             self._broadcast()

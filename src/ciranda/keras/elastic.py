@@ -74,14 +74,13 @@ class KerasState(HandledState):
     """
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        registry = [(keras.Model, ModelHandler), (_OPTIMIZER, OptimizerHandler)]
         chosen = optimizer or model.optimizer
+        registry: list[tuple[type, type[StateHandler]]] = [(type(model), ModelHandler)]
+        if chosen is not None:
+            registry.append((type(chosen), OptimizerHandler))  # legacy ones are no Optimizer
         if chosen is not None and hasattr(chosen, "built") and not chosen.built and model.built:
             chosen.build(model.trainable_variables)
         super().__init__(registry, {"model": model, "optimizer": chosen}, kwargs)
-
-
-_OPTIMIZER: type = keras.optimizers.Optimizer
 
 
 class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -97,7 +96,7 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         """Count anew, on all ranks alike."""
         self.batches_remaining = self.batches_per_commit
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_batch_end(self, batch: int, logs: Any = None) -> None:
         """Commit, if it is time."""
         self.batches_remaining -= 1
         if self.batches_remaining == 0:
@@ -120,7 +119,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self.state = state
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_batch_end(self, batch: int, logs: Any = None) -> None:
         """Note the batch."""
         self.state.batch = batch
 
@@ -146,15 +145,10 @@ class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.state.epoch = self.initial_epoch + epoch + 1
 
 
-def _is_failure(error: Exception) -> bool:
-    check = getattr(backends.operations(), "is_failed_collective", None)
-    return check is not None and check(error)
-
-
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
     `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
     """
-    return elastic.run(func, _is_failure)
+    return elastic.run(func, backends.as_ciranda_error)

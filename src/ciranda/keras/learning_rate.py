@@ -90,7 +90,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         """Note the epoch."""
         self.current_epoch = epoch
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Change the rate, if it is time."""
         if self.current_epoch < self.start_epoch or (
             self.end_epoch is not None and self.current_epoch >= self.end_epoch

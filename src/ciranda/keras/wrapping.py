@@ -70,12 +70,13 @@ def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], Gradi
 
 
 def _with_inner(scaler: Any, inner: Any) -> Any:
-    """Return a LossScaleOptimizer like `scaler` around `inner`."""
+    """Return the LossScaleOptimizer `scaler`, now around `inner`, which has the state of the one before."""
     if hasattr(inner, "_backend_apply_gradients"):
         scaler.inner_optimizer = inner
-        return scaler
-    config = {name: value for name, value in scaler.get_config().items() if name != "inner_optimizer"}
-    return keras.mixed_precision.LossScaleOptimizer(inner, **config)
+    else:
+        for name in ("_optimizer", "_trackable"):
+            object.__setattr__(scaler, name, inner)
+    return scaler
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -153,21 +154,62 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 
 
 def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
-    optimizer: Any, *args: Any, local_layers: Any = None, **kwargs: Any
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+    combine_when: When = "apply",
 ) -> Any:
     """Return a DistributedOptimizer that leaves the gradients of some layers to each rank.
 
     Args:
-        optimizer: and all further arguments: as for DistributedOptimizer.
-        args: see `optimizer`.
+        optimizer: as for DistributedOptimizer, as all that follow but `local_layers`.
+        name: see `optimizer`.
+        device_dense: see `optimizer`.
+        device_sparse: see `optimizer`.
+        compression: see `optimizer`.
+        sparse_as_dense: see `optimizer`.
+        gradient_predivide_factor: see `optimizer`.
+        op: see `optimizer`.
+        backward_passes_per_step: see `optimizer`.
+        average_aggregated_gradients: see `optimizer`.
+        groups: see `optimizer`.
+        process_set: see `optimizer`.
         local_layers: a layer or several, which have been built, whose gradients are not combined.
-        kwargs: see `optimizer`.
+        scale_local_gradients: see `optimizer`.
+        combine_when: see `optimizer`.
 
     Raises:
         InvalidArgumentError: also for a local layer that is none, or has not been built.
     """
     variables = local_variables(local_layers)
-    distributed = DistributedOptimizer(optimizer, *args, **kwargs)
+    distributed = DistributedOptimizer(
+        optimizer,
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        backward_passes_per_step,
+        average_aggregated_gradients,
+        0,
+        groups,
+        process_set,
+        scale_local_gradients,
+        combine_when,
+    )
     combining = getattr(distributed, "inner_optimizer", distributed)
     for variable in variables:
         combining.register_local_var(variable)

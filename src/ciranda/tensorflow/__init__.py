@@ -63,7 +63,6 @@ from ciranda.process_sets import (
 )
 from ciranda.tensorflow import elastic
 from ciranda.tensorflow.compression import Compression, Compressor
-from ciranda.tensorflow.elastic import is_failed_collective
 from ciranda.tensorflow.failures import as_ciranda_error
 from ciranda.tensorflow.functions import (
     BroadcastGlobalVariablesHook,
@@ -146,7 +145,6 @@ __all__ = [
     "grouped_broadcast",
     "grouped_reducescatter",
     "init",
-    "is_failed_collective",
     "is_homogeneous",
     "is_initialized",
     "join",

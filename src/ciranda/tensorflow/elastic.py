@@ -11,7 +11,7 @@ from ciranda import _basics
 from ciranda._frameworks import elastic
 from ciranda._frameworks.objects import broadcast_object
 from ciranda.elastic import ObjectState
-from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError
+from ciranda.keras.elastic import KerasState
 from ciranda.tensorflow.failures import as_ciranda_error
 from ciranda.tensorflow.functions import broadcast_variables
 
@@ -20,21 +20,13 @@ __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 Result = TypeVar("Result")
 
 
-def is_failed_collective(error: Exception) -> bool:
-    """Whether an op ended with `error` because a rank was lost, late or has shut down."""
-    stands_for = as_ciranda_error(error)
-    return isinstance(stands_for, HorovodInternalError) and not isinstance(
-        stands_for, (InvalidArgumentError, MismatchError)
-    )
-
-
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
     `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
     """
-    return elastic.run(func, is_failed_collective)
+    return elastic.run(func, as_ciranda_error)
 
 
 class TensorFlowState(ObjectState):
@@ -86,8 +78,8 @@ class TensorFlowState(ObjectState):
         super().sync()
 
 
-def TensorFlowKerasState(model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> Any:  # noqa: N802
-    """Return `ciranda.keras.elastic.KerasState(model, optimizer, **kwargs)`; `backend` is for compatibility only."""
-    from ciranda.keras.elastic import KerasState
+class TensorFlowKerasState(KerasState):
+    """`ciranda.keras.elastic.KerasState`; `backend` is accepted for compatibility."""
 
-    return KerasState(model, optimizer, **kwargs)
+    def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
+        super().__init__(model, optimizer, **kwargs)

@@ -118,7 +118,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     base = type(gradtape)
     derived: Any = type(base.__name__, (_CombiningTape, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     tape = derived.__new__(derived)
-    tape.__dict__.update(vars(gradtape))
+    tape.__dict__.update(vars(gradtape), _recording=False)  # the block of `gradtape`, if it goes on, is its own
     devices = (device_dense, device_sparse)
     tape._combiner = make_combiner("DistributedGradientTape", options, checked, *devices, ignore_name_scope=False)
     tape._generic = make_combiner("DistributedGradientTape.grad", options, checked, *devices)
@@ -126,18 +126,49 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
 
 
 def PartialDistributedGradientTape(  # noqa: N802 (Horovod's name)
-    gradtape: tf.GradientTape, *args: Any, local_layers: Any = None, **kwargs: Any
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = NoneCompressor,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
 ) -> Any:
     """Return a DistributedGradientTape that leaves the gradients of some layers to each rank.
 
     Args:
-        gradtape: and all further arguments: as for DistributedGradientTape.
-        args: see `gradtape`.
+        gradtape: as for DistributedGradientTape, as all that follow but `local_layers`.
+        device_dense: see `gradtape`.
+        device_sparse: see `gradtape`.
+        compression: see `gradtape`.
+        sparse_as_dense: see `gradtape`.
+        op: see `gradtape`.
+        gradient_predivide_factor: see `gradtape`.
+        num_groups: see `gradtape`.
+        groups: see `gradtape`.
+        process_set: see `gradtape`.
         local_layers: a layer of Keras or several, whose gradients are not combined.
-        kwargs: see `gradtape`.
+        scale_local_gradients: see `gradtape`.
     """
     variables = local_variables(local_layers)
-    tape = DistributedGradientTape(gradtape, *args, **kwargs)
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
     for variable in variables:
         tape.register_local_source(variable)
     return tape

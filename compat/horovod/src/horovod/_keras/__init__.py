@@ -13,6 +13,7 @@ import keras
 
 import ciranda.keras as circle
 from ciranda.errors import InvalidArgumentError
+from ciranda.keras.wrapping import is_distributed
 
 _IS_KERAS_3 = int(keras.__version__.partition(".")[0]) >= 3
 
@@ -39,17 +40,14 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     return named_as_here(circle.DistributedOptimizer(optimizer, name, *args, **{"combine_when": "compute", **kwargs}))
 
 
-def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
-    optimizer: Any, *args: Any, local_layers: Any = None, **kwargs: Any
-) -> Any:
+def PartialDistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
     """`ciranda.keras.PartialDistributedOptimizer`, by the rules of DistributedOptimizer."""
-    chosen = {"combine_when": "compute", **kwargs}
-    return named_as_here(circle.PartialDistributedOptimizer(optimizer, *args, local_layers=local_layers, **chosen))
+    return named_as_here(circle.PartialDistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **kwargs}))
 
 
 def named_as_here(optimizer: Any) -> Any:
     """Give the class of an optimizer of Keras 2, which is its own, the module that it has in Horovod."""
-    if not _IS_KERAS_3:
+    if not _IS_KERAS_3 and is_distributed(optimizer):
         type(optimizer).__module__ = __name__
     return optimizer
 
