@@ -20,3 +20,12 @@ def test_the_page_runs(tmp_path: Path) -> None:
     launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, str(script)]
     done = subprocess.run(launch, check=False, capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_trains() -> None:
+    pytest.importorskip("sklearn")
+    example = str(PAGE.parents[2] / "examples" / "jax" / "digits.py")
+    launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, example, "--epochs", "3"]
+    done = subprocess.run(launch, check=False, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the parameters of all 2 ranks are the same bits" in done.stdout

@@ -166,8 +166,9 @@ def _attributes(call: Call, name: str) -> dict[str, Any]:
 
 def _check_program(context: Any, call: Call) -> None:
     """Raise NotSupportedError for a program that would make the call on several devices, or cannot make it."""
-    axes = context.module_context.axis_context  # of a program for several devices, it has their number or a mesh
+    axes = context.module_context.axis_context  # of a program for several, it has their number, a mesh, or replicas
     n_devices: Any = getattr(axes, "num_devices", None) or getattr(getattr(axes, "mesh", None), "size", 1)
+    n_devices = max(n_devices, getattr(getattr(axes, "axis_env", None), "nreps", 1))
     if n_devices > 1:
         raise NotSupportedError(
             f"{call.kind} in a program for {n_devices} devices: each device would make the call, but a rank makes it "
