@@ -96,7 +96,7 @@ def test_differing_factors_are_told_to_all(circle: Ranks, mode: str) -> None:
     (message,) = set(circle.run(tf_work.differing_factors, mode))
     assert "'t'" in message
     assert "(2.5, 3) on rank 0" in message
-    assert "(1.5, 3) on rank 1" in message
+    assert "(1.5, 3) on rank " in message  # 1 or 2: whichever was heard of first
 
 
 @modes
