@@ -44,6 +44,11 @@ class Ending:
         self._exit = sys.exit
         sys.exit = self._noticed_exit
 
+    def leave_first(self) -> None:
+        """At exit, leave before what was registered until now is called: it may wait for ranks that wait for us."""
+        atexit.unregister(self._at_exit)
+        atexit.register(self._at_exit)
+
     def finish_first(self, act: Callable[[], None]) -> None:
         """Have `act` called at the end of a main thread that has not failed. Once, however often it is given."""
         if act not in self._finish:

@@ -14,6 +14,7 @@ def join() -> int | str:
     """Be in the circle that JAX's processes form; the address of the engine's functions, or why that cannot be."""
     try:
         ciranda.init()
+        _basics.ending.leave_first()  # as JAX's coordinator waits for all processes
         _basics.ending.finish_first(_wait_for_programs)
         problem = _difference()
     except Exception as error:  # it is told by jaxlib's errors: what is raised here would get lost

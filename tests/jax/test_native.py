@@ -67,6 +67,13 @@ def test_every_survivor_of_a_killed_rank_raises() -> None:
         assert "is gone" in message
 
 
+def test_a_rank_that_ends_does_not_keep_the_others() -> None:
+    done = run(2, str(PROGRAMS / "leaving.py"), options=("--jax-native", "--grace", "10"))
+    assert "raised UNKNOWN: MPI error" in done.stdout, done.stdout + done.stderr
+    assert "has shut down" in done.stdout
+    assert done.returncode == 1
+
+
 def test_another_world_than_jaxs_is_refused() -> None:
     program = """
 import os, jax, numpy as np
