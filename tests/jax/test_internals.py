@@ -35,10 +35,12 @@ PAIRS = {
     "MakeFuture": ("XLA_FFI_Future_Create_Args", {"future": "future"}),
     "EndFuture": ("XLA_FFI_Future_SetAvailable_Args", {"future": "future"}),
     "FailFuture": ("XLA_FFI_Future_SetError_Args", {"future": "future", "error": "error"}),
+    "GetRunId": ("XLA_FFI_RunId_Get_Args", {"context": "ctx", "run_id": "run_id"}),
     "Api": (
         "XLA_FFI_Api",
         {"version": "api_version", "make_error": "XLA_FFI_Error_Create", "make_future": "XLA_FFI_Future_Create"}
-        | {"end_future": "XLA_FFI_Future_SetAvailable", "fail_future": "XLA_FFI_Future_SetError"},
+        | {"end_future": "XLA_FFI_Future_SetAvailable", "fail_future": "XLA_FFI_Future_SetError"}
+        | {"get_run_id": "XLA_FFI_RunId_Get"},
     ),
 }
 CONSTANTS = {
