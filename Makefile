@@ -239,9 +239,11 @@ frameworks-keras-oldest: $(FRAMEWORK_VENVS)/tensorflow-oldest/.installed
 
 frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 	SUITE_FRAMEWORKS=$(subst $(space),$(comma),$(NEWEST)) $(NEWEST_PYTEST) tests/frameworks $(NEWEST:%=tests/%)
-	$(MAKE) frameworks-keras WHICH="$(WHICH)"
+	KERAS_BACKEND=tensorflow $(NEWEST_PYTEST) tests/keras
+	KERAS_BACKEND=jax $(NEWEST_PYTEST) tests/keras/test_fit.py
+	KERAS_BACKEND=torch $(NEWEST_PYTEST) tests/keras/test_fit.py
 
-frameworks-all: $(IN_VENV:%=frameworks-%) frameworks $(OLDEST:%=frameworks-%-oldest) frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
+frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(OLDEST:%=frameworks-%-oldest) frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

@@ -31,7 +31,7 @@ def succeed(np: int, *program: str) -> list[str]:
     return [line.partition(":")[2] for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("np", [2, pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("np", [2, *(pytest.param(np, marks=pytest.mark.slow) for np in (3, 4))])
 def test_every_collective_equals_numpy(np: int) -> None:
     printed = succeed(np, str(PROGRAMS / "collectives.py"))
     assert sorted(printed) == sorted(f"checked {check}" for check in CHECKS for _ in range(np))
