@@ -39,7 +39,9 @@ def _start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-@pytest.mark.parametrize(("side", "n_dispatchers"), [("compute", 1), pytest.param("training", 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("side", "n_dispatchers"), [("compute", 1), pytest.param("training", 2, marks=pytest.mark.slow)]
+)
 def test_each_row_reaches_one_of_the_training_processes(tmp_path: Path, side: str, n_dispatchers: int) -> None:
     file = str(tmp_path / "service.json")
     worker = "horovod.tensorflow.data.compute_worker"
