@@ -265,6 +265,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff format --check $(PY_CHECKED)
 	$(BIN)/mypy
 	$(BIN)/python tools/make_reference.py --check
+	$(BIN)/python tools/check_imports.py
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py

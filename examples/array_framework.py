@@ -1,4 +1,4 @@
-"""A framework in 60 lines: the collectives on arrays of Python's module `array`, and a proof that they work.
+"""A framework in 60 lines of code: the collectives on arrays of Python's module `array`, with a proof that they work.
 
     ciranda run -np 3 python examples/array_framework.py
 

@@ -36,8 +36,12 @@ class Binding:
         self._library = ctypes.CDLL(path)
 
     def use(self) -> None:
+        assert self.try_to_use() == ""
+
+    def try_to_use(self) -> str:
         message = ctypes.create_string_buffer(512)
-        assert self._library.use(ctypes.c_void_p(hvd.get_c_table_address()), message, 512) == _OK, message.value
+        self._library.use(ctypes.c_void_p(hvd.get_c_table_address()), message, 512)
+        return message.value.decode()
 
     def join(self) -> str:
         message = ctypes.create_string_buffer(512)
@@ -60,14 +64,18 @@ class Binding:
         return int(status), message.value.decode()
 
 
-@pytest.fixture(scope="module")
-def binding(tmp_path_factory: pytest.TempPathFactory) -> str:
+def _build(folder: Path, include: str) -> str:
     """The path of the program as a shared library that links nothing."""
-    path = str(tmp_path_factory.mktemp("binding") / "one_engine.so")
+    path = str(folder / "one_engine.so")
     source = str(Path(__file__).with_name("one_engine.c"))
     flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-DCIRANDA_USE_TABLE"]
-    subprocess.run(["cc", *flags, "-I", hvd.get_include(), source, "-o", path], check=True)
+    subprocess.run(["cc", *flags, "-I", include, source, "-o", path], check=True)
     return path
+
+
+@pytest.fixture(scope="module")
+def binding(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return _build(tmp_path_factory.mktemp("binding"), hvd.get_include())
 
 
 @pytest.fixture
@@ -164,6 +172,18 @@ def _c_first(path: str) -> None:
 
 def test_python_is_in_the_circle_that_c_joins(ranks: Ranks, binding: str) -> None:
     ranks.run(_c_first, binding)
+
+
+def test_a_binding_of_newer_headers_is_refused_and_says_both_versions(tmp_path: Path) -> None:
+    newer = tmp_path / "include"
+    shutil.copytree(hvd.get_include(), newer)
+    header = newer / "ciranda" / "ciranda.h"
+    text = header.read_text()
+    version = int(re.search(r"#define CIRANDA_ABI_VERSION (\d+)", text)[1])  # type: ignore[index]
+    header.write_text(text.replace(f"CIRANDA_ABI_VERSION {version}", f"CIRANDA_ABI_VERSION {version + 1}"))
+    told = Binding(_build(tmp_path, str(newer))).try_to_use()
+    assert f"compiled with version {version + 1} of ciranda's C headers" in told
+    assert f"has version {version} " in told
 
 
 def _run(program: str, **env: str) -> str:

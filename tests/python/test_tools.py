@@ -87,3 +87,20 @@ def test_a_c_header_must_be_c(tmp_path: Path) -> None:
     done = run_tool("check_headers.py", tmp_path)
     assert done.returncode == 1
     assert "bad.h" in done.stdout
+
+
+def test_a_circle_of_imports_is_told(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("try:\n    from package import b\nexcept ImportError:\n    b = None\n")
+    (package / "b.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import package.a\n\ndef f():\n    import package.a\n"
+    )
+    assert run_tool("check_imports.py", tmp_path).returncode == 0
+    (package / "b.py").write_text("class B:\n    import package.c\n")
+    (package / "c.py").write_text("from package.a import b\n")
+    done = run_tool("check_imports.py", tmp_path)
+    assert done.returncode == 1
+    for name in "abc":
+        assert f"package.{name} imports package." in done.stdout
