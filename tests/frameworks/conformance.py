@@ -116,6 +116,12 @@ def _without(mine: Framework, who: int) -> None:
     assert kind == "InvalidArgument", (kind, message)
     assert "'t'" in message, message
     assert f"rank {who}, has joined" in message, message
+    everyone = ciranda.global_process_set
+    kind, message = error_of(mine, lambda: mine.blocking(_plain(mine, "allreduce", process_set=everyone.needing_all())))
+    assert kind == "Mismatch", (kind, message)
+    assert f"rank {who}" in message, message
+    (mean,) = mine.blocking(_plain(mine, "allreduce", divisor="world"))
+    assert mine.read(mean)[0, 0] == np.float32(len(others) / ciranda.size())
 
 
 # --- gradients

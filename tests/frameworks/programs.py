@@ -20,6 +20,7 @@ from framework import Array, Call, Framework, numpy_dtype
 
 import ciranda
 from ciranda import _core, errors
+from ciranda.process_sets import id_of
 
 _SOURCES = Path(__file__).with_name("program")
 _FLAGS = [
@@ -36,6 +37,7 @@ _FLAGS = [
 ]
 _ERRORS = [None, errors.InvalidArgumentError, errors.MismatchError, errors.RanksLostError]
 _ERRORS += [errors.TimeoutError, errors.AbortedError, errors.InternalError]
+_DIVIDE_BY_ALL, _NEEDS_ALL = 4, 32  # CIRANDA_REQUEST_...
 #: The folder of the libraries, for ranks.
 FOLDER = "SUITE_PROGRAMS"
 
@@ -72,6 +74,7 @@ class _Request(c.Structure):
         ("op", c.c_int32),
         ("root", c.c_int32),
         ("process_set", c.c_uint32),
+        ("flags", c.c_uint32),
         ("prescale", c.c_double),
         ("postscale", c.c_double),
         ("name", c.c_char_p),
@@ -195,12 +198,14 @@ class Program(Framework):
                 tensor.splits = (c.c_int64 * len(numbers))(*numbers)
                 tensor.splits_count = len(numbers)
             keeps += [shape, tensor.splits]
-        process_set = options.get("process_set", ciranda.global_process_set).process_set_id
+        place = id_of(options.get("process_set", ciranda.global_process_set))
+        flags = _DIVIDE_BY_ALL if options.get("divisor") == "world" else 0
         request = _Request(
             _core.COLLECTIVES[call.function],
             options.get("op", ciranda.Average),
             options.get("root_rank", -1),
-            process_set,
+            place & 0xFFFFFFFF,
+            flags | (_NEEDS_ALL if place >> 63 else 0),
             options.get("prescale_factor", 1.0),
             options.get("postscale_factor", 1.0),
             options["name"].encode() if "name" in options else None,

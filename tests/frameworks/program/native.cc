@@ -59,6 +59,7 @@ suite_call* suite_submit(const suite_request* given) {
   request.op = given->op;
   request.root = given->root;
   request.process_set = given->process_set;
+  request.flags |= given->flags;
   request.prescale = given->prescale;
   request.postscale = given->postscale;
   request.name = given->name;

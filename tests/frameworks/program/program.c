@@ -47,6 +47,7 @@ suite_call* suite_submit(const suite_request* given) {
   request.op = given->op;
   request.root = given->root;
   request.process_set = given->process_set;
+  request.flags |= given->flags;
   request.prescale = given->prescale;
   request.postscale = given->postscale;
   request.name = given->name;
@@ -56,7 +57,7 @@ suite_call* suite_submit(const suite_request* given) {
     request.callback = on_end;
     request.user_data = call;
   } else {
-    request.flags = CIRANDA_REQUEST_DEFERRABLE;
+    request.flags |= CIRANDA_REQUEST_DEFERRABLE;
   }
   call->status = context == NULL ? CIRANDA_INVALID_ARGUMENT : ciranda_submit(context, &request, &call->operation);
   ciranda_context_release(context);

@@ -21,6 +21,7 @@ typedef struct suite_request {
   ciranda_reduce_op op;
   int32_t root;
   uint32_t process_set;
+  uint32_t flags;
   double prescale;
   double postscale;
   const char* name;
