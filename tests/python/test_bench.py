@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciranda import _core
-from ciranda.bench import stages, table, tune
+from ciranda.bench import plot, stages, table, tune
 from ciranda.bench.cli import _load_of_others_percent, make_plan
 from ciranda.bench.plan import (
     COLLECTIVES,
@@ -38,6 +40,9 @@ from ciranda.bench.plan import (
     summarise,
 )
 from ciranda.bench.tune import Line
+
+#: Two systems, and how long each takes for a byte.
+BOTH = (("ciranda", 1.0), ("gloo", 20.0))
 
 DEFAULTS = {
     "collective": "allreduce",
@@ -165,6 +170,33 @@ def test_results_become_json() -> None:
     data = json.loads(json.dumps(Results({"np": 2}, [row]).to_dict()))
     assert data["rows"][0]["ratios"] == {"gloo": 5.0}
     assert data["rows"][0]["systems"]["ciranda"]["median_us"] == 10.0
+
+
+def test_the_legend_of_a_plot_lies_beside_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib import pyplot as plt
+
+    kept: list[Any] = []
+    monkeypatch.setattr(plt, "close", kept.append)
+    rows = [
+        Row(
+            size,
+            size // 4,
+            "float32",
+            "sum",
+            {name: Measurement(size * at, size / 2, 1, at, 0, 5) for name, at in BOTH},
+        )
+        for size in (4, 1024, 1 << 20)
+    ]
+    meta = {"systems": [name for name, _ in BOTH], "collective": "allreduce", "dtype": "float32", "np": 2}
+    plot.save(Results({**meta, "cpu": "a processor", "cores": 2}, rows), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    (figure,) = kept
+    renderer = figure.canvas.get_renderer()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][::2] == [f"{name}, median" for name, _ in BOTH]
+    for axes in figure.axes:
+        assert not legend.get_window_extent(renderer).overlaps(axes.get_window_extent(renderer))
 
 
 @pytest.mark.parametrize(

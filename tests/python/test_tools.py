@@ -104,3 +104,14 @@ def test_a_circle_of_imports_is_told(tmp_path: Path) -> None:
     assert done.returncode == 1
     for name in "abc":
         assert f"package.{name} imports package." in done.stdout
+
+
+def test_what_the_tests_start_hears_of_hang_ups_and_ctrl_c_under_nohup() -> None:
+    """As the launcher's tests need: who starts pytest may have it ignore both, and children inherit that."""
+    shown = "from signal import *; print(*(getsignal(number) is SIG_IGN for number in (SIGHUP, SIGINT)))"
+    program = f"import conftest, subprocess, sys; subprocess.run([sys.executable, '-c', {shown!r}], check=True)"
+    command = ["sh", "-c", 'trap "" HUP INT; exec "$0" -c "$1"', sys.executable, program]
+    done = subprocess.run(
+        command, cwd=ROOT / "tests" / "multiprocess", capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout.split() == ["False", "False"], done.stderr
