@@ -52,7 +52,8 @@ std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_poin
     return std::nullopt;
   }
   if (n_read <= 0) {
-    refuse(fd, "left before it had proved anything");
+    // A rank that tries several addresses of ours lets go of those that answer later: nothing to tell.
+    let_go(fd);
     return std::nullopt;
   }
   peer.handshake.receive(std::span(bytes).first(static_cast<std::size_t>(n_read)));
@@ -134,9 +135,15 @@ void Acceptor::refuse(int fd, const std::string& reason) {
   if (options_.on_refused) {
     options_.on_refused("a connection from " + found->second.address.to_string() + " " + reason);
   }
+  close_gracefully(let_go(fd));
+}
+
+UniqueFd Acceptor::let_go(int fd) {
+  const auto found = half_open_.find(fd);
+  UniqueFd socket = std::move(found->second.socket);
   loop_->remove(fd);
-  close_gracefully(std::move(found->second.socket));
   half_open_.erase(found);
+  return socket;
 }
 
 }  // namespace ciranda

@@ -68,6 +68,7 @@ class Acceptor {
   void admit_to_handshake(UniqueFd socket, Clock::time_point now);
   void drop_oldest();
   void refuse(int fd, const std::string& reason);
+  UniqueFd let_go(int fd);  // which is no longer on the loop
 
   EventLoop* loop_;
   std::vector<UniqueFd> listeners_;

@@ -26,6 +26,9 @@ FRAMEWORKS = _chosen()
 
 
 def describe() -> str:
-    versions = [name if name in BUILT else f"{name} {importlib.metadata.version(name)}" for name in FRAMEWORKS]
+    distributions = importlib.metadata.packages_distributions()  # tensorflow may come from tensorflow-cpu
+    versions = [
+        name if name in BUILT else f"{name} {importlib.metadata.version(distributions[name][0])}" for name in FRAMEWORKS
+    ]
     others = [name for name in all_names() if name not in FRAMEWORKS]
     return f"frameworks: {', '.join(versions)}" + (f"; not here: {', '.join(others)}" if others else "")

@@ -67,6 +67,16 @@ TEST_F(AcceptorTest, TurnsAwayWhoSaysNothingOnceItsTimeIsOver) {
   EXPECT_EQ(silent.bytes_until_closed(std::chrono::milliseconds(kPatienceMs)), 0);
 }
 
+// As a rank does that tries several addresses at once, and has found another first.
+TEST_F(AcceptorTest, TellsNothingOfWhoLeavesByItself) {
+  { const Stranger brief(address_.to_string()); }
+  look(Clock::now());  // it comes
+  ASSERT_NE(acceptor_->next_deadline(), std::nullopt);
+  look(Clock::now());  // and leaves
+  EXPECT_TRUE(refused_.empty());
+  EXPECT_EQ(acceptor_->next_deadline(), std::nullopt);
+}
+
 // So many bytes, as they come; fewer if the other end closes.
 std::vector<std::byte> read_from(int fd, std::size_t n_bytes) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(kPatienceMs);
