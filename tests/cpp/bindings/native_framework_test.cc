@@ -49,6 +49,9 @@ class Framework : public std::enable_shared_from_this<Framework> {
 
  private:
   struct Node {
+    Node(std::shared_ptr<Framework> of, int in_chain, int at, std::vector<float> with)
+        : framework(std::move(of)), chain(in_chain), place(at), values(std::move(with)) {}
+
     std::shared_ptr<Framework> framework;
     int chain;
     int place;
