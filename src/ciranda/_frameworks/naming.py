@@ -1,4 +1,4 @@
-"""Names for the parameters of a DistributedOptimizer, and which of them travel together.
+"""Names for the parameters of a DistributedOptimizer.
 
 A parameter is whatever a framework trains, if it can be hashed; `kind` is its class.
 """
@@ -6,8 +6,7 @@ A parameter is whatever a framework trains, if it can be hashed; `kind` is its c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ciranda._numbering import Numbering, era_of
@@ -16,8 +15,6 @@ from ciranda.process_sets import ProcessSet
 
 Parameter = TypeVar("Parameter", bound=Hashable)
 
-#: Small gradients travel together up to this size.
-_SMALL_GROUP_BYTES = 128 << 10
 _LONGEST_NAME = 200
 
 
@@ -91,57 +88,3 @@ def joined(names: Sequence[str]) -> str:
     """Return the name of a group of parameters; the first name alone would make it unique."""
     text = "+".join(names)
     return text if len(text) <= _LONGEST_NAME else f"{names[0]}+...+{names[-1]} ({len(names)} parameters)"
-
-
-def _join_small(parameters: list[Parameter], n_bytes_of: Callable[[Parameter], int]) -> list[list[Parameter]]:
-    """Put neighbours together up to a size that costs hardly more to move than to announce.
-
-    From the last to the first, as the backward pass reaches them.
-    """
-    groups: list[list[Parameter]] = []
-    n_bytes = 0
-    for parameter in reversed(parameters):
-        more = n_bytes_of(parameter)
-        if not groups or n_bytes + more > _SMALL_GROUP_BYTES:
-            groups.append([])
-            n_bytes = 0
-        groups[-1].append(parameter)
-        n_bytes += more
-    return groups
-
-
-def _as_many_groups(parameters: list[Parameter], n_groups: int) -> list[list[Parameter]]:
-    bounds = [len(parameters) * index // n_groups for index in range(n_groups + 1)]
-    return [parameters[start:end] for start, end in pairwise(bounds)]
-
-
-def make_groups(
-    parameters: list[Parameter],
-    groups: int | Sequence[Sequence[Parameter]] | None,
-    kind: type,
-    n_bytes_of: Callable[[Parameter], int],
-) -> list[list[Parameter]]:
-    """Divide `parameters` into those whose gradients travel together.
-
-    Raises:
-        InvalidArgumentError: `groups` is neither None, nor a number from 0, nor lists in which no parameter stands
-            twice.
-    """
-    if isinstance(groups, int) and groups < 0:
-        raise InvalidArgumentError(f"groups must not be negative; got {groups}")
-    n_groups = min(groups, len(parameters)) if isinstance(groups, int) else None
-    if n_groups == 0 or groups is None:
-        return _join_small(parameters, n_bytes_of)
-    if n_groups is not None:
-        return _as_many_groups(parameters, n_groups)
-    if not isinstance(groups, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in groups):
-        raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
-    grouped = [parameter for group in groups for parameter in group]
-    if not all(isinstance(parameter, kind) for parameter in grouped):
-        raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
-    if len(set(grouped)) != len(grouped):
-        raise InvalidArgumentError("a parameter stands in more than one group")
-    known = set(parameters)
-    chosen = [[parameter for parameter in group if parameter in known] for group in groups]
-    alone = known - set(grouped)
-    return [group for group in chosen if group] + [[parameter] for parameter in parameters if parameter in alone]

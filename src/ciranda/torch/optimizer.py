@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from ciranda import _core
-from ciranda._frameworks.naming import joined, make_groups, name_parameters, next_number
+from ciranda._frameworks.groups import make_groups
+from ciranda._frameworks.naming import joined, name_parameters, next_number
 from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
 from ciranda._numbering import Era, era_of
 from ciranda._ops import Adasum, Average, Divisor, Handle, choose_op, divides_by_all, is_done_within
