@@ -81,6 +81,7 @@ from ciranda.torch.functions import (
     check_consistency,
     empty,
 )
+from ciranda.torch.local_sgd import LocalOptimizer, LocalSGD
 from ciranda.torch.ops import (
     allgather,
     allgather_async,
@@ -156,6 +157,7 @@ __all__ = [
     "DistributedOptimizer",
     "Handle",
     "HorovodInternalError",
+    "LocalSGD",
     "LogicalAnd",
     "LogicalOr",
     "LogicalXor",
@@ -267,5 +269,7 @@ __all__ = [
 
 leave_uncompiled(globals()[name] for name in __all__)
 leave_uncompiled(
-    method for kind in (GradientOptimizer, OverlappingOptimizer, AdasumOptimizer) for method in vars(kind).values()
+    method
+    for kind in (GradientOptimizer, OverlappingOptimizer, AdasumOptimizer, LocalOptimizer)
+    for method in vars(kind).values()
 )

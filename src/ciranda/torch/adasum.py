@@ -23,25 +23,18 @@ from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import Max
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
+from ciranda.torch.scaled_step import OwnSteps
 from ciranda.torch.tensors import contiguous, for_engine
-from ciranda.torch.wrapping import WrappedOptimizer
 
 Tensor = torch.Tensor
 
 
-class AdasumOptimizer(WrappedOptimizer):
+class AdasumOptimizer(OwnSteps):
     """The methods that DistributedOptimizer(op=Adasum) adds to the class that it wraps."""
-
-    #: torch.amp.GradScaler then calls step() on every rank, with what it found, instead of skipping it on some.
-    _step_supports_amp_scaling = True
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._prepared: list[_core.PreparedRequest] = []
         self._agreement = f"{PREFIX}.{joined(list(names.values()))}.agreement"
-        wrapped: Any = super()
-        supports_scaling = getattr(wrapped, "_step_supports_amp_scaling", False)
-        #: Whether the wrapped optimizer itself divides gradients by the scale of a GradScaler.
-        self._unscales = vars(self).get("_step_supports_amp_scaling", supports_scaling)
         super()._distribute(options, names, members)
 
     def _add_group(self, parameters: list[Tensor]) -> None:
@@ -82,7 +75,7 @@ class AdasumOptimizer(WrappedOptimizer):
 
         Where torch.amp.GradScaler has found that gradients of any rank are not finite, no rank makes the step.
         """
-        must_skip = bool(vars(self).get("found_inf", False))
+        must_skip = self._must_skip
         if not self._takes_part:
             return None if must_skip else self._step_alone(closure)
         self._check_number(self._tell_number())
@@ -127,27 +120,6 @@ class AdasumOptimizer(WrappedOptimizer):
         is_trained = dict(zip(everything, most[0, 1:].tolist(), strict=True))
         self._adopt([parameter for parameter in self._frozen if is_trained[parameter]])
         return bool(most[0, 0])
-
-    def _step_alone(self, closure: Callable[[], Any] | None) -> Any:
-        with self._unscaled():
-            return super().step() if closure is None else super().step(closure)
-
-    @contextmanager
-    def _unscaled(self) -> Iterator[None]:
-        """Within this, gradients are without the scale of a GradScaler, which leaves what it knows as attributes."""
-        scale = vars(self).get("grad_scale")
-        if self._unscales or "found_inf" not in vars(self):
-            yield
-            return
-        if scale is not None:
-            gradients = [parameter.grad for parameter in self._parameter_names if parameter.grad is not None]
-            for gradient in gradients:
-                gradient.mul_(scale.double().reciprocal().to(gradient.dtype))
-        found = {name: vars(self).pop(name) for name in ("grad_scale", "found_inf")}
-        try:
-            yield
-        finally:
-            vars(self).update(found)
 
     def _combine(self, changes: list[list[Tensor]]) -> list[list[Tensor]]:
         compression = self._options.compression

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ciranda import _basics, _consistency
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._ops import Handle
 from ciranda.errors import InvalidArgumentError
@@ -48,7 +49,7 @@ def _wait_all(handles: Iterable[Handle[Any]]) -> None:
 
 
 def _named_tensors(params: NamedTensors) -> list[tuple[str, torch.Tensor]]:
-    """Return the pairs of name and tensor, a mapping's in the order of the names."""
+    """Return the pairs of name and tensor, a mapping's in the order of the names, but for what is distributed."""
     if isinstance(params, Mapping):
         named = sorted(params.items())
     elif isinstance(params, Iterable) and not isinstance(params, (str, torch.Tensor)):
@@ -57,14 +58,15 @@ def _named_tensors(params: NamedTensors) -> list[tuple[str, torch.Tensor]]:
         raise InvalidArgumentError(f"params must be a state_dict or named parameters, not {type(params).__name__}")
     if any(not (isinstance(item, tuple) and len(item) == 2) for item in named):
         raise InvalidArgumentError("params must be pairs of name and tensor, as model.named_parameters() gives them")
-    return [(name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor)]
+    return [(name, each) for name, each in named if isinstance(each, torch.Tensor) and not is_distributed(each)]
 
 
 def broadcast_parameters(params: NamedTensors, root_rank: int) -> None:
     """Give every rank the values of rank `root_rank`, in place.
 
     Args:
-        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left alone.
+        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left alone, and
+            so are those whose attribute `is_distributed` is True.
         root_rank: the rank whose values are taken.
 
     Raises:
@@ -82,7 +84,8 @@ def check_consistency(params: NamedTensors, process_set: ProcessSet = global_pro
     """Return if every rank has the same tensors, bit for bit. They stay where they are: only checksums travel.
 
     Args:
-        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left out.
+        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left out, and so
+            are those whose attribute `is_distributed` is True.
         process_set: the ranks that compare, all of which must call this.
 
     Raises:
@@ -156,13 +159,28 @@ def _load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> No
             mine.update(_unconverted(mine, entries))
 
 
+def _distributed_in(optimizer: torch.optim.Optimizer) -> set[int]:
+    """Return the places of an optimizer's parameters that are each rank's own."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return {place for place, parameter in enumerate(parameters) if is_distributed(parameter)}
+
+
+def _state_of(optimizer: torch.optim.Optimizer, places: set[int], *, is_of: bool) -> dict[str, Any]:
+    """Return the optimizer's state_dict(), of the parameters at these places alone, or of all others."""
+    state = optimizer.state_dict()
+    if not places:
+        return state
+    return {**state, "state": {key: value for key, value in state["state"].items() if (key in places) == is_of}}
+
+
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
     """Give every rank rank `root_rank`'s optimizer state: hyperparameters, step counts, momenta.
 
     Works for every optimizer whose state_dict() says all, LBFGS included. Ranks whose optimizer has no state yet get
-    it; no step is made for that. `model` is accepted for compatibility and not needed.
+    it; no step is made for that. State of parameters whose attribute `is_distributed` is True stays each rank's own.
+    `model` is accepted for compatibility and not needed.
 
     Raises:
         InvalidArgumentError: there is no such rank.
@@ -171,7 +189,8 @@ def broadcast_optimizer_state(
     _basics.require_rank(root_rank)
     is_root = _basics.rank() == root_rank
     tensors: list[torch.Tensor] = []
-    outline = _dig_holes(optimizer.state_dict(), tensors) if is_root else None
+    own = _distributed_in(optimizer)
+    outline = _dig_holes(_state_of(optimizer, own, is_of=False), tensors) if is_root else None
     outline = broadcast_object(outline, root_rank, "broadcast_optimizer_state")
     state = None if is_root else _fill_holes(outline, tensors)
     _wait_all(
@@ -179,4 +198,6 @@ def broadcast_optimizer_state(
         for index, tensor in enumerate(tensors)
     )
     if state is not None:
+        if own:
+            state["state"].update(_state_of(optimizer, own, is_of=True)["state"])
         _load_exactly(optimizer, state)

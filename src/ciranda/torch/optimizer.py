@@ -19,6 +19,7 @@ import torch
 
 from ciranda import _core
 from ciranda._frameworks.groups import make_groups
+from ciranda._frameworks.marks import distributed_among
 from ciranda._frameworks.naming import joined, name_parameters, next_number
 from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
 from ciranda._numbering import Era, era_of
@@ -366,7 +367,9 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     """Return an optimizer of `optimizer`'s own class whose `step()` uses the gradients of all ranks.
 
     It takes over the state and the parameter groups of `optimizer`, which should not be used any more. A parameter
-    that got no gradient on this rank takes part with zeros; if it got none on any rank it is left alone.
+    that got no gradient on this rank takes part with zeros; if it got none on any rank it is left alone. The gradients
+    of parameters whose attribute `is_distributed` is True, as those of `ciranda.torch.nn.ShardedLinear`, stay each
+    rank's own.
 
     Args:
         optimizer: any torch optimizer.
@@ -425,7 +428,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         options.number = next_number(process_set)
     everything = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     names = name_parameters(everything, named_parameters, options.number, torch.Tensor)
-    trained = [parameter for parameter in names if parameter.requires_grad]
+    own = distributed_among(names)
+    trained = [parameter for parameter in names if parameter.requires_grad and parameter not in own]
     members = make_groups(trained, groups, torch.Tensor, lambda tensor: tensor.nbytes)
     if overlap_forward is not None:
         from ciranda.torch.overlapping_optimizer import OverlappingOptimizer

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ciranda._basics import circle, rank
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.naming import name_of_added
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda._ops import Handle, Max
@@ -38,7 +39,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
         #: The circle in which all ranks were found to have the same number.
         self._numbered_in: int | None = None
         grouped = {parameter for group in members for parameter in group}
-        self._frozen = [parameter for parameter in names if parameter not in grouped]
+        self._frozen = [each for each in names if each not in grouped and not is_distributed(each)]
         for group in members:
             self._add_group(group)
 
@@ -64,6 +65,8 @@ class WrappedOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         for parameter in vars(self)["param_groups"][-1]["params"]:
             self._parameter_names[parameter] = name_of_added(self._parameter_names)
+            if is_distributed(parameter):
+                continue
             if parameter.requires_grad:
                 self._add_group([parameter])
             else:
