@@ -188,17 +188,21 @@ ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Tr
 	$(ECOSYSTEM_VENV)/bin/python -m pytest tests/ecosystem --timeout 300
 
 # The suites of frameworks: the conformance suite of tests/frameworks, and tests/NAME. `make test` has those of what is in
-# .venv. The newest of all others share an environment, and so meet in one process; the oldest of each has one of its
-# own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, here; its name in NEWEST, if .venv has it
+# .venv. The newest of all others share an environment, and so meet in one process, but for those of ALONE; the oldest of
+# each has one of its own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, here; its name in NEWEST, if .venv has it
 # not, and in OLDEST.
 PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax hypothesis
+PACKAGES_paddle := paddlepaddle hypothesis setuptools
+PACKAGES_paddle-oldest := 'paddlepaddle==2.6.2' 'protobuf<5' 'numpy<2' hypothesis setuptools
+PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' hypothesis setuptools
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
 PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
 IN_VENV := c native numpy torch
 NEWEST := jax tensorflow
-OLDEST := jax numpy tensorflow torch
+ALONE := paddle
+OLDEST := jax numpy paddle tensorflow torch
 KERAS_BACKENDS := jax tensorflow torch
 
 # What takes long is left to frameworks-all.
@@ -216,15 +220,21 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	@touch $@
 
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
-	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest)
+	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
+	frameworks-paddle-3.0
 
-built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed
+built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
+	$(FRAMEWORK_VENVS)/paddle/bin/python -m ciranda.paddle build
 
 $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
 
 $(NEWEST:%=frameworks-%): frameworks-%: built-for-frameworks
 	SUITE_FRAMEWORKS=numpy,$* $(NEWEST_PYTEST) tests/frameworks tests/$*
+
+$(ALONE:%=frameworks-%) frameworks-paddle-3.0: frameworks-%: $(FRAMEWORK_VENVS)/%/.installed
+	SUITE_FRAMEWORKS=$(firstword $(subst -, ,$*)) $(FRAMEWORK_VENVS)/$*/bin/python -m pytest $(WHICH) tests/frameworks \
+	  tests/$(firstword $(subst -, ,$*))
 
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
 	SUITE_FRAMEWORKS=c,$* $(OLDEST_PYTEST) tests/frameworks $(wildcard tests/$*)
@@ -242,8 +252,9 @@ frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NA
 	KERAS_BACKEND=tensorflow $(NEWEST_PYTEST) tests/keras
 	KERAS_BACKEND=jax $(NEWEST_PYTEST) tests/keras/test_fit.py
 	KERAS_BACKEND=torch $(NEWEST_PYTEST) tests/keras/test_fit.py
+	$(FRAMEWORK_VENVS)/paddle/bin/python -m pytest $(WHICH) tests/paddle
 
-frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(OLDEST:%=frameworks-%-oldest) frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
+frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

@@ -138,6 +138,9 @@ class Allreduce(Rule[Tensor]):
 class Allgather(Rule[Tensor]):
     """Of `grouped_allgather()`."""
 
+    #: What the gradient is of: the mean of the ranks' losses, or their sum.
+    gradient_op = Average
+
     def __init__(self, collectives: Gathers[Any, Tensor, Any], name: str | None, process_set: ProcessSet) -> None:
         self._collectives, self._name, self._process_set = collectives, name, process_set
         self._sizes: list[int] = []
@@ -149,13 +152,16 @@ class Allgather(Rule[Tensor]):
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         sizes = _numbers_of_all(self._sizes, self._process_set)
         starts = sizes[: self._process_set.rank()].sum(axis=0).tolist()
-        average = _plain_reduction(Average, self._process_set)
-        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, average)
+        call = _plain_reduction(self.gradient_op, self._process_set)
+        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
         return [each[start : start + size] for each, start, size in zip(reduced, starts, self._sizes, strict=True)]
 
 
 class Broadcast(Rule[Tensor]):
     """Of `grouped_broadcast()`."""
+
+    #: As of Allgather.
+    gradient_op = Average
 
     def __init__(
         self, collectives: Gathers[Any, Tensor, Any], root_rank: int, name: str | None, process_set: ProcessSet
@@ -168,8 +174,8 @@ class Broadcast(Rule[Tensor]):
         return self._collectives.grouped_broadcast_async(tensors, *call).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        average = _plain_reduction(Average, self._process_set)
-        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, average)
+        call = _plain_reduction(self.gradient_op, self._process_set)
+        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
         return reduced if _basics.rank() == self._root_rank else self._collectives._zeros(_shapes(reduced))
 
 

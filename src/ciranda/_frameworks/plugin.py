@@ -11,14 +11,19 @@ _OPENED: dict[str, ctypes.CDLL] = {}
 _MESSAGE_BYTES = 4096
 
 
-def opened(name: str, framework_version: str) -> ctypes.CDLL:
+def opened(name: str, framework_version: str, path: Path | None = None) -> ctypes.CDLL:
     """Return libciranda_NAME.so, opened: registered with the framework, which has to be loaded.
+
+    Args:
+        name: of the binding.
+        framework_version: for messages.
+        path: where the library is, if not in this package.
 
     Raises:
         ImportError: that version of the framework lacks what the library needs; the message names it.
     """
     if name not in _OPENED:
-        library = ctypes.CDLL(str(Path(ciranda.__file__).parent / "lib" / f"libciranda_{name}.so"))
+        library = ctypes.CDLL(str(path or Path(ciranda.__file__).parent / "lib" / f"libciranda_{name}.so"))
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         library.ciranda_plugin_open.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
         library.ciranda_plugin_live_calls.restype = ctypes.c_int64

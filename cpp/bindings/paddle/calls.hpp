@@ -1,0 +1,175 @@
+// Calls: requests of Paddle's operators to the engine of the process. run() is for the operators that return a result;
+// start() and finish() are the two halves of one whose result is asked for later, by name.
+//
+// Threads: any. run() and finish() block, and make progress for the engine meanwhile.
+// Ownership: what start() is given to keep lives until finish(), or until the next start() of that name, once it is
+// done. Failure: std::runtime_error with the kind of failure and the engine's message, which Python reads (errors.py).
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <atomic>
+#include <ciranda/native/context.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ciranda::paddle_ops {
+
+inline constexpr const char* kBinding = "ciranda.paddle";
+
+// One tensor as the engine sees it; owns its shape.
+struct Described {
+  const void* input;
+  void* output;
+  std::vector<std::int64_t> shape;
+  ciranda_dtype dtype;
+};
+
+struct Wanted {
+  ciranda_collective collective = CIRANDA_ALLREDUCE;
+  ciranda_reduce_op op = CIRANDA_SUM;
+  std::string name;
+  int root = -1;
+  int lane = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::uint32_t flags = 0;
+};
+
+struct Release {
+  void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
+};
+using Operation = std::unique_ptr<ciranda_operation, Release>;
+
+// Throws what Paddle's executor hands on with its message: of other exceptions it keeps the base class only.
+[[noreturn]] void raise(const std::string& message);
+
+[[noreturn]] inline void fail(ciranda_status status, const std::string& message) {
+  raise(std::string(ciranda_status_name(status)) + ": " + kBinding + ": " + message);
+}
+
+[[noreturn]] inline void refuse(const std::string& message) { fail(CIRANDA_INVALID_ARGUMENT, message); }
+
+// The messages of the engine begin with the binding's name, which fail() writes.
+inline std::string message_of(const Operation& operation) {
+  const std::string message = operation ? ciranda_operation_message(operation.get()) : "the engine could not take it";
+  const std::string prefix = std::string(kBinding) + ": ";
+  return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+}
+
+// A request of the engine's, and the context for it; both for the time of one call.
+class Request {
+ public:
+  Request(const Wanted& wanted, const std::vector<Described>& tensors) {
+    if (!context_) refuse(native::kNotInitialized);
+    for (const Described& each : tensors) {
+      tensors_.push_back({each.input, each.output, each.shape.data(), static_cast<std::int32_t>(each.shape.size()),
+                          each.dtype, nullptr, 0});
+    }
+    request_.collective = wanted.collective;
+    request_.op = wanted.op;
+    request_.root = wanted.root;
+    request_.prescale = wanted.prescale;
+    request_.postscale = wanted.postscale;
+    request_.flags = wanted.flags;
+    request_.name = wanted.name.c_str();
+    request_.tensors = tensors_.data();
+    request_.tensors_count = tensors_.size();
+    request_.lane = static_cast<std::uint32_t>(wanted.lane);
+    request_.binding = kBinding;
+  }
+
+  ciranda_context* context() const { return context_.get(); }
+  const ciranda_request* get() const { return &request_; }
+
+ private:
+  native::Context context_;
+  std::vector<ciranda_tensor> tensors_;
+  ciranda_request request_ = CIRANDA_REQUEST_INIT;
+};
+
+// Returns once it has ended well; the operation has the outputs that the engine has allocated, or is null.
+inline Operation run(const Wanted& wanted, const std::vector<Described>& tensors) {
+  const Request request(wanted, tensors);
+  ciranda_operation* made = nullptr;
+  const ciranda_status status = ciranda_run(request.context(), request.get(), &made);
+  Operation operation(made);
+  if (status != CIRANDA_OK) fail(status, message_of(operation));
+  return operation;
+}
+
+// What has been started and not yet been waited for, by name.
+template <typename Kept>
+class Started {
+ public:
+  // Throws if the engine refuses at once; what goes wrong later is told by finish().
+  void start(const Wanted& wanted, const std::vector<Described>& tensors, Kept kept) {
+    forget_if_done(wanted.name);
+    const Request request(wanted, tensors);
+    ciranda_operation* made = nullptr;
+    const ciranda_status status = ciranda_submit(request.context(), request.get(), &made);
+    Operation operation(made);
+    if (status != CIRANDA_OK) fail(status, message_of(operation));
+    const std::scoped_lock lock(mutex_);
+    calls_.insert_or_assign(wanted.name, Call{std::move(operation), std::move(kept)});
+  }
+
+  // Waits for all of them, also where one has failed: afterwards nobody reads or writes what was kept.
+  void finish(const std::vector<std::string>& names) {
+    std::string failure;
+    ciranda_status worst = CIRANDA_OK;
+    for (const std::string& name : names) {
+      const Call call = take(name);
+      const ciranda_status status = ciranda_wait(call.operation.get());
+      if (status != CIRANDA_OK && worst == CIRANDA_OK) {
+        worst = status;
+        failure = message_of(call.operation);
+      }
+    }
+    if (worst != CIRANDA_OK) fail(worst, failure);
+  }
+
+  std::int64_t count() const {
+    const std::scoped_lock lock(mutex_);
+    return static_cast<std::int64_t>(calls_.size());
+  }
+
+ private:
+  struct Call {
+    Operation operation;
+    Kept kept;
+  };
+
+  Call take(const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = calls_.find(name);
+    if (found == calls_.end()) {
+      refuse("sync_comm waits for " + name + ", which no allreduce_start of this run has started");
+    }
+    Call call = std::move(found->second);
+    calls_.erase(found);
+    return call;
+  }
+
+  // A run that failed between start and sync has left its call behind.
+  void forget_if_done(const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = calls_.find(name);
+    if (found == calls_.end()) return;
+    if (ciranda_poll(found->second.operation.get()) == 0) {
+      refuse(name +
+             " is started again before the call of the same name has ended: give collectives names of their own");
+    }
+    calls_.erase(found);
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Call> calls_;
+};
+
+}  // namespace ciranda::paddle_ops

@@ -1,0 +1,360 @@
+// Paddle's operators: one for each collective, and the pair allreduce_start and sync_comm, for programs of either IR.
+//
+// Their names begin with c_, and they have an attribute ring_id: so Paddle's executor runs them in the order of the
+// program. Ranks are matched by the attribute name, never by order. The file is compiled with the headers of the oldest
+// Paddle, or on the user's machine; either way it calls the engine by the table, and Paddle by what is loaded.
+#include <paddle/phi/api/ext/op_meta_info.h>
+#include <paddle/phi/api/ext/tensor_compat.h>
+#include <paddle/phi/api/include/tensor.h>
+#include <paddle/phi/api/include/tensor_utils.h>
+#include <paddle/phi/core/enforce.h>
+
+#include <algorithm>
+#include <ciranda/native/plugin.hpp>
+#include <ciranda/native/tables.hpp>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bindings/paddle/calls.hpp"
+#include "bindings/paddle/device.hpp"
+
+CIRANDA_DEFINE_TABLE
+
+namespace ciranda::paddle_ops {
+namespace {
+
+using ::paddle::Tensor;
+using Tensors = std::vector<Tensor>;
+using Shape = std::vector<std::int64_t>;
+using Theirs = ::paddle::DataType;
+
+constexpr native::DtypeTable<Theirs> kDtypes({
+    {CIRANDA_BOOL, Theirs::BOOL},
+    {CIRANDA_UINT8, Theirs::UINT8},
+    {CIRANDA_UINT16, Theirs::UINT16},
+    {CIRANDA_UINT32, Theirs::UINT32},
+    {CIRANDA_UINT64, Theirs::UINT64},
+    {CIRANDA_INT8, Theirs::INT8},
+    {CIRANDA_INT16, Theirs::INT16},
+    {CIRANDA_INT32, Theirs::INT32},
+    {CIRANDA_INT64, Theirs::INT64},
+    {CIRANDA_FLOAT16, Theirs::FLOAT16},
+    {CIRANDA_BFLOAT16, Theirs::BFLOAT16},
+    {CIRANDA_FLOAT32, Theirs::FLOAT32},
+    {CIRANDA_FLOAT64, Theirs::FLOAT64},
+    {CIRANDA_COMPLEX64, Theirs::COMPLEX64},
+    {CIRANDA_COMPLEX128, Theirs::COMPLEX128},
+});
+
+class Cpu final : public Device {
+ public:
+  void ready(const Tensor&) const override {}
+  void* address(const Tensor& tensor) const override { return const_cast<void*>(tensor.data()); }
+  void done(const Tensor&) const override {}
+};
+
+Started<Tensors> started;
+
+ciranda_dtype dtype_of(const Tensor& tensor, const std::string& name) {
+  const auto found = kDtypes.ours(tensor.dtype());
+  if (!found) refuse(name + ": a tensor of a type that the engine does not know cannot be communicated");
+  return *found;
+}
+
+// `output` may be the input.
+Described describe(const Tensor& input, const Tensor& output, const std::string& name) {
+  const Device& device = device_of(input);
+  device.ready(input);
+  return {device.address(input), device.address(output), input.shape(), dtype_of(input, name)};
+}
+
+Tensor like(const Tensor& tensor) { return ::paddle::experimental::empty_like(tensor, tensor.dtype(), tensor.place()); }
+
+Tensor computed(const Wanted& wanted, const Tensor& input) {
+  Tensor output = like(input);
+  run(wanted, {describe(input, output, wanted.name)});
+  device_of(output).done(output);
+  return output;
+}
+
+// The result of a collective that decides by itself how many rows there are.
+Tensor allocated(const Wanted& wanted, const Tensor& input) {
+  const Device& device = device_of(input);
+  device.ready(input);
+  const Described described{device.address(input), nullptr, input.shape(), dtype_of(input, wanted.name)};
+  const Operation operation = run(wanted, {described});
+  ciranda_output result{};
+  (void)ciranda_operation_output(operation.get(), 0, &result);
+  // A copy: the oldest Paddle has one deleter for all tensors that are made of memory of others.
+  static char nothing;
+  void* data = result.n_bytes > 0 ? const_cast<void*>(result.data) : &nothing;
+  const Tensor view = ::paddle::from_blob(data, Shape(result.shape, result.shape + result.ndim), input.dtype(),
+                                          ::phi::DataLayout::NCHW, input.place());
+  Tensor output = view.copy_to(input.place(), true);
+  device.done(output);
+  return output;
+}
+
+Wanted reduction(ciranda_reduce_op op, const std::string& name, int ring) {
+  return {.collective = CIRANDA_ALLREDUCE, .op = op, .name = name, .lane = ring};
+}
+
+Wanted of_rows(ciranda_collective collective, const std::string& name, int ring) {
+  return {.collective = collective, .op = CIRANDA_SUM, .name = name, .lane = ring};
+}
+
+std::string gradient_of(const std::string& name) { return name + ".gradient"; }
+
+// ---- operators that return their result
+
+template <ciranda_reduce_op kOp>
+Tensors allreduce(const Tensor& x, const std::string& name, int ring) {
+  return {computed(reduction(kOp, name, ring), x)};
+}
+
+Tensors allreduce_sum_grad(const Tensor& gradient, const std::string& name, int ring) {
+  return {computed(reduction(CIRANDA_SUM, gradient_of(name), ring), gradient)};
+}
+
+Tensors allgather(const Tensor& x, const std::string& name, int ring) {
+  return {allocated(of_rows(CIRANDA_ALLGATHER, name, ring), x)};
+}
+
+// Rows of all ranks, and of those before this one.
+struct Rows {
+  std::int64_t mine = 0;
+  std::int64_t before = 0;
+  bool are_equal = true;
+};
+
+Rows rows_of_all(std::int64_t mine, const std::string& name, int ring) {
+  const Operation operation =
+      run(of_rows(CIRANDA_ALLGATHER, name, ring), {Described{&mine, nullptr, {1}, CIRANDA_INT64}});
+  ciranda_output result{};
+  (void)ciranda_operation_output(operation.get(), 0, &result);
+  const auto* rows = static_cast<const std::int64_t*>(result.data);
+  const native::Context context;
+  Rows found{.mine = mine};
+  for (int rank = 0; rank < static_cast<int>(result.shape[0]); ++rank) {
+    if (rank < ciranda_rank(context.get())) found.before += rows[rank];
+    found.are_equal = found.are_equal && rows[rank] == mine;
+  }
+  return found;
+}
+
+// Each rank gets the sum of all ranks' gradients of its own rows: a reducescatter, if all ranks have as many.
+Tensors allgather_grad(const Tensor& x, const Tensor& gradient, const std::string& name, int ring) {
+  const Rows rows = rows_of_all(x.shape()[0], gradient_of(name) + ".rows", ring);
+  Tensor output = like(x);
+  if (rows.are_equal) {
+    Described described = describe(gradient, output, name);
+    run(of_rows(CIRANDA_REDUCESCATTER, gradient_of(name), ring), {described});
+  } else {
+    const Tensor sum = computed(reduction(CIRANDA_SUM, gradient_of(name), ring), gradient);
+    const Device& device = device_of(sum);
+    const std::size_t n_bytes = static_cast<std::size_t>(x.numel()) * ciranda_dtype_size(dtype_of(x, name));
+    const std::size_t row_bytes = rows.mine == 0 ? 0 : n_bytes / static_cast<std::size_t>(rows.mine);
+    const auto* from =
+        static_cast<const char*>(device.address(sum)) + row_bytes * static_cast<std::size_t>(rows.before);
+    if (n_bytes > 0) std::memcpy(device.address(output), from, n_bytes);
+  }
+  device_of(output).done(output);
+  return {output};
+}
+
+Tensors reducescatter(const Tensor& x, const std::string& name, int ring) {
+  return {allocated(of_rows(CIRANDA_REDUCESCATTER, name, ring), x)};
+}
+
+Tensors reducescatter_grad(const Tensor& gradient, const std::string& name, int ring) {
+  return {allocated(of_rows(CIRANDA_ALLGATHER, gradient_of(name), ring), gradient)};
+}
+
+Tensors broadcast(const Tensor& x, const std::string& name, int ring, int root) {
+  Wanted wanted = of_rows(CIRANDA_BROADCAST, name, ring);
+  wanted.root = root;
+  return {computed(wanted, x)};
+}
+
+// The sum of all ranks' gradients for the root, and nothing for the others.
+Tensors broadcast_grad(const Tensor& gradient, const std::string& name, int ring, int root) {
+  Wanted wanted = of_rows(CIRANDA_REDUCE, gradient_of(name), ring);
+  wanted.root = root;
+  Tensor output = computed(wanted, gradient);
+  const native::Context context;
+  if (ciranda_rank(context.get()) != root) {
+    const std::size_t n_bytes = static_cast<std::size_t>(output.numel()) * ciranda_dtype_size(dtype_of(output, name));
+    if (n_bytes > 0) std::memset(device_of(output).address(output), 0, n_bytes);
+  }
+  return {output};
+}
+
+// ---- in place, in two halves
+
+ciranda_reduce_op op_of(const std::string& op, const std::string& name) {
+  for (ciranda_reduce_op each = 0; ciranda_reduce_op_name(each) != nullptr; ++each) {
+    if (op == ciranda_reduce_op_name(each)) return each;
+  }
+  refuse(name + ": there is no reduction " + op);
+}
+
+// The factors are text, as operators have no attributes of double precision.
+void allreduce_start(Tensors& x, const std::string& name, int ring, const std::string& op, const std::string& prescale,
+                     const std::string& postscale) {
+  Wanted wanted = reduction(op_of(op, name), name, ring);
+  wanted.prescale = std::stod(prescale);
+  wanted.postscale = std::stod(postscale);
+  wanted.flags = CIRANDA_REQUEST_DEFERRABLE;
+  std::vector<Described> described;
+  for (const Tensor& each : x) described.push_back(describe(each, each, name));
+  started.start(wanted, described, x);
+}
+
+void sync_comm(Tensors& x, const std::vector<std::string>& names, int /*ring*/) {
+  started.finish(names);
+  for (const Tensor& each : x) device_of(each).done(each);
+}
+
+// ---- shapes
+
+template <typename... Attributes>
+std::vector<Shape> same_shape(const Shape& x, const Attributes&...) {
+  return {x};
+}
+
+// How many rows there are depends on the number of ranks, which no program must know.
+std::vector<Shape> other_rows(const Shape& x, const std::string& name, int /*ring*/) {
+  if (x.empty()) refuse(name + ": a scalar has no rows to gather or scatter");
+  Shape shape = x;
+  shape[0] = -1;
+  return {shape};
+}
+
+std::vector<Shape> shape_of_first(const Shape& x, const Shape& /*gradient*/, const std::string&, int) { return {x}; }
+
+std::vector<Theirs> type_of_first(const Theirs& x, const Theirs& /*gradient*/) { return {x}; }
+
+// A gradient that does not exist is refused when it is asked for: in static graphs when the program is made.
+constexpr const char* kNoGradient =
+    " has no gradient: the allreduce of this type is not differentiable. Detach its input or its result (stop_gradient "
+    "= True)";
+
+std::vector<Shape> no_gradient_shape(const Shape& /*gradient*/, const std::string& name, int /*ring*/) {
+  refuse(name + kNoGradient);
+}
+
+Tensors no_gradient(const Tensor& /*gradient*/, const std::string& name, int /*ring*/) { refuse(name + kNoGradient); }
+
+}  // namespace
+
+void raise(const std::string& message) { PADDLE_THROW(::phi::errors::PreconditionNotMet("%s", message)); }
+
+const Device& device_of(const Tensor& tensor) {
+  static const Cpu cpu;
+  if (!tensor.is_cpu()) refuse("only tensors in CPU memory can be communicated");
+  return cpu;
+}
+
+}  // namespace ciranda::paddle_ops
+
+namespace ours = ciranda::paddle_ops;
+
+#define CIRANDA_ATTRIBUTES \
+  { "name: std::string", "ring_id: int" }
+
+PD_BUILD_OP(c_ciranda_allreduce_sum)
+    .Inputs({"X"})
+    .Outputs({"Out"})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::allreduce<CIRANDA_SUM>))
+    .SetInferShapeFn(PD_INFER_SHAPE((ours::same_shape<std::string, int>)));
+
+PD_BUILD_GRAD_OP(c_ciranda_allreduce_sum)
+    .Inputs({paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X")})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::allreduce_sum_grad))
+    .SetInferShapeFn(PD_INFER_SHAPE((ours::same_shape<std::string, int>)));
+
+#define CIRANDA_WITHOUT_GRADIENT(type, op)                                    \
+  PD_BUILD_OP(c_ciranda_allreduce_##type)                                     \
+      .Inputs({"X"})                                                          \
+      .Outputs({"Out"})                                                       \
+      .Attrs(CIRANDA_ATTRIBUTES)                                              \
+      .SetKernelFn(PD_KERNEL(ours::allreduce<op>))                            \
+      .SetInferShapeFn(PD_INFER_SHAPE((ours::same_shape<std::string, int>))); \
+  PD_BUILD_GRAD_OP(c_ciranda_allreduce_##type)                                \
+      .Inputs({paddle::Grad("Out")})                                          \
+      .Outputs({paddle::Grad("X")})                                           \
+      .Attrs(CIRANDA_ATTRIBUTES)                                              \
+      .SetKernelFn(PD_KERNEL(ours::no_gradient))                              \
+      .SetInferShapeFn(PD_INFER_SHAPE(ours::no_gradient_shape))
+
+CIRANDA_WITHOUT_GRADIENT(max, CIRANDA_MAX);
+CIRANDA_WITHOUT_GRADIENT(min, CIRANDA_MIN);
+CIRANDA_WITHOUT_GRADIENT(prod, CIRANDA_PRODUCT);
+
+PD_BUILD_OP(c_ciranda_allgather)
+    .Inputs({"X"})
+    .Outputs({"Out"})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::allgather))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::other_rows));
+
+PD_BUILD_GRAD_OP(c_ciranda_allgather)
+    .Inputs({"X", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X")})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::allgather_grad))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::shape_of_first))
+    .SetInferDtypeFn(PD_INFER_DTYPE(ours::type_of_first));
+
+PD_BUILD_OP(c_ciranda_reducescatter)
+    .Inputs({"X"})
+    .Outputs({"Out"})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::reducescatter))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::other_rows));
+
+PD_BUILD_GRAD_OP(c_ciranda_reducescatter)
+    .Inputs({paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X")})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::reducescatter_grad))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::other_rows));
+
+PD_BUILD_OP(c_ciranda_broadcast)
+    .Inputs({"X"})
+    .Outputs({"Out"})
+    .Attrs({"name: std::string", "ring_id: int", "root: int"})
+    .SetKernelFn(PD_KERNEL(ours::broadcast))
+    .SetInferShapeFn(PD_INFER_SHAPE((ours::same_shape<std::string, int, int>)));
+
+PD_BUILD_GRAD_OP(c_ciranda_broadcast)
+    .Inputs({paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X")})
+    .Attrs({"name: std::string", "ring_id: int", "root: int"})
+    .SetKernelFn(PD_KERNEL(ours::broadcast_grad))
+    .SetInferShapeFn(PD_INFER_SHAPE((ours::same_shape<std::string, int, int>)));
+
+PD_BUILD_OP(c_ciranda_allreduce_start)
+    .Inputs({paddle::Vec("X")})
+    .Outputs({paddle::Vec("Out")})
+    .Attrs({"name: std::string", "ring_id: int", "op: std::string", "prescale: std::string", "postscale: std::string"})
+    .SetInplaceMap({{paddle::Vec("X"), paddle::Vec("Out")}})
+    .SetKernelFn(PD_KERNEL(ours::allreduce_start));
+
+PD_BUILD_OP(c_ciranda_sync_comm)
+    .Inputs({paddle::Vec("X")})
+    .Outputs({paddle::Vec("Out")})
+    .Attrs({"names: std::vector<std::string>", "ring_id: int"})
+    .SetInplaceMap({{paddle::Vec("X"), paddle::Vec("Out")}})
+    .SetKernelFn(PD_KERNEL(ours::sync_comm));
+
+ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* /*framework_version*/, char* message,
+                                   size_t message_capacity) {
+  return ciranda_use_table(table, message, message_capacity);
+}
+
+int64_t ciranda_plugin_live_calls() { return ours::started.count(); }

@@ -1,0 +1,49 @@
+"""Smaller tensors on the wire. A compressor is a class with two static methods; write your own by subclassing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+
+from ciranda._frameworks.compression import Compressor, NoneCompressor
+
+__all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
+
+
+class _CastCompressor(Compressor):
+    """Sends floating-point tensors as `sent` (sums are formed in float32); leaves others as they are."""
+
+    sent: Any
+
+    @classmethod
+    def compress(cls, tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor in the smaller dtype, and its own one. Also for tensors of programs."""
+        if tensor.dtype not in (paddle.float32, paddle.float64):
+            return tensor, None
+        return paddle.cast(tensor, cls.sent), tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Return the tensor in dtype `ctx`."""
+        return tensor if ctx is None else paddle.cast(tensor, ctx)
+
+
+class FP16Compressor(_CastCompressor):
+    """Sends float32 and float64 as float16: 11 bits of precision, overflow above 65504."""
+
+    sent = paddle.float16
+
+
+class BF16Compressor(_CastCompressor):
+    """Sends float32 and float64 as bfloat16: 8 bits of precision, the range of float32."""
+
+    sent = paddle.bfloat16
+
+
+class Compression:
+    """The choices for the argument `compression`."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+    bf16 = BF16Compressor

@@ -1,0 +1,93 @@
+"""The same parameters, optimizer states and objects on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import paddle
+
+from ciranda import _basics, _consistency
+from ciranda._frameworks.objects import allgather_object, broadcast_object
+from ciranda.errors import InvalidArgumentError
+from ciranda.paddle import ops
+from ciranda.paddle.tensors import for_engine, is_tensor, readable
+from ciranda.process_sets import ProcessSet, global_process_set
+
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "check_consistency",
+]
+
+Parameters = Mapping[str, paddle.Tensor] | Iterable[tuple[str, paddle.Tensor]]
+
+
+def _pairs(params: Parameters) -> list[tuple[str, paddle.Tensor]]:
+    pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
+    wrong = [pair for pair in pairs if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str))]
+    if wrong:
+        raise InvalidArgumentError(
+            "expected what layer.state_dict() or layer.named_parameters() return: names and tensors; got "
+            f"{type(wrong[0]).__name__} among them"
+        )
+    return [(name, tensor) for name, tensor in pairs if is_tensor(tensor)]
+
+
+def broadcast_parameters(params: Parameters, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+    """Give every rank the values of rank `root_rank`, in place. For parameters and buffers of layers of dygraph.
+
+    Args:
+        params: what `layer.state_dict()` or `layer.named_parameters()` return, alike on all ranks.
+        root_rank: the rank whose values are taken.
+        process_set: the ranks that take part.
+
+    Raises:
+        InvalidArgumentError: there is no such rank, or these are no names and tensors.
+        MismatchError: the ranks' parameters differ; the message names the one.
+    """
+    _basics.require_rank(root_rank)
+    with paddle.no_grad():
+        started = [
+            ops.broadcast_async_(tensor, root_rank, f"broadcast_parameters.{name}", process_set)
+            for name, tensor in _pairs(params)
+        ]
+        for handle in started:
+            handle.wait()
+
+
+def broadcast_optimizer_state(optimizer: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+    """Give the optimizer on every rank the state of the one on rank `root_rank`: moments, learning rates, counts.
+
+    Args:
+        optimizer: of dygraph.
+        root_rank: the rank whose state is taken.
+        process_set: the ranks that take part.
+    """
+    _basics.require_rank(root_rank)
+    mine = optimizer.state_dict()
+    state = {name: value.numpy() if is_tensor(value) else value for name, value in mine.items()}
+    theirs = broadcast_object(state, root_rank, "broadcast_optimizer_state", process_set)
+    if _basics.rank() != root_rank:
+        optimizer.set_state_dict(
+            {name: paddle.to_tensor(value) if hasattr(value, "shape") else value for name, value in theirs.items()}
+        )
+
+
+def check_consistency(params: Parameters, process_set: ProcessSet = global_process_set) -> None:
+    """Return if every rank has the same tensors, bit for bit. They stay where they are: only checksums travel.
+
+    Args:
+        params: what `layer.state_dict()` or `layer.named_parameters()` return.
+        process_set: the ranks that compare, all of which must call this.
+
+    Raises:
+        MismatchError: on every rank. It names the first tensor that differs, and the ranks where it does.
+    """
+    named = [
+        _consistency.Named(name, f"{tensor.dtype} {list(tensor.shape)}", for_engine(readable(tensor)))
+        for name, tensor in _pairs(params)
+    ]
+    _consistency.compare(named, process_set)

@@ -1,0 +1,225 @@
+"""The operators: collectives for programs of either IR, which also take tensors of dygraph.
+
+Each returns a tensor of the program, or, given one of dygraph, makes the call at once. `name` identifies the call
+across ranks; without one, an operator of a program is named by its place among the program's collectives, which must
+then be the same on all ranks. Calls of different rings do not wait for each other; a ring comes to be when it is first
+used.
+
+Their gradients are those of the sum of all ranks' losses: of allreduce_sum the sum of the ranks' gradients, of
+allgather the reducescatter, of reducescatter the allgather, of broadcast the sum for the root and zeros elsewhere.
+allreduce_max, allreduce_min and allreduce_prod have none: whoever asks for one is refused. (The functions of Horovod's
+names with other forms, as grouped_allgather, have Horovod's gradients: `ciranda.paddle.ops`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ciranda import _basics
+from ciranda._collectives import Rule, rules
+from ciranda._core import REDUCE_OPS
+from ciranda._ops import Max, Min, Product, Sum
+from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.paddle import _plugin, ops, programs
+from ciranda.paddle.autograd import Autograd
+from ciranda.paddle.tensors import is_tensor
+from ciranda.process_sets import ProcessSet, global_process_set
+
+#: A tensor of dygraph, or of a program.
+Tensor = Any
+
+#: What the operator's attribute says.
+_NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
+
+
+def _ring(ring_id: int) -> ProcessSet:
+    return global_process_set.lane(programs.check_ring(ring_id))
+
+
+def _in_program(kind: str, x: Tensor, name: str | None, ring_id: int, **more: Any) -> Tensor:
+    programs.check_ring(ring_id)
+    if not programs.is_value(x):
+        raise InvalidArgumentError(
+            f"{kind} takes a tensor, of dygraph or of a program being written; got {type(x).__name__}"
+        )
+    _plugin.require_library(f"{kind} in a program")
+    return programs.call(kind, x, {"name": name or programs.numbered(kind), "ring_id": ring_id, **more})
+
+
+def _recorded(rule: Rule[Any], x: Tensor) -> Tensor:
+    """Return what the rule makes of one tensor of dygraph."""
+    return Autograd.record(rule, [x])[0] if Autograd.needed([x]) else rule.forward([x])[0]
+
+
+# --- reductions
+
+
+class _NotDifferentiable(rules.Allreduce[Any]):
+    def backward(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        kind = f"allreduce_{_NAME_OF[self._call.op]}"
+        raise NotSupportedError(f"{kind} has no gradient; detach its input or its result (stop_gradient = True)")
+
+
+def _allreduce(kind: str, op: int, x: Tensor, ring_id: int, name: str | None) -> Tensor:
+    if not is_tensor(x):
+        return _in_program(kind, x, name, ring_id)
+    call = rules.Reduction(op, 1.0, 1.0, _ring(ring_id), None, "contributors")
+    rule = rules.Allreduce if op == Sum else _NotDifferentiable
+    return _recorded(rule(ops.collectives, name, call), x)
+
+
+def allreduce_sum(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return the sum of all ranks' `x`. Its gradient is the sum of all ranks' gradients."""
+    return _allreduce("allreduce_sum", Sum, x, ring_id, name)
+
+
+def allreduce_max(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return the greatest of all ranks' `x`, for each element. It has no gradient."""
+    return _allreduce("allreduce_max", Max, x, ring_id, name)
+
+
+def allreduce_min(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return the least of all ranks' `x`, for each element. It has no gradient."""
+    return _allreduce("allreduce_min", Min, x, ring_id, name)
+
+
+def allreduce_prod(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return the product of all ranks' `x`. It has no gradient."""
+    return _allreduce("allreduce_prod", Product, x, ring_id, name)
+
+
+# --- rows
+
+
+class _Allgather(rules.Allgather[Any]):
+    gradient_op = Sum
+
+
+class _Broadcast(rules.Broadcast[Any]):
+    gradient_op = Sum
+
+
+class _Reducescatter(rules.Reducescatter[Any]):
+    def backward(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        return self._collectives.grouped_allgather(gradients, None, self._call.process_set)
+
+
+def _check_rows(kind: str, x: Tensor) -> None:
+    if programs.is_value(x) and not len(x.shape):
+        raise InvalidArgumentError(f"{kind}: a scalar has no rows; reshape it to [1]")
+
+
+def allgather(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return the rows of all ranks, in rank order. Ranks may bring different numbers of rows.
+
+    Its gradient is the reducescatter: each rank gets the sum of all ranks' gradients of its own rows.
+    """
+    if not is_tensor(x):
+        _check_rows("allgather", x)
+        return _in_program("allgather", x, name, ring_id)
+    return _recorded(_Allgather(ops.collectives, name, _ring(ring_id)), x)
+
+
+def reducescatter(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return this rank's part of the rows of the sum of all ranks' `x`. Its gradient is the allgather."""
+    if not is_tensor(x):
+        _check_rows("reducescatter", x)
+        return _in_program("reducescatter", x, name, ring_id)
+    call = rules.Reduction(Sum, 1.0, 1.0, _ring(ring_id), None, "contributors")
+    return _recorded(_Reducescatter(ops.collectives, name, call), x)
+
+
+def broadcast(x: Tensor, root: int = 0, ring_id: int = 0, name: str | None = None) -> Tensor:
+    """Return the `x` of rank `root`. Its gradient is the sum of all ranks' for the root, and zeros elsewhere."""
+    if isinstance(root, bool) or not isinstance(root, int) or root < 0:
+        raise InvalidArgumentError(f"root must be a rank, not {root!r}")
+    if not is_tensor(x):
+        return _in_program("broadcast", x, name, ring_id, root=root)
+    _basics.require_rank(root)
+    return _recorded(_Broadcast(ops.collectives, root, name, _ring(ring_id)), x)
+
+
+# --- in two halves
+
+#: What was started in dygraph: by the identity of its first tensor, which is kept.
+_started: dict[int, Any] = {}
+
+
+def allreduce_start(
+    x: Sequence[Tensor],
+    ring_id: int = 0,
+    name: str | None = None,
+    op: int = Sum,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> list[Tensor]:
+    """Start to combine the tensors over all ranks, in place, as one operation; return at once.
+
+    They must not be read before `sync_comm()` has returned them.
+
+    Args:
+        x: the tensors.
+        ring_id: the lane.
+        name: of the call.
+        op: Sum, Average, Min, Max or Product.
+        prescale: what inputs are multiplied with.
+        postscale: what results are multiplied with.
+    """
+    tensors = list(x)
+    if not tensors:
+        raise InvalidArgumentError("allreduce_start: there are no tensors")
+    if is_tensor(tensors[0]):
+        handle = ops.grouped_allreduce_async_(
+            tensors, op=op, name=name, prescale_factor=prescale, postscale_factor=postscale, process_set=_ring(ring_id)
+        )
+        _started.update({id(tensor): (tensor, handle) for tensor in tensors})
+        return tensors
+    _plugin.require_library("allreduce_start in a program")
+    attributes = {
+        "name": name or programs.numbered("allreduce_start"),
+        "ring_id": programs.check_ring(ring_id),
+        "op": _NAME_OF[op],
+        "prescale": repr(float(prescale)),
+        "postscale": repr(float(postscale)),
+    }
+    return list(programs.call("allreduce_start", tensors, attributes))
+
+
+def sync_comm(x: Sequence[Tensor], names: Sequence[str] = (), ring_id: int = 0) -> list[Tensor]:
+    """Wait until the tensors are combined that `allreduce_start()` has returned, and return them.
+
+    A sync in a program holds a thread of Paddle's executor. Give it the tensors of every start that stands before it in
+    the program, also of those that it does not wait for: else a rank may wait here before it has started what another
+    rank waits for. (The transpilers and DistributedOptimizer do so.)
+
+    Args:
+        x: tensors, as `allreduce_start()` has returned them.
+        names: of the calls to wait for; needed in programs, ignored in dygraph.
+        ring_id: for Paddle's scheduler.
+    """
+    tensors = list(x)
+    if tensors and is_tensor(tensors[0]):
+        for tensor in tensors:
+            started = _started.pop(id(tensor), None)
+            if started is not None:
+                started[1].wait()
+        return tensors
+    if not names:
+        raise InvalidArgumentError("sync_comm: names of the calls to wait for are needed in a program")
+    _plugin.require_library("sync_comm in a program")
+    attributes = {"names": list(names), "ring_id": programs.check_ring(ring_id)}
+    return list(programs.call("sync_comm", tensors, attributes))
+
+
+__all__ = [
+    "allgather",
+    "allreduce_max",
+    "allreduce_min",
+    "allreduce_prod",
+    "allreduce_start",
+    "allreduce_sum",
+    "broadcast",
+    "reducescatter",
+    "sync_comm",
+]

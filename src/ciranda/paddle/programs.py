@@ -1,0 +1,98 @@
+"""The two forms of Paddle's programs, the old IR and PIR: what operators are called in them, and how one is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import paddle
+from paddle.base.layer_helper import LayerHelper
+
+from ciranda.errors import InvalidArgumentError
+
+#: Paddle's executor keeps the order of operators whose names begin with c_, and which have an attribute ring_id.
+PREFIX = "c_ciranda_"
+_PIR_PREFIX = "custom_op."
+#: The suffix of inputs and outputs that are lists.
+_LIST = "@VECTOR"
+
+_VALUES = (paddle.static.Variable, *([paddle.pir.Value] if hasattr(paddle, "pir") else []))
+_HAS_PIR = hasattr(paddle.framework, "in_pir_mode")
+
+
+def in_pir() -> bool:
+    """Whether what is being written is a program of PIR."""
+    return bool(_HAS_PIR and paddle.framework.in_pir_mode())
+
+
+def is_value(value: Any) -> bool:
+    """Whether this is a tensor of a program, of either IR."""
+    return isinstance(value, _VALUES)
+
+
+def kind_of(op: Any) -> str | None:
+    """Return the collective that an operator of either IR is, as "allreduce_sum"; None for others."""
+    name = op.type if hasattr(op, "type") else op.name()
+    name = name.removeprefix(_PIR_PREFIX).removesuffix("_")
+    return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
+
+
+def attribute(op: Any, name: str) -> Any:
+    """Return an attribute of an operator of either IR."""
+    return op.attr(name) if hasattr(op, "attr") else op.attrs()[name]
+
+
+def collectives_of(program: Any) -> list[Any]:
+    """Return the operators of the program that are collectives of ours, in their order."""
+    blocks = program.blocks
+    return [op for block in blocks for op in block.ops if kind_of(op) is not None]
+
+
+def numbered(kind: str) -> str:
+    """Return a name for one more collective of the program that is being written, by its place among them."""
+    return f"{kind}.{len(collectives_of(paddle.static.default_main_program()))}"
+
+
+def call(kind: str, x: Any, attributes: dict[str, Any]) -> Any:
+    """Add an operator to the program that is being written, and return its result.
+
+    Args:
+        kind: the collective.
+        x: a tensor of the program, or a list of them, for which the results are in place.
+        attributes: in the operator's order.
+    """
+    is_list = isinstance(x, (list, tuple))
+    if in_pir():
+        results = paddle._C_ops._run_custom_op(PREFIX + kind, list(x) if is_list else x, *attributes.values())
+        return _flat(results) if is_list else results[0]
+    helper = LayerHelper(PREFIX + kind)
+    suffix = _LIST if is_list else ""
+    outputs = list(x) if is_list else [helper.create_variable_for_type_inference(dtype=x.dtype)]
+    helper.append_op(
+        type=PREFIX + kind,
+        inputs={f"X{suffix}": list(x) if is_list else [x]},
+        outputs={f"Out{suffix}": outputs},
+        attrs=attributes,
+    )
+    return outputs if is_list else outputs[0]
+
+
+def description(kind: str, names: Sequence[str], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return an operator in place of the old IR, to be inserted into a block."""
+    return {
+        "type": PREFIX + kind,
+        "inputs": {f"X{_LIST}": list(names)},
+        "outputs": {f"Out{_LIST}": list(names)},
+        "attrs": attributes,
+    }
+
+
+def _flat(results: Any) -> list[Any]:
+    return [value for each in results for value in (each if isinstance(each, (list, tuple)) else [each])]
+
+
+def check_ring(ring_id: int) -> int:
+    """Return `ring_id`. Raises InvalidArgumentError unless it is a number from 0 to 63."""
+    if isinstance(ring_id, bool) or not isinstance(ring_id, int) or not 0 <= ring_id < 64:
+        raise InvalidArgumentError(f"ring_id must be a number from 0 to 63, not {ring_id!r}")
+    return ring_id

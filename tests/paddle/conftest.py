@@ -1,0 +1,43 @@
+"""The circle of ranks that the tests of ciranda.paddle share: Paddle takes seconds to load."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ranks import Ranks
+
+pytest.importorskip("paddle")
+
+#: The first leaves out what Paddle tells of itself. The second makes its matrix products as fast on AMD as on Intel.
+ENVIRONMENT = {
+    "GLOG_minloglevel": "2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])),
+}
+
+
+@pytest.fixture(scope="session")
+def _circles() -> Iterator[dict[int, Ranks]]:
+    circles: dict[int, Ranks] = {}
+    yield circles
+    for circle in circles.values():
+        circle.close(expect_clean=not circle.is_broken)
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """What ranks need to find this folder's modules."""
+    return ENVIRONMENT
+
+
+@pytest.fixture
+def two(_circles: dict[int, Ranks]) -> Ranks:
+    """A circle of two, made anew if a test broke it."""
+    if 2 in _circles and _circles[2].is_broken:
+        _circles.pop(2).close(expect_clean=False)
+    if 2 not in _circles:
+        _circles[2] = Ranks(2, env=ENVIRONMENT)
+    return _circles[2]

@@ -1,0 +1,45 @@
+"""The operators, in dygraph and in programs: results, gradients, names, and how they fail."""
+
+from __future__ import annotations
+
+import time
+
+import operator_ranks
+import pytest
+from ranks import Ranks
+from writing import HAS_OLD, HAS_PIR
+
+pytestmark = pytest.mark.multiprocess
+
+FORMS = ["dygraph", *(["program"] if HAS_PIR else []), *(["old"] if HAS_OLD else [])]
+IS_OLD = [*([False] if HAS_PIR else []), *([True] if HAS_OLD else [])]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_results_and_gradients(two: Ranks, form: str) -> None:
+    two.run(operator_ranks.results_and_gradients, form)
+
+
+@pytest.mark.parametrize("is_old", IS_OLD)
+def test_programs(two: Ranks, is_old: bool) -> None:
+    two.run(operator_ranks.element_types, is_old)
+    two.run(operator_ranks.in_two_halves, is_old, timeout=60)
+    two.run(operator_ranks.bad_input, is_old)
+    two.run(operator_ranks.circles_that_follow, is_old)
+
+
+def test_two_halves_in_dygraph(two: Ranks) -> None:
+    two.run(operator_ranks.in_two_halves_in_dygraph)
+
+
+def test_a_rank_that_is_killed_between_start_and_sync(environment: dict[str, str]) -> None:
+    with Ranks(2, env=environment) as ranks:
+        began = time.monotonic()
+        ranks.start(1, operator_ranks.waits_for, 1, IS_OLD[0])
+        (outcome,) = ranks.outcomes(operator_ranks.waits_for, 1, IS_OLD[0], on=[0], timeout=60)
+        ranks.is_broken = True
+    assert outcome.error is None, outcome.traceback
+    when, texts = outcome.value
+    assert when - began < 30
+    assert all("ciranda.paddle" in text for text in texts), texts
+    assert "rank 1" in texts[0], texts
