@@ -82,6 +82,15 @@ def test_a_bad_header_is_named(tmp_path: Path, text: str, complaint: str) -> Non
     assert "2 headers, 1 bad" in done.stdout
 
 
+def test_a_header_that_a_source_includes_first_is_left_to_the_build(tmp_path: Path) -> None:
+    (tmp_path / "cpp").mkdir()
+    (tmp_path / "cpp" / "one.hpp").write_text("// Says what it is.\n#pragma once\nUnknown x();\n")
+    (tmp_path / "cpp" / "one.cc").write_text('#include "one.hpp"\n\n#include <vector>\n')
+    assert run_tool("check_headers.py", tmp_path).returncode == 0
+    (tmp_path / "cpp" / "one.cc").write_text('#include <vector>\n\n#include "one.hpp"\n')
+    assert run_tool("check_headers.py", tmp_path).returncode == 1
+
+
 def test_a_c_header_must_be_c(tmp_path: Path) -> None:
     write(tmp_path, "include/ciranda/bad.h", "/* Only C++ knows this. */\n#pragma once\nstruct A { int f() const; };\n")
     done = run_tool("check_headers.py", tmp_path)
