@@ -15,6 +15,7 @@ SHELL := /bin/bash
 BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 export CCACHE_NOHASHDIR := 1
+export CCACHE_SLOPPINESS := pch_defines,time_macros
 # The extension is built by another program than the library: with the same name for the compiler, what one has
 # compiled serves the other.
 WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
