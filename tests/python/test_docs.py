@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+IN_TURN = ROOT / "tests" / "multiprocess" / "in_turn.py"
 PAGES = sorted([ROOT / "README.md", ROOT / "benchmarks" / "README.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^<!-- run(?::(?P<options>[^>]*?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$", re.S | re.M)
 PYTHON = re.compile(r"(?P<before>[^\n]*)\n```python\n")
@@ -46,23 +47,35 @@ def examples() -> list[Example]:
     return found
 
 
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("example", examples(), ids=str)
-def test_example_runs(example: Example, tmp_path: Path) -> None:
-    if example.needs is not None and importlib.util.find_spec(example.needs) is None:
-        pytest.skip(f"{example.needs} is not installed")
+def run(tmp_path: Path, *command: str) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    if example.language == "python":
-        script = tmp_path / "example.py"
-        script.write_text(example.code, encoding="utf-8")
-        launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", str(example.np)]
-        command = [*launch, sys.executable, "-W", "error", str(script)]
-    else:
-        command = ["bash", "-euo", "pipefail", "-c", example.code]
     done = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("np", sorted({example.np for example in examples() if example.language == "python"}))
+def test_python_of_the_pages_runs(np: int, tmp_path: Path) -> None:
+    """All that so many ranks run, in turn: most of the time of one alone goes into importing torch."""
+    scripts = []
+    for example in examples():
+        is_there = example.needs is None or importlib.util.find_spec(example.needs) is not None
+        if example.language == "python" and example.np == np and is_there:
+            script = tmp_path / f"{Path(example.page).stem}_{example.line}.py"
+            script.write_text(example.code, encoding="utf-8")
+            scripts.append(str(script))
+    launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", str(np), sys.executable, "-W", "error"]
+    run(tmp_path, *launch, str(IN_TURN), *scripts)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("example", [one for one in examples() if one.language == "bash"], ids=str)
+def test_commands_of_the_pages_run(example: Example, tmp_path: Path) -> None:
+    if example.needs is not None and importlib.util.find_spec(example.needs) is None:
+        pytest.skip(f"{example.needs} is not installed")
+    run(tmp_path, "bash", "-euo", "pipefail", "-c", example.code)
 
 
 def test_there_are_examples() -> None:

@@ -1,0 +1,48 @@
+"""Runs scripts one after the other in one process, each as the main program: what they import is loaded once.
+
+`ciranda run -np 2 python in_turn.py SCRIPT...` ends with the code of the first script that fails, which is named. After
+each the process leaves the circle, so that the next begins as it would alone.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import ciranda
+
+
+def run(script: str) -> object:
+    """Run one script; return what it gives to sys.exit(), None if it does not call it."""
+    sys.argv = [script]
+    sys.path[0] = str(Path(script).parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as left:
+        return left.code
+    return None
+
+
+def leave() -> None:
+    """Leave the circle, and torch.distributed's default group."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    ciranda.shutdown()
+
+
+def main(scripts: list[str]) -> int:
+    for script in scripts:
+        print(f"in_turn: {script} on rank {os.environ['CIRANDA_RANK']}", flush=True)
+        code = run(script)
+        if code:
+            print(f"in_turn: {script} ended with {code!r}", file=sys.stderr, flush=True)
+            return 1
+        leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
