@@ -35,10 +35,11 @@ def leave() -> None:
 
 def main(scripts: list[str]) -> int:
     for script in scripts:
-        print(f"in_turn: {script} on rank {os.environ['CIRANDA_RANK']}", flush=True)
+        sys.stdout.write(f"in_turn: {script} on rank {os.environ['CIRANDA_RANK']}\n")
+        sys.stdout.flush()
         code = run(script)
         if code:
-            print(f"in_turn: {script} ended with {code!r}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"in_turn: {script} ended with {code!r}\n")
             return 1
         leave()
     return 0
