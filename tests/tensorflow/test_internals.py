@@ -46,6 +46,7 @@ def test_done_is_a_function_that_can_be_copied() -> None:
 def test_xla_takes_custom_calls() -> None:
     """CustomCallTargetRegistry's mangled names, and XlaCustomCallStatus as an optional string."""
     assert _plugin.xla_problem() == ""
+    assert "all symbols found; collectives work, also in compiled functions" in _plugin.describe()
 
 
 def test_xla_is_known_while_tracing() -> None:

@@ -123,20 +123,21 @@ def test_nothing_grows_with_many_steps(circle: Ranks) -> None:
     _check_growth(circle, 10_000)
 
 
-def test_a_rank_that_is_killed_fails_the_steps_of_all_others(environment: dict[str, str]) -> None:
+def test_a_rank_that_is_killed_fails_the_steps_of_all_others(circle: Ranks) -> None:
+    """The last of all: a circle takes seconds to make."""
     victim = 1
-    with Ranks(3, env=environment) as ranks:
-        for rank in range(3):
-            ranks.start(rank, tf_work.step_until_lost, victim)
-        ranks.outcome(victim)
-        time.sleep(0.5)
-        ranks.signal(victim, signal.SIGKILL)
-        killed_at = time.monotonic()
-        for rank in (0, 2):
-            ended = ranks.outcome(rank, 20)
-            assert ended.error is None, ended.traceback
-            for mode in MODES:
-                when, kind, message = ended.value[mode]
-                assert (kind, f"rank {victim}" in message) == ("RanksLostError", True), (mode, message)
-                assert message.startswith("InternalError" if mode == "xla" else "AbortedError"), (mode, message)
-                assert when - killed_at < 4, mode
+    for rank in range(3):
+        circle.start(rank, tf_work.step_until_lost, victim)
+    circle.outcome(victim)
+    time.sleep(0.5)
+    circle.is_broken = True
+    circle.signal(victim, signal.SIGKILL)
+    killed_at = time.monotonic()
+    for rank in (0, 2):
+        ended = circle.outcome(rank, 20)
+        assert ended.error is None, ended.traceback
+        for mode in MODES:
+            when, kind, message = ended.value[mode]
+            assert (kind, f"rank {victim}" in message) == ("RanksLostError", True), (mode, message)
+            assert message.startswith("InternalError" if mode == "xla" else "AbortedError"), (mode, message)
+            assert when - killed_at < 4, mode

@@ -432,6 +432,28 @@ def not_compiled() -> None:
     assert "allgather cannot be compiled" in str(error)
 
 
+# --- tf.data's service
+
+
+def rows_of_service(file: str) -> list[int]:
+    """Return the numbers that this rank gets of those that the service of `file` prepares."""
+    from horovod.tensorflow.data.compute_service import TfDataServiceConfig, tf_data_service
+
+    config = TfDataServiceConfig.read(file, wait_for_file_creation=True)
+    dataset = tf.data.Dataset.range(24).batch(2)
+    if config.dispatcher_side == "compute":
+        dataset = dataset.send_to_data_service(config, hvd.rank(), hvd.size(), reuse_dataset=True)
+        rows = [int(row) for batch in dataset for row in batch]
+    else:
+        with tf_data_service(config, hvd.rank()) as address:
+            service = tf.data.experimental.service.distribute("distributed_epoch", address, job_name="job")
+            rows = [int(row) for batch in dataset.apply(service) for row in batch]
+    ciranda.barrier()
+    if hvd.rank() == 0:
+        config.compute_client().shutdown()
+    return rows
+
+
 # --- lives
 
 
