@@ -84,6 +84,23 @@ def test_nodes_are_called_what_was_asked() -> None:
     ]
 
 
+def test_iterations_at_once_are_known_while_tracing() -> None:
+    """while_v2's functions have an argument or variable `parallel_iterations`, also those that make gradients."""
+
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return i + 1, hvd.allreduce(y, name="inside")
+
+        y = tf.while_loop(lambda i, _: i < 3, body, (0, x), parallel_iterations=77)[1]
+        return tf.gradients(hvd.allreduce(y, name="outside"), x)
+
+    assert step(tf.ones([2]))[0].numpy().tolist() == [1.0, 1.0]
+    graphs = step.get_concrete_function(tf.ones([2])).graph.as_graph_def().library.function
+    nodes = [node for graph in graphs for node in graph.node_def if node.op == "CirandaAllreduce"]
+    assert [node.attr["iterations"].i for node in nodes] == [77, 77]
+
+
 def test_the_scope_of_names_can_be_ignored() -> None:
     @tf.function
     def step(x: tf.Tensor) -> tf.Tensor:

@@ -47,6 +47,16 @@ def test_indexed_slices(circle: Ranks, mode: str) -> None:
     circle.run(tf_work.slices, mode)
 
 
+@pytest.mark.parametrize("who", [0, 2])
+def test_indexed_slices_without_those_that_have_joined(circle: Ranks, who: int) -> None:
+    circle.run(tf_work.slices_without_one, who)
+
+
+def test_indexed_slices_of_calls_that_differ(circle: Ranks) -> None:
+    for said in circle.run(tf_work.differing_slices):
+        assert all("IndexedSlices rows: ranks differ in op, divisor" in message for message in said)
+
+
 def test_compression(circle: Ranks) -> None:
     circle.run(tf_work.compressed)
 
@@ -61,6 +71,10 @@ def test_variables_in_place(circle: Ranks) -> None:
 
 def test_names_in_graphs(circle: Ranks) -> None:
     circle.run(tf_work.names_in_graphs)
+
+
+def test_many_iterations_of_a_loop_at_once(circle: Ranks) -> None:
+    circle.run(tf_work.many_iterations_at_once)
 
 
 def test_calls_of_one_function_twice(circle: Ranks) -> None:

@@ -210,6 +210,39 @@ def slices(mode: str) -> None:
     assert isinstance(wrong, errors.InvalidArgumentError), wrong
 
 
+def slices_without_one(who: int) -> None:
+    """Of IndexedSlices while one rank has joined, an average divides as that of tensors does."""
+    if hvd.rank() == who:
+        hvd.join()
+        return
+    n = hvd.size() - 1
+    given = tf.IndexedSlices(mine(1, 2), tf.constant([0]), dense_shape=tf.constant([1, 2]))
+    for divisor, number in (("contributors", n), ("world", n + 1)):
+        for mode in ("eager", "graph"):
+            call = MODES[mode](lambda values, divisor=divisor: hvd.allreduce(values, divisor=divisor, name="joined"))
+            total = sum(10.0 * rank + np.arange(2) for rank in range(n + 1) if rank != who)
+            close(tf.convert_to_tensor(call(given)), [total / number], 1e-5)
+    hvd.join()
+
+
+def differing_slices() -> list[str]:
+    """Return what ranks are told whose calls differ in what the engine does not do itself."""
+    given = tf.IndexedSlices(mine(1, 2), tf.constant([0]), dense_shape=tf.constant([1, 2]))
+    is_odd = hvd.rank() == hvd.size() - 1
+    said = []
+    for options in (
+        {"op": hvd.Sum if is_odd else hvd.Average},
+        {"op": hvd.Sum, "prescale_factor": 2.0 if is_odd else 3.0},
+        {"divisor": "world" if is_odd else "contributors"},
+    ):
+        for mode in ("eager", "graph"):
+            call = MODES[mode](lambda values, options=options: hvd.allreduce(values, name="rows", **options))
+            found = hvd.as_ciranda_error(ended_with(lambda call=call: call(given)))
+            assert isinstance(found, errors.MismatchError), found
+            said.append(str(found))
+    return said
+
+
 def compressed() -> None:
     for compression, dtype in ((hvd.Compression.fp16, tf.float16), (hvd.Compression.bf16, tf.bfloat16)):
         result = hvd.allreduce(mine(5), compression=compression, name="compressed")
@@ -290,6 +323,26 @@ def names_in_graphs() -> None:
     results = step(mine(3))
     for factor, result in zip((3, 4, 5, 6), results, strict=True):
         close(result, factor * average(3))
+
+
+def many_iterations_at_once() -> None:
+    """More than TensorFlow has under way by default, of a body that is traced in the loop, and of a function before."""
+    before = tf.function(lambda x: hvd.allreduce(x, name="before"))
+    before(mine(2))
+    n_iterations = 300
+
+    for body in (lambda x: hvd.allreduce(x, name="inside"), before):
+
+        @tf.function
+        def step(x: Any, body: Any = body) -> Any:
+            def iterate(i: Any, found: Any) -> Any:
+                return i + 1, found.write(i, body(x * tf.cast(i, x.dtype)))
+
+            found = tf.TensorArray(tf.float32, size=n_iterations)
+            loop = tf.while_loop(lambda i, _: i < n_iterations, iterate, (0, found), parallel_iterations=200)
+            return loop[1].stack()
+
+        close(step(mine(2)), np.arange(n_iterations)[:, None] * average(2))
 
 
 def calls_of_one_function_twice() -> None:

@@ -1,5 +1,6 @@
 #include "bindings/tensorflow/attributes.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <system_error>
@@ -65,6 +66,7 @@ Attributes Attributes::read(TF_OpKernelConstruction* construction, const Status&
   read.prescale = read_factor(construction, "prescale_factor", status);
   read.postscale = read_factor(construction, "postscale_factor", status);
   read.flags = static_cast<std::uint32_t>(read_number(construction, "flags", status));
+  read.iterations = std::max<std::int64_t>(1, read_number(construction, "iterations", status));
   read.take_process_set(static_cast<std::uint64_t>(read_number(construction, "process_set", status)));
   return read;
 }

@@ -25,6 +25,8 @@ inline constexpr std::array kAttributeSpecs = {
     // As ciranda.process_sets.id_of() gives it: also the lane, and whether all ranks are needed.
     "process_set: int",
     "flags: int",
+    // How many iterations of the loop that the op may stand in may be under way at once.
+    "iterations: int = 1024",
 };
 
 struct Attributes {
@@ -36,6 +38,7 @@ struct Attributes {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   std::uint32_t flags = 0;
+  std::int64_t iterations = 1024;
 
   // Reads them where a kernel is made. On failure `status` says why.
   static Attributes read(TF_OpKernelConstruction* construction, const Status& status);

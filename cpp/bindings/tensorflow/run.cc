@@ -15,10 +15,9 @@ std::vector<std::int64_t> shape_of(const TF_Tensor* tensor) {
   return shape;
 }
 
-// TensorFlow begins an iteration of a loop before the one before has ended: 10 at a time, unless it is told otherwise.
-std::string name_in_loop(const std::string& name, std::int64_t iteration) {
-  constexpr std::int64_t kMostAtATime = 32;
-  const std::int64_t number = iteration % kMostAtATime;
+// TensorFlow begins an iteration of a loop before the one before has ended: so many at a time.
+std::string name_in_loop(const std::string& name, std::int64_t iteration, std::int64_t n_at_once) {
+  const std::int64_t number = iteration % n_at_once;
   return number == 0 ? name : name + "#" + std::to_string(number);
 }
 
@@ -112,7 +111,7 @@ bool Run::prepare(Outputs outputs, bool has_splits) {
 
 void Run::submit(std::unique_ptr<Run> run, const Attributes& attributes, ciranda_collective collective) {
   ciranda_request request = attributes.request(collective);
-  const std::string name = name_in_loop(attributes.name, tf().GetIterId(run->context_));
+  const std::string name = name_in_loop(attributes.name, tf().GetIterId(run->context_), attributes.iterations);
   if (request.name != nullptr) request.name = name.c_str();
   request.tensors = run->tensors_.data();
   request.tensors_count = run->tensors_.size();

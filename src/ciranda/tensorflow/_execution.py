@@ -14,6 +14,7 @@ from ciranda._ops import Divisor, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow import _plugin, _xla  # noqa: F401 (registers the ops)
+from ciranda.tensorflow._loops import iterations_at_once
 
 Tensor = Any
 
@@ -59,8 +60,10 @@ def run(op_type: str, tensors: Sequence[Tensor], call: Call, splits: Sequence[Te
     """Return the outputs of an op."""
     names = _names_in_graph(op_type, tensors, call) if is_building_graph() else _names_at_once(call)
     attributes = _attributes(names, _numbers(call))
-    if is_building_graph() and _xla.is_compiling():
-        return _xla.run(op_type, tensors, attributes, GRADIENTS.get(op_type))
+    if is_building_graph():
+        if _xla.is_compiling():
+            return _xla.run(op_type, tensors, attributes, GRADIENTS.get(op_type))
+        attributes["iterations"] = iterations_at_once()
     if splits:
         attributes |= {"N": len(splits), "S": splits[0].dtype.as_datatype_enum}
     if tensors:

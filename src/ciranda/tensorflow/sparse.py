@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from ciranda._frameworks.compression import Compressor
-from ciranda._ops import Average, Sum
+from ciranda._ops import Average, Sum, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import id_of
 from ciranda.tensorflow._execution import Call, run
@@ -15,17 +15,31 @@ from ciranda.tensorflow.places import size_op
 
 
 def allreduce(slices: Any, call: Call, compression: type[Compressor]) -> Any:
-    """Return the IndexedSlices of all ranks: an average divides them by the number of ranks when it runs."""
+    """Return the IndexedSlices of all ranks; an average divides them as `allreduce()` does, when it runs."""
     if call.op not in (Average, Sum):
         raise InvalidArgumentError(f"IndexedSlices can be combined with Average and Sum only, not with op={call.op}")
+    by_all = divides_by_all(call.divisor, call.op)
     values, context = compression.compress(tf.convert_to_tensor(slices.values))
+    # The engine gathers, and so knows nothing of what becomes of the rows.
+    mine = tf.constant([[call.op, by_all, call.prescale, call.postscale]], tf.float64)
     gather = Call(call.name, process_set=call.process_set, ignore_name_scope=call.ignore_name_scope)
-    values, indices = run("CirandaAllgather", [values, tf.convert_to_tensor(slices.indices)], gather)
-    values = compression.decompress(values, context)
+    given = [values, tf.convert_to_tensor(slices.indices), mine]
+    values, indices, everyones = run("CirandaAllgather", given, gather)
+    with tf.control_dependencies([_alike(everyones, mine, call.name)]):
+        values = compression.decompress(tf.identity(values), context)
     factor = call.prescale * call.postscale
     if factor != 1.0:
         values *= tf.cast(factor, values.dtype)
     if call.op == Average:
-        size = tf.cast(size_op(id_of(call.process_set)), values.dtype)
-        values = values // size if values.dtype.is_integer else values / size
+        n_ranks = tf.cast(size_op(id_of(call.process_set)) if by_all else tf.shape(everyones)[0], values.dtype)
+        values = values // n_ranks if values.dtype.is_integer else values / n_ranks
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def _alike(everyones: Any, mine: Any, name: str | None) -> Any:
+    """Return what fails, on all ranks, unless all ask for the same."""
+    what = f"IndexedSlices {name}" if name else "IndexedSlices"  # TensorFlow would escape quotes
+    differences = "op, divisor, prescale_factor or postscale_factor, of which each is a row"
+    text = f"Mismatch: ciranda.tensorflow: allreduce of {what}: ranks differ in {differences}"
+    is_alike = tf.reduce_all(tf.equal(everyones, everyones[:1]))
+    return tf.debugging.Assert(is_alike, [text, everyones], summarize=64) or is_alike
