@@ -251,8 +251,8 @@ frameworks-keras-oldest: $(FRAMEWORK_VENVS)/tensorflow-oldest/.installed
 frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 	SUITE_FRAMEWORKS=$(subst $(space),$(comma),$(NEWEST)) $(NEWEST_PYTEST) tests/frameworks $(NEWEST:%=tests/%)
 	KERAS_BACKEND=tensorflow $(NEWEST_PYTEST) tests/keras
-	KERAS_BACKEND=jax $(NEWEST_PYTEST) tests/keras/test_fit.py
-	KERAS_BACKEND=torch $(NEWEST_PYTEST) tests/keras/test_fit.py
+	KERAS_BACKEND=jax $(NEWEST_PYTEST) tests/keras -k equals_one_process
+	KERAS_BACKEND=torch $(NEWEST_PYTEST) tests/keras -k equals_one_process
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m pytest $(WHICH) tests/paddle
 
 frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long

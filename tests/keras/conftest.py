@@ -9,6 +9,8 @@ import pytest
 from ranks import Ranks
 
 HERE = Path(__file__).parent
+#: What ranks need to find this folder's modules.
+ENVIRONMENT = {"CIRANDA_AUTOTUNE": "0", "PYTHONPATH": str(HERE), "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 class Circles:
@@ -22,18 +24,12 @@ class Circles:
         if circle is None or circle.is_broken:
             if circle is not None:
                 circle.close(expect_clean=False)
-            circle = self._circles[n_ranks] = start(n_ranks)
+            circle = self._circles[n_ranks] = Ranks(n_ranks, env=ENVIRONMENT)
         return circle
 
     def close(self) -> None:
         for circle in self._circles.values():
             circle.close(expect_clean=not circle.is_broken)
-
-
-def start(n_ranks: int) -> Ranks:
-    """Start ranks that find this folder's modules."""
-    env = {"CIRANDA_AUTOTUNE": "0", "PYTHONPATH": str(HERE), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    return Ranks(n_ranks, env=env)
 
 
 @pytest.fixture(scope="session")
@@ -48,13 +44,22 @@ def two(circles: Circles) -> Ranks:
     return circles.of(2)
 
 
-@pytest.fixture(params=[2, 3, pytest.param(4, marks=pytest.mark.slow)], ids=lambda n: f"{n}ranks")
+@pytest.fixture
+def three(circles: Circles) -> Ranks:
+    return circles.of(3)
+
+
+_SIZES = [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=_SIZES, ids=lambda n: f"{n}ranks")
 def circle(circles: Circles, request: pytest.FixtureRequest) -> Ranks:
     return circles.of(request.param)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keras and its backends warn of what they do themselves."""
+    """Keras and its backends warn of what they do themselves. A circle is broken when all others have had it."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("default"))
+    items.sort(key=lambda item: HERE in item.path.parents and "killed" in item.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
@@ -79,7 +79,17 @@ def weights_of(model: Any) -> list[Any]:
 
 
 def alone(plan: Plan) -> list[Any]:
-    """Train by this process alone; return the weights."""
+    """Train by this process alone; return the weights. What was trained before is not trained again."""
+    known = repr(replace(plan, options={}))
+    if known not in _KNOWN:
+        _KNOWN[known] = _trained_alone(plan)
+    return _KNOWN[known]
+
+
+_KNOWN: dict[str, list[Any]] = {}
+
+
+def _trained_alone(plan: Plan) -> list[Any]:
     x, y = data(plan.n_samples)
     model = make_model(plan.seed)
     model.compile(make_optimizer(plan), "mse", **MODES[plan.mode])

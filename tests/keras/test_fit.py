@@ -14,7 +14,7 @@ ADAM = {"optimizer": "Adam", "settings": {"learning_rate": 0.01}}
 
 
 @pytest.mark.parametrize("mode", list(MODES))
-@pytest.mark.parametrize("which", [{}, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize("which", [{}, pytest.param(ADAM, marks=pytest.mark.slow)], ids=["sgd", "adam"])
 def test_fit_equals_one_process(circle: Ranks, mode: str, which: dict[str, Any]) -> None:
     plan = Plan(mode=mode, **which)
     expected = alone(plan)

@@ -15,7 +15,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("module", ["horovod.tensorflow.keras", "horovod.keras"])
+OTHER = pytest.param("horovod.keras", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("module", ["horovod.tensorflow.keras", OTHER])
 def test_fit(two: Ranks, module: str) -> None:
     def train(module: str) -> list[Any]:
         import importlib

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import contextlib
+import io
 from pathlib import Path
 
 import pytest
+from ranks import Ranks
 
-from test_docs import Example, examples
+from test_docs import examples
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.multiprocess
 
-
-def run(script: Path, np: int) -> str:
-    launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", str(np), sys.executable, str(script)]
-    done = subprocess.run(launch, check=False, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+EXAMPLES = [one for one in examples() if one.page == "docs/guide/keras.md"]
 
 
-@pytest.mark.parametrize("example", [one for one in examples() if one.page == "docs/guide/keras.md"], ids=str)
-def test_example_of_the_page(example: Example, tmp_path: Path) -> None:
+def said_by(path: str) -> str:
+    """Run a script, as its own module, and return what it prints; it must end well."""
+    import runpy
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            assert not end.code, (end.code, said.getvalue())  # noqa: PT017
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_example_of_the_page(two: Ranks, example: object, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
-    script.write_text(example.code, encoding="utf-8")
-    run(script, example.np)
+    script.write_text(example.code, encoding="utf-8")  # type: ignore[attr-defined]
+    two.run(said_by, str(script))
 
 
-def test_digits_equal_one_process() -> None:
-    assert "on 2 processes" in (said := run(ROOT / "examples" / "keras" / "digits.py", 2))
-    assert "same as one process" in said
+def test_digits_equal_one_process(two: Ranks) -> None:
+    said = two.run(said_by, str(ROOT / "examples" / "keras" / "digits.py"))
+    assert "on 2 processes" in said[0]
+    assert "same as one process" in said[0]

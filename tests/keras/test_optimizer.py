@@ -31,11 +31,12 @@ FIXED = {"learning_rate": 0.1}
 @pytest.mark.parametrize(
     "options",
     [
-        {"gradient_predivide_factor": 2.5},
-        {"groups": 2},
-        {"name": "mine", "num_groups": 3, "sparse_as_dense": True},
+        {"gradient_predivide_factor": 2.5, "groups": 2, "name": "mine", "sparse_as_dense": True},
+        pytest.param({"gradient_predivide_factor": 2.5}, marks=pytest.mark.slow),
+        pytest.param({"groups": 2}, marks=pytest.mark.slow),
+        pytest.param({"name": "mine", "num_groups": 3, "sparse_as_dense": True}, marks=pytest.mark.slow),
     ],
-    ids=["predivide", "groups", "others"],
+    ids=["all", "predivide", "groups", "others"],
 )
 def test_options_that_change_no_result(two: Ranks, mode: str, options: dict[str, Any]) -> None:
     plan = Plan(mode=mode, options=options)
@@ -58,7 +59,10 @@ def test_compression_is_within_what_float16_has(two: Ranks) -> None:
         assert_close(first, alone(plan), 1e-9)
 
 
-@pytest.mark.parametrize("clip", ["clipnorm", "clipvalue", "global_clipnorm"])
+OTHER_CLIPS = [pytest.param(name, marks=pytest.mark.slow) for name in ("clipnorm", "clipvalue")]
+
+
+@pytest.mark.parametrize("clip", [*OTHER_CLIPS, "global_clipnorm"])
 def test_what_is_clipped_is_what_one_process_clips(two: Ranks, clip: str) -> None:
     plan = Plan(settings={**FIXED, clip: 0.05})
     for weights in two.run(together, plan):
@@ -67,7 +71,7 @@ def test_what_is_clipped_is_what_one_process_clips(two: Ranks, clip: str) -> Non
 
 @pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 accumulates in no way of its own to compare with")
 @pytest.mark.parametrize("mode", SOME_MODES)
-@pytest.mark.parametrize("averages", [True, False])
+@pytest.mark.parametrize("averages", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_accumulated_passes(two: Ranks, mode: str, averages: bool) -> None:
     """Two passes of batches of 16, one after the other; then gradients of both are combined."""
     rate = 0.1 if averages else 0.05
@@ -164,7 +168,7 @@ def test_adasum_combines_the_steps(two: Ranks) -> None:
 
 @pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has classes of its own for this")
 @pytest.mark.parametrize("mode", SOME_MODES)
-@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("outside", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ranks_leave_out_a_step_together(two: Ranks, mode: str, outside: bool) -> None:
     """The gradients of rank 1 are infinite in one batch; the scale of all ranks is halved, and nobody waits."""
 

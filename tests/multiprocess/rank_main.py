@@ -65,8 +65,8 @@ def main() -> None:
 
 
 def _leave() -> None:
-    """End as Python would, but without taking torch apart, which takes a second."""
-    if "torch" in sys.modules:
+    """End as Python would, but without taking torch or TensorFlow apart, which takes a second."""
+    if "torch" in sys.modules or "tensorflow" in sys.modules:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
