@@ -43,6 +43,32 @@ def test_variables_are_those_of_the_root(two: Ranks) -> None:
     assert (rate_0, rate_1) == (2.0, 2.0)
 
 
+def test_models_that_differ_are_told(two: Ranks) -> None:
+    """In number of variables, or shape: else a rank would wait for what the other does not have."""
+
+    def start(case: str) -> None:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(8)
+        odd = hvd.rank() == 1
+        model = make_model(0)
+        if case == "number":
+            model.add(keras.layers.Dense(3, use_bias=odd))
+        else:
+            model.add(keras.layers.Dense(4 if odd else 3))
+            y = np.ones((8, 4 if odd else 3))
+        model.compile(keras.optimizers.SGD(0.1), "mse", **MODES[GRAPH])
+        model.build((None, 5))
+        model.fit(x, y, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+
+    for case, words in (("number", "number of tensors"), ("shape", "shape of tensor 4 of the group [3, 3]")):
+        for error in two.errors(start, case):
+            assert "'BroadcastGlobalVariablesCallback'" in str(error)
+            assert words in str(error)
+
+
 def test_metrics_are_averages(circle: Ranks) -> None:
     def train(weight: bool) -> tuple[float, float, float]:
         import keras

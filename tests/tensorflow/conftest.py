@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from ranks import Ranks
 
-#: What ranks need to find this folder's modules; with one thread for the ops of a graph.
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTEROP_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
 
 
@@ -38,6 +37,12 @@ def _shared() -> Iterator[Shared]:
     shared = Shared()
     yield shared
     shared.close()
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """What ranks need to find this folder's modules; with one thread for the ops of a graph."""
+    return ENVIRONMENT
 
 
 @pytest.fixture

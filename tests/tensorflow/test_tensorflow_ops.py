@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 
@@ -18,6 +19,14 @@ modes = pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kinds", [1, 5])
 def test_independent_calls_in_any_order_with_one_thread(circle: Ranks, kinds: int) -> None:
     circle.run(tf_work.independent_calls, 100, kinds, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_independent_calls_of_fewer_and_more_ranks(environment: dict[str, str], n_ranks: int) -> None:
+    with Ranks(n_ranks, env=environment) as ranks:
+        for kinds in (1, 5):
+            ranks.run(tf_work.independent_calls, 100, kinds, timeout=60)
 
 
 def test_what_follows_may_wait_for_other_collectives(circle: Ranks) -> None:
@@ -111,6 +120,12 @@ def test_differing_factors_are_told_to_all(circle: Ranks, mode: str) -> None:
     assert "'t'" in message
     assert "(2.5, 3) on rank 0" in message
     assert "(1.5, 3) on rank " in message  # 1 or 2: whichever was heard of first
+
+
+def test_nothing_is_left_where_a_compiled_call_has_failed(circle: Ranks) -> None:
+    """Either the program ends there, or it reads NaN."""
+    *_, (_, read) = circle.run(tf_work.compiled_after_an_error)
+    assert all(math.isnan(number) for number in read), read
 
 
 @modes

@@ -470,6 +470,33 @@ def differing_factors(mode: str) -> str:
     return str(found)
 
 
+def compiled_after_an_error() -> tuple[bool, list[float]]:
+    """Return whether a compiled program goes on behind a call that failed, and what it then reads of that call.
+
+    The last rank has no program: its call of NumPy makes the first one fail, and hears in the second what others read.
+    """
+    last = hvd.size() - 1
+
+    @tf.function(jit_compile=True)
+    def program(x: Any) -> Any:
+        return hvd.allreduce(hvd.allreduce(x, op=hvd.Sum, name="fails"), op=hvd.Sum, name="follows")
+
+    if hvd.rank() < last:
+        found = hvd.as_ciranda_error(ended_with(lambda: program(tf.ones([3]))))
+        assert isinstance(found, errors.MismatchError), found
+        goes_on = bool(ciranda.broadcast(np.array(0), last, name="goes on"))
+        follows = None if goes_on else ciranda.allreduce(np.full(3, np.nan, np.float32), op=hvd.Sum, name="follows")
+        return goes_on, [] if follows is None else follows.tolist()
+    assert isinstance(ended_with(lambda: ciranda.allreduce(np.ones(4), name="fails")), errors.MismatchError)
+    handle = ciranda.allreduce_async(np.zeros(3, np.float32), op=hvd.Sum, name="follows")
+    deadline = time.monotonic() + 1
+    while not ciranda.poll(handle) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    goes_on = ciranda.poll(handle)
+    ciranda.broadcast(np.array(int(goes_on)), last, name="goes on")
+    return goes_on, ciranda.synchronize(handle).tolist()
+
+
 def half_precision(mode: str) -> None:
     """A product that float16 cannot hold, of which the rest of the factors makes one that it can."""
     x = tf.constant([60000.0, 3.0], tf.float16)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ciranda import _basics
-from ciranda.numpy.ops import broadcast_async_
+from ciranda.numpy.ops import grouped_broadcast_
 from ciranda.process_sets import ProcessSet, global_process_set
 
 Values = list[np.ndarray[Any, Any]]
@@ -45,16 +45,15 @@ def variables_of(model_or_optimizer: Any) -> list[Any]:
 def broadcast(
     variables: Sequence[Any], root_rank: int, name: str, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Give the variables the values that they have on rank `root_rank`. A collective.
+    """Give the variables the values that they have on rank `root_rank`. A collective: one operation for all of them.
 
     Raises:
         InvalidArgumentError: there is no such rank.
-        MismatchError: the ranks' variables differ in shape or dtype; the message names the place of one.
+        MismatchError: the ranks' variables differ in number, shape or dtype; the message names the place of one.
     """
     _basics.require_rank(root_rank)
     values = values_of(variables)
-    handles = [broadcast_async_(value, root_rank, f"{name}.{index}", process_set) for index, value in enumerate(values)]
-    for handle in handles:
-        handle.wait()
+    if values:
+        grouped_broadcast_(values, root_rank, name, process_set)
     if _basics.rank() != root_rank:
         assign(variables, values)
