@@ -11,6 +11,7 @@ overhead, which is what a step takes longer than alone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -43,6 +44,8 @@ def measure(system: str, addresses: list[str]) -> None:
     import numpy as np
     import tensorflow as tf
 
+    # Before anything is computed, or TensorFlow refuses it.
+    scope = tf.distribute.MultiWorkerMirroredStrategy().scope() if system == "strategy" else contextlib.nullcontext()
     hvd = None
     if system == "ciranda":
         import ciranda.keras as hvd
@@ -55,10 +58,7 @@ def measure(system: str, addresses: list[str]) -> None:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(n_ranks * BATCH).with_options(options)
-    if system == "strategy":
-        with tf.distribute.MultiWorkerMirroredStrategy().scope():
-            model = _model(tf.keras, None)
-    else:
+    with scope:
         model = _model(tf.keras, hvd)
     times = []
     for _ in range(EPOCHS):
