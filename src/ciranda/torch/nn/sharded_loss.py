@@ -247,7 +247,9 @@ class _Backward:
         chosen = self._step.chosen
         if self._of_rows is not None and chosen is not None and self._step.layer.sparse:
             indices = chosen[None]
-            return torch.sparse_coo_tensor(indices, self._of_rows, self._weight.shape, is_coalesced=True)
+            return torch.sparse_coo_tensor(
+                indices, self._of_rows, self._weight.shape, is_coalesced=True, check_invariants=False
+            )
         return self._placed(self._of_rows, self._weight)
 
     def of_bias(self) -> Tensor | None:
