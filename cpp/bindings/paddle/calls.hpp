@@ -119,12 +119,20 @@ class Started {
     calls_.insert_or_assign(wanted.name, Call{std::move(operation), std::move(kept)});
   }
 
+  // This run of it communicates nothing; finish() then has nothing to wait for.
+  void leave_out(const std::string& name) {
+    forget_if_done(name);
+    const std::scoped_lock lock(mutex_);
+    calls_.insert_or_assign(name, Call{});
+  }
+
   // Waits for all of them, also where one has failed: afterwards nobody reads or writes what was kept.
   void finish(const std::vector<std::string>& names) {
     std::string failure;
     ciranda_status worst = CIRANDA_OK;
     for (const std::string& name : names) {
       const Call call = take(name);
+      if (!call.operation) continue;
       const ciranda_status status = ciranda_wait(call.operation.get());
       if (status != CIRANDA_OK && worst == CIRANDA_OK) {
         worst = status;
@@ -161,7 +169,7 @@ class Started {
     const std::scoped_lock lock(mutex_);
     const auto found = calls_.find(name);
     if (found == calls_.end()) return;
-    if (ciranda_poll(found->second.operation.get()) == 0) {
+    if (found->second.operation && ciranda_poll(found->second.operation.get()) == 0) {
       refuse(name +
              " is started again before the call of the same name has ended: give collectives names of their own");
     }

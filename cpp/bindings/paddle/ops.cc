@@ -199,9 +199,35 @@ ciranda_reduce_op op_of(const std::string& op, const std::string& name) {
   refuse(name + ": there is no reduction " + op);
 }
 
+// Counts the runs of each name in a circle: of `every` runs the last one communicates.
+class Runs {
+ public:
+  bool is_due(const std::string& name, int every) {
+    if (every <= 1) return true;
+    const native::Context context;
+    const std::scoped_lock lock(mutex_);
+    Count& count = counts_[name];
+    if (count.circle != context.get()) count = {context.get(), 0};
+    return ++count.runs % every == 0;
+  }
+
+ private:
+  struct Count {
+    const ciranda_context* circle = nullptr;
+    std::int64_t runs = 0;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Count> counts_;
+};
+Runs runs;
+
 // The factors are text, as operators have no attributes of double precision.
 void allreduce_start(Tensors& x, const std::string& name, int ring, const std::string& op, const std::string& prescale,
-                     const std::string& postscale) {
+                     const std::string& postscale, int every) {
+  if (!runs.is_due(name, every)) {
+    started.leave_out(name);
+    return;
+  }
   Wanted wanted = reduction(op_of(op, name), name, ring);
   wanted.prescale = std::stod(prescale);
   wanted.postscale = std::stod(postscale);
@@ -341,7 +367,8 @@ PD_BUILD_GRAD_OP(c_ciranda_broadcast)
 PD_BUILD_OP(c_ciranda_allreduce_start)
     .Inputs({paddle::Vec("X")})
     .Outputs({paddle::Vec("Out")})
-    .Attrs({"name: std::string", "ring_id: int", "op: std::string", "prescale: std::string", "postscale: std::string"})
+    .Attrs({"name: std::string", "ring_id: int", "op: std::string", "prescale: std::string", "postscale: std::string",
+            "every: int"})
     .SetInplaceMap({{paddle::Vec("X"), paddle::Vec("Out")}})
     .SetKernelFn(PD_KERNEL(ours::allreduce_start));
 

@@ -144,6 +144,13 @@ from ciranda.paddle.ops import (
     send,
     send_async,
 )
+from ciranda.paddle.optimizer import (
+    DistributedOptimizer,
+)
+from ciranda.paddle.transpiler import (
+    GradAllReduce,
+    LocalSGD,
+)
 from ciranda.process_sets import (
     ProcessSet,
     add_process_set,
@@ -160,8 +167,11 @@ __all__ = [
     "BitwiseXor",
     "Compression",
     "Compressor",
+    "DistributedOptimizer",
+    "GradAllReduce",
     "Handle",
     "HorovodInternalError",
+    "LocalSGD",
     "LogicalAnd",
     "LogicalOr",
     "LogicalXor",

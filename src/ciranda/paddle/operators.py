@@ -182,6 +182,7 @@ def allreduce_start(
         "op": _NAME_OF[op],
         "prescale": repr(float(prescale)),
         "postscale": repr(float(postscale)),
+        "every": 1,
     }
     return list(programs.call("allreduce_start", tensors, attributes))
 

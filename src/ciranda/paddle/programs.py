@@ -12,12 +12,17 @@ from ciranda.errors import InvalidArgumentError
 
 #: Paddle's executor keeps the order of operators whose names begin with c_, and which have an attribute ring_id.
 PREFIX = "c_ciranda_"
-_PIR_PREFIX = "custom_op."
+PIR_PREFIX = "custom_op."
 #: The suffix of inputs and outputs that are lists.
 _LIST = "@VECTOR"
 
 _VALUES = (paddle.static.Variable, *([paddle.pir.Value] if hasattr(paddle, "pir") else []))
 _HAS_PIR = hasattr(paddle.framework, "in_pir_mode")
+
+
+def is_old(program: Any) -> bool:
+    """Whether a program is one of the old IR."""
+    return isinstance(program, paddle.base.framework.Program)
 
 
 def in_pir() -> bool:
@@ -33,7 +38,7 @@ def is_value(value: Any) -> bool:
 def kind_of(op: Any) -> str | None:
     """Return the collective that an operator of either IR is, as "allreduce_sum"; None for others."""
     name = op.type if hasattr(op, "type") else op.name()
-    name = name.removeprefix(_PIR_PREFIX).removesuffix("_")
+    name = name.removeprefix(PIR_PREFIX).removesuffix("_")
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 

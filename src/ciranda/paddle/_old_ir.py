@@ -1,0 +1,159 @@
+"""Programs of Paddle's old IR, rewritten: blocks of operators that read and write variables by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import paddle
+from paddle.base import core
+
+from ciranda._frameworks.planner import Bucket, Tensor
+from ciranda.errors import InvalidArgumentError
+from ciranda.paddle import programs
+from ciranda.paddle.rewriting import Combining, Pair, is_marked
+
+_ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
+_ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
+_BACKWARD = int(core.op_proto_and_checker_maker.OpRole.Backward)
+_OPTIMIZE = int(core.op_proto_and_checker_maker.OpRole.Optimize)
+
+
+def _role(op: Any) -> int:
+    return int(op.attr(_ROLE)) if op.has_attr(_ROLE) else 0
+
+
+class OldProgram:
+    """`Rewritable` of the old IR."""
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+        self._block = program.global_block()
+        self._ops = list(self._block.ops)
+        #: How many operators have been put in so far: all of them before whatever comes next.
+        self._n_added = 0
+
+    # --- reading
+
+    def updates(self) -> list[Pair]:
+        """As of `Rewritable`."""
+        raw: dict[str, str] = {}
+        for op in self._ops:
+            if _role(op) & _BACKWARD and op.has_attr(_ROLE_VAR):
+                named = op.attr(_ROLE_VAR)
+                raw.update(zip(named[::2], named[1::2], strict=False))
+        pairs: dict[str, Pair] = {}
+        for op in self._ops:
+            if _role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param"):
+                (name,) = op.input("Param")
+                gradient = raw.get(name, name + core.grad_var_suffix())
+                if not self._block.has_var(gradient):
+                    raise InvalidArgumentError(f"the program has no gradient of {name}, which its optimizer updates")
+                pairs[name] = Pair(name, self._block.var(name), self._block.var(gradient))
+        if not pairs:
+            raise InvalidArgumentError(
+                "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
+                "that contains it"
+            )
+        return list(pairs.values())
+
+    def updated(self, pairs: list[Pair]) -> list[Pair]:
+        """As of `Rewritable`."""
+        return [pair._replace(gradient=pair.parameter) for pair in pairs]
+
+    def operators(self) -> list[str]:
+        """As of `Rewritable`."""
+        return [op.type for op in self._ops]
+
+    def tensor(self, pair: Pair, is_distributed: bool) -> Tensor:
+        """As of `Rewritable`."""
+        variable, name = pair.gradient, pair.gradient.name
+        if not is_distributed and variable.type == core.VarDesc.VarType.SELECTED_ROWS:
+            raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
+        writers = [
+            index
+            for index, op in enumerate(self._ops)
+            if name in op.output_arg_names and (pair.gradient is pair.parameter or not _role(op) & _OPTIMIZE)
+        ]
+        if not writers:
+            raise InvalidArgumentError(
+                f"the gradient {name} is not written in the program's first block: control flow around it is not "
+                "supported"
+            )
+        ready = writers[-1] + 1
+        if self._ops[ready - 1].has_attr("sub_block"):
+            raise InvalidArgumentError(
+                f"the gradient {name} is written by {self._ops[ready - 1].type}, a block of control flow, which is not "
+                "supported"
+            )
+        readers = [index for index in range(ready, len(self._ops)) if name in self._ops[index].input_arg_names]
+        return Tensor(pair.name, self._n_bytes(pair.parameter), ready, tuple(readers), None, is_distributed)
+
+    def _n_bytes(self, variable: Any) -> int:
+        return int(math.prod(abs(each) for each in variable.shape)) * int(core.size_of_dtype(variable.dtype))
+
+    # --- writing
+
+    def _insert(self, position: int, **what: Any) -> None:
+        self._block._insert_op(position + self._n_added, **what)
+        self._n_added += 1
+
+    def _role_at(self, position: int) -> int:
+        """Return the role of what an operator put there stands in: of what it follows."""
+        return _role(self._ops[min(position, len(self._ops)) - 1]) if self._ops else _BACKWARD
+
+    def _cast(self, position: int, source: Any, target: Any, role: int) -> None:
+        attributes = {"in_dtype": source.dtype, "out_dtype": target.dtype, _ROLE: role}
+        self._insert(
+            position, type="cast", inputs={"X": [source.name]}, outputs={"Out": [target.name]}, attrs=attributes
+        )
+
+    def _sent(self, pair: Pair, wire: Any) -> Any:
+        """Return the variable that travels: the gradient itself, or one of a smaller type."""
+        if wire is None or pair.gradient.dtype not in (paddle.float32, paddle.float64):
+            return pair.gradient
+        name = f"{pair.gradient.name}.sent"
+        if self._block.has_var(name):
+            return self._block.var(name)
+        return self._block.create_var(name=name, shape=pair.gradient.shape, dtype=wire, persistable=False)
+
+    def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
+        """As of `Rewritable`."""
+        role = self._role_at(position) & (_BACKWARD | _OPTIMIZE) or _BACKWARD
+        sent = [self._sent(pair, combining.wire) for pair in pairs]
+        for pair, variable in zip(pairs, sent, strict=True):
+            if variable is not pair.gradient:
+                self._cast(position, pair.gradient, variable, role)
+        attributes = {**combining.start(bucket), _ROLE: role}
+        names = [each.name for each in sent]
+        self._insert(position, **programs.description("allreduce_start", names, attributes))
+
+    def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
+        """As of `Rewritable`."""
+        role = self._role_at(position) & (_BACKWARD | _OPTIMIZE) or _BACKWARD
+        sent = [self._sent(pair, wire) for pair in pairs]
+        attributes = {"names": list(names), "ring_id": ring, _ROLE: role}
+        self._insert(position, **programs.description("sync_comm", [each.name for each in sent], attributes))
+        for pair, variable in zip(pairs, sent, strict=True):
+            if variable is not pair.gradient:
+                self._cast(position, variable, pair.gradient, role)
+
+    def current(self, pair: Pair) -> Any:
+        """As of `Rewritable`."""
+        return pair.gradient
+
+    def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
+        """As of `Rewritable`."""
+        block = startup.global_block()
+        for parameter in self._program.global_block().all_parameters():
+            name = parameter.name
+            if name in distributed or is_marked(parameter) or not block.has_var(name):
+                continue
+            attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
+            block.append_op(
+                type=programs.PREFIX + "broadcast",
+                inputs={"X": [name]},
+                outputs={"Out": [name]},
+                attrs=attributes,
+            )

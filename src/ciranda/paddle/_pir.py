@@ -1,0 +1,231 @@
+"""Programs of PIR, rewritten: operators that use each other's results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import paddle
+from paddle import pir
+
+from ciranda._frameworks.planner import Bucket, Tensor
+from ciranda.errors import InvalidArgumentError
+from ciranda.paddle import programs
+from ciranda.paddle.rewriting import Combining, Pair, is_marked
+
+_SIZES = {
+    **dict.fromkeys(("FLOAT64", "INT64", "COMPLEX64"), 8),
+    **dict.fromkeys(("FLOAT16", "BFLOAT16", "INT16"), 2),
+    **dict.fromkeys(("BOOL", "INT8", "UINT8"), 1),
+    "COMPLEX128": 16,
+}
+_SUMS = ("pd_op.add_n", "pd_op.add")
+#: What takes several tensors and gives as many, each its own.
+_ELEMENTWISE_LISTS = ("pd_op.check_finite_and_unscale_", programs.PIR_PREFIX + programs.PREFIX + "sync_comm")
+
+
+def name_of(parameter: Any) -> str:
+    """Return the name of a parameter."""
+    return str(parameter.name)
+
+
+def _source(value: Any) -> Any:
+    return value.get_defining_op()
+
+
+def _is_backward(op: Any) -> bool:
+    return str(op.name()).rstrip("_").endswith("_grad")
+
+
+class PirProgram:
+    """`Rewritable` of PIR."""
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+        self._ops = list(program.global_block().ops)
+        self._index = {op.id(): index for index, op in enumerate(self._ops)}
+        #: What stands for a gradient by now: what a start, a sync or a cast has made of it.
+        self._current: dict[str, Any] = {}
+        #: The last sync's first result.
+        self._token: Any = None
+
+    # --- reading
+
+    def updates(self) -> list[Pair]:
+        """As of `Rewritable`."""
+        pairs: dict[str, Pair] = {}
+        for op in self._ops:
+            if not op.name().startswith("pd_op."):
+                continue
+            inputs = op.get_input_names()
+            if "param" in inputs and "grad" in inputs:
+                parameter = op.operand_source(inputs.index("param"))
+                gradient = op.operand_source(inputs.index("grad"))
+                name = name_of(parameter)
+                raw = self._raw(gradient, parameter)
+                if raw is None:
+                    raise InvalidArgumentError(
+                        f"the raw gradient of {name} was not found behind {op.name()}: between the backward pass and "
+                        "the optimizer stands what is neither clipping, regularization nor loss scaling"
+                    )
+                pairs[name] = Pair(name, parameter, raw)
+        if not pairs:
+            raise InvalidArgumentError(
+                "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
+                "that contains it"
+            )
+        return list(pairs.values())
+
+    def _raw(self, value: Any, parameter: Any) -> Any:
+        """Return what the backward pass has left of the gradient that `value` is made of; None if of none."""
+        op = _source(value)
+        if op is None or list(value.shape) != list(parameter.shape):
+            return None
+        if _is_backward(op):
+            return value
+        if op.name() == "builtin.split":
+            return self._raw_of_list(op.operand_source(0), value.index() if callable(value.index) else 0, parameter)
+        if op.name() in _SUMS and self._is_sum_of_gradients(op):
+            return value
+        operands = [each for each in op.operands_source() if each is not None and each.initialized()]
+        if op.name() == "pd_op.add_n":
+            operands = [each for vector in operands for each in _source(vector).operands_source()]
+        found = [self._raw(each, parameter) for each in operands if each.is_dense_tensor_type()]
+        found = [each for each in found if each is not None]
+        return found[0] if found else None
+
+    def _raw_of_list(self, vector: Any, index: int, parameter: Any) -> Any:
+        op = _source(vector)
+        if op.name() == "builtin.combine":
+            return self._raw(op.operand_source(index), parameter)
+        if op.name() in _ELEMENTWISE_LISTS:
+            return self._raw_of_list(op.operand_source(0), index, parameter)
+        return None
+
+    def _is_sum_of_gradients(self, op: Any) -> bool:
+        """Whether a sum is part of the backward pass: a parameter that is used twice has such a gradient."""
+        values = op.operands_source()
+        if op.name() == "pd_op.add_n":
+            values = _source(values[0]).operands_source()
+        return all(self._is_gradient(_source(value)) for value in values)
+
+    def _is_gradient(self, op: Any) -> bool:
+        return op is not None and (_is_backward(op) or (op.name() in _SUMS and self._is_sum_of_gradients(op)))
+
+    def updated(self, pairs: list[Pair]) -> list[Pair]:
+        """As of `Rewritable`."""
+        results = {}
+        for op in self._ops:
+            inputs = op.get_input_names() if op.name().startswith("pd_op.") else []
+            if "param" in inputs and "grad" in inputs:
+                results[name_of(op.operand_source(inputs.index("param")))] = op.result(0)
+        return [pair._replace(gradient=results[pair.name]) for pair in pairs]
+
+    def operators(self) -> list[str]:
+        """As of `Rewritable`."""
+        return [op.name() for op in self._ops]
+
+    def tensor(self, pair: Pair, is_distributed: bool) -> Tensor:
+        """As of `Rewritable`."""
+        value = pair.gradient
+        if not is_distributed and value.is_selected_row_type():
+            raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
+        op = _source(value)
+        if op is None or op.id() not in self._index:
+            raise InvalidArgumentError(
+                f"the gradient of {pair.name} is not written in the program's first block: control flow around it is "
+                "not supported"
+            )
+        if list(op.blocks()):
+            raise InvalidArgumentError(
+                f"the gradient of {pair.name} is written by {op.name()}, a block of control flow: not supported"
+            )
+        ready = self._index[op.id()] + 1
+        users = {user.id() for user in value.all_used_ops_in_same_block()}
+        readers = sorted(self._index[user] for user in users if user in self._index)
+        return Tensor(pair.name, _n_bytes(pair.parameter), ready, tuple(readers), None, is_distributed)
+
+    # --- writing
+
+    def _at(self, position: int) -> Any:
+        """Return a context in which operators come to that position of the program as it was."""
+        return _Insertion(self._program, self._ops, position)
+
+    def _add(self, kind: str, values: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+        return list(programs.call(kind, list(values), attributes))
+
+    def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
+        """As of `Rewritable`."""
+        with self._at(position):
+            sent = [_cast(pair.gradient, combining.wire) for pair in pairs]
+            started = self._add("allreduce_start", sent, combining.start(bucket))
+        self._current.update({pair.name: value for pair, value in zip(pairs, started, strict=True)})
+
+    def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
+        """As of `Rewritable`."""
+        with self._at(position):
+            tokens = [] if self._token is None else [self._token]
+            values = [*tokens, *(self._current[pair.name] for pair in pairs)]
+            synced = self._add("sync_comm", values, {"names": list(names), "ring_id": ring})
+            self._token, results = synced[0], synced[len(tokens) :]
+            results = [
+                value if wire is None or value.dtype == pair.gradient.dtype else paddle.cast(value, pair.gradient.dtype)
+                for pair, value in zip(pairs, results, strict=True)
+            ]
+        readers = self._ops[position:]
+        users = {op.id() for op in readers}
+        for pair, value in zip(pairs, results, strict=True):
+            self._current[pair.name] = value
+            for user in pair.gradient.all_used_ops_in_same_block():
+                if user.id() in users:
+                    for operand in user.operands():
+                        if operand.source().is_same(pair.gradient):
+                            operand.set_source(value)
+
+    def current(self, pair: Pair) -> Any:
+        """As of `Rewritable`."""
+        return self._current.get(pair.name, pair.gradient)
+
+    def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
+        """As of `Rewritable`."""
+        marked = {name_of(each) for each in self._program.global_block().all_parameters() if is_marked(each)}
+        known = {name_of(each) for each in self._program.global_block().all_parameters()}
+        for index, op in enumerate(ops := list(startup.global_block().ops)):
+            if op.name() != "builtin.set_parameter":
+                continue
+            name = op.attrs()["parameter_name"]
+            if name not in known or name in marked or name in distributed:
+                continue
+            with _Insertion(startup, ops, index):
+                value = programs.call(
+                    "broadcast", op.operand_source(0), {"name": f"startup.{name}", "ring_id": 0, "root": 0}
+                )
+                value.persistable = True
+            op.operand(0).set_source(value)
+
+
+class _Insertion:
+    """Puts what is written within it right before an operator, or at the end."""
+
+    def __init__(self, program: Any, ops: Sequence[Any], position: int) -> None:
+        self._guard = paddle.static.program_guard(program)
+        self._before = ops[position] if position < len(ops) else None
+
+    def __enter__(self) -> None:
+        self._guard.__enter__()
+        if self._before is not None:
+            pir.set_insertion_point(self._before)
+
+    def __exit__(self, *error: Any) -> None:
+        pir.reset_insertion_point_to_end()
+        self._guard.__exit__(*error)
+
+
+def _cast(value: Any, wire: Any) -> Any:
+    return value if wire is None or value.dtype not in (paddle.float32, paddle.float64) else paddle.cast(value, wire)
+
+
+def _n_bytes(value: Any) -> int:
+    size = _SIZES.get(str(value.dtype).rsplit(".", 1)[-1].upper(), 4)
+    return int(math.prod(abs(each) for each in value.shape)) * size

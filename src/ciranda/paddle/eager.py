@@ -1,0 +1,175 @@
+"""Gradients of dygraph: a bucket begins to travel once the backward pass has computed the last of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ciranda._frameworks.planner import Bucket, Tensor, plan
+from ciranda._ops import Handle, Max
+from ciranda.errors import InvalidArgumentError
+from ciranda.numpy.ops import allreduce as allreduce_numpy
+from ciranda.paddle import ops
+from ciranda.paddle.rewriting import Combining, Pair, check_names, is_marked
+from ciranda.process_sets import global_process_set
+
+
+class _Travelling:
+    """A bucket of a step: which of its members have come, and the call that combines them."""
+
+    def __init__(self, bucket: Bucket, members: Sequence[Any]) -> None:
+        self.bucket = bucket
+        self.members = members
+        self.come: set[int] = set()
+        self.handle: Handle[Any] | None = None
+        self.sent: list[Any] = []
+
+
+class EagerGradients:
+    """The gradients of the parameters of an optimizer, in dygraph.
+
+    Args:
+        parameters: those of the optimizer.
+        combining: how they are combined.
+        nrings: how many lanes.
+        bucket_mb: up to how many MiB travel together.
+        distributed: names of those that are not combined.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Any] | None,
+        combining: Combining,
+        nrings: int,
+        bucket_mb: float,
+        distributed: Collection[str],
+    ) -> None:
+        trained = [each for each in _flat(parameters) if not each.stop_gradient]
+        if not trained:
+            raise InvalidArgumentError("in dygraph the optimizer needs its parameters: give it parameters=...")
+        check_names(distributed, [Pair(each.name, each, None) for each in trained])
+        self._combining = combining
+        self._is_syncing = True
+        self._is_synchronized = False
+        # The last parameters get their gradients first. Parameters' own names count layers, and may differ.
+        order = dict(enumerate(reversed(trained)))
+        tensors = [
+            Tensor(
+                f"{index:05d}",
+                int(np.prod(each.shape)) * int(each.element_size()),
+                index,
+                is_distributed=each.name in distributed or is_marked(each),
+            )
+            for index, each in order.items()
+        ]
+        made = plan(tensors, nrings, int(bucket_mb * (1 << 20)))
+        self._buckets = [_Travelling(bucket, [order[int(name)] for name in bucket.names]) for bucket in made.buckets]
+        for travelling in self._buckets:
+            for member, parameter in enumerate(travelling.members):
+                parameter._register_backward_hook(self._hook(travelling, member))
+
+    def _hook(self, travelling: _Travelling, member: int) -> Any:
+        def on_gradient(*_: Any) -> None:
+            if not self._is_syncing:
+                return
+            if travelling.handle is not None:
+                raise AssertionError(
+                    "a gradient was computed a second time while it is being combined: call step() or synchronize() "
+                    "after each backward pass, or let those that accumulate be within no_sync()"
+                )
+            self._is_synchronized = False
+            travelling.come.add(member)
+            if len(travelling.come) == len(travelling.members):
+                self._start(travelling)
+
+        return on_gradient
+
+    def _start(self, travelling: _Travelling) -> None:
+        combining = self._combining
+        gradients = [parameter.grad for parameter in travelling.members]
+        with paddle.no_grad():
+            travelling.sent = [_sent(gradient, combining.wire) for gradient in gradients]
+            travelling.handle = ops.grouped_allreduce_async_(
+                travelling.sent,
+                op=combining.op,
+                name=f"{combining.prefix}.eager.{travelling.bucket.index}",
+                prescale_factor=combining.prescale,
+                postscale_factor=combining.postscale,
+                process_set=global_process_set.lane(travelling.bucket.lane),
+            )
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a backward pass has reached a parameter since gradients were combined."""
+        return any(each.come for each in self._buckets)
+
+    def check_idle(self, what: str) -> None:
+        """Raise AssertionError if gradients are being combined."""
+        if any(each.handle is not None for each in self._buckets):
+            raise AssertionError(f"{what} was called between backward() and step(), while gradients are being combined")
+
+    def begin_step(self) -> None:
+        """Expect the gradients of the next step."""
+        self._is_synchronized = False
+
+    def synchronize(self) -> None:
+        """Wait until all gradients are combined. Those that other ranks have and this one has not are zeros here."""
+        if self._is_synchronized:
+            return
+        try:
+            self._start_late()
+            for travelling in self._buckets:
+                if travelling.handle is not None:
+                    travelling.handle.wait()
+                    _bring_back(travelling)
+        finally:
+            for travelling in self._buckets:
+                travelling.handle, travelling.sent = None, []
+                travelling.come.clear()
+        self._is_synchronized = True
+
+    def _start_late(self) -> None:
+        """Start the buckets that the backward pass did not complete, on all ranks alike."""
+        parameters = [parameter for each in self._buckets for parameter in each.members]
+        mine = np.array([parameter.grad is not None for parameter in parameters], np.uint8)
+        any_has = allreduce_numpy(mine, op=Max, name=f"{self._combining.prefix}.eager.presence")
+        has = dict(zip(map(id, parameters), any_has.tolist(), strict=True))
+        for travelling in self._buckets:
+            if travelling.handle is not None or not any(has[id(parameter)] for parameter in travelling.members):
+                continue
+            for parameter in travelling.members:
+                if parameter.grad is None:
+                    parameter.grad = paddle.zeros_like(parameter)
+            self._start(travelling)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let backward passes within this accumulate on this rank."""
+        self._is_syncing, before = False, self._is_syncing
+        try:
+            yield
+        finally:
+            self._is_syncing = before
+
+
+def _flat(parameters: Sequence[Any] | None) -> list[Any]:
+    """Return the parameters of an optimizer, which may have groups of them."""
+    found = []
+    for each in parameters or []:
+        found += list(each["params"]) if isinstance(each, dict) else [each]
+    return found
+
+
+def _sent(gradient: Any, wire: Any) -> Any:
+    return gradient if wire is None or gradient.dtype not in (paddle.float32, paddle.float64) else gradient.astype(wire)
+
+
+def _bring_back(travelling: _Travelling) -> None:
+    with paddle.no_grad():
+        for parameter, sent in zip(travelling.members, travelling.sent, strict=True):
+            if sent.dtype != parameter.grad.dtype:
+                paddle.assign(sent.astype(parameter.grad.dtype), parameter.grad)

@@ -1,0 +1,184 @@
+"""Collectives on gradients, put into a program: what both IRs have in common.
+
+A plan (`ciranda._frameworks.planner`) says which gradients travel together, on which ring, and where each transfer
+starts and is waited for. Every start that stands before a sync is an input of it, and each sync one of the next: so
+that Paddle's executor, which runs operators in any order that their inputs allow, holds no thread in a sync while a
+start of this rank has still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ciranda import _basics
+from ciranda._core import REDUCE_OPS
+from ciranda._frameworks.objects import allgather_object
+from ciranda._frameworks.planner import Bucket, Plan, Sync, Tensor, plan
+from ciranda._ops import Average
+from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.paddle import _plugin, programs
+
+_NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
+
+#: Up to how many MiB travel as one operation, unless one gradient alone is larger.
+BUCKET_MB = 4.0
+
+
+class Pair(NamedTuple):
+    """A parameter of a program, and what is combined: its gradient as the backward pass leaves it, or its new value."""
+
+    name: str
+    parameter: Any
+    gradient: Any
+
+
+@dataclass(frozen=True)
+class Combining:
+    """How tensors of a program are combined."""
+
+    op: int = Average
+    prescale: float = 1.0
+    postscale: float = 1.0
+    #: What it is part of, the beginning of names.
+    prefix: str = "GradAllReduce"
+    #: Of so many runs of the program the last one communicates.
+    every: int = 1
+    #: The dtype that travels, as a dtype of Paddle; None: that of the tensors.
+    wire: Any = None
+
+    def start(self, bucket: Bucket) -> dict[str, Any]:
+        """Return the attributes of the operator that starts a bucket."""
+        return {
+            "name": self.name_of(bucket),
+            "ring_id": bucket.lane,
+            "op": _NAME_OF[self.op],
+            "prescale": repr(float(self.prescale)),
+            "postscale": repr(float(self.postscale)),
+            "every": self.every,
+        }
+
+    def name_of(self, bucket: Bucket) -> str:
+        """Return what the bucket's transfer is known by, on every rank."""
+        return f"{self.prefix}.{bucket.name}"
+
+
+class Rewritable(Protocol):
+    """A program of one of the IRs, to be rewritten."""
+
+    def updates(self) -> list[Pair]:
+        """Return the parameters that the program's optimizer updates, with their raw gradients.
+
+        Raises:
+            InvalidArgumentError: there is no optimizer in it that is known, or a gradient cannot be found.
+        """
+
+    def updated(self, pairs: list[Pair]) -> list[Pair]:
+        """Return pairs of each parameter, and what the optimizer has made of it."""
+
+    def tensor(self, pair: Pair, is_distributed: bool) -> Tensor:
+        """Return where a gradient is written and read. Raises InvalidArgumentError for what cannot be combined."""
+
+    def operators(self) -> list[str]:
+        """Return the names of the operators, to be compared over the ranks."""
+
+    def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
+        """Start a bucket at that position of the program as it was."""
+
+    def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
+        """Wait, at that position, for the calls of these names, and bring the results to who reads them.
+
+        Args:
+            position: of the program as it was.
+            pairs: the gradients of those calls; also those that have been started and are not waited for.
+            names: of the calls.
+            ring: for the scheduler.
+            wire: as of Combining.
+        """
+
+    def current(self, pair: Pair) -> Any:
+        """Return the gradient that stands for all ranks', once everything has been put in."""
+
+    def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
+        """Have the startup program end with every rank having rank 0's parameters, but for distributed ones."""
+
+
+def open_program(program: Any) -> Rewritable:
+    """Return a program of either IR, to be rewritten."""
+    _plugin.require_library("rewriting a program")
+    if programs.is_old(program):
+        from ciranda.paddle._old_ir import OldProgram
+
+        return OldProgram(program)
+    from ciranda.paddle._pir import PirProgram
+
+    return PirProgram(program)
+
+
+def check_names(distributed: Iterable[str], pairs: Iterable[Pair]) -> None:
+    """Raise InvalidArgumentError for a name of a distributed parameter that does not exist."""
+    known = {pair.name for pair in pairs}
+    unknown = sorted(set(distributed) - known)
+    if unknown:
+        raise InvalidArgumentError(f"distributed: there is no trained parameter {unknown}; there are {sorted(known)}")
+
+
+def is_marked(parameter: Any) -> bool:
+    """Whether a parameter has the mark `distributed`."""
+    return bool(getattr(parameter, "is_distributed", False))
+
+
+def combine(
+    program: Rewritable,
+    pairs: Sequence[Pair],
+    combining: Combining,
+    nrings: int,
+    bucket_mb: float,
+    distributed: Collection[str] = (),
+) -> Plan:
+    """Put the collectives for all of `pairs` into the program; return the plan.
+
+    Raises:
+        InvalidArgumentError: `nrings` or `bucket_mb` is out of range, or a gradient cannot be combined.
+        MismatchError: the ranks have different programs.
+    """
+    if isinstance(bucket_mb, bool) or not isinstance(bucket_mb, (int, float)) or not 0 <= bucket_mb < float("inf"):
+        raise InvalidArgumentError(f"bucket_mb must be a number from 0; got {bucket_mb!r}")
+    check_names(distributed, pairs)
+    by_name = {pair.name: pair for pair in pairs}
+    tensors = [program.tensor(pair, pair.name in distributed or is_marked(pair.parameter)) for pair in pairs]
+    operators = program.operators()
+    made = plan(tensors, nrings, int(bucket_mb * (1 << 20)), end=len(operators))
+    compare_with_other_ranks([*operators, *made.describe()])
+    waiting: list[int] = []
+    for position, what in made.insertions():
+        if isinstance(what, Sync):
+            members = [by_name[name] for index in waiting for name in made.buckets[index].names]
+            names = [combining.name_of(made.buckets[index]) for index in what.buckets]
+            program.sync(position, members, names, made.buckets[what.buckets[0]].lane, combining.wire)
+            waiting = [index for index in waiting if index not in what.buckets]
+        else:
+            program.start(position, [by_name[name] for name in what.names], combining, what)
+            waiting.append(what.index)
+    return made
+
+
+def compare_with_other_ranks(lines: list[str]) -> None:
+    """Raise MismatchError, on all ranks, unless all have the same lines: it names the first that differs, and both."""
+    if _basics.size() == 1:
+        return
+    everyones = allgather_object(lines, "ciranda.paddle.program")
+    first = everyones[0]
+    for rank, theirs in enumerate(everyones):
+        if theirs == first:
+            continue
+        index = next(
+            (index for index, pair in enumerate(zip(first, theirs, strict=False)) if pair[0] != pair[1]),
+            min(len(first), len(theirs)),
+        )
+        of_first, of_other = (each[index] if index < len(each) else "its end" for each in (first, theirs))
+        raise MismatchError(
+            f"the ranks have different programs: operator {index} is {of_first} on rank 0, but {of_other} on rank "
+            f"{rank}. Build the same program on every rank"
+        )
