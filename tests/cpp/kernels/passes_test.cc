@@ -47,7 +47,7 @@ void expect_one_pass(const Reduction& reduction, const Case& test) {
   std::vector<const std::byte*> inputs;
   for (std::size_t k = 0; k < test.n; ++k) inputs.push_back(watches[k]->data());
   for (const auto& watch : watches) watch->start();
-  reduce(reduction, inputs, watches.back()->data(), kBytes / size_of(reduction.dtype));
+  kernels::reduce(reduction, inputs, watches.back()->data(), kBytes / size_of(reduction.dtype));
   for (const auto& watch : watches) EXPECT_EQ(watch->n_passes(), 1);
 }
 

@@ -63,7 +63,7 @@ void check(const Reduction& reduction, const std::vector<Bytes>& inputs, const B
            const Layout& layout) {
   const std::size_t n_bytes = count * size_of(reduction.dtype);
   const Arena arena(inputs, n_bytes, layout);
-  reduce(reduction, arena.inputs(), arena.out(), count);
+  kernels::reduce(reduction, arena.inputs(), arena.out(), count);
   const Bytes wanted(reference.begin(), reference.begin() + static_cast<std::ptrdiff_t>(n_bytes));
   const Bytes got = arena.result();
   ASSERT_TRUE(got == wanted) << "first difference at element "
@@ -161,7 +161,7 @@ TEST_P(ReduceTest, DoesNotDependOnHowARangeIsSplit) {
       for (std::size_t at = 0; at < kCount; at += step) {
         std::vector<const std::byte*> pointers;
         for (const Bytes& input : inputs) pointers.push_back(input.data() + at * element_bytes);
-        reduce(reduction, pointers, out.data() + at * element_bytes, std::min(step, kCount - at));
+        kernels::reduce(reduction, pointers, out.data() + at * element_bytes, std::min(step, kCount - at));
       }
       ASSERT_EQ(out, reference) << testing::describe(reduction, n) << " step " << step;
     }
@@ -181,7 +181,7 @@ TEST(ReduceOrderTest, CombinesInTheLeftCompleteTree) {
     std::vector<const std::byte*> inputs;
     for (const float& value : x) inputs.push_back(reinterpret_cast<const std::byte*>(&value));
     float out = 0;
-    reduce({}, inputs, reinterpret_cast<std::byte*>(&out), 1);
+    kernels::reduce({}, inputs, reinterpret_cast<std::byte*>(&out), 1);
     return out;
   };
   const float big = 0x1p24F;

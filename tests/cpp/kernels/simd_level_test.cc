@@ -44,7 +44,7 @@ TEST(SimdLevelTest, ReducesAnyBitPatternToTheSameBits) {
       for (const SimdLevel level : testing::levels()) {
         const testing::ScopedLevel scoped(level);
         results.emplace_back(kCount * type.n_bytes);
-        reduce(reduction, inputs, results.back().data(), kCount);
+        kernels::reduce(reduction, inputs, results.back().data(), kCount);
         EXPECT_EQ(results.back(), results.front()) << testing::describe(reduction, kInputs) << to_string(level);
       }
     }

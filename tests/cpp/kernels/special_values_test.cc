@@ -27,7 +27,7 @@ std::uint32_t reduced_bits(ReduceOp op, const std::vector<float>& x, double pres
   for (const float value : x) tensors.emplace_back(kCount, value);
   for (const auto& tensor : tensors) inputs.push_back(reinterpret_cast<const std::byte*>(tensor.data()));
   std::vector<std::uint32_t> out(kCount);
-  reduce({.op = op, .prescale = prescale}, inputs, reinterpret_cast<std::byte*>(out.data()), kCount);
+  kernels::reduce({.op = op, .prescale = prescale}, inputs, reinterpret_cast<std::byte*>(out.data()), kCount);
   for (const std::uint32_t bits : out) EXPECT_EQ(bits, out[0]);
   return out[0];
 }
@@ -93,7 +93,7 @@ TEST_P(SpecialValuesTest, EverySixteenBitValueSurvivesASumWithZero) {
     std::vector<std::uint16_t> out(values.size());
     const std::byte* inputs[] = {reinterpret_cast<const std::byte*>(values.data()),
                                  reinterpret_cast<const std::byte*>(zeros.data())};
-    reduce({.dtype = dtype}, inputs, reinterpret_cast<std::byte*>(out.data()), values.size());
+    kernels::reduce({.dtype = dtype}, inputs, reinterpret_cast<std::byte*>(out.data()), values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
       const bool is_nan = (values[i] & 0x7FFF) > testing::infinity(format);
       ASSERT_EQ(out[i], is_nan ? testing::canonical_nan(format) : values[i]) << to_string(dtype) << " " << i;
@@ -116,7 +116,7 @@ TEST_P(SpecialValuesTest, SixteenBitSumsRoundOnceToNearestEven) {
       }
       const std::byte* inputs[] = {reinterpret_cast<const std::byte*>(a.data()),
                                    reinterpret_cast<const std::byte*>(b.data())};
-      reduce({.dtype = dtype}, inputs, reinterpret_cast<std::byte*>(out.data()), out.size());
+      kernels::reduce({.dtype = dtype}, inputs, reinterpret_cast<std::byte*>(out.data()), out.size());
       ASSERT_EQ(out, wanted) << to_string(dtype) << " " << shift;
     }
   }
@@ -129,7 +129,7 @@ TEST_P(SpecialValuesTest, DividingFirstKeepsSumsFromOverflowing) {
   const std::vector<const std::byte*> inputs(4, reinterpret_cast<const std::byte*>(large.data()));
   const auto sum = [&](const Reduction& reduction) {
     std::vector<std::uint16_t> out(kCount);
-    reduce(reduction, inputs, reinterpret_cast<std::byte*>(out.data()), kCount);
+    kernels::reduce(reduction, inputs, reinterpret_cast<std::byte*>(out.data()), kCount);
     for (const std::uint16_t value : out) EXPECT_EQ(value, out[0]);
     return float_from_float16(out[0]);
   };
