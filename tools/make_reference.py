@@ -24,29 +24,27 @@ HEAD = """# Collectives
 <!-- Written by tools/make_reference.py from the tables in cpp/request/op_table.hpp, cpp/base/reduce_op.hpp and
      cpp/base/dtype.hpp, and from the docstrings: change it there, then run that. -->
 
-What the engine can do, and exactly what comes out. The names are those of `ciranda` (NumPy arrays) and `ciranda.torch`;
-C programs use the same numbers, in `ciranda.h`.
+Every collective, op and element type of the engine, and the exact result. The names are those of `ciranda` (NumPy
+arrays) and `ciranda.torch`; C programs use the same numbers, in `ciranda.h`.
 
 """
 
 NOTES = """## What comes out, exactly
 
 - **The same bits.** All ranks get the same bits. An element of a result depends on that element of the n inputs in rank
-  order, the type, the op, the factors and the divisor, and on nothing else: not on what travelled along, the size, the
-  transport, the threads or the processor's instruction set. Adasum is the exception by definition: it depends on whole
-  tensors.
+  order, the type, the op, the factors and the divisor, and on nothing else: not on fusion, size, transport, threads or
+  the processor's instruction set. Adasum is the exception by definition: it depends on whole tensors.
 - **Order.** Inputs are combined in a binary tree over rank order: the left part of every range of ranks is the largest
   power of two that leaves something to the right. Seven are ((x0 x1) (x2 x3)) ((x4 x5) x6).
 - **float16 and bfloat16** are computed in float32 and rounded once, at the end, to nearest even.
-- **Average** is the sum divided by the number of ranks that took part, whatever that is when it is carried out. Floats
-  are divided as they are written, rounded once. Sums of integers are as wide as they need to be, and the quotient is
-  rounded toward zero.
+- **Average** is the sum divided by the number of ranks that took part in this call. Floats are divided as they are
+  written, rounded once. Sums of integers are as wide as they need to be, and the quotient is rounded toward zero.
 - **Integers wrap** in sums and products. With factors, every input is multiplied, rounded toward zero and saturated,
   and so is the result: [in which steps](../guide/averaging.md#what-is-rounded).
 - **Factors.** result = postscale_factor * op(prescale_factor * x): multiplied, combined, divided by n, multiplied, each
   step rounded once. In float32 for 16-bit types, otherwise in the type itself; no extra pass over memory. They must be
   finite and the same on all ranks.
-- **float32 between hosts** is rounded if that is asked for: [below](#float32-that-travels-as-bfloat16).
+- **float32 between hosts** is rounded only on request: [below](#float32-that-travels-as-bfloat16).
 - **NaN** in any input gives NaN, in min and max too, and always the same one: quiet, positive, without payload. A copy
   (one rank, no factors) leaves a NaN as it is. -0 is smaller than +0.
 - **bool**: any byte but 0 is true; results are 0 or 1. min is and, max is or.
@@ -56,49 +54,46 @@ NOTES = """## What comes out, exactly
 
 ## How they travel between hosts
 
-Where all ranks share memory there is one shot and two, and no message between ranks. Otherwise a [cost
-model](../guide/bench.md#why-this-algorithm) chooses, and `CIRANDA_ALGORITHM` prescribes; the bits are the same in any
-case.
+Where all ranks share memory there are one shot and two shot, without messages between ranks. Otherwise a [cost
+model](../guide/bench.md#why-this-algorithm) chooses, and `CIRANDA_ALGORITHM` forces, one of these. The bits are equal.
 
-| way | collective | who sends what to whom | how often a rank sends the whole |
+| algorithm | collective | communication | how often a rank sends the whole |
 | --- | --- | --- | --- |
-| `one-shot` | allreduce | everything to everybody | n - 1 times, in one round |
-| `two-shot` | allreduce | slices to those who reduce them, results to everybody | twice, in two rounds |
-| `by-hosts` | allreduce | hosts, that combine their own first, to each other | a host twice, in four rounds |
+| `one-shot` | allreduce | everything to every rank | n - 1 times, in one round |
+| `two-shot` | allreduce | slices to the ranks that reduce them, results to every rank | twice, in two rounds |
+| `by-hosts` | allreduce | between hosts, which combine their own inputs first | a host twice, in four rounds |
 | `doubling` | allreduce | everything to one rank a round | log2(n) times, in as many rounds |
-| `star` | broadcast | the root to everybody | the root n - 1 times |
+| `star` | broadcast | the root to every rank | the root n - 1 times |
 | `tree` | broadcast | along a binomial tree | the root log2(n) times |
-| `chain` | broadcast | each to the next, 64 KiB after the other | everybody once |
+| `chain` | broadcast | each rank to the next, in pieces of 64 KiB | each once |
 
-- **Recursive doubling** goes up the tree above, level by level: ranks 2i and 2i + 1 swap their inputs, then pairs swap
-  what they have with the pair beside theirs, and so on. Of a block with fewer ranks, as x6 above, each gives what it
-  has to several of the other. What is swapped must be stored without rounding twice, so not 16-bit floats, averages of
-  integers, or integers with factors; nor while a rank has joined, or with weights. Of two ranks it would be one shot.
-- **tree** and **chain** enter each host once: one of its ranks hands on what comes to the others, in the same way.
+- **Recursive doubling** goes up the tree above, level by level: ranks 2i and 2i + 1 exchange their inputs, then pairs
+  exchange partial results with the neighbouring pair, and so on. In a smaller block, as x6 above, each rank sends its
+  partial result to several of the other. Partial results must be stored without rounding twice, so it excludes 16-bit
+  floats, averages of integers, and integers with factors; and calls with weights, or while a rank has joined. For two
+  ranks it would be one shot.
+- **tree** and **chain** enter each host once: one of its ranks forwards to the others, in the same way.
 - Recursive doubling and binomial trees: Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
   Operations in MPICH, 2005. Chains: Watts, van de Geijn: A Pipelined Broadcast for Multidimensional Meshes, 1995.
 
 ## float32 that travels as bfloat16
 
 `CIRANDA_WIRE_DTYPE=bf16`, on all ranks, halves what an allreduce or a reduce of float32 sends between hosts. It is
-off by default; ranks that disagree cannot join. Numbers are rounded to bfloat16 (to nearest even) in two places, once
-each:
+off by default; `init()` refuses ranks that disagree. Numbers are rounded to bfloat16 (to nearest even) in two places,
+once each:
 
-- what is brought: each rank's input; or, in an allreduce for which [hosts combine their own inputs
-  first](../guide/determinism.md#what-is-promised) and are alike, of each host their sum in float32, with its factors
+- the contribution: each rank's input; or, in an allreduce for which [hosts combine their own inputs
+  first](../guide/determinism.md#what-is-promised) and are alike, each host's sum in float32, with its factors
   (not while a rank has joined, and not with weights);
 - the result.
 
-Everything else is computed in float32; where hosts combine their own inputs first, it also travels as float32 within
-a host. Recursive doubling rounds the same numbers, but what it swaps are sums in float32, which travel as such:
-there nothing is halved. All ranks get the same bits, also those that computed them, whatever the size, the algorithm,
-or what travels
-along. Where ranks share memory with all others of a process set, nothing is rounded; and no other collective or type
-is. Too large numbers become infinite, but only from 3.39e38 on.
+Everything else is computed in float32; where hosts combine their own inputs first, it is also sent as float32 within
+a host. Recursive doubling rounds the same numbers, but exchanges sums in float32, so it saves nothing. All ranks get
+the same bits, whatever the size, the algorithm and the fusion. Where ranks share memory with all others of a process
+set, nothing is rounded; other collectives and types never are. Numbers from 3.39e38 on become infinite.
 
-`Compression.bf16` of `DistributedOptimizer` does more and brings less: it makes a copy of every gradient, rounds
-within a host too, and what each host has added up is exchanged rank by rank, because parts of 16-bit sums would be
-rounded twice.
+`Compression.bf16` of `DistributedOptimizer` does more work for less: it copies every gradient and rounds within a
+host too, and hosts exchange rank by rank, because partial sums of 16 bits would be rounded twice.
 """
 
 
