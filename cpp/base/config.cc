@@ -68,100 +68,105 @@ constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
 constexpr std::array kSettings{
-    integer("RANK", "HOROVOD_RANK", &Config::rank, 0, kMaxRanks, "This process among all; set by the launcher."),
-    integer("SIZE", "HOROVOD_SIZE", &Config::size, 1, kMaxRanks, "The number of processes; set by the launcher."),
+    integer("RANK", "HOROVOD_RANK", &Config::rank, 0, kMaxRanks,
+            "Rank of this process in the world; set by the launcher."),
+    integer("SIZE", "HOROVOD_SIZE", &Config::size, 1, kMaxRanks, "Number of ranks in the world; set by the launcher."),
     integer("LOCAL_RANK", "HOROVOD_LOCAL_RANK", &Config::local_rank, 0, kMaxRanks,
-            "This process among those of its host; set by the launcher."),
+            "Rank of this process among those of its host; set by the launcher."),
     integer("LOCAL_SIZE", "HOROVOD_LOCAL_SIZE", &Config::local_size, 1, kMaxRanks,
-            "The number of processes on this host; set by the launcher."),
+            "Number of ranks on this host; set by the launcher."),
     integer("CROSS_RANK", "HOROVOD_CROSS_RANK", &Config::cross_rank, 0, kMaxRanks,
-            "This host among those that have a process of this local rank; set by the launcher."),
+            "Index of this host among those that have a process of this local rank; set by the launcher."),
     integer("CROSS_SIZE", "HOROVOD_CROSS_SIZE", &Config::cross_size, 1, kMaxRanks,
-            "The number of hosts that have a process of this local rank; set by the launcher."),
-    text("HOST", "HOROVOD_HOSTNAME", &Config::host, "This host's name in messages; set by the launcher."),
+            "Number of hosts that have a process of this local rank; set by the launcher."),
+    text("HOST", "HOROVOD_HOSTNAME", &Config::host, "Name of this host in messages; set by the launcher."),
     text("HOST_ID", "", &Config::host_id,
-         "Only ranks with the same id try whether they share memory; by default derived from the running kernel."),
-    text("JOB", "", &Config::job, "The job's identifier, not secret; set by the launcher."),
-    text("STORE", "", &Config::store, "Where the rendezvous store listens: addr:port, several by comma."),
-    text("SECRET_FILE", "", &Config::secret_file, "A private file with the job's secret as 64 hexadecimal digits."),
+         "Identity of this host: only ranks with the same one probe for shared memory. Empty: derived from the running "
+         "kernel."),
+    text("JOB", "", &Config::job, "Identifier of the job, not secret; set by the launcher."),
+    text("STORE", "", &Config::store, "Address of the rendezvous store, addr:port; several separated by commas."),
+    text("SECRET_FILE", "", &Config::secret_file,
+         "File that only its owner may read, with the job's secret as 64 hexadecimal digits."),
     word("ENGINE", "", &Config::engine, kEngines,
-         "none: this process is a world of one, though a launcher such as mpirun, srun or torchrun has started "
-         "several."),
+         "none: run as a world of one, although a launcher such as mpirun, srun or torchrun has started several "
+         "processes."),
     real("START_TIMEOUT", "HOROVOD_START_TIMEOUT", &Config::start_timeout_seconds, 0.1, kMaxSeconds,
-         "Seconds that init() waits for all ranks to come."),
-    ports("PORT_RANGE", "", &Config::port_range, "low-high: the only ports to listen on; empty for any."),
+         "Seconds that init() waits for all ranks."),
+    ports("PORT_RANGE", "", &Config::port_range, "Ports to listen on, low-high; empty for any."),
     text("INTERFACE", "HOROVOD_GLOO_IFACE", &Config::interface,
-         "Network interface (name or address) to use; several by comma, over which the sockets of two ranks are "
-         "spread; empty to choose the one that reaches the store."),
-    integer("SOCKETS", "", &Config::sockets, 0, 16,
-            "Connections for the data of two ranks that share no memory; 0 for one on each interface. The same on all "
-            "ranks."),
-    boolean("CHECK_DATA", "", &Config::check_data,
-            "Find out whether tensors are changed on their way through sockets, with a CRC32C; the same on all ranks."),
-    real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
-         "After how many seconds a rank is given up whose host acknowledges nothing, as behind a cut cable."),
-    boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that have it in common."),
-    integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
-            "Bytes of one of the two slots of a rank in shared memory; a multiple of 4096."),
-    word(
-        "ALGORITHM", "", &Config::algorithm, kAlgorithms,
-        "one-shot, two-shot, by-hosts or doubling: how to reduce wherever that is possible, also what is small enough "
-        "to need no algorithm; star, tree or chain: how to broadcast; empty to choose by cost. The same on all ranks."),
-    integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, -1, kGiB,
-            "Up to this size every rank reduces everything itself (one round); above, each reduces a slice (two); -1 "
-            "to choose by cost. The same on all ranks."),
-    word(
-        "WIRE_DTYPE", "", &Config::wire_dtype, kWireDtypes,
-        "bf16: float32 that is reduced among ranks that do not all share memory travels as bfloat16, rounded; empty to "
-        "send it as it is. The same on all ranks."),
+         "Network interface to use, by name or address. With several, separated by commas, the sockets of two ranks "
+         "are spread over them. Empty: the one that reaches the store."),
     integer(
-        "SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
-        "What a reduction in slices, or a broadcast that is passed on, moves at a time, at most a slot where memory is "
-        "shared; a multiple of 4096; 0 to choose by cost. The same on all ranks."),
-    boolean("AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
-            "Now and then carry an allreduce out in each way that may be fast, and go on with the fastest. The same on "
+        "SOCKETS", "", &Config::sockets, 0, 16,
+        "Data connections between two ranks without shared memory; 0: one for each interface. The same on all ranks."),
+    boolean("CHECK_DATA", "", &Config::check_data,
+            "Verify tensor data that passes through sockets with a CRC32C. The same on all ranks."),
+    real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
+         "Seconds without an acknowledgement from a rank's host after which the rank is lost, for example behind a cut "
+         "cable."),
+    boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that can map it in common."),
+    integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
+            "Size of each of a rank's two staging buffers (slots) in shared memory; a multiple of 4096. The same on "
             "all ranks."),
+    word("ALGORITHM", "", &Config::algorithm, kAlgorithms,
+         "Force an algorithm: one-shot, two-shot, by-hosts or doubling for reductions, small ones included, wherever "
+         "possible; star, tree or chain for broadcasts. Empty: the cost model chooses. The same on all ranks."),
+    integer("ONE_SHOT_BYTES", "", &Config::one_shot_bytes, -1, kGiB,
+            "Largest reduction that every rank computes in full (one round); above it each rank reduces a slice (two "
+            "rounds). -1: the cost model chooses. The same on all ranks."),
+    word("WIRE_DTYPE", "", &Config::wire_dtype, kWireDtypes,
+         "bf16: float32 reductions among ranks that do not all share memory are sent as bfloat16, rounded. Empty: sent "
+         "as they are. The same on all ranks."),
+    integer("SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
+            "Pipeline segment of two-shot reductions and of forwarded broadcasts, at most a slot where memory is "
+            "shared; a multiple of 4096; 0: the cost model chooses. The same on all ranks."),
+    boolean("AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
+            "Online autotuning: from time to time run an allreduce by each algorithm that may be fast, and keep the "
+            "fastest. The same on all ranks."),
     text("AUTOTUNE_LOG", "HOROVOD_AUTOTUNE_LOG", &Config::autotune_log,
-         "File in which Python's shutdown() lists what rank 0 has measured of the ways to carry out allreduces; empty "
-         "for none."),
+         "File to which Python's shutdown() writes the allreduce times that rank 0 measured; empty for none."),
     text("COSTS_FOLDER", "", &Config::costs_folder,
-         "Where 'ciranda tune' keeps what it measured, by which algorithms are chosen; empty for the user's cache "
-         "folder, /dev/null for nowhere."),
+         "Folder of the costs that 'ciranda tune' measured, from which the cost model chooses algorithms; empty: the "
+         "user's cache folder; /dev/null: none."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
-            "Largest number of bytes that travel as one; 0 sends every request on its own."),
+            "Largest number of bytes fused into one collective; 0 disables fusion. The lowest rank's value counts."),
     integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,
-            "How many names have a slot, so that they are announced by a number; 0 announces all in full."),
+            "Number of names whose signature is cached, so that ranks report ready by a number; 0 disables the cache. "
+            "The lowest rank's value counts."),
     boolean("LEARNED_ORDER", "", &Config::learned_order,
-            "Learn in which order tensors come and send them in planned groups."),
+            "Learn the order in which tensors become ready, and send them in planned groups. The lowest rank's value "
+            "counts."),
     boolean("MEETINGS", "", &Config::meetings,
-            "Ranks of one host combine small tensors that all of them wait for without asking the coordinator."),
+            "Let ranks that share memory run small blocking collectives directly, without the coordinator. The lowest "
+            "rank's value counts."),
     boolean("SWAPS", "", &Config::swaps,
-            "A few ranks that share no memory send what they bring to a small allreduce that all of them wait for to "
-            "each other at once; the lowest rank's decides."),
+            "Let up to 8 ranks without shared memory exchange the inputs of a small blocking allreduce directly (one "
+            "hop instead of two). The lowest rank's value counts."),
     boolean("RELAYS", "", &Config::relays,
-            "Between several hosts, gather what the ranks of a host announce; the same on all ranks."),
+            "Between hosts, aggregate what the ranks of a host report ready. The same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
-            "Lanes of each process set that are made at once; others come to be when they are first used. Requests on "
-            "different lanes do not wait for each other."),
+            "Lanes of each process set that are created at once; others are created on first use. Requests on "
+            "different lanes do not wait for each other. The same on all ranks."),
     word("SIMD", "", &Config::simd, kSimdLevels,
          "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
     integer("CHECK_CONSISTENCY", "", &Config::check_consistency, 0, 1 << 20,
-            "Compare, after so many operations, whether all ranks got the same bits; 0 for never. Rank 0's counts."),
+            "Compare checksums of all ranks' results after every so many log entries; 0 for never. The lowest rank's "
+            "value counts."),
     real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
-         "How long a waiting rank looks for news without sleeping."),
+         "Microseconds that a waiting rank polls before it sleeps."),
     real("STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_warning_seconds, 0, kMaxSeconds,
-         "After how many seconds ranks that others wait for are named; 0 for never."),
+         "Seconds after which a warning names the ranks that others wait for; 0 for never."),
     real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
-         kMaxSeconds, "After how many seconds a tensor that some rank did not submit fails; 0 for never."),
+         kMaxSeconds, "Seconds after which a tensor fails that some rank has not submitted; 0 for never."),
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
-         "trace, debug, info, warning, error or fatal."),
+         "Least severe messages to show: trace, debug, info, warning, error or fatal."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
-         "File in which rank 0 records its collectives; empty or DYNAMIC for none."),
+         "File to which rank 0 writes a timeline of its collectives; empty or DYNAMIC for none."),
     boolean("TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles,
-            "Also record at which times the ranks agreed on what to execute."),
+            "Also mark in the timeline when the ranks agreed on what to execute."),
     word("BIND_TO", "", &Config::bind_to, kBindings,
-         "none: ranks run on any core; core: the launcher gives each its share of its host's cores; numa: those of a "
-         "NUMA node."),
+         "CPU binding by the launcher. none: any core; core: each rank's share of its host's cores; numa: the cores of "
+         "a NUMA node."),
 };
 
 template <typename T>
