@@ -1,0 +1,37 @@
+// LastError: what the call that failed last has failed with.
+//
+// Threads: any.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace ciranda::mxnet {
+
+class LastError {
+ public:
+  void note(ciranda_status status, std::string message) {
+    const std::lock_guard guard(lock_);
+    status_ = status;
+    message_ = std::move(message);
+  }
+
+  // CIRANDA_OK if none has failed.
+  std::pair<ciranda_status, std::string> get() const {
+    const std::lock_guard guard(lock_);
+    return {status_, message_};
+  }
+
+ private:
+  mutable std::mutex lock_;
+  ciranda_status status_ = CIRANDA_OK;
+  std::string message_;
+};
+
+// The one of this process.
+LastError& last_error();
+
+}  // namespace ciranda::mxnet

@@ -1,0 +1,75 @@
+// mx_api: what is used of MXNet's C API, found in the library that the process has loaded.
+//
+// The declarations are those of MXNet 1.9; tests/mxnet/test_internals.py compares them with the header that the
+// installed MXNet brings.
+//
+// Threads: any, once find_mx_api() has returned.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ciranda::mxnet {
+
+using ArrayHandle = void*;
+
+// mxnet::Context.
+struct Device {
+  std::int32_t type;
+  std::int32_t number;
+};
+inline constexpr Device kCpu{1, 0};
+inline constexpr std::int32_t kGpu = 2;
+
+// mxnet::FnProperty.
+inline constexpr std::int32_t kAsync = 4;
+
+// mxnet::NDArrayStorageType.
+inline constexpr int kDense = 0;
+
+// mxnet::engine::CallbackOnComplete: three plain pointers, to be copied while the operation begins. `error` is a
+// dmlc::Error, which is copied as the std::runtime_error that it is.
+struct OnComplete {
+  void (*callback)(void* engine, void* operation, const void* error);
+  void* engine;
+  void* operation;
+};
+
+struct MxApi {
+  const char* (*GetLastError)();
+  int (*EnginePushAsyncND)(void (*run)(void*, void*, void*), void* argument, void (*discard)(void*), const void* device,
+                           ArrayHandle* read, int n_read, ArrayHandle* written, int n_written, const void* property,
+                           int priority, const char* name, bool wait);
+  int (*ShallowCopyNDArray)(ArrayHandle array, ArrayHandle* copy);
+  int (*NDArrayFree)(ArrayHandle array);
+  int (*NDArrayGetData)(ArrayHandle array, void** data);
+  int (*NDArrayGetShapeEx64)(ArrayHandle array, int* ndim, const std::int64_t** shape);
+  int (*NDArrayGetDType)(ArrayHandle array, int* dtype);
+  int (*NDArrayGetContext)(ArrayHandle array, int* device_type, int* device_number);
+  int (*NDArrayGetStorageType)(ArrayHandle array, int* storage);
+  // mxnet::NDArray::Reorder2DefaultAsync() const: an operation that brings the array to the usual layout. Without it,
+  // NDArrayGetData() inside an operation would wait for that operation itself. Not there in builds without oneDNN.
+  void (*Reorder2DefaultAsync)(const void* array);
+};
+
+// The functions found. REQUIRES: find_mx_api() has returned "".
+const MxApi& mx();
+
+// Looks all functions up in `library`, the handle that dlopen() gave for it. Returns what is missing; "" if nothing.
+std::string find_mx_api(void* library, const std::string& version);
+
+struct FreeArray {
+  void operator()(void* array) const { (void)mx().NDArrayFree(array); }
+};
+// A reference to an array, of our own.
+using Array = std::unique_ptr<void, FreeArray>;
+
+// Null, with GetLastError(), if MXNet could not.
+Array share(ArrayHandle array);
+
+// The same for all arrays that share memory, and so are one variable to MXNet's engine: NDArray begins with a
+// std::shared_ptr of its memory.
+inline const void* memory_of(const void* array) { return *static_cast<const void* const*>(array); }
+
+}  // namespace ciranda::mxnet

@@ -1,0 +1,68 @@
+#include "bindings/mxnet/push.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ciranda::mxnet {
+
+namespace {
+
+// What MXNet holds of an operation. It is gone when the push has returned and MXNet has discarded it.
+class Operation {
+ public:
+  explicit Operation(std::unique_ptr<Running> running) : running_(std::move(running)) {}
+
+  // Called by MXNet at most once; not if an array that is needed has failed, or when its engine comes to its end.
+  static void run(void* /*run_context*/, void* done, void* operation) {
+    Running::submit(std::move(static_cast<Operation*>(operation)->running_), *static_cast<const OnComplete*>(done));
+  }
+
+  static void discard(void* operation) { static_cast<Operation*>(operation)->note(kDiscarded); }
+
+  void pushed() { note(kPushed); }
+
+ private:
+  enum Event { kPushed = 1, kDiscarded = 2 };
+
+  void note(Event event) {
+    if ((events_.fetch_or(event) | event) != (kPushed | kDiscarded)) return;
+    if (running_) Running::submit_nothing(std::move(running_));
+    delete this;
+  }
+
+  std::unique_ptr<Running> running_;
+  std::atomic<int> events_{0};
+};
+
+bool is_naive() {
+  const char* const engine = std::getenv("MXNET_ENGINE_TYPE");
+  return engine != nullptr && std::string_view(engine) == "NaiveEngine";
+}
+
+}  // namespace
+
+std::string push(std::unique_ptr<Running> running, std::string* report) {
+  static const bool waits = is_naive();
+  const std::shared_ptr<std::string> told = waits ? std::make_shared<std::string>() : nullptr;
+  running->report_to(told);
+  std::vector<ArrayHandle> read = running->read();
+  std::vector<ArrayHandle> written = running->written();
+  if (mx().Reorder2DefaultAsync != nullptr) {
+    for (const void* const array : read) mx().Reorder2DefaultAsync(array);
+    for (const void* const array : written) mx().Reorder2DefaultAsync(array);
+  }
+  const int priority = running->priority();
+  auto operation = std::make_unique<Operation>(std::move(running));
+  const int failed = mx().EnginePushAsyncND(&Operation::run, operation.get(), &Operation::discard, &kCpu, read.data(),
+                                            static_cast<int>(read.size()), written.data(),
+                                            static_cast<int>(written.size()), &kAsync, priority, "Ciranda", false);
+  if (failed != 0) return mx().GetLastError();
+  operation.release()->pushed();
+  if (told) *report = *told;
+  return "";
+}
+
+}  // namespace ciranda::mxnet

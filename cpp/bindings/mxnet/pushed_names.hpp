@@ -1,0 +1,65 @@
+// PushedNames: the names of calls that are in MXNet's queues or under way.
+//
+// A name may be pushed again before its call has ended if MXNet carries out the second one after the first, because one
+// writes an array that the other uses: so it is with the gradients of the next step. Otherwise both would be under way
+// at the same time, and the call is refused.
+//
+// Threads: any.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ciranda::mxnet {
+
+// By memory_of().
+struct Uses {
+  std::vector<const void*> read;
+  std::vector<const void*> written;
+
+  bool follows(const Uses& earlier) const {
+    return meet(written, earlier.written) || meet(written, earlier.read) || meet(read, earlier.written);
+  }
+
+ private:
+  static bool meet(const std::vector<const void*>& some, const std::vector<const void*>& others) {
+    return std::any_of(some.begin(), some.end(),
+                       [&](const void* each) { return std::find(others.begin(), others.end(), each) != others.end(); });
+  }
+};
+
+class PushedNames {
+ public:
+  using Key = std::pair<std::uint64_t, std::string>;  // a process set's number with its lane, a name
+
+  // False if the name is in use, and this call would not wait for the last that uses it; it would if it `is_chained`.
+  bool begin(const Key& key, const Uses& uses, bool is_chained) {
+    const std::lock_guard guard(lock_);
+    const auto [found, is_new] = pushed_.try_emplace(key);
+    if (!is_new && !is_chained && !uses.follows(found->second.last)) return false;
+    ++found->second.n_calls;
+    found->second.last = uses;
+    return true;
+  }
+
+  void end(const Key& key) {
+    const std::lock_guard guard(lock_);
+    const auto found = pushed_.find(key);
+    if (found != pushed_.end() && --found->second.n_calls == 0) pushed_.erase(found);
+  }
+
+ private:
+  struct Pushed {
+    std::size_t n_calls = 0;
+    Uses last;
+  };
+  std::mutex lock_;
+  std::map<Key, Pushed> pushed_;
+};
+
+}  // namespace ciranda::mxnet

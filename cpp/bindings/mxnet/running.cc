@@ -1,0 +1,215 @@
+#include "bindings/mxnet/running.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "bindings/mxnet/last_error.hpp"
+#include "bindings/mxnet/tables.hpp"
+
+namespace ciranda::mxnet {
+
+namespace {
+
+constexpr const char* kBinding = "ciranda.mxnet";
+constexpr std::int32_t kShapeOfNothing = 7;
+constexpr std::size_t kLongestName = 1024;  // the engine's
+
+PushedNames& pushed_names() {
+  static PushedNames names;
+  return names;
+}
+
+std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, const std::vector<const void*>& without) {
+  std::vector<const void*> seen = without;
+  std::vector<ArrayHandle> found;
+  for (const Array& array : arrays) {
+    const void* const memory = memory_of(array.get());
+    if (std::find(seen.begin(), seen.end(), memory) != seen.end()) continue;
+    seen.push_back(memory);
+    found.push_back(array.get());
+  }
+  return found;
+}
+
+bool is_rooted(std::int32_t collective) { return collective == CIRANDA_BROADCAST; }
+
+bool combines(std::int32_t collective) {
+  return collective == CIRANDA_ALLREDUCE || collective == CIRANDA_REDUCESCATTER;
+}
+
+}  // namespace
+
+Running::~Running() {
+  if (has_name_) pushed_names().end({asked_.process_set, asked_.name});
+}
+
+std::string Running::problem_of(ArrayHandle array, std::int32_t* dtype) const {
+  int storage = kDense;
+  int type = 0;
+  int device = 0;
+  int number = 0;
+  if (memory_of(array) == nullptr) return "an array that has no memory yet cannot be communicated";
+  if (mx().NDArrayGetStorageType(array, &storage) != 0 || mx().NDArrayGetDType(array, &type) != 0 ||
+      mx().NDArrayGetContext(array, &device, &number) != 0) {
+    return mx().GetLastError();
+  }
+  if (storage != kDense) {
+    return "a sparse array was given to a function of dense ones: use array.tostype('default')";
+  }
+  if (device == kGpu) {
+    return "the array is on gpu(" + std::to_string(number) +
+           "), but only arrays in the memory of the CPU are supported: use array.as_in_context(mx.cpu())";
+  }
+  const std::optional<std::int32_t> found = kDtypes.ours(type);
+  if (!found) return "an array of MXNet's type number " + std::to_string(type) + " cannot be communicated";
+  *dtype = *found;
+  if (combines(asked_.collective) && ciranda_reduce_op_accepts(asked_.op, *dtype) == 0) {
+    const char* const op = ciranda_reduce_op_name(asked_.op);
+    return op == nullptr ? "there is no reduction with number " + std::to_string(asked_.op)
+                         : std::string("arrays of ") + ciranda_dtype_name(*dtype) + " cannot be combined by " + op;
+  }
+  return "";
+}
+
+std::string Running::problem_of_set() const {
+  std::vector<std::int32_t> ranks(ciranda_process_set_ranks(circle_.get(), asked_.set_number(), nullptr, 0));
+  (void)ciranda_process_set_ranks(circle_.get(), asked_.set_number(), ranks.data(), ranks.size());
+  const auto has = [&](std::int32_t rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); };
+  const std::string set = "process set " + std::to_string(asked_.set_number());
+  if (ranks.empty()) return set + " does not exist in this circle";
+  if (!has(ciranda_rank(circle_.get()))) {
+    return "rank " + std::to_string(ciranda_rank(circle_.get())) + " is not in " + set;
+  }
+  if (is_rooted(asked_.collective) && !has(asked_.root)) {
+    return "root rank " + std::to_string(asked_.root) + " is not in " + set;
+  }
+  return "";
+}
+
+std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::size_t count, ArrayHandle carrier) {
+  if (!circle_) return native::kNotInitialized;
+  if (asked_.name.empty() || asked_.name.size() > kLongestName) {
+    return "a name must have 1 to " + std::to_string(kLongestName) + " bytes, this one has " +
+           std::to_string(asked_.name.size());
+  }
+  std::string problem = problem_of_set();
+  if (!problem.empty()) return problem;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int32_t of_input = 0;
+    std::int32_t of_output = 0;
+    problem = problem_of(inputs[i], &of_input);
+    if (problem.empty() && outputs[i] != inputs[i]) problem = problem_of(outputs[i], &of_output);
+    if (!problem.empty()) return problem;
+    dtypes_.push_back(of_input);
+    outputs_.push_back(share(outputs[i]));
+    inputs_.push_back(share(inputs[i]));
+    if (!inputs_.back() || !outputs_.back()) return mx().GetLastError();
+    const bool is_read_only = carrier != nullptr;
+    if (!is_read_only) uses_.written.push_back(memory_of(outputs[i]));
+    if (is_read_only || outputs[i] != inputs[i]) uses_.read.push_back(memory_of(inputs[i]));
+  }
+  if (carrier != nullptr) carrier_ = share(carrier);
+  has_name_ = pushed_names().begin({asked_.process_set, asked_.name}, uses_, asked_.is_chained);
+  if (!has_name_) {
+    return "the name is in use: the call before it by that name has not ended; wait for its result, or give each call "
+           "its own name";
+  }
+  return "";
+}
+
+std::vector<ArrayHandle> Running::written() const {
+  return carrier_ ? std::vector<ArrayHandle>{carrier_.get()} : one_each(outputs_, {});
+}
+
+std::vector<ArrayHandle> Running::read() const { return one_each(inputs_, uses_.written); }
+
+std::string Running::take_tensors() {
+  shapes_.reserve(inputs_.size());
+  tensors_.reserve(inputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    void* input = nullptr;
+    void* output = nullptr;
+    int ndim = 0;
+    const std::int64_t* shape = nullptr;
+    if (mx().NDArrayGetData(inputs_[i].get(), &input) != 0 || mx().NDArrayGetData(outputs_[i].get(), &output) != 0 ||
+        mx().NDArrayGetShapeEx64(inputs_[i].get(), &ndim, &shape) != 0) {
+      return mx().GetLastError();
+    }
+    shapes_.emplace_back(shape, shape + std::max(ndim, 0));
+    ciranda_tensor tensor{};
+    tensor.input = input;
+    tensor.output = output;
+    tensor.shape = shapes_.back().data();
+    tensor.ndim = static_cast<std::int32_t>(shapes_.back().size());
+    tensor.dtype = dtypes_[i];
+    tensors_.push_back(tensor);
+  }
+  return "";
+}
+
+ciranda_request Running::request() const {
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.collective = asked_.collective;
+  request.op = asked_.op;
+  request.root = asked_.root;
+  request.process_set = asked_.set_number();
+  request.lane = static_cast<std::uint32_t>(asked_.process_set >> 32) & 0x7FFFFFFF;
+  request.prescale = asked_.prescale;
+  request.postscale = asked_.postscale;
+  request.flags = CIRANDA_REQUEST_DIRECT_CALLBACK;
+  if (asked_.divides_by_all) request.flags |= CIRANDA_REQUEST_DIVIDE_BY_ALL;
+  if ((asked_.process_set >> 63) != 0) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
+  request.name = asked_.name.c_str();
+  request.tensors = tensors_.data();
+  request.tensors_count = tensors_.size();
+  request.priority = asked_.priority;
+  request.binding = kBinding;
+  return request;
+}
+
+void Running::submit(std::unique_ptr<Running> running, const OnComplete& done) {
+  running->done_ = done;
+  const std::string problem = running->take_tensors();
+  if (!problem.empty()) {
+    running->tell(CIRANDA_INTERNAL, "'" + running->asked_.name + "': " + problem);
+    return;
+  }
+  ciranda_context* const circle = running->circle_.get();
+  const ciranda_request request = running->request();
+  native::submit(circle, std::move(running), request);
+}
+
+void Running::submit_nothing(std::unique_ptr<Running> running) {
+  if (ciranda_context_is_open(running->circle_.get()) == 0) return;
+  running->shapes_.assign(1, std::vector<std::int64_t>(kShapeOfNothing, 0));
+  ciranda_tensor nothing{};
+  nothing.shape = running->shapes_.front().data();
+  nothing.ndim = kShapeOfNothing;
+  nothing.dtype = running->dtypes_.front();
+  running->tensors_.assign(1, nothing);
+  ciranda_context* const circle = running->circle_.get();
+  const ciranda_request request = running->request();
+  native::submit(circle, std::move(running), request);
+}
+
+void Running::end(const native::Outcome& outcome) { tell(outcome.status, outcome.message); }
+
+void Running::tell(ciranda_status status, const std::string& message) {
+  if (has_name_) pushed_names().end({asked_.process_set, std::exchange(asked_.name, "")});
+  has_name_ = false;
+  if (status == CIRANDA_OK) {
+    if (done_.callback != nullptr) done_.callback(done_.engine, done_.operation, nullptr);
+    return;
+  }
+  const std::string text = std::string(kKinds.theirs(status).value_or("CirandaInternal")) + ": " + message;
+  if (done_.callback == nullptr) return;  // MXNet has another error already
+  last_error().note(status, message);
+  if (report_) *report_ = text;
+  const std::runtime_error error(text);  // as which MXNet copies it
+  done_.callback(done_.engine, done_.operation, &error);
+}
+
+}  // namespace ciranda::mxnet

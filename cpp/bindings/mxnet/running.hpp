@@ -1,0 +1,90 @@
+// Running: one collective, from when it is put into MXNet's engine until both engines are done with it. What the
+// framework's call holds (native::Call).
+//
+// Ownership: refers to its arrays, and to the circle that the process was in when it was pushed.
+// Threads: built by a thread of Python's, handed in by one of MXNet's engine, ended by one of ours. The end only hands
+// on: MXNet puts what waits for the arrays into the queues of its own threads.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <ciranda/native/call.hpp>
+#include <ciranda/native/context.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/mxnet/mx_api.hpp"
+#include "bindings/mxnet/pushed_names.hpp"
+
+namespace ciranda::mxnet {
+
+// What is asked for, as src/ciranda/mxnet/_plugin.py gives it.
+struct Asked {
+  std::string name;
+  std::int32_t collective;
+  std::int32_t op;
+  std::int32_t root;
+  std::int32_t priority;
+  std::uint64_t process_set;  // as Python's id_of(): with its lane, and whether all of its ranks are needed
+  bool divides_by_all;
+  bool is_chained;  // it begins after the last call of its name has ended, by what MXNet knows of other arrays
+  double prescale;
+  double postscale;
+
+  std::uint32_t set_number() const { return static_cast<std::uint32_t>(process_set); }
+};
+
+class Running {
+ public:
+  explicit Running(Asked asked) : asked_(std::move(asked)) {}
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running();
+
+  // Takes `count` arrays to read and as many to write, which may be the same. With a `carrier` they are only read, and
+  // that array has the error if the call fails: so a broadcast's root can go on using what it sends. Returns what is
+  // wrong with the call; "" if nothing that can be known now.
+  std::string prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::size_t count, ArrayHandle carrier);
+
+  // The arrays, each variable of MXNet's once.
+  std::vector<ArrayHandle> read() const;
+  std::vector<ArrayHandle> written() const;
+
+  // Hands it in. MXNet is told the end by `done`.
+  static void submit(std::unique_ptr<Running> running, const OnComplete& done);
+
+  // MXNet leaves the operation out, as an array that it needs has failed on this rank. The others must not wait for
+  // ever: they are told that this rank has nothing to bring, as a shape that no other has.
+  static void submit_nothing(std::unique_ptr<Running> running);
+
+  void end(const native::Outcome& outcome);
+
+  int priority() const { return asked_.priority; }
+
+  // Where end() leaves the message of a failure, for an engine that does not hand it on.
+  void report_to(std::shared_ptr<std::string> report) { report_ = std::move(report); }
+
+ private:
+  std::string problem_of(ArrayHandle array, std::int32_t* dtype) const;
+  std::string problem_of_set() const;
+  std::string take_tensors();
+  ciranda_request request() const;
+  void tell(ciranda_status status, const std::string& message);
+
+  native::Context circle_;
+  Asked asked_;
+  std::vector<Array> inputs_;
+  std::vector<Array> outputs_;
+  Array carrier_;
+  Uses uses_;
+  bool has_name_ = false;
+  std::vector<std::int32_t> dtypes_;
+  std::vector<std::vector<std::int64_t>> shapes_;
+  std::vector<ciranda_tensor> tensors_;
+  OnComplete done_{};
+  std::shared_ptr<std::string> report_;
+};
+
+}  // namespace ciranda::mxnet
