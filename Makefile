@@ -193,6 +193,7 @@ ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Tr
 # each has one of its own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, here; its name in NEWEST, if .venv has it
 # not, and in OLDEST.
 PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax hypothesis
+PACKAGES_mxnet := 'mxnet==1.9.1' 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools==68.*' 'scikit-learn==1.3.2' hypothesis
 PACKAGES_paddle := paddlepaddle hypothesis setuptools
 PACKAGES_paddle-oldest := 'paddlepaddle==2.6.2' 'protobuf<5' 'numpy<2' hypothesis setuptools
 PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' hypothesis setuptools
@@ -202,7 +203,7 @@ PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
 IN_VENV := c native numpy torch
 NEWEST := jax tensorflow
-ALONE := paddle
+ALONE := mxnet paddle
 OLDEST := jax numpy paddle tensorflow torch
 KERAS_BACKENDS := jax tensorflow torch
 
@@ -254,6 +255,7 @@ frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NA
 	KERAS_BACKEND=jax $(NEWEST_PYTEST) tests/keras -k equals_one_process
 	KERAS_BACKEND=torch $(NEWEST_PYTEST) tests/keras -k equals_one_process
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m pytest $(WHICH) tests/paddle
+	$(FRAMEWORK_VENVS)/mxnet/bin/python -m pytest $(WHICH) tests/mxnet
 
 frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
 

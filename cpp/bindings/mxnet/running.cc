@@ -150,6 +150,19 @@ std::string Running::take_tensors() {
   return "";
 }
 
+bool Running::outputs_overlap() const {
+  std::vector<std::pair<const char*, const char*>> ranges;
+  for (const ciranda_tensor& tensor : tensors_) {
+    std::size_t n_bytes = ciranda_dtype_size(tensor.dtype);
+    for (std::int32_t i = 0; i < tensor.ndim; ++i) n_bytes *= static_cast<std::size_t>(tensor.shape[i]);
+    const auto* const begin = static_cast<const char*>(tensor.output);
+    if (n_bytes != 0) ranges.emplace_back(begin, begin + n_bytes);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  const auto meets_next = [](const auto& one, const auto& next) { return next.first < one.second; };
+  return std::adjacent_find(ranges.begin(), ranges.end(), meets_next) != ranges.end();
+}
+
 ciranda_request Running::request() const {
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.collective = asked_.collective;
@@ -175,6 +188,11 @@ void Running::submit(std::unique_ptr<Running> running, const OnComplete& done) {
   const std::string problem = running->take_tensors();
   if (!problem.empty()) {
     running->tell(CIRANDA_INTERNAL, "'" + running->asked_.name + "': " + problem);
+    return;
+  }
+  // A reducescatter's outputs are smaller than its inputs, and of its own making.
+  if (running->asked_.collective != CIRANDA_REDUCESCATTER && running->outputs_overlap()) {
+    running->tell(CIRANDA_INVALID_ARGUMENT, "'" + running->asked_.name + "': two arrays to be written to overlap");
     return;
   }
   ciranda_context* const circle = running->circle_.get();

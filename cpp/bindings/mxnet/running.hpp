@@ -70,6 +70,7 @@ class Running {
   std::string problem_of(ArrayHandle array, std::int32_t* dtype) const;
   std::string problem_of_set() const;
   std::string take_tensors();
+  bool outputs_overlap() const;
   ciranda_request request() const;
   void tell(ciranda_status status, const std::string& message);
 

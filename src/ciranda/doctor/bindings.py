@@ -13,6 +13,7 @@ from ciranda.doctor.finding import Finding
 _NATIVE = (
     ("jax", "ciranda.jax._plugin"),
     ("jax", "ciranda._jax_native"),
+    ("mxnet", "ciranda.mxnet._plugin"),
     ("paddle", "ciranda.paddle._plugin"),
     ("tensorflow", "ciranda.tensorflow._plugin"),
 )

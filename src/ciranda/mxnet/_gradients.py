@@ -1,0 +1,144 @@
+"""Gradients of the collectives, for MXNet's autograd: the rules of `ciranda._collectives.rules`.
+
+Backward passes run on threads of MXNet, several at a time and in no order: all of their calls have names, made of that
+of the call that they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from ciranda import _basics
+from ciranda._ops import ALLGATHER, Average, Max, Min, Sum
+from ciranda.errors import NotSupportedError
+from ciranda.mxnet import _calls, arrays
+from ciranda.mxnet._calls import Call
+from ciranda.process_sets import id_of
+
+#: What makes results of arrays, and what makes their gradients of those of the results.
+Forward = Callable[[Sequence[NDArray]], Sequence[NDArray]]
+Backward = Callable[[Sequence[NDArray]], Sequence[NDArray]]
+
+
+class _Recorded(autograd.Function):  # type: ignore[misc]
+    """One call that autograd differentiates."""
+
+    def __init__(self, forward: Forward, backward: Backward) -> None:
+        super().__init__()
+        self._forward, self._backward = forward, backward
+
+    def forward(self, *tensors: NDArray) -> tuple[NDArray, ...]:
+        return tuple(self._forward(tensors))
+
+    def backward(self, *gradients: NDArray) -> tuple[NDArray, ...]:
+        return tuple(self._backward(gradients))
+
+
+def _differentiated(tensors: Sequence[NDArray], forward: Forward, backward: Backward) -> list[NDArray]:
+    if not tensors or not autograd.is_recording():
+        return list(forward(tensors))
+    # MXNet's Function leaves out gradients that are to be added up (grad_req="add"), where its input is a variable.
+    inputs = [tensor.copy() for tensor in tensors]
+    try:
+        results = _Recorded(forward, backward)(*inputs)
+    finally:
+        autograd.set_recording(True)  # a Function that has failed leaves it switched off
+    return list(results)
+
+
+def allreduce(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
+    """Return the results of an allreduce."""
+    is_recorded = autograd.is_recording()
+    chosen: list[NDArray] = []
+
+    def forward(inputs: Sequence[NDArray]) -> list[NDArray]:
+        results = _calls.allreduce(inputs, call)
+        if is_recorded and call.op in (Min, Max):
+            chosen.extend(_chosen(inputs, results, call))
+        return results
+
+    def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
+        if call.op in (Average, Sum):
+            return _calls.allreduce(gradients, call.for_gradient())
+        if call.op not in (Min, Max):
+            raise NotSupportedError(
+                f"{call.name!r}: allreduce has a gradient with op=Average, Sum, Min and Max only; detach() its input"
+            )
+        totals = _calls.allreduce(gradients, call.for_gradient(op=Sum, divisor="contributors"))
+        counts = _calls.allreduce(chosen, call.plain("chosen", Sum))
+        return [total * mine / mx.nd.maximum(n, 1) for total, mine, n in zip(totals, chosen, counts, strict=True)]
+
+    return _differentiated(tensors, forward, backward)
+
+
+def _chosen(inputs: Sequence[NDArray], results: Sequence[NDArray], call: Call) -> list[NDArray]:
+    """Return, for Min and Max, 1 where this rank's element was chosen, and else 0."""
+    inner = results
+    if (call.prescale, call.postscale) != (1.0, 1.0):
+        # The factors may have changed what was compared, or turned the order around.
+        inner = _calls.allreduce(inputs, call.plain("unscaled", call.op if call.prescale >= 0 else Min + Max - call.op))
+    return [tensor == result for tensor, result in zip(inputs, inner, strict=True)]
+
+
+def broadcast(tensor: NDArray, call: Call) -> NDArray:
+    """Return the result of a broadcast."""
+
+    def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
+        reduced = _calls.allreduce(gradients, call.for_gradient(op=Average))
+        return reduced if _basics.rank() == call.root else [mx.nd.zeros_like(each) for each in reduced]
+
+    return _differentiated([tensor], lambda inputs: _calls.broadcast(inputs, call), backward)[0]
+
+
+def reducescatter(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
+    """Return the results of a reducescatter."""
+
+    def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
+        if call.op not in (Average, Sum):
+            raise NotSupportedError(f"{call.name!r}: reducescatter has a gradient for op=Average and op=Sum only")
+        factor = call.prescale * call.postscale * ((call.process_set.size() or 1) if call.op == Sum else 1)
+        return _calls.allgather([gradient * factor for gradient in gradients], call.for_gradient())
+
+    return _differentiated(tensors, lambda inputs: _calls.reducescatter(inputs, call), backward)
+
+
+def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
+    """Return the results of an allgather."""
+    sizes = [(arrays.shape_of(tensor) or (0,))[0] for tensor in tensors]
+
+    def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
+        reduced = _calls.allreduce(gradients, call.for_gradient(op=Average))
+        starts = _rows_before(sizes, call.for_gradient("rows"))
+        return [each[start : start + size] for each, start, size in zip(reduced, starts, sizes, strict=True)]
+
+    return _differentiated(tensors, lambda inputs: _calls.allgather(inputs, call), backward)
+
+
+def _rows_before(mine: list[int], call: Call) -> list[int]:
+    """Return where this rank's rows begin in what the ranks bring together, for several tensors."""
+    row = np.array([mine], np.int64)
+    (everyones,) = _basics.engine().run(
+        ALLGATHER, row, None, call.name, Sum, -1, 1.0, 1.0, None, id_of(call.process_set)
+    )
+    return [int(start) for start in everyones[: call.process_set.rank()].sum(axis=0)]
+
+
+def alltoall(tensor: NDArray, splits: Any, call: Call) -> tuple[NDArray, list[int]]:
+    """Return the result of an alltoall, and how many rows came from each rank."""
+    received: list[int] = []
+
+    def forward(inputs: Sequence[NDArray]) -> list[NDArray]:
+        output, counts = _calls.alltoall(inputs[0], splits, call)
+        received[:] = counts
+        return [output]
+
+    def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
+        return [_calls.alltoall(gradients[0], received, call.for_gradient())[0]]
+
+    return _differentiated([tensor], forward, backward)[0], received

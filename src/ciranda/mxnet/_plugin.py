@@ -1,0 +1,146 @@
+"""The native part: collectives as operations of MXNet's engine."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ciranda import _basics
+from ciranda._frameworks import plugin
+from ciranda.errors import InvalidArgumentError
+from ciranda.mxnet import _versions
+
+_VERSION = _versions.check()
+
+from mxnet.base import _LIB  # noqa: E402 (once it is known that MXNet can be imported)
+
+from ciranda.mxnet import failures  # noqa: E402
+
+_MESSAGE_BYTES = 4096
+
+
+class _Buffer(threading.local):
+    """Where the native part writes messages; to make one for each call takes as long as a tenth of it."""
+
+    def __init__(self) -> None:
+        self.message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+
+
+_buffer = _Buffer()
+
+
+library = plugin.opened("mxnet", _VERSION)
+
+_push = library.ciranda_mxnet_push
+_push.argtypes = [
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_char_p,
+    ctypes.c_int32,
+    ctypes.c_int32,
+    ctypes.c_double,
+    ctypes.c_double,
+    ctypes.c_uint64,
+    ctypes.c_int32,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+]
+_push.restype = ctypes.c_int32
+library.ciranda_mxnet_last_error.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+library.ciranda_mxnet_last_error.restype = ctypes.c_int32
+
+
+def push(
+    collective: int,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    name: str,
+    process_set: int,
+    *,
+    op: int = 0,
+    root: int = -1,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    divides_by_all: bool = False,
+    priority: int = 0,
+    carrier: Any = None,
+    is_chained: bool = False,
+) -> None:
+    """Put a collective into MXNet's engine, which makes it when `inputs` are there, and `outputs` may be written.
+
+    Returns at once, unless the engine is MXNet's naive one. What is given as both is reduced where it lies.
+
+    Args:
+        collective: one whose outputs have shapes that are known beforehand.
+        inputs: arrays of MXNet.
+        outputs: as many.
+        name: the same on all ranks.
+        process_set: as `id_of()` gives it.
+        op: of a reduction; and so on.
+        root: of a broadcast.
+        prescale: multiplies inputs.
+        postscale: multiplies results.
+        divides_by_all: what an average divides by.
+        priority: in both engines.
+        carrier: on the root of a broadcast, an array for the error; what is sent is then only read.
+        is_chained: the name may be in use, as this call waits for the one before by what MXNet knows of other arrays.
+
+    Raises:
+        InvalidArgumentError: what is wrong with the call, whatever the other ranks do.
+    """
+    _basics.engine()
+    count = len(inputs)
+    handles = ctypes.c_void_p * count
+    message = _buffer.message
+    given = handles(*[array.handle.value for array in inputs])
+    ended = _push(
+        collective,
+        given,
+        given if inputs is outputs else handles(*[array.handle.value for array in outputs]),
+        count,
+        name.encode(),
+        op,
+        root,
+        prescale,
+        postscale,
+        process_set,
+        divides_by_all | is_chained << 1,
+        priority,
+        None if carrier is None else carrier.handle,
+        message,
+        _MESSAGE_BYTES,
+    )
+    if ended:
+        text = message.value.decode(errors="replace")
+        raise failures.of_message(text) if ended == 2 else InvalidArgumentError(f"ciranda.mxnet: {name!r}: {text}")
+
+
+def last_failure() -> tuple[int, str]:
+    """Return the status of the call that has failed last, 0 if none has, and its message."""
+    message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+    status = int(library.ciranda_mxnet_last_error(message, _MESSAGE_BYTES))
+    return status, message.value.decode(errors="replace")
+
+
+def address_of(array: Any) -> int:
+    """Return where an array lies that nothing writes any more."""
+    data = ctypes.c_void_p()
+    if _LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)):
+        raise InvalidArgumentError(f"ciranda.mxnet: {_LIB.MXGetLastError()!r}")
+    return data.value or 0
+
+
+def live_calls() -> int:
+    """Return how many calls are under way."""
+    return int(library.ciranda_plugin_live_calls())
+
+
+def describe() -> str:
+    """Return what was found, for `ciranda doctor`."""
+    return f"MXNet {_VERSION}: all symbols found; collectives are operations of its engine"

@@ -1,0 +1,32 @@
+"""Which versions MXNet works with: its last release is older than what pip installs beside it today."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import metadata
+
+#: What its last release was tried with.
+TRIED = "mxnet 1.9.1 with numpy 1.23.5, scipy 1.10.1 and setuptools 68, on Python 3.11"
+#: From this version on, NumPy lacks names that MXNet uses when it is imported.
+FIRST_NUMPY_WITHOUT = (1, 24)
+
+
+def check() -> str:
+    """Return the version of MXNet. Raises ImportError if it cannot be imported here, saying what it works with."""
+    version = metadata.version("mxnet")
+    numpy = metadata.version("numpy")
+    if tuple(int(part) for part in numpy.split(".")[:2]) >= FIRST_NUMPY_WITHOUT:
+        raise ImportError(
+            f"ciranda.mxnet: MXNet {version} cannot be used with numpy {numpy}, which lacks np.bool as of 1.24; what "
+            f"works is {TRIED}: pip install 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools<69'"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what NumPy was to do without: this version still has it
+            import mxnet
+    except Exception as error:
+        raise ImportError(
+            f"ciranda.mxnet: MXNet {version} cannot be imported ({type(error).__name__}: {error}); what works is "
+            f"{TRIED}"
+        ) from error
+    return str(mxnet.__version__)

@@ -1,0 +1,91 @@
+"""From MXNet's arrays to what the engine takes, and back."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ciranda import _core
+from ciranda.errors import InvalidArgumentError
+from ciranda.mxnet._plugin import address_of
+
+#: How many rows go to each rank: an array, or anything that `numpy.asarray` takes.
+Splits = Any
+
+_DENSE = "default"
+_IS_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
+
+
+def checked(tensors: Sequence[Any]) -> list[NDArray]:
+    """Return the arrays. Raises InvalidArgumentError for what is none of MXNet's."""
+    if isinstance(tensors, NDArray) or not isinstance(tensors, (list, tuple)):
+        raise InvalidArgumentError(f"a grouped call needs a list of arrays, got {type(tensors).__name__}")
+    wrong = [tensor for tensor in tensors if not isinstance(tensor, NDArray)]
+    if wrong:
+        raise InvalidArgumentError(
+            f"ciranda.mxnet takes arrays of MXNet, got {type(wrong[0]).__name__}: mx.nd.array(...) makes one"
+        )
+    return list(tensors)
+
+
+def empty(shape: tuple[int, ...], like: NDArray) -> NDArray:
+    """Return a new array of that shape, otherwise like another."""
+    maker = mx.np if isinstance(like, mx.np.ndarray) else mx.nd
+    if 0 in shape or shape == ():
+        with mx.util.np_shape(True):
+            return maker.empty(shape, dtype=like.dtype, ctx=like.ctx)
+    return maker.empty(shape, dtype=like.dtype, ctx=like.ctx)
+
+
+def shape_of(array: NDArray) -> tuple[int, ...]:
+    """Return the shape, also of an array without elements."""
+    with mx.util.np_shape(True):
+        return tuple(array.shape)
+
+
+def number_of(dtype: Any) -> int:
+    """Return the engine's number of a dtype of MXNet."""
+    name = "bfloat16" if dtype == _IS_BFLOAT16 else np.dtype(dtype).name
+    if name not in _core.DATA_TYPES:
+        raise InvalidArgumentError(f"an array of dtype {name} cannot be communicated")
+    return _core.DATA_TYPES[name]
+
+
+def described(array: NDArray) -> _core.TensorDescription:
+    """Wait for an array, and return it by address, which the description keeps alive."""
+    if array.stype != _DENSE:
+        raise InvalidArgumentError(
+            f"an array of storage type {array.stype} was given to a function of dense ones: array.tostype('default')"
+        )
+    if array.ctx.device_type == "gpu":
+        raise InvalidArgumentError(
+            f"the array is on {array.ctx}, but only arrays in the memory of the CPU are supported: "
+            "array.as_in_context(mx.cpu())"
+        )
+    array.wait_to_read()
+    return _core.TensorDescription(address_of(array), shape_of(array), number_of(array.dtype), array)
+
+
+def from_engine(output: np.ndarray[Any, Any], like: NDArray) -> NDArray:
+    """Return what the engine allocated as an array of the dtype of its input."""
+    made = empty(output.shape, like)
+    if math.prod(output.shape):
+        ctypes.memmove(address_of(made), output.ctypes.data, output.nbytes)
+    return made
+
+
+def whole_numbers(splits: Splits) -> list[int]:
+    """Return splits as the engine takes them. Raises InvalidArgumentError unless they are whole numbers."""
+    numbers = splits.asnumpy() if isinstance(splits, NDArray) else np.asarray(splits)
+    is_whole = numbers.dtype.kind in "iu" and numbers.ndim == 1 and numbers.size
+    if not is_whole:
+        raise InvalidArgumentError(
+            f"splits must be whole numbers, one for each rank; got {numbers.dtype} of shape {list(numbers.shape)}"
+        )
+    return [int(number) for number in numbers]

@@ -1,0 +1,70 @@
+"""What operations of MXNet's engine fail with: exceptions that are both MXNet's and those of `ciranda.errors`."""
+
+from __future__ import annotations
+
+import re
+
+from mxnet.base import MXNetError, register_error
+
+from ciranda import errors
+
+# In the order of the engine's status codes, from 1.
+_KINDS: tuple[type[errors.CirandaError], ...] = (
+    errors.InvalidArgumentError,
+    errors.MismatchError,
+    errors.RanksLostError,
+    errors.TimeoutError,
+    errors.AbortedError,
+    errors.InternalError,
+)
+
+
+class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
+    """A collective has failed in MXNet's engine: raised where MXNet raises, when an array is waited for.
+
+    Each is also the error of `ciranda.errors` that says what can be done about it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.partition(": ")[2] if message.partition(": ")[0] in _MADE else message)
+
+
+def _make(kind: type[errors.CirandaError]) -> type[MXNetCollectiveError]:
+    made = type(kind.__name__, (MXNetCollectiveError, kind), {"__doc__": kind.__doc__, "__module__": __name__})
+    # MXNet looks for the word before the first colon of a message: cpp/bindings/mxnet/tables.hpp.
+    register_error(_word(kind), made)
+    return made
+
+
+def _word(kind: type[errors.CirandaError]) -> str:
+    return "Ciranda" + kind.__name__.removesuffix("Error")
+
+
+_MADE = {_word(kind): _make(kind) for kind in _KINDS}
+_MESSAGE = re.compile(rf"\b({'|'.join(_MADE)}): (.*)", re.DOTALL)
+
+
+def of_message(text: str) -> MXNetCollectiveError:
+    """Return the exception that MXNet makes of a message of the native part."""
+    found = _MESSAGE.search(text)
+    return _MADE[found[1]](text) if found else MXNetCollectiveError(text)
+
+
+def last_error() -> errors.CirandaError | None:
+    """Return what the collective that failed last has failed with, as one of `ciranda.errors`; None if none has.
+
+    MXNet's engine hands an error on to all arrays that are made of those that have failed, and raises it once, at the
+    first wait for one of them. This says afterwards what it was.
+    """
+    from ciranda.mxnet._plugin import last_failure  # which needs this module
+
+    status, message = last_failure()
+    return _KINDS[status - 1](message) if 1 <= status <= len(_KINDS) else None
+
+
+def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
+    """Return the error of `ciranda.errors` that an exception stands for; None if it is not a collective's."""
+    if isinstance(error, errors.CirandaError):
+        return error
+    found = _MESSAGE.search(str(error)) if isinstance(error, MXNetError) else None
+    return _KINDS[list(_MADE).index(found[1])](found[2]) if found else None

@@ -1,0 +1,75 @@
+"""What the trainer of Gluon and the optimizer of the Module API do alike with gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.sparse import RowSparseNDArray, row_sparse_array
+
+from ciranda.errors import InvalidArgumentError
+from ciranda.mxnet import _calls
+from ciranda.mxnet._calls import Call
+from ciranda.mxnet.compression import Compressor, NoneCompressor
+
+Item = TypeVar("Item")
+
+
+def factors_of(predivide: float) -> tuple[float, float]:
+    """Return what gradients are multiplied with before they are averaged, and afterwards."""
+    if not (math.isfinite(predivide) and predivide > 0):
+        raise InvalidArgumentError(f"gradient_predivide_factor must be a number above 0, not {predivide}")
+    return 1.0 / predivide, predivide
+
+
+def groups_of(items: Sequence[Item], num_groups: int, dtype_of: Callable[[Item], Any]) -> list[list[Item]]:
+    """Divide what is reduced into groups: as many of each dtype; 0: each by itself."""
+    if num_groups < 0:
+        raise InvalidArgumentError(f"num_groups must not be negative; got {num_groups}")
+    if num_groups == 0:
+        return [[item] for item in items]
+    by_dtype: dict[str, list[Item]] = {}
+    for item in items:
+        by_dtype.setdefault(str(dtype_of(item)), []).append(item)
+    found = []
+    for alike in by_dtype.values():
+        n = min(num_groups, len(alike))
+        bounds = [len(alike) * index // n for index in range(n + 1)]
+        found += [alike[begin:end] for begin, end in pairwise(bounds)]
+    return found
+
+
+def reduce_(gradients: Sequence[NDArray], call: Call, compression: type[Compressor] = NoneCompressor) -> None:
+    """Average gradients over the ranks, in place: dense ones in MXNet's engine, together; sparse ones row by row."""
+    dense = [gradient for gradient in gradients if gradient.stype == "default"]
+    if compression is NoneCompressor:
+        _calls.allreduce_(dense, call)
+    else:
+        smaller = [compression.compress(gradient) for gradient in dense]
+        _calls.allreduce_([small for small, _ in smaller], replace(call, is_chained=True))
+        for gradient, (small, context) in zip(dense, smaller, strict=True):
+            gradient[:] = compression.decompress(small, context)
+    for index, gradient in enumerate(gradients):
+        if gradient.stype != "default":
+            _reduce_rows_(gradient, call.for_gradient(f"rows.{index}"))
+
+
+def _reduce_rows_(gradient: RowSparseNDArray, call: Call) -> None:
+    """Average a row-sparse gradient: the rows of all ranks, of which those of one number are added."""
+    if gradient.stype != "row_sparse":
+        raise InvalidArgumentError(f"{call.name!r}: gradients of storage type {gradient.stype} cannot be averaged")
+    size = call.process_set.size() or 1
+    indices, rows = _calls.allgather([gradient.indices, gradient.data], call)
+    factor = call.prescale * call.postscale / size
+    numbers = indices.asnumpy()
+    total = rows.asnumpy().astype("float64" if rows.dtype == "float64" else "float32") * factor
+    unique, places = np.unique(numbers, return_inverse=True)
+    summed = np.zeros((len(unique), *total.shape[1:]), total.dtype)
+    np.add.at(summed, places, total)
+    whole = row_sparse_array((summed, unique), shape=gradient.shape, dtype=gradient.dtype, ctx=gradient.ctx)
+    whole.copyto(gradient)

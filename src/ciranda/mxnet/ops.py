@@ -1,0 +1,233 @@
+"""The collectives on MXNet's arrays, with the arguments of `horovod.mxnet`.
+
+A tensor is an `mx.nd.NDArray` or an `mx.np.ndarray` in the memory of the CPU; results are of the same kind. allreduce,
+broadcast and reducescatter are operations of MXNet's engine, as those of `mx.nd` are: they return at once, wait for
+what writes their arrays, and what reads the results waits for them. A failure is raised where MXNet raises: at the next
+`asnumpy()`, `wait_to_read()` or `mx.nd.waitall()`, as an exception that is both an MXNetError and one of
+`ciranda.errors`. allgather and alltoall return when they are done, as nobody knows the shape of their results before.
+
+`name` identifies the call across ranks: all ranks must use the same one; calls without names must be made in the same
+order on all ranks. A name may be used again when its result has been waited for, or at once on an array that the call
+before it writes. Of what is ready on all ranks, what has a higher `priority` is carried out first.
+
+All have gradients, those of `ciranda.torch`, but for the forms in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mxnet as mx
+from mxnet.ndarray import NDArray
+
+from ciranda import _basics
+from ciranda._ops import Average, Divisor
+from ciranda.mxnet import _calls, _gradients, arrays
+from ciranda.mxnet.arrays import Splits
+from ciranda.process_sets import ProcessSet, global_process_set
+
+
+def allreduce(
+    tensor: NDArray,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: int | None = None,
+    divisor: Divisor = "contributors",
+) -> NDArray:
+    """Combine `tensor` over all ranks, element by element; every rank gets the same new array.
+
+    Args:
+        tensor: the same shape and dtype on every rank.
+        average: deprecated, use `op`.
+        name: see the module.
+        priority: see the module.
+        prescale_factor: multiplies every input before they are combined.
+        postscale_factor: multiplies the result.
+        process_set: the ranks that take part; all, if not given.
+        op: Average (the default), Sum, Min, Max, Product or Adasum. Integer averages round toward zero.
+        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
+            part; or "world", that of all ranks of the process set.
+    """
+    return grouped_allreduce(
+        [tensor], average, name, priority, prescale_factor, postscale_factor, process_set, op, divisor
+    )[0]
+
+
+def allreduce_(
+    tensor: NDArray,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: int | None = None,
+    divisor: Divisor = "contributors",
+) -> NDArray:
+    """Like `allreduce()`, in place. Returns `tensor`. It has no gradient."""
+    grouped_allreduce_([tensor], average, name, priority, prescale_factor, postscale_factor, process_set, op, divisor)
+    return tensor
+
+
+def grouped_allreduce(
+    tensors: Sequence[NDArray],
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: int | None = None,
+    divisor: Divisor = "contributors",
+) -> list[NDArray]:
+    """`allreduce()` of several arrays as one operation: all or none. They may differ in shape and dtype."""
+    given = arrays.checked(tensors)
+    its_name = _calls.named(name, "allreduce", process_set)
+    factors = (prescale_factor, postscale_factor)
+    call = _calls.reduction(its_name, process_set, priority, op, average, factors, divisor)
+    return _gradients.allreduce(given, call)
+
+
+def grouped_allreduce_(
+    tensors: Sequence[NDArray],
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: int | None = None,
+    divisor: Divisor = "contributors",
+) -> list[NDArray]:
+    """`grouped_allreduce()` in place. Returns the arrays."""
+    given = arrays.checked(tensors)
+    its_name = _calls.named(name, "allreduce", process_set)
+    factors = (prescale_factor, postscale_factor)
+    _calls.allreduce_(given, _calls.reduction(its_name, process_set, priority, op, average, factors, divisor))
+    return given
+
+
+def broadcast(
+    tensor: NDArray,
+    root_rank: int,
+    name: str | None = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> NDArray:
+    """Return the array of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
+    (given,) = arrays.checked([tensor])
+    return _gradients.broadcast(given, _broadcast(name, root_rank, priority, process_set))
+
+
+def broadcast_(
+    tensor: NDArray,
+    root_rank: int,
+    name: str | None = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> NDArray:
+    """`broadcast()` in place. Returns `tensor`. It has no gradient."""
+    _calls.broadcast_(arrays.checked([tensor]), _broadcast(name, root_rank, priority, process_set))
+    return tensor
+
+
+def _broadcast(name: str | None, root_rank: int, priority: int, process_set: ProcessSet) -> _calls.Call:
+    _basics.require_rank(root_rank)
+    its_name = _calls.named(name, "broadcast", process_set)
+    return _calls.Call(its_name, process_set, priority, root=root_rank)
+
+
+def reducescatter(
+    tensor: NDArray,
+    op: int = Average,
+    name: str | None = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
+) -> NDArray:
+    """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
+
+    The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of the
+    first `rows mod size()`. The arguments are those of `allreduce()`.
+    """
+    return grouped_reducescatter([tensor], op, name, priority, process_set, prescale_factor, postscale_factor, divisor)[
+        0
+    ]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[NDArray],
+    op: int = Average,
+    name: str | None = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divisor: Divisor = "contributors",
+) -> list[NDArray]:
+    """`reducescatter()` of several arrays as one operation: all or none. They may differ in shape and dtype."""
+    given = arrays.checked(tensors)
+    its_name = _calls.named(name, "reducescatter", process_set)
+    factors = (prescale_factor, postscale_factor)
+    call = _calls.reduction(its_name, process_set, priority, op, None, factors, divisor)
+    return _gradients.reducescatter(given, call)
+
+
+def allgather(
+    tensor: NDArray, name: str | None = None, priority: int = 0, process_set: ProcessSet = global_process_set
+) -> NDArray:
+    """Join the arrays of all ranks along dimension 0, in rank order; every rank gets the same new array.
+
+    Ranks may differ in the size of dimension 0, and in nothing else. Returns when it is done.
+    """
+    return grouped_allgather([tensor], name, priority, process_set)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[NDArray], name: str | None = None, priority: int = 0, process_set: ProcessSet = global_process_set
+) -> list[NDArray]:
+    """`allgather()` of several arrays as one operation: all of them or none."""
+    given = arrays.checked(tensors)
+    its_name = _calls.named(name, "allgather", process_set)
+    return _gradients.allgather(given, _calls.Call(its_name, process_set, priority))
+
+
+def alltoall(
+    tensor: NDArray,
+    splits: Splits | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> NDArray | tuple[NDArray, NDArray]:
+    """Send other rows of `tensor` (dimension 0) to each rank; return those that came, in the order of the ranks.
+
+    Args:
+        tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
+        splits: how many rows go to each rank of the set: whole numbers, as an array or a list, that add up to the first
+            dimension. They may differ between ranks and with every call. None: the same number to each, which must
+            divide the first dimension.
+        name: see the module.
+        priority: see the module.
+        process_set: the ranks that take part; all, if not given.
+
+    Returns:
+        The received array when it is there; where `splits` is given, a pair of it and the number of rows received from
+        each rank, an array of int32.
+    """
+    (given,) = arrays.checked([tensor])
+    its_name = _calls.named(name, "alltoall", process_set)
+    output, counts = _gradients.alltoall(given, splits, _calls.Call(its_name, process_set, priority))
+    return output if splits is None else (output, _counts(counts, given))
+
+
+def _counts(counts: Sequence[int], like: Any) -> Any:
+    module = mx.np if isinstance(like, mx.np.ndarray) else mx.nd
+    with mx.autograd.pause():
+        return module.array(counts, dtype="int32")

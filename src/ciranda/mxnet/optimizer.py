@@ -1,0 +1,127 @@
+"""An optimizer for the Module API whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mxnet as mx
+from mxnet.ndarray import NDArray
+
+from ciranda import _basics
+from ciranda._frameworks.naming import next_number
+from ciranda._ops import Average
+from ciranda.errors import InvalidArgumentError
+from ciranda.mxnet import _calls
+from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
+from ciranda.process_sets import ProcessSet, global_process_set
+
+_OWN = ("_optimizer", "_process_set", "_predivide", "_num_groups", "_prefix")
+
+
+class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
+    """An optimizer that averages every gradient over all ranks before `optimizer` uses it.
+
+    For `mod.init_optimizer(optimizer=...)` and `mod.fit(optimizer=...)`. With Gluon, use `DistributedTrainer`. All else
+    is what the wrapped optimizer does; its attributes are read and set there.
+
+    Args:
+        optimizer: any `mx.optimizer.Optimizer`.
+        gradient_predivide_factor: divides the gradients by this before they are summed, and by size() over this
+            afterwards.
+        num_groups: into how many groups the gradients that are updated together are divided, each reduced as one; 0:
+            each by itself.
+        process_set: the ranks whose gradients are averaged.
+    """
+
+    def __init__(
+        self,
+        optimizer: mx.optimizer.Optimizer,
+        gradient_predivide_factor: float = 1.0,
+        num_groups: int = 0,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        # Not the base class's: it would make attributes that hide those of the wrapped optimizer.
+        if not isinstance(optimizer, mx.optimizer.Optimizer):
+            raise InvalidArgumentError(
+                f"DistributedOptimizer wraps an mx.optimizer.Optimizer, not {type(optimizer).__name__}: "
+                "mx.optimizer.create('sgd', ...) makes one"
+            )
+        _basics.engine()
+        self._optimizer = optimizer
+        self._process_set = process_set
+        self._predivide = gradient_predivide_factor
+        factors_of(gradient_predivide_factor)
+        self._num_groups = num_groups
+        number = next_number(process_set)
+        self._prefix = f"DistributedOptimizer.{number.joins}.{number.nth}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:  # not set yet, as in copy and pickle
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._optimizer, name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The set of all ranks is one object, which a pickle must not double.
+        is_global = self._process_set is global_process_set
+        return {**vars(self), "_process_set": None if is_global else self._process_set}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._process_set is None:
+            self._process_set = global_process_set
+
+    def create_state(self, index: Any, weight: Any) -> Any:
+        """Return what the wrapped optimizer keeps for a weight."""
+        return self._optimizer.create_state(index, weight)
+
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
+        """Return what the wrapped optimizer keeps for a weight of float16."""
+        return self._optimizer.create_state_multi_precision(index, weight)
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Average the gradients over all ranks, and update the weights."""
+        self._reduce(index, grad)
+        self._optimizer.update(index, weight, grad, state)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Average the gradients over all ranks, and update the weights, of which the state has one in float32."""
+        self._reduce(index, grad)
+        self._optimizer.update_multi_precision(index, weight, grad, state)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Set the learning rate of the wrapped optimizer."""
+        self._optimizer.set_learning_rate(lr)
+
+    def set_lr_mult(self, args_lr_mult: Any) -> None:
+        """Set the multipliers of the learning rate of the wrapped optimizer."""
+        self._optimizer.set_lr_mult(args_lr_mult)
+
+    def set_wd_mult(self, args_wd_mult: Any) -> None:
+        """Set the multipliers of the weight decay of the wrapped optimizer."""
+        self._optimizer.set_wd_mult(args_wd_mult)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the wrapped optimizer."""
+        return float(self._optimizer.learning_rate)
+
+    def _reduce(self, index: Any, grad: Any) -> None:
+        indices: Sequence[Any] = index if isinstance(index, (tuple, list)) else [index]
+        gradients: Sequence[NDArray] = grad if isinstance(grad, (tuple, list)) else [grad]
+        factors = factors_of(self._predivide)
+        pairs = list(zip(indices, gradients, strict=True))
+        for group in groups_of(pairs, self._num_groups, lambda pair: pair[1].dtype):
+            name = f"{self._prefix}.{group[0][0]}"
+            call = _calls.Call(name, self._process_set, -group[0][0] if _is_number(group) else 0, Average, *factors)
+            reduce_([gradient for _, gradient in group], call)
+
+
+def _is_number(group: Sequence[tuple[Any, NDArray]]) -> bool:
+    return isinstance(group[0][0], int)

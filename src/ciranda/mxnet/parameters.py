@@ -1,0 +1,158 @@
+"""The same parameters on all ranks, also those whose shapes are known only after the first forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, NamedTuple
+
+import mxnet as mx
+from mxnet.gluon import Parameter, ParameterDict
+from mxnet.ndarray import NDArray
+
+from ciranda import _basics
+from ciranda._numbering import Numbering
+from ciranda._ops import BROADCAST
+from ciranda.errors import InvalidArgumentError
+from ciranda.mxnet import arrays
+from ciranda.mxnet._plugin import push
+from ciranda.process_sets import ProcessSet, global_process_set, id_of
+
+_calls = Numbering()
+
+#: Where a parameter keeps what is to be done when it is initialized: numbers and text, so that it can be pickled and
+#: copied, and read by a Python that has no Ciranda.
+_ATTRIBUTE = "_ciranda_broadcast"
+_DENSE = "default"
+_IS_WRAPPED = "_ciranda_broadcasts"
+
+#: How often what has a name was initialized: copies of a net share the names of its parameters.
+_initializations: dict[str, int] = {}
+_basics.at_end.append(_initializations.clear)
+
+
+class _Broadcast(NamedTuple):
+    name: str
+    root_rank: int
+    process_set: int
+
+    def under_next_name(self) -> str:
+        """Return the name for one more initialization."""
+        nth = _initializations.get(self.name, 0)
+        _initializations[self.name] = nth + 1
+        return f"{self.name}#{nth}" if nth else self.name
+
+
+def broadcast_parameters(
+    params: Any, root_rank: int = 0, prefix: str | None = None, process_set: ProcessSet = global_process_set
+) -> None:
+    """Give every rank the parameters of rank `root_rank`.
+
+    What is initialized is broadcast at once, as operations of MXNet's engine. A parameter of Gluon's whose
+    initialization is deferred, until the first forward pass says what shape it has, is broadcast when that happens, and
+    every parameter again when it is initialized anew (`initialize(force_reinit=True)`): all ranks must then initialize
+    it. Ranks may come to their parameters in different orders, and at different times.
+
+    Args:
+        params: of a Gluon block, `net.collect_params()`, or a dict or list of its parameters; or arrays by name, as
+            `module.get_params()` returns them.
+        root_rank: the rank whose parameters they become.
+        prefix: tells calls for parameters of the same names apart; by default their order does.
+        process_set: the ranks that take part; all, if not given.
+
+    Raises:
+        InvalidArgumentError: `params` is something else, or `root_rank` is no rank of the set.
+    """
+    _basics.require_rank(root_rank)
+    its_id = id_of(process_set)
+    begin = f"broadcast_parameters.{_calls.next(process_set) if prefix is None else prefix}"
+    seen: set[int] = set()
+    for name, value in sorted(_named(params), key=lambda pair: pair[0]):
+        if id(value) not in seen:  # a parameter that blocks share
+            seen.add(id(value))
+            _broadcast(value, _Broadcast(f"{begin}.{name}", root_rank, its_id))
+
+
+def _named(params: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(params, (Mapping, ParameterDict)):
+        pairs = [(str(name), value) for name, value in params.items()]
+    elif isinstance(params, (list, tuple)):
+        pairs = [(getattr(value, "name", None) or f"{index:06}", value) for index, value in enumerate(params)]
+        twice = len({name for name, _ in pairs}) < len({id(value) for _, value in pairs})
+        pairs = [(f"{index:06}.{name}" if twice else name, value) for index, (name, value) in enumerate(pairs)]
+    else:
+        raise InvalidArgumentError(
+            "broadcast_parameters takes a ParameterDict of Gluon, or a dict or list of parameters or arrays; got "
+            f"{type(params).__name__}"
+        )
+    for name, value in pairs:
+        if not isinstance(value, (Parameter, NDArray)):
+            raise InvalidArgumentError(
+                f"broadcast_parameters takes parameters and arrays of MXNet; {name!r} is a {type(value).__name__}"
+            )
+    return pairs
+
+
+def _broadcast(value: Any, broadcast: _Broadcast) -> None:
+    if isinstance(value, NDArray):
+        _push([value], broadcast.name, broadcast)
+        return
+    _wrap(type(value))
+    vars(value)[_ATTRIBUTE] = tuple(broadcast)
+    if value._data is not None:
+        _push(value._data, broadcast.under_next_name(), broadcast)
+
+
+def _push(copies: list[NDArray], name: str, broadcast: _Broadcast) -> None:
+    """Broadcast an array, which the process has on several devices perhaps."""
+    with mx.autograd.pause():
+        first = copies[0] if copies[0].stype == _DENSE else copies[0].tostype(_DENSE)
+        push(BROADCAST, [first], [first], name, broadcast.process_set, root=broadcast.root_rank)
+        if first is not copies[0]:
+            first.tostype(copies[0].stype).copyto(copies[0])
+        for other in copies[1:]:
+            copies[0].copyto(other)
+
+
+def _sent(data: NDArray, name: str, broadcast: _Broadcast) -> NDArray:
+    """Return what a parameter is to be initialized with: the root's `data`.
+
+    What makes a rank's own data must not wait for the broadcasts before: MXNet's operations share scratch memory, so
+    that what draws random numbers waits for a forward pass that waits for parameters. The root only reads its data, and
+    so waits for nobody; the others do not wait for theirs.
+    """
+    with mx.autograd.pause():
+        dense = data if data.stype == _DENSE else data.tostype(_DENSE)
+        is_root = _basics.rank() == broadcast.root_rank
+        target = dense if is_root else arrays.empty(dense.shape, dense)
+        carrier = mx.nd.empty((1,)) if is_root else None
+        push(BROADCAST, [target], [target], name, broadcast.process_set, root=broadcast.root_rank, carrier=carrier)
+        return target if data.stype == _DENSE else target.tostype(data.stype)
+
+
+def _wrap(kind: Any) -> None:
+    """Have the class of a parameter initialize it with what is broadcast, where that is asked of it."""
+    owner = next(each for each in kind.__mro__ if "_init_impl" in vars(each))
+    own = vars(owner)["_init_impl"]
+    if not hasattr(own, _IS_WRAPPED):
+        owner._init_impl = _broadcasting(own)
+
+
+def _broadcasting(own: Callable[..., None]) -> Callable[..., None]:
+    @wraps(own)
+    def initialize(self: Any, data: NDArray, ctx_list: Any) -> None:
+        # Not for the one of a base class that this one calls.
+        asked = vars(self).pop(_ATTRIBUTE, None)
+        if asked is None:
+            own(self, data, ctx_list)
+            return
+        try:
+            if self._data is None:  # else it only moves to other devices
+                broadcast = _Broadcast(*asked)
+                data = _sent(data, broadcast.under_next_name(), broadcast)
+            own(self, data, ctx_list)
+        finally:
+            vars(self)[_ATTRIBUTE] = asked
+
+    setattr(initialize, _IS_WRAPPED, True)
+    return initialize

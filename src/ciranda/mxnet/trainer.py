@@ -1,0 +1,228 @@
+"""A Trainer for Gluon whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import Parameter
+
+from ciranda import _basics
+from ciranda._frameworks.naming import next_number
+from ciranda._frameworks.objects import allgather_object
+from ciranda._numbering import Era, era_of
+from ciranda._ops import Average, Max
+from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.mxnet import _calls
+from ciranda.mxnet.compression import Compression, Compressor
+from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
+from ciranda.mxnet.optimizer import DistributedOptimizer
+from ciranda.process_sets import ProcessSet, global_process_set
+
+
+class _LeftOut:
+    """Stands for a parameter that a step does without."""
+
+    grad_req = "null"
+
+
+class _Whole:
+    """Stands for a parameter with row-sparse weights, which MXNet's Trainer leaves to a kvstore."""
+
+    def __init__(self, param: Parameter) -> None:
+        self._param = param
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._param, name)
+
+    def list_data(self) -> list[Any]:
+        """Return the weights, of which every rank has all rows."""
+        return list(self._param._data)
+
+
+class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
+    """A `gluon.Trainer` that averages every gradient over all ranks, without a kvstore.
+
+    `step(batch_size)` divides by the batch of one rank, as the average over the ranks is taken before. For gradient
+    clipping and the like, `allreduce_grads()` and `update(batch_size)` are its two halves.
+
+    Args:
+        params: as for `gluon.Trainer`.
+        optimizer: as for `gluon.Trainer`; a `DistributedOptimizer` is unwrapped, with a warning.
+        optimizer_params: as for `gluon.Trainer`.
+        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        gradient_predivide_factor: divides the gradients by this before they are summed, and by size() over this
+            afterwards.
+        prefix: tells several trainers of a process apart; by default the order in which they are made does.
+        num_groups: into how many groups the gradients are divided, each reduced as one; 0: each by itself.
+        process_set: the ranks whose gradients are averaged.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: dict[str, Any] | None = None,
+        compression: type[Compressor] = Compression.none,
+        gradient_predivide_factor: float = 1.0,
+        prefix: str | None = None,
+        num_groups: int = 0,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        _basics.engine()
+        if isinstance(optimizer, DistributedOptimizer):
+            warnings.warn(
+                "DistributedTrainer averages gradients by itself: the optimizer inside the DistributedOptimizer is "
+                "used instead of it",
+                stacklevel=2,
+            )
+            optimizer = optimizer._optimizer
+        self._factors = factors_of(gradient_predivide_factor)
+        groups_of([], num_groups, str)
+        self._compression = compression
+        self._num_groups = num_groups
+        self._process_set = process_set
+        number = next_number(process_set)
+        self._name = f"DistributedTrainer.{prefix if prefix is not None else f'{number.joins}.{number.nth}'}"
+        self._compared_in: Era | None = None
+        self._params: list[Any] = []
+        super().__init__(params, optimizer, optimizer_params, kvstore=None, update_on_kvstore=False)
+
+    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Average the gradients over all ranks, and update the parameters.
+
+        Args:
+            batch_size: of one rank.
+            ignore_stale_grad: a parameter whose gradient no rank has computed since the last step is left as it is; one
+                that some ranks have used is updated on all, where the others count as zeros.
+        """
+        if not ignore_stale_grad:
+            super().step(batch_size)
+            return
+        self._compare()
+        used_somewhere = self._used_somewhere()
+        with self._with_params(
+            [param if is_used else _LeftOut for param, is_used in zip(self._params, used_somewhere, strict=True)]
+        ):
+            super().step(batch_size)
+
+    def _used_somewhere(self) -> list[bool]:
+        """Whether a rank has computed a gradient of each parameter since the last step. Others' become zeros."""
+        used = [_is_used(param) for param in self._params]
+        name = f"{self._name}.used"
+        call = _calls.Call(name, self._process_set, op=Max)
+        (flags,) = _calls.allreduce([mx.nd.array(used, dtype="uint8")], call)
+        somewhere = [bool(flag) for flag in flags.asnumpy()]
+        for param, is_used, is_needed in zip(self._params, used, somewhere, strict=True):
+            if is_needed and not is_used:
+                _make_zero(param)
+        return somewhere
+
+    @contextmanager
+    def _with_params(self, params: list[Any]) -> Iterator[None]:
+        """Have the base class see others in the parameters' places."""
+        every, self._params = self._params, params
+        try:
+            yield
+        finally:
+            self._params = every
+
+    def _update(self, ignore_stale_grad: bool = False) -> None:
+        whole = [_Whole(param) if getattr(param, "_stype", "default") != "default" else param for param in self._params]
+        with self._with_params(whole):
+            super()._update(ignore_stale_grad)
+
+    def _init_kvstore(self) -> None:
+        """There is none: parameters may be deferred, and are the same on all ranks by `broadcast_parameters()`."""
+        self._distributed = False
+        self._kv_initialized = True
+
+    def _row_sparse_pull(self, parameter: Any, out: Any, row_id: Any, full_idx: bool = False) -> None:
+        """Row-sparse weights are whole on every rank: what asks for rows has them."""
+        weight = next((each for each in parameter._data if each.ctx == out.ctx), parameter._data[0])
+        if weight is not out:
+            weight.copyto(out)
+
+    def _allreduce_grads(self) -> None:
+        self._compare()
+        trained = [
+            (index, param)
+            for index, param in enumerate(self._params)
+            if param.grad_req != "null" and param._grad is not None
+        ]
+        for group in groups_of(trained, self._num_groups, lambda pair: pair[1].dtype):
+            first = group[0][0]
+            call = _calls.Call(f"{self._name}.{first}", self._process_set, -first, Average, *self._factors)
+            gradients = [_summed(param.list_grad()) for _, param in group]
+            reduce_(gradients, call, self._compression)
+            for gradient, (_, param) in zip(gradients, group, strict=True):
+                for copy in param.list_grad():
+                    if copy is not gradient:
+                        gradient.copyto(copy)
+
+    def _compare(self) -> None:
+        """Once in each circle: raise MismatchError on all ranks unless they train the same parameters."""
+        era = era_of(self._process_set)
+        if self._compared_in == era:
+            return
+        mine = [(param.name, param.shape, np.dtype(param.dtype).str, param.grad_req) for param in self._params]
+        everyones = allgather_object(mine, f"{self._name}.parameters", self._process_set)
+        ranks = self._process_set.ranks or range(len(everyones))
+        for rank, theirs in zip(ranks, everyones, strict=False):
+            _check_alike(everyones[0], theirs, next(iter(ranks)), rank)
+        self._compared_in = era
+
+
+def _check_alike(ours: list[Any], theirs: list[Any], rank: int, other: int) -> None:
+    if len(ours) != len(theirs):
+        longer, shorter = (ours, theirs) if len(ours) > len(theirs) else (theirs, ours)
+        raise MismatchError(
+            f"DistributedTrainer: rank {rank} trains {len(ours)} parameters but rank {other} {len(theirs)}: "
+            f"{longer[len(shorter)][0]!r} and what follows have no counterpart"
+        )
+    for index, (mine, its) in enumerate(zip(ours, theirs, strict=True)):
+        if not _fit(mine[1], its[1]) or mine[2:] != its[2:]:
+            raise MismatchError(
+                f"DistributedTrainer: parameter {index} is {mine[0]!r} on rank {rank}, of shape {mine[1]}, dtype "
+                f"{mine[2]} and grad_req {mine[3]!r}, but {its[0]!r} on rank {other}, of shape {its[1]}, dtype "
+                f"{its[2]} and grad_req {its[3]!r}"
+            )
+
+
+def _fit(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
+    """Whether two shapes may be the same once all is known of them."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(a == b or a <= 0 or b <= 0 for a, b in zip(one, other, strict=True))
+
+
+def _is_used(param: Parameter) -> bool:
+    if param.grad_req == "null" or param._data is None:
+        return False
+    return all(data._fresh_grad for data in param._data)
+
+
+def _make_zero(param: Parameter) -> None:
+    if param._data is None:
+        raise InvalidArgumentError(
+            f"DistributedTrainer: parameter {param.name!r} was used on another rank, but here its initialization is "
+            "deferred: run a forward pass with it on all ranks first, or give its block the sizes of its inputs"
+        )
+    param.zero_grad()
+    for data in param._data:
+        data._fresh_grad = True
+
+
+def _summed(copies: list[Any]) -> Any:
+    """Return the first of a process's gradients of one parameter, with those on its other devices added."""
+    first = copies[0]
+    for other in copies[1:]:
+        first += other.as_in_context(first.ctx)
+    return first
+
+
+__all__ = ["DistributedTrainer"]

@@ -1,0 +1,203 @@
+"""Collectives as operations of MXNet's engine: what they wait for, what waits for them, and what they fail with."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import Any
+
+import pytest
+from ranks import Ranks
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _order_is_that_of_the_arrays() -> None:
+    from mxnet_ranks import hvd, mx, np
+
+    rank, n = hvd.rank(), hvd.size()
+    x = mx.nd.eye(300) * 2
+    for _ in range(20):
+        x = mx.nd.dot(x, mx.nd.eye(300))
+    x *= rank + 1
+    began = time.monotonic()
+    total = hvd.allreduce(x, op=hvd.Sum, name="chain")
+    after = total + 1
+    hvd.allreduce_(x, op=hvd.Sum, name="in place")
+    again = x * 3
+    assert time.monotonic() - began < 5, "a push waits"
+    wanted = np.eye(300) * 2 * sum(range(1, n + 1))
+    np.testing.assert_allclose(after.asnumpy(), wanted + 1)
+    np.testing.assert_allclose(again.asnumpy(), wanted * 3)
+
+
+def _many_in_flight_in_any_order(count: int) -> None:
+    from mxnet_ranks import hvd, mx, np
+
+    from ciranda.mxnet._plugin import live_calls
+
+    rank, n = hvd.rank(), hvd.size()
+    given = [mx.nd.ones((4,)) * (rank + index) for index in range(count)]
+    order = list(range(count))
+    random.Random(rank).shuffle(order)
+    results: dict[int, Any] = {}
+    for index in order:
+        results[index] = hvd.allreduce(given[index], op=hvd.Sum, name=f"many.{index}", priority=-index)
+    for index, result in results.items():
+        assert result.asnumpy()[0] == sum(each + index for each in range(n)), index
+    del results, given
+    mx.nd.waitall()
+    deadline = time.monotonic() + 2
+    while live_calls() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert live_calls() == 0
+    np.testing.assert_array_equal(hvd.allreduce(mx.nd.ones((2,)), name="after").asnumpy(), [1, 1])
+
+
+def _convolutions_keep_their_layout() -> None:
+    """What oneDNN has written is in a layout of its own."""
+    from mxnet_ranks import all_rows, hvd, mx, np
+
+    shape = (2, 8, 10, 10)
+    weight = mx.nd.array(np.random.default_rng(5).normal(size=(16, 8, 3, 3)).astype("f"))
+
+    def convolved(array: Any) -> Any:
+        return mx.nd.Convolution(mx.nd.array(array), weight, kernel=(3, 3), num_filter=16, no_bias=True)
+
+    wanted = np.mean([convolved(each).asnumpy() for each in all_rows(shape)], axis=0)
+    mine = convolved(all_rows(shape)[hvd.rank()])
+    hvd.allreduce_(mine, name="layout")
+    np.testing.assert_allclose(mine.asnumpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def _views_of_one_array() -> None:
+    from mxnet_ranks import hvd, mx, np
+
+    rank, n = hvd.rank(), hvd.size()
+    x = mx.nd.array(np.arange(12.0).reshape(6, 2)) * (rank + 1)
+    hvd.grouped_allreduce_([x[0:2], x[3:5]], op=hvd.Sum, name="views")
+    factor = np.full((6, 1), rank + 1.0)
+    factor[[0, 1, 3, 4]] = sum(range(1, n + 1))
+    np.testing.assert_allclose(x.asnumpy(), np.arange(12.0).reshape(6, 2) * factor)
+    both = hvd.grouped_allreduce([x[0:2], x[0:2]], op=hvd.Sum, name="twice")
+    np.testing.assert_array_equal(both[0].asnumpy(), both[1].asnumpy())
+
+
+def _overlapping_arrays() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    x = mx.nd.ones((6, 2))
+    for arrays in ([x, x], [x[0:3], x[2:4]]):
+        error = raised(lambda arrays=arrays: hvd.grouped_allreduce_(arrays, name="overlap"))
+        assert isinstance(error, ValueError), repr(error)
+        assert "'overlap': two arrays to be written to overlap" in str(error)
+
+
+def _bad_calls() -> None:
+    from mxnet_ranks import hvd, mx, np, raised
+
+    x, rank = mx.nd.ones((4, 3)), hvd.rank()
+    pair = hvd.add_process_set([0, 1])
+    attempts = {
+        "not np.ndarray": (lambda: hvd.allreduce(np.ones(3)), "ndarray"),
+        "not a list": (lambda: hvd.grouped_allreduce(x), "list"),
+        "sparse": (lambda: hvd.allreduce(x.tostype("row_sparse"), name="s"), "tostype"),
+        "sparse gather": (lambda: hvd.allgather(x.tostype("row_sparse"), name="s"), "tostype"),
+        "op": (lambda: hvd.allreduce(x, op=77, name="o"), "77"),
+        "dtype": (lambda: hvd.allreduce(mx.nd.ones((2,), dtype="int32"), op=hvd.Adasum, name="d"), "int32"),
+        "root": (lambda: hvd.broadcast(x, root_rank=9), "root_rank 9"),
+        "average": (lambda: hvd.allreduce(x, average=True, op=hvd.Sum), "average"),
+        "splits": (lambda: hvd.alltoall(x, splits=[1.5, 2.5, 0.0]), "whole numbers"),
+        "splits sum": (lambda: hvd.alltoall(x, splits=[1, 1, 1]), "add up"),
+        "name": (lambda: hvd.allreduce(x, name="n" * 2000), "1 to 1024 bytes"),
+        "scalar": (lambda: hvd.reducescatter(_scalar(), name="scalar"), "scalar"),
+    }
+    if rank == 2:
+        attempts["set"] = (lambda: hvd.allreduce(x, process_set=pair, name="set"), "rank 2 is not in process set")
+    else:
+        attempts["root"] = (lambda: hvd.broadcast(x, 2, process_set=pair, name="root"), "root rank 2 is not in")
+    for what, (attempt, text) in attempts.items():
+        error = raised(attempt)
+        assert isinstance(error, ValueError), (what, repr(error))
+        assert text in str(error), (what, error)
+    hvd.remove_process_set(pair)
+    _names_in_use()
+    assert hvd.allreduce(x, name="n" * 1000).asnumpy()[0, 0] == 1
+
+
+def _scalar() -> Any:
+    from mxnet_ranks import mx
+
+    with mx.util.np_shape(True):
+        return mx.nd.ones(())
+
+
+def _names_in_use() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    if hvd.rank() == 0:
+        hvd.barrier()
+        first = hvd.allreduce(mx.nd.ones((2,)), name="used")
+    else:
+        first = hvd.allreduce(mx.nd.ones((2,)), name="used")
+        error = raised(lambda: hvd.allreduce(mx.nd.ones((2,)), name="used"))
+        assert isinstance(error, ValueError), repr(error)
+        assert "'used': the name is in use" in str(error)
+        hvd.barrier()
+    assert first.asnumpy()[0] == 1
+    x = mx.nd.ones((2,)) * (hvd.rank() + 1)
+    for _ in range(10):  # each waits for the one before
+        hvd.allreduce_(x, name="used")
+        x *= 2
+    assert x.asnumpy()[0] == 1024 * (hvd.size() + 1) / 2
+
+
+def _failures_come_where_mxnet_raises() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    rank = hvd.rank()
+    bad = hvd.allreduce(mx.nd.ones((2 + (rank == 1),)), name="shapes")
+    good = hvd.allreduce(mx.nd.ones((2,)), name="good")
+    later = bad * 2
+    error = raised(later.asnumpy)
+    assert isinstance(error, mx.base.MXNetError)
+    assert isinstance(error, hvd.errors.MismatchError)
+    assert "'shapes'" in str(error)
+    assert "rank 1" in str(error)
+    last = hvd.last_error()
+    assert type(last) is hvd.errors.MismatchError
+    assert "'shapes'" in str(last)
+    assert good.asnumpy()[0] == 1
+    # An array that has failed on one rank: the others must hear of it.
+    broken = hvd.allreduce(mx.nd.ones((2 + (rank == 1),)), name="broken")
+    if rank == 0:
+        mx.nd.ones((2,)).wait_to_read()
+        onward = hvd.allreduce(broken, name="onward")
+    else:
+        raised(broken.asnumpy)
+        onward = hvd.allreduce(mx.nd.ones((2,)), name="onward")
+    error = raised(onward.asnumpy)
+    assert isinstance(error, hvd.errors.MismatchError), repr(error)
+    with contextlib.suppress(mx.base.MXNetError):
+        mx.nd.waitall()
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    assert hvd.allreduce(mx.nd.ones((2,)), name="anew").asnumpy()[0] == 1
+
+
+def test_the_engine(three: Ranks) -> None:
+    three.run(_order_is_that_of_the_arrays)
+    three.run(_many_in_flight_in_any_order, 500)
+    three.run(_convolutions_keep_their_layout)
+    three.run(_views_of_one_array)
+
+
+def test_bad_calls(three: Ranks) -> None:
+    three.run(_bad_calls)
+    three.run(_overlapping_arrays)
+
+
+def test_failures(three: Ranks) -> None:
+    three.run(_failures_come_where_mxnet_raises)

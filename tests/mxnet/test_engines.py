@@ -1,0 +1,124 @@
+"""MXNet's other engines, and the ends of processes whose calls are in its queues."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks import Ranks
+
+HERE = Path(__file__).parent
+NAIVE = "NaiveEngine"
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _pushes(order: list[int]) -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    n = hvd.size()
+    arrays = [mx.nd.ones((3,)) * (hvd.rank() + index) for index in range(len(order))]
+    results = {index: hvd.allreduce(arrays[index], op=hvd.Sum, name=f"push.{index}") for index in order}
+    for index, result in results.items():
+        assert result.asnumpy()[0] == sum(rank + index for rank in range(n))
+    error = raised(lambda: hvd.allreduce(mx.nd.ones((2 + hvd.rank(),)), name="shapes"))
+    assert isinstance(error, hvd.errors.MismatchError), repr(error)
+    assert isinstance(error, mx.base.MXNetError)
+    assert hvd.allreduce(mx.nd.ones((3,)), name="after").asnumpy()[0] == 1
+
+
+def _another_order_fails() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    names = ["a", "b"] if hvd.rank() else ["b", "a"]
+    error = raised(lambda: [hvd.allreduce(mx.nd.ones((3,)), name=name) for name in names])
+    assert isinstance(error, (hvd.errors.TimeoutError, hvd.errors.AbortedError)), repr(error)
+    assert any(f"'{name}'" in str(error) for name in names), error
+
+
+@pytest.mark.parametrize("engine", ["ThreadedEngine", NAIVE])
+def test_other_engines(engine: str) -> None:
+    environment = {"PYTHONPATH": str(HERE), "MXNET_ENGINE_TYPE": engine, "CIRANDA_STALL_SHUTDOWN_SECONDS": "2"}
+    with Ranks(2, env=environment) as ranks:
+        orders = [[0, 1, 2, 3, 4]] * 2 if engine == NAIVE else [[0, 1, 2, 3, 4], [3, 1, 4, 0, 2]]
+        for rank in range(2):
+            ranks.start(rank, _pushes, orders[rank])
+        for rank in range(2):
+            ended = ranks.outcome(rank)
+            assert ended.error is None, ended.traceback
+        if engine == NAIVE:
+            ranks.run(_another_order_fails)
+
+
+ENDS = {
+    "exit": "",
+    "shutdown": "hvd.shutdown()",
+    "deleted": "del results; hvd.shutdown(); mx.nd.waitall()",
+    "sys.exit": "import sys; sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_the_end_of_a_process(how: str, tmp_path: Path) -> None:
+    """Rank 1 never makes the calls of rank 0, which are in MXNet's queues when that ends."""
+    script = tmp_path / "ends.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import ciranda.mxnet as hvd
+        import mxnet as mx
+        hvd.init()
+        x = mx.nd.ones((4,))
+        if hvd.rank() == 0:
+            results = [hvd.allreduce(x * index, name=str(index)) for index in range(100)]
+            results += [result * 2 for result in results]
+        else:
+            results = []
+        try:
+            {ENDS[how] or "pass"}
+        except hvd.errors.AbortedError as error:
+            print("aborted", error)
+        """)
+    )
+    began = time.monotonic()
+    launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, str(script)]
+    done = subprocess.run(launch, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "terminate" not in done.stderr
+    assert time.monotonic() - began < 40
+
+
+def _wait(count: int) -> tuple[float, list[Any]]:
+    from mxnet_ranks import hvd, mx, raised
+
+    results = [hvd.allreduce(mx.nd.ones((4,)), name=f"wait.{index}") for index in range(count)]
+    errors = [raised(result.asnumpy) for result in results]
+    return time.monotonic(), [type(error).__name__ for error in errors]
+
+
+def test_a_rank_that_is_killed_with_many_in_flight() -> None:
+    count = 1000
+    with Ranks(3, env={"PYTHONPATH": str(HERE)}) as ranks:
+        ranks.run(_nothing)
+        for rank in (0, 2):
+            ranks.start(rank, _wait, count)
+        time.sleep(0.5)
+        ranks.processes[1].kill()
+        killed_at = time.monotonic()
+        for rank in (0, 2):
+            ended = ranks.outcome(rank, 20)
+            assert ended.error is None, ended.traceback
+            when, kinds = ended.value
+            assert kinds == ["RanksLostError"] * count
+            assert when - killed_at < 2
+        ranks.is_broken = True
+
+
+def _nothing() -> None:
+    from mxnet_ranks import hvd
+
+    hvd.barrier()

@@ -1,0 +1,97 @@
+"""What of MXNet is relied on, beside what is public: these say what has changed, when they fail."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet.base import _LIB
+from mxnet.gluon import Parameter
+from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX
+
+from ciranda.mxnet import _plugin, _versions
+
+ROOT = Path(__file__).parents[2]
+HEADERS = Path(mx.__file__).parent / "include" / "mxnet"
+FUNCTIONS = (
+    *("GetLastError", "EnginePushAsyncND", "ShallowCopyNDArray", "NDArrayFree", "NDArrayGetData"),
+    *("NDArrayGetShapeEx64", "NDArrayGetDType", "NDArrayGetContext", "NDArrayGetStorageType"),
+)
+
+
+def test_our_declarations_are_those_of_the_installed_header() -> None:
+    lines = ["#include <mxnet/c_api.h>", "#include <type_traits>", '#include "bindings/mxnet/mx_api.hpp"']
+    lines += [
+        f'static_assert(std::is_same_v<decltype(ciranda::mxnet::MxApi::{name}), decltype(&MX{name})>, "MX{name}");'
+        for name in FUNCTIONS
+    ]
+    command = [
+        "c++",
+        "-std=c++20",
+        "-x",
+        "c++",
+        "-fsyntax-only",
+        "-I",
+        str(HEADERS.parent),
+        "-I",
+        str(ROOT / "cpp"),
+        "-",
+    ]
+    done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_our_numbers_are_those_of_the_installed_mxnet() -> None:
+    table = (ROOT / "cpp/bindings/mxnet/tables.hpp").read_text()
+    ours = {name.lower(): int(number) for name, number in re.findall(r"\{CIRANDA_(\w+), (\d+)\}", table)}
+    theirs = {np.dtype(kind).name: number for kind, number in _DTYPE_NP_TO_MX.items() if kind is not None}
+    assert ours.pop("bfloat16") == bfloat16_number()
+    assert ours == {name: number for name, number in theirs.items() if name in ours}
+    engine = (HEADERS / "engine.h").read_text()
+    names = re.findall(
+        r"^  (k\w+),?$", re.search(r"enum class FnProperty \{(.*?)\}", engine, re.DOTALL)[1], re.MULTILINE
+    )
+    declared = (ROOT / "cpp/bindings/mxnet/mx_api.hpp").read_text()
+    assert f"kAsync = {names.index('kAsync')};" in declared
+    completion = re.search(r"class CallbackOnComplete \{.*?\n\};", engine, re.DOTALL)[0]
+    fields = re.findall(r"^  (void \(\*callback_\)\(.*\)|\w+\* \w+_);$", completion, re.MULTILINE)
+    assert [re.sub(r".*?(\w+_).*", r"\1", field) for field in fields] == ["callback_", "engine_", "param_"]
+
+
+def bfloat16_number() -> int:
+    return next(number for number, kind in _DTYPE_MX_TO_NP.items() if kind == np.dtype([("bfloat16", np.uint16)]))
+
+
+def test_arrays_begin_with_their_memory() -> None:
+    """What tells arrays that share memory, and so are one variable of the engine."""
+
+    def first_word(array: mx.nd.NDArray) -> int:
+        word = ctypes.cast(array.handle, ctypes.POINTER(ctypes.c_void_p)).contents.value
+        assert word is not None
+        return word
+
+    one, other = mx.nd.ones((4, 2)), mx.nd.ones((4, 2))
+    assert first_word(one) == first_word(one[1:3]) == first_word(one.reshape((8,)))
+    assert first_word(one) != first_word(other)
+
+
+def test_the_library_is_found_by_its_name() -> None:
+    assert Path(_LIB._name).name == "libmxnet.so"
+    assert ctypes.CDLL("libmxnet.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)._handle == _LIB._handle
+
+
+def test_parameters_are_initialized_by_one_method() -> None:
+    assert "_init_impl" in vars(Parameter)
+    assert _plugin.describe().startswith(f"MXNet {mx.__version__}: all symbols found")
+
+
+def test_a_numpy_that_mxnet_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "1.26.4" if name == "numpy" else "1.9.1")
+    with pytest.raises(ImportError, match=r"numpy 1\.26\.4, which lacks np\.bool.*numpy==1\.23\.5"):
+        _versions.check()
