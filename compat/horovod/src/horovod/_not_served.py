@@ -9,7 +9,7 @@ def refuse(module: str) -> NoReturn:
     """Raise ImportError for `module`, saying what there is instead."""
     raise ImportError(
         f"{module} is not available: this module `horovod` is Ciranda's, which serves torch (import horovod.torch), "
-        "TensorFlow, Keras, and NumPy (import ciranda). Run this script in an environment with the distribution "
+        "TensorFlow, Keras, MXNet, and NumPy (import ciranda). Run this script in an environment with the distribution "
         "horovod instead of ciranda-horovod",
         name=module,
     )
