@@ -94,6 +94,41 @@ def _overlapping_arrays() -> None:
         assert "'overlap': two arrays to be written to overlap" in str(error)
 
 
+def _results_in_the_engines_memory() -> None:
+    """Large results are not copied, and their memory is let go of when MXNet needs it no more."""
+    import weakref
+
+    from mxnet_ranks import hvd, mx, np
+
+    from ciranda.mxnet import arrays
+
+    lent: list[weakref.ref[Any]] = []
+    own = arrays.lend
+
+    def noting(array: Any, dtype: int) -> Any:
+        lent.append(weakref.ref(array))
+        return own(array, dtype)
+
+    arrays.lend = noting
+    rank, n = hvd.rank(), hvd.size()
+    shape = (300, 128)
+    for dtype in ("float16", "float32", "float64", "uint8", "int8", "int32", "int64"):
+        every = hvd.allgather(mx.nd.full(shape, rank + 1, dtype=dtype), name=dtype)
+        assert every.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(every.asnumpy()[:: shape[0], 0], np.arange(1, n + 1))
+        every += 1  # it can be written to, and computed with
+        assert mx.nd.Cast(every, "float32").sum().asscalar() == np.prod(shape) * n * ((n + 1) / 2 + 1)
+    kept = hvd.alltoall(mx.nd.full((300 * n, 128), rank), name="kept")
+    assert len(lent) == 8
+    del every
+    mx.nd.waitall()
+    last = hvd.allgather(mx.np.ones(shape), name="last")
+    assert type(last) is mx.np.ndarray
+    assert [reference() is None for reference in lent] == [True] * 7 + [False] * 2
+    np.testing.assert_array_equal(kept.asnumpy()[::300, 0], np.arange(n))
+    arrays.lend = own
+
+
 def _bad_calls() -> None:
     from mxnet_ranks import hvd, mx, np, raised
 
@@ -192,6 +227,7 @@ def test_the_engine(three: Ranks) -> None:
     three.run(_many_in_flight_in_any_order, 500)
     three.run(_convolutions_keep_their_layout)
     three.run(_views_of_one_array)
+    three.run(_results_in_the_engines_memory)
 
 
 def test_bad_calls(three: Ranks) -> None:

@@ -22,7 +22,20 @@ HEADERS = Path(mx.__file__).parent / "include" / "mxnet"
 FUNCTIONS = (
     *("GetLastError", "EnginePushAsyncND", "ShallowCopyNDArray", "NDArrayFree", "NDArrayGetData"),
     *("NDArrayGetShapeEx64", "NDArrayGetDType", "NDArrayGetContext", "NDArrayGetStorageType"),
+    "NDArrayFromDLPackEx",
 )
+
+DLPACK_FIELDS = {
+    "data": "dl_tensor.data",
+    "device": "dl_tensor.ctx",
+    "ndim": "dl_tensor.ndim",
+    "type": "dl_tensor.dtype",
+    "shape": "dl_tensor.shape",
+    "strides": "dl_tensor.strides",
+    "byte_offset": "dl_tensor.byte_offset",
+    "manager": "manager_ctx",
+    "give_back": "deleter",
+}
 
 
 def test_our_declarations_are_those_of_the_installed_header() -> None:
@@ -31,6 +44,13 @@ def test_our_declarations_are_those_of_the_installed_header() -> None:
         f'static_assert(std::is_same_v<decltype(ciranda::mxnet::MxApi::{name}), decltype(&MX{name})>, "MX{name}");'
         for name in FUNCTIONS
     ]
+    lines += ["#include <dlpack/dlpack.h>", "#include <cstddef>", "using Ours = ciranda::mxnet::DlManagedTensor;"]
+    lines += ["static_assert(sizeof(Ours) == sizeof(DLManagedTensor));"]
+    lines += [
+        f"static_assert(offsetof(Ours, {ours}) == offsetof(DLManagedTensor, {theirs}));"
+        for ours, theirs in DLPACK_FIELDS.items()
+    ]
+    lines += ["static_assert(kDLInt == 0 && kDLUInt == 1 && kDLFloat == 2 && kDLBfloat == 4 && kDLCPU == 1);"]
     command = [
         "c++",
         "-std=c++20",

@@ -31,7 +31,10 @@ class LastError {
   std::string message_;
 };
 
-// The one of this process.
-LastError& last_error();
+// The one of this process; also for calls that end while the process does.
+inline LastError& last_error() {
+  static LastError* const last = new LastError;
+  return *last;
+}
 
 }  // namespace ciranda::mxnet

@@ -20,7 +20,8 @@ std::string find_mx_api(void* library, const std::string& version) {
        wanted("MXShallowCopyNDArray", found.ShallowCopyNDArray), wanted("MXNDArrayFree", found.NDArrayFree),
        wanted("MXNDArrayGetData", found.NDArrayGetData), wanted("MXNDArrayGetShapeEx64", found.NDArrayGetShapeEx64),
        wanted("MXNDArrayGetDType", found.NDArrayGetDType), wanted("MXNDArrayGetContext", found.NDArrayGetContext),
-       wanted("MXNDArrayGetStorageType", found.NDArrayGetStorageType)});
+       wanted("MXNDArrayGetStorageType", found.NDArrayGetStorageType),
+       wanted("MXNDArrayFromDLPackEx", found.NDArrayFromDLPackEx)});
   if (!problem.empty()) return problem;
   (void)native::find_symbols(library, "MXNet", version,
                              {wanted("_ZNK5mxnet7NDArray20Reorder2DefaultAsyncEv", found.Reorder2DefaultAsync)});

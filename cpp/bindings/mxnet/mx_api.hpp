@@ -36,6 +36,26 @@ struct OnComplete {
   void* operation;
 };
 
+// DLDataType, DLManagedTensor and its DLTensor, of DLPack before version 1.
+struct DlType {
+  std::uint8_t code;
+  std::uint8_t n_bits;
+  std::uint16_t n_lanes = 1;
+
+  bool operator==(const DlType&) const = default;
+};
+struct DlManagedTensor {
+  void* data;
+  Device device;
+  std::int32_t ndim;
+  DlType type;
+  std::int64_t* shape;
+  std::int64_t* strides;  // null: row by row
+  std::uint64_t byte_offset;
+  void* manager;
+  void (*give_back)(DlManagedTensor* self);
+};
+
 struct MxApi {
   const char* (*GetLastError)();
   int (*EnginePushAsyncND)(void (*run)(void*, void*, void*), void* argument, void (*discard)(void*), const void* device,
@@ -48,6 +68,7 @@ struct MxApi {
   int (*NDArrayGetDType)(ArrayHandle array, int* dtype);
   int (*NDArrayGetContext)(ArrayHandle array, int* device_type, int* device_number);
   int (*NDArrayGetStorageType)(ArrayHandle array, int* storage);
+  int (*NDArrayFromDLPackEx)(void* tensor, bool is_transient, ArrayHandle* array);
   // mxnet::NDArray::Reorder2DefaultAsync() const: an operation that brings the array to the usual layout. Without it,
   // NDArrayGetData() inside an operation would wait for that operation itself. Not there in builds without oneDNN.
   void (*Reorder2DefaultAsync)(const void* array);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings/mxnet/last_error.hpp"
+#include "bindings/mxnet/lent.hpp"
 #include "bindings/mxnet/mx_api.hpp"
 #include "bindings/mxnet/push.hpp"
 
@@ -21,15 +22,6 @@ void copy_out(const std::string& text, char* message, size_t capacity) {
 }
 
 }  // namespace
-
-namespace ciranda::mxnet {
-
-LastError& last_error() {
-  static LastError* const last = new LastError;  // also for calls that end while the process does
-  return *last;
-}
-
-}  // namespace ciranda::mxnet
 
 ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* framework_version, char* message,
                                    size_t message_capacity) {
@@ -59,6 +51,18 @@ CIRANDA_API int32_t ciranda_mxnet_push(int32_t collective, void** inputs, void**
   if (problem.empty()) problem = ciranda::mxnet::push(std::move(running), &report);
   copy_out(problem.empty() ? report : problem, message, message_capacity);
   return problem.empty() ? (report.empty() ? 0 : 2) : 1;
+}
+
+// Makes *array, of MXNet's, in memory that belongs to `owner`. 0, or 1 with MXGetLastError().
+CIRANDA_API int32_t ciranda_mxnet_lend(void* data, const int64_t* shape, int32_t ndim, int32_t dtype, void* owner,
+                                       void** array) {
+  *array = ciranda::mxnet::lend(data, {shape, static_cast<size_t>(std::max(ndim, 0))}, dtype, owner).release();
+  return *array == nullptr ? 1 : 0;
+}
+
+// Owners whose memory MXNet does not need any more; returns how many of them. What is fetched is not told again.
+CIRANDA_API size_t ciranda_mxnet_fetch_given_back(void** owners, size_t capacity) {
+  return ciranda::mxnet::fetch_given_back({owners, capacity});
 }
 
 // The status of the call that has failed last, and its message.

@@ -1,8 +1,10 @@
-// tables: MXNet's numbers for element types, and how errors begin, by which Python finds their class.
+// tables: MXNet's and DLPack's numbers for element types, and how errors begin, by which Python finds their class.
 #pragma once
 
 #include <ciranda/native/tables.hpp>
 #include <optional>
+
+#include "bindings/mxnet/mx_api.hpp"
 
 namespace ciranda::mxnet {
 
@@ -22,6 +24,23 @@ inline constexpr native::DtypeTable<int> kDtypes({{CIRANDA_BOOL, 7},
                                                   {CIRANDA_FLOAT64, 1},
                                                   {CIRANDA_COMPLEX64, std::nullopt},
                                                   {CIRANDA_COMPLEX128, std::nullopt}});
+
+// DLPack's, as far as MXNet takes them: signed, unsigned and floating numbers, and bfloat16, by their bits.
+inline constexpr native::DtypeTable<DlType> kDlTypes({{CIRANDA_BOOL, DlType{1, 1}},
+                                                      {CIRANDA_UINT8, DlType{1, 8}},
+                                                      {CIRANDA_UINT16, std::nullopt},
+                                                      {CIRANDA_UINT32, std::nullopt},
+                                                      {CIRANDA_UINT64, std::nullopt},
+                                                      {CIRANDA_INT8, DlType{0, 8}},
+                                                      {CIRANDA_INT16, std::nullopt},
+                                                      {CIRANDA_INT32, DlType{0, 32}},
+                                                      {CIRANDA_INT64, DlType{0, 64}},
+                                                      {CIRANDA_FLOAT16, DlType{2, 16}},
+                                                      {CIRANDA_BFLOAT16, DlType{4, 16}},
+                                                      {CIRANDA_FLOAT32, DlType{2, 32}},
+                                                      {CIRANDA_FLOAT64, DlType{2, 64}},
+                                                      {CIRANDA_COMPLEX64, std::nullopt},
+                                                      {CIRANDA_COMPLEX128, std::nullopt}});
 
 // MXNet makes an exception of the class that is registered under the word before the first colon:
 // src/ciranda/mxnet/failures.py.

@@ -14,7 +14,8 @@ from ciranda.mxnet import _versions
 
 _VERSION = _versions.check()
 
-from mxnet.base import _LIB  # noqa: E402 (once it is known that MXNet can be imported)
+import numpy as np  # noqa: E402 (once it is known that MXNet can be imported)
+from mxnet.base import _LIB, NDArrayHandle  # noqa: E402
 
 from ciranda.mxnet import failures  # noqa: E402
 
@@ -54,6 +55,12 @@ _push.argtypes = [
 _push.restype = ctypes.c_int32
 library.ciranda_mxnet_last_error.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
 library.ciranda_mxnet_last_error.restype = ctypes.c_int32
+library.ciranda_mxnet_lend.argtypes = [
+    *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+]
+library.ciranda_mxnet_lend.restype = ctypes.c_int32
+library.ciranda_mxnet_fetch_given_back.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+library.ciranda_mxnet_fetch_given_back.restype = ctypes.c_size_t
 
 
 def push(
@@ -134,6 +141,28 @@ def address_of(array: Any) -> int:
     if _LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)):
         raise InvalidArgumentError(f"ciranda.mxnet: {_LIB.MXGetLastError()!r}")
     return data.value or 0
+
+
+_given_back = (ctypes.c_void_p * 64)()
+
+
+def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
+    """Return the handle of a new array of MXNet's in the memory of `array`; None where MXNet cannot have one there.
+
+    `dtype` is the engine's. What MXNet has given back since the last call is let go of, here, where Python runs: MXNet
+    gives it back on its own threads, and perhaps when the process ends.
+    """
+    owner = ctypes.py_object(array)
+    while n := library.ciranda_mxnet_fetch_given_back(_given_back, len(_given_back)):
+        for address in filter(None, _given_back[:n]):
+            ctypes.pythonapi.Py_DecRef(ctypes.cast(address, ctypes.py_object))
+    handle: ctypes.c_void_p = NDArrayHandle()
+    shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+    ctypes.pythonapi.Py_IncRef(owner)
+    if library.ciranda_mxnet_lend(array.ctypes.data, shape, array.ndim, dtype, id(array), ctypes.byref(handle)):
+        ctypes.pythonapi.Py_DecRef(owner)
+        return None
+    return handle
 
 
 def live_calls() -> int:

@@ -13,12 +13,14 @@ from mxnet.ndarray import NDArray
 
 from ciranda import _core
 from ciranda.errors import InvalidArgumentError
-from ciranda.mxnet._plugin import address_of
+from ciranda.mxnet._plugin import address_of, lend
 
 #: How many rows go to each rank: an array, or anything that `numpy.asarray` takes.
 Splits = Any
 
 _DENSE = "default"
+#: From how many bytes on a result is not copied. Below, a copy takes less time than to lend its memory.
+_LENT_FROM = 1 << 16
 _IS_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
@@ -73,7 +75,9 @@ def described(array: NDArray) -> _core.TensorDescription:
 
 
 def from_engine(output: np.ndarray[Any, Any], like: NDArray) -> NDArray:
-    """Return what the engine allocated as an array of the dtype of its input."""
+    """Return what the engine allocated as an array of the dtype of its input: in its memory, unless it is small."""
+    if output.nbytes >= _LENT_FROM and (handle := lend(output, number_of(like.dtype))) is not None:
+        return mx.np.ndarray(handle=handle) if isinstance(like, mx.np.ndarray) else mx.nd.NDArray(handle=handle)
     made = empty(output.shape, like)
     if math.prod(output.shape):
         ctypes.memmove(address_of(made), output.ctypes.data, output.nbytes)

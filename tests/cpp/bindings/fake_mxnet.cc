@@ -1,0 +1,275 @@
+#include "bindings/fake_mxnet.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace ciranda::mxnet::fake {
+
+namespace {
+
+std::atomic<std::int64_t> n_memories{0};
+std::atomic<std::int64_t> n_handles{0};
+
+struct Memory {
+  explicit Memory(std::vector<float> given, DlManagedTensor* from = nullptr) : values(std::move(given)), lent(from) {
+    ++n_memories;
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    if (lent != nullptr) lent->give_back(lent);
+    --n_memories;
+  }
+
+  void* data() { return lent != nullptr ? lent->data : values.data(); }
+
+  std::vector<float> values;
+  DlManagedTensor* lent;  // whose data is used instead
+  std::string error;      // of what wrote it last
+};
+
+// Begins with its memory, as MXNet's does.
+struct FakeArray {
+  explicit FakeArray(std::shared_ptr<Memory> its) : memory(std::move(its)), length(n_values()) { ++n_handles; }
+  FakeArray(const FakeArray& other) : FakeArray(other.memory) {}
+  FakeArray& operator=(const FakeArray&) = delete;
+  ~FakeArray() { --n_handles; }
+
+  std::int64_t n_values() const { return static_cast<std::int64_t>(memory->values.size()); }
+
+  std::shared_ptr<Memory> memory;
+  std::int64_t length;
+};
+
+FakeArray& array_of(void* handle) { return *static_cast<FakeArray*>(handle); }
+
+struct Operation {
+  void (*run)(void*, void*, void*);
+  void* argument;
+  void (*discard)(void*);
+  std::vector<std::shared_ptr<Memory>> read;
+  std::vector<std::shared_ptr<Memory>> written;
+  bool has_begun = false;
+
+  bool uses(const std::shared_ptr<Memory>& memory) const { return has(read, memory) || writes(memory); }
+  bool writes(const std::shared_ptr<Memory>& memory) const { return has(written, memory); }
+  bool must_follow(const Operation& earlier) const {
+    return std::any_of(written.begin(), written.end(), [&](const auto& each) { return earlier.uses(each); }) ||
+           std::any_of(read.begin(), read.end(), [&](const auto& each) { return earlier.writes(each); });
+  }
+
+ private:
+  static bool has(const std::vector<std::shared_ptr<Memory>>& all, const std::shared_ptr<Memory>& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  }
+};
+
+class Engine {
+ public:
+  Engine() {
+    for (std::thread& each : threads_) each = std::thread([this] { work(); });
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() {
+    {
+      const std::lock_guard guard(lock_);
+      is_over_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& each : threads_) each.join();
+  }
+
+  void push(Operation operation) {
+    const std::lock_guard guard(lock_);
+    operations_.push_back(std::move(operation));
+    changed_.notify_all();
+  }
+
+  template <typename Predicate>
+  void wait_until(Predicate is_so) {
+    std::unique_lock guard(lock_);
+    changed_.wait(guard, [&] { return is_so(operations_); });
+  }
+
+  static void complete(void* engine, void* operation, const void* error) {
+    const auto* const failed = static_cast<const std::runtime_error*>(error);
+    static_cast<Engine*>(engine)->end(static_cast<Operation*>(operation), failed == nullptr ? "" : failed->what());
+  }
+
+ private:
+  void work() {
+    std::unique_lock guard(lock_);
+    while (!is_over_) {
+      const auto ready = std::find_if(operations_.begin(), operations_.end(), [&](const Operation& operation) {
+        const auto precedes = [&](const Operation& each) { return &each != &operation && operation.must_follow(each); };
+        const auto before = std::find_if(operations_.begin(), operations_.end(),
+                                         [&](const Operation& each) { return &each == &operation || precedes(each); });
+        return !operation.has_begun && &*before == &operation;
+      });
+      if (ready == operations_.end()) {
+        changed_.wait(guard);
+        continue;
+      }
+      ready->has_begun = true;
+      Operation* const operation = &*ready;
+      const std::string error = error_of(*operation);
+      guard.unlock();
+      begin(operation, error);
+      guard.lock();
+    }
+  }
+
+  void begin(Operation* operation, const std::string& error) {
+    void (*const discard)(void*) = operation->discard;
+    void* const argument = operation->argument;
+    if (error.empty()) {
+      OnComplete done{&Engine::complete, this, operation};
+      operation->run(nullptr, &done, argument);  // may have ended when this returns
+      done = {};
+    } else {
+      end(operation, error);
+    }
+    discard(argument);
+  }
+
+  static std::string error_of(const Operation& operation) {
+    for (const auto* const all : {&operation.read, &operation.written}) {
+      for (const auto& each : *all) {
+        if (!each->error.empty()) return each->error;
+      }
+    }
+    return "";
+  }
+
+  void end(Operation* operation, const std::string& error) {
+    std::list<Operation> ended;
+    const std::lock_guard guard(lock_);
+    const auto found =
+        std::find_if(operations_.begin(), operations_.end(), [&](const Operation& each) { return &each == operation; });
+    for (const auto& each : found->written) each->error = error;
+    ended.splice(ended.begin(), operations_, found);
+    changed_.notify_all();
+  }
+
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::list<Operation> operations_;
+  bool is_over_ = false;
+  std::thread threads_[3];
+};
+
+Engine& engine() {
+  static Engine it;
+  return it;
+}
+
+std::vector<std::shared_ptr<Memory>> memories_of(void** handles, int count) {
+  std::vector<std::shared_ptr<Memory>> found;
+  for (void* const each : std::span(handles, static_cast<std::size_t>(count))) found.push_back(array_of(each).memory);
+  return found;
+}
+
+struct Sum {
+  std::shared_ptr<Memory> memory;
+  float summand;
+};
+
+}  // namespace
+
+Array make(const std::vector<float>& values) { return Array(new FakeArray(std::make_shared<Memory>(values))); }
+
+Read read(const Array& array) {
+  const std::shared_ptr<Memory> memory = array_of(array.get()).memory;
+  engine().wait_until([&](const std::list<Operation>& operations) {
+    return std::none_of(operations.begin(), operations.end(), [&](const auto& each) { return each.writes(memory); });
+  });
+  return {memory->values, memory->error};
+}
+
+void push_add(const Array& array, float summand) {
+  const std::shared_ptr<Memory> memory = array_of(array.get()).memory;
+  const auto run = [](void*, void* done, void* argument) {
+    const Sum& sum = *static_cast<Sum*>(argument);
+    for (float& value : sum.memory->values) value += sum.summand;
+    const OnComplete copy = *static_cast<OnComplete*>(done);
+    copy.callback(copy.engine, copy.operation, nullptr);
+  };
+  engine().push(
+      {run, new Sum{memory, summand}, [](void* argument) { delete static_cast<Sum*>(argument); }, {}, {memory}});
+}
+
+void wait_for_all() {
+  engine().wait_until([](const std::list<Operation>& operations) { return operations.empty(); });
+}
+
+std::int64_t live_memories() { return n_memories; }
+std::int64_t live_handles() { return n_handles; }
+
+}  // namespace ciranda::mxnet::fake
+
+// As MXNet declares them.
+namespace mx_fake = ciranda::mxnet::fake;
+
+#define FAKE extern "C" __attribute__((visibility("default")))
+
+FAKE const char* MXGetLastError() { return "the fake has failed"; }
+
+FAKE int MXEnginePushAsyncND(void (*run)(void*, void*, void*), void* argument, void (*discard)(void*),
+                             const void* /*device*/, void** read, int n_read, void** written, int n_written,
+                             const void* /*property*/, int /*priority*/, const char* /*name*/, bool /*wait*/) {
+  mx_fake::engine().push(
+      {run, argument, discard, mx_fake::memories_of(read, n_read), mx_fake::memories_of(written, n_written)});
+  return 0;
+}
+
+FAKE int MXShallowCopyNDArray(void* array, void** copy) {
+  *copy = new mx_fake::FakeArray(mx_fake::array_of(array));
+  return 0;
+}
+
+FAKE int MXNDArrayFree(void* array) {
+  delete &mx_fake::array_of(array);
+  return 0;
+}
+
+FAKE int MXNDArrayGetData(void* array, void** data) {
+  *data = mx_fake::array_of(array).memory->data();
+  return 0;
+}
+
+FAKE int MXNDArrayGetShapeEx64(void* array, int* ndim, const std::int64_t** shape) {
+  *ndim = 1;
+  *shape = &mx_fake::array_of(array).length;
+  return 0;
+}
+
+FAKE int MXNDArrayGetDType(void* /*array*/, int* dtype) {
+  *dtype = 0;
+  return 0;
+}
+
+FAKE int MXNDArrayGetContext(void* /*array*/, int* device_type, int* device_number) {
+  *device_type = 1;
+  *device_number = 0;
+  return 0;
+}
+
+FAKE int MXNDArrayGetStorageType(void* /*array*/, int* storage) {
+  *storage = ciranda::mxnet::kDense;
+  return 0;
+}
+
+FAKE int MXNDArrayFromDLPackEx(void* tensor, bool is_transient, void** array) {
+  auto* const lent = static_cast<ciranda::mxnet::DlManagedTensor*>(tensor);
+  if (is_transient || lent->ndim == 0) return -1;
+  *array = new mx_fake::FakeArray(std::make_shared<mx_fake::Memory>(std::vector<float>(), lent));
+  return 0;
+}

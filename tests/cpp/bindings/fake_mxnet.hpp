@@ -1,0 +1,37 @@
+// A fake of what is used of MXNet: arrays, and an engine that runs an operation when what it reads and writes is free,
+// on threads of its own. An operation that reads or writes what has failed is left out, and what it writes fails as
+// well.
+//
+// The functions of MXNet's C API that the binding finds by name are in fake_mxnet.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/mxnet/mx_api.hpp"
+
+namespace ciranda::mxnet::fake {
+
+// An array of floats in memory of its own; the handle is given back by MXNDArrayFree().
+Array make(const std::vector<float>& values);
+
+// Waits until nothing writes the array. `error` is what it has failed with; "" if it has not.
+struct Read {
+  std::vector<float> values;
+  std::string error;
+};
+Read read(const Array& array);
+
+// Adds `summand` to the array, as an operation.
+void push_add(const Array& array, float summand);
+
+// Waits until all operations have ended.
+void wait_for_all();
+
+// How many arrays there are, and how many references to them.
+std::int64_t live_memories();
+std::int64_t live_handles();
+
+}  // namespace ciranda::mxnet::fake
