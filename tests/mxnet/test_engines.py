@@ -41,6 +41,25 @@ def _another_order_fails() -> None:
     assert any(f"'{name}'" in str(error) for name in names), error
 
 
+def _one_never_comes_to_its_parameters() -> None:
+    """Neither to the first initialization, nor to a second one that the other rank makes."""
+    from mxnet_ranks import hvd, mx, raised
+
+    met, anew = mx.gluon.nn.Dense(2, prefix="met_"), mx.gluon.nn.Dense(2, in_units=3, prefix="anew_")
+    for net in (met, anew):
+        net.initialize()
+        hvd.broadcast_parameters(net.collect_params())
+    anew.weight.data().wait_to_read()
+    if hvd.rank() == 1:
+        anew.weight.initialize(force_reinit=True)
+        error = raised(lambda: met(mx.nd.ones((2, 3))))
+    else:
+        error = raised(hvd.barrier)
+    assert isinstance(error, hvd.errors.CirandaError), repr(error)
+    text = f"{error} {hvd.last_error()}"
+    assert hvd.rank() == 0 or any(name in text for name in ("met_weight", "met_bias", "anew_weight")), text
+
+
 @pytest.mark.parametrize("engine", ["ThreadedEngine", NAIVE])
 def test_other_engines(engine: str) -> None:
     environment = {"PYTHONPATH": str(HERE), "MXNET_ENGINE_TYPE": engine, "CIRANDA_STALL_SHUTDOWN_SECONDS": "2"}
@@ -51,8 +70,7 @@ def test_other_engines(engine: str) -> None:
         for rank in range(2):
             ended = ranks.outcome(rank)
             assert ended.error is None, ended.traceback
-        if engine == NAIVE:
-            ranks.run(_another_order_fails)
+        ranks.run(_another_order_fails if engine == NAIVE else _one_never_comes_to_its_parameters)
 
 
 ENDS = {

@@ -281,6 +281,52 @@ def _met_in_other_orders() -> None:
         agree(_values(net))
 
 
+def _given_twice_where_one_rank_is_ahead() -> None:
+    """Rank 0 has broadcast twice, with other values each time, when the others come to their parameters."""
+    from mxnet_ranks import hvd, mx, np
+
+    for prefix in (None, "same"):
+        rank = _seeded()
+        net = mx.gluon.nn.Dense(2)
+        net.initialize(mx.init.Xavier())
+        for value in (3, 4):
+            if rank == 0:
+                net(mx.nd.ones((2, 6)))
+                net.weight.set_data(mx.nd.full((2, 6), value))
+            hvd.broadcast_parameters(net.collect_params(), prefix=prefix)
+        net(mx.nd.ones((2, 6)))
+        _agree(net)
+        np.testing.assert_array_equal(net.weight.data().asnumpy(), np.full((2, 6), 4))
+        net.initialize(mx.init.Xavier(), force_reinit=True)
+        _agree(net)
+
+
+def _other_parameters_on_one_rank() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    names = ["a", "b", "c"] if hvd.rank() != 1 else ["a", "c"]
+    params = {name: mx.gluon.Parameter(name, shape=(2,)) for name in names}
+    for param in params.values():
+        param.initialize()
+    error = raised(lambda: hvd.broadcast_parameters(params))
+    assert isinstance(error, hvd.errors.MismatchError), repr(error)
+    assert "rank 0 has a parameter 'b', but rank 1 has not" in str(error)
+
+
+def _outside_of_a_circle() -> None:
+    from mxnet_ranks import agree, hvd, mx, raised
+
+    _seeded()
+    net = mx.gluon.nn.Dense(2)
+    net.initialize(mx.init.Xavier())
+    hvd.shutdown()
+    assert "init" in str(raised(lambda: hvd.broadcast_parameters(net.collect_params())))
+    hvd.init()
+    hvd.broadcast_parameters(net.collect_params())
+    net(mx.nd.ones((2, 6)))
+    agree(_values(net))
+
+
 def _deferred_ones(three_of: str) -> None:
     for hybridized in ("not", "before", "after"):
         for root in (0, 2):
@@ -326,3 +372,9 @@ def test_process_sets(three: Ranks) -> None:
 
 def test_orders(three: Ranks) -> None:
     three.run(_met_in_other_orders)
+    three.run(_given_twice_where_one_rank_is_ahead)
+
+
+def test_ranks_that_do_not_fit(three: Ranks) -> None:
+    three.run(_other_parameters_on_one_rank)
+    three.run(_outside_of_a_circle)

@@ -11,9 +11,10 @@ from mxnet.gluon import Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
 from ciranda import _basics
+from ciranda._frameworks.objects import allgather_object
 from ciranda._numbering import Numbering
 from ciranda._ops import BROADCAST
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.mxnet import arrays
 from ciranda.mxnet._plugin import push
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
@@ -31,16 +32,39 @@ _initializations: dict[str, int] = {}
 _basics.at_end.append(_initializations.clear)
 
 
+_Plain = tuple[str, int, int]
+
+
 class _Broadcast(NamedTuple):
     name: str
     root_rank: int
     process_set: int
+
+    def plain(self) -> _Plain:
+        """Return it as a tuple that any Python can read."""
+        return self.name, self.root_rank, self.process_set
 
     def under_next_name(self) -> str:
         """Return the name for one more initialization."""
         nth = _initializations.get(self.name, 0)
         _initializations[self.name] = nth + 1
         return f"{self.name}#{nth}" if nth else self.name
+
+
+class _Note(NamedTuple):
+    """What a parameter keeps, all of it as plain tuples."""
+
+    #: A `_Broadcast`, to be made whenever the parameter is initialized.
+    standing: _Plain
+    #: Those that are to be made at the first initialization instead, as ranks that had the parameter have made them.
+    made_elsewhere: tuple[_Plain, ...]
+    #: Of the circle in which they were.
+    epoch: int
+
+    def due(self) -> list[_Broadcast]:
+        """Return what is to be made at an initialization."""
+        is_of_this_circle = self.epoch == _basics.circle.epoch
+        return [_Broadcast(*each) for each in (is_of_this_circle and self.made_elsewhere) or (self.standing,)]
 
 
 def broadcast_parameters(
@@ -51,7 +75,8 @@ def broadcast_parameters(
     What is initialized is broadcast at once, as operations of MXNet's engine. A parameter of Gluon's whose
     initialization is deferred, until the first forward pass says what shape it has, is broadcast when that happens, and
     every parameter again when it is initialized anew (`initialize(force_reinit=True)`): all ranks must then initialize
-    it. Ranks may come to their parameters in different orders, and at different times.
+    it. Ranks may come to their parameters in different orders, and at different times. The call itself waits for the
+    other ranks, which tell each other what they have.
 
     Args:
         params: of a Gluon block, `net.collect_params()`, or a dict or list of its parameters; or arrays by name, as
@@ -62,15 +87,39 @@ def broadcast_parameters(
 
     Raises:
         InvalidArgumentError: `params` is something else, or `root_rank` is no rank of the set.
+        MismatchError: ranks have parameters of different names.
     """
     _basics.require_rank(root_rank)
-    its_id = id_of(process_set)
+    if process_set.ranks is not None and root_rank not in process_set.ranks:
+        raise InvalidArgumentError(f"broadcast_parameters: root rank {root_rank} is not in {process_set!r}")
+    found = _each_once(params)
     begin = f"broadcast_parameters.{_calls.next(process_set) if prefix is None else prefix}"
+    there = _there_somewhere(found, begin, process_set)
+    for name, value in found.items():
+        _broadcast(value, _Broadcast(f"{begin}.{name}", root_rank, id_of(process_set)), is_there=name in there)
+
+
+def _each_once(params: Any) -> dict[str, Any]:
+    """Return parameters or arrays by name; what several blocks share by the first of its names."""
+    found: dict[str, Any] = {}
     seen: set[int] = set()
     for name, value in sorted(_named(params), key=lambda pair: pair[0]):
-        if id(value) not in seen:  # a parameter that blocks share
+        if id(value) not in seen:
             seen.add(id(value))
-            _broadcast(value, _Broadcast(f"{begin}.{name}", root_rank, its_id))
+            found[name] = value
+    return found
+
+
+def _there_somewhere(found: dict[str, Any], begin: str, process_set: ProcessSet) -> set[str]:
+    """Return the names of what any rank has initialized. Raises MismatchError on all ranks if they differ in names."""
+    mine = {name: isinstance(value, NDArray) or value._data is not None for name, value in found.items()}
+    everyones = allgather_object(mine, f"{begin}.names", process_set)
+    ranks = process_set.ranks or range(len(everyones))
+    for rank, theirs in zip(ranks, everyones, strict=True):
+        for name in sorted(everyones[0].keys() ^ theirs.keys()):
+            has, lacks = (rank, ranks[0]) if name in theirs else (ranks[0], rank)
+            raise MismatchError(f"broadcast_parameters: rank {has} has a parameter {name!r}, but rank {lacks} has not")
+    return {name for theirs in everyones for name, is_there in theirs.items() if is_there}
 
 
 def _named(params: Any) -> Iterable[tuple[str, Any]]:
@@ -93,12 +142,18 @@ def _named(params: Any) -> Iterable[tuple[str, Any]]:
     return pairs
 
 
-def _broadcast(value: Any, broadcast: _Broadcast) -> None:
+def _broadcast(value: Any, broadcast: _Broadcast, is_there: bool) -> None:
+    """Broadcast an array or a parameter now, or when it is initialized; `is_there`: some rank does so now."""
     if isinstance(value, NDArray):
         _push([value], broadcast.name, broadcast)
         return
     _wrap(type(value))
-    vars(value)[_ATTRIBUTE] = tuple(broadcast)
+    made: tuple[_Plain, ...] = ()
+    if value._data is None and is_there:
+        before = vars(value).get(_ATTRIBUTE)
+        of_this_circle = before is not None and _Note(*before).epoch == _basics.circle.epoch
+        made = (*(before[1] if of_this_circle else ()), broadcast.plain())
+    vars(value)[_ATTRIBUTE] = tuple(_Note(broadcast.plain(), made, _basics.circle.epoch))
     if value._data is not None:
         _push(value._data, broadcast.under_next_name(), broadcast)
 
@@ -146,13 +201,15 @@ def _broadcasting(own: Callable[..., None]) -> Callable[..., None]:
         if asked is None:
             own(self, data, ctx_list)
             return
+        note = _Note(*asked)
         try:
             if self._data is None:  # else it only moves to other devices
-                broadcast = _Broadcast(*asked)
-                data = _sent(data, broadcast.under_next_name(), broadcast)
+                for broadcast in note.due():
+                    data = _sent(data, broadcast.under_next_name(), broadcast)
             own(self, data, ctx_list)
+            note = note._replace(made_elsewhere=())
         finally:
-            vars(self)[_ATTRIBUTE] = asked
+            vars(self)[_ATTRIBUTE] = tuple(note)
 
     setattr(initialize, _IS_WRAPPED, True)
     return initialize
