@@ -17,13 +17,13 @@ BATCH = 6
 STEPS = 4
 
 
-def _cnn(**dense: Any) -> Any:
+def _cnn(n_classes: int = 3, **dense: Any) -> Any:
     from mxnet_ranks import mx
 
     nn = mx.gluon.nn
     net = nn.HybridSequential()
     net.add(nn.Conv2D(4, 3, activation="relu"), nn.MaxPool2D(), nn.Flatten(), nn.Dense(8, activation="tanh", **dense))
-    net.add(nn.Dense(3))
+    net.add(nn.Dense(n_classes))
     return net
 
 
@@ -79,24 +79,43 @@ def _as_one_process(
     step: Callable[[Any, int], None] | None = None,
     tolerance: float = 1e-6,
     optimizer: Callable[[], tuple[str, dict[str, Any]]] = lambda: ("sgd", {"learning_rate": 0.1, "momentum": 0.9}),
+    batches: Callable[[], list[tuple[Any, Any]]] = _batches,
 ) -> None:
     from mxnet_ranks import agree, hvd, mx, np
 
     mx.random.seed(hvd.rank())
     np.random.seed(hvd.rank())
-    net = _cnn()
+    n_classes = 3 if batches is _batches else 10
+    net = _cnn(n_classes)
     net.initialize(mx.init.Xavier())
     if hybridize:
         net.hybridize()
     hvd.broadcast_parameters(net.collect_params())
     trainer = hvd.DistributedTrainer(net.collect_params(), *optimizer(), **options)
     net(mx.nd.array(np.zeros((1, 1, 8, 8), "f")))
-    alone = _copy_of(net, _cnn())
-    _train(net, trainer, _mine(_batches()), step)
-    _train(alone, mx.gluon.Trainer(alone.collect_params(), *optimizer(), kvstore=None), _batches())
+    assert trainer._scale == 1
+    alone = _copy_of(net, _cnn(n_classes))
+    _train(net, trainer, _mine(batches()), step)
+    _train(alone, mx.gluon.Trainer(alone.collect_params(), *optimizer(), kvstore=None), batches())
     agree(_values(net))
     for name, value in _values(alone).items():
         np.testing.assert_allclose(_values(net)[name], value, rtol=tolerance * 10, atol=tolerance, err_msg=name)
+
+
+def _digits() -> list[tuple[Any, Any]]:
+    from mxnet_ranks import hvd
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    n = BATCH * hvd.size()
+    parts = [slice(begin, begin + n) for begin in range(0, n * STEPS, n)]
+    return [((images[part] / 16).reshape(-1, 1, 8, 8).astype("f"), labels[part].astype("f")) for part in parts]
+
+
+def _on_digits() -> None:
+    for hybridize in (False, True):
+        _as_one_process(hybridize, {}, batches=_digits)
+    _module(0, 1.0)
 
 
 def _in_halves(trainer: Any, batch_size: int) -> None:
@@ -159,6 +178,58 @@ def _used_on_one_rank_only() -> None:
     agree({"one": one.data().asnumpy(), "other": other.data().asnumpy()})
     assert one.data().asnumpy()[0] == 1 - 2 * (hvd.size() + 1) / 2
     assert abs(other.data().asnumpy()[0] - (1 - 3 / hvd.size())) < 1e-6
+
+
+def _used_where_another_has_it_deferred() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    net = mx.gluon.nn.Dense(2, prefix="late_")
+    net.initialize()
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd")
+    if hvd.rank() == 1:
+        with mx.autograd.record():
+            loss = net(mx.nd.ones((2, 3))).sum()
+        loss.backward()
+    error = raised(lambda: trainer.step(1, ignore_stale_grad=True))
+    assert isinstance(error, ValueError), repr(error)
+    assert "'late_weight' was used on one rank, but on another its initialization is deferred" in str(error)
+
+
+def _two_trainers() -> None:
+    """Each of a net of its own, which share the names of their parameters, with a compression of the user's."""
+    from mxnet_ranks import agree, hvd, mx
+
+    class Halved(hvd.Compressor):
+        @staticmethod
+        def compress(tensor: Any) -> tuple[Any, Any]:
+            return tensor / 2, None
+
+        @staticmethod
+        def decompress(tensor: Any, ctx: Any) -> Any:
+            return tensor * 2
+
+    params = [mx.gluon.Parameter("alike", shape=(2,), init="ones") for _ in range(2)]
+    for param in params:
+        param.initialize()
+    sgd = ("sgd", {"learning_rate": 1.0})
+    trainers = [
+        hvd.DistributedTrainer(params[:1], *sgd, compression=Halved),
+        hvd.DistributedTrainer(params[1:], *sgd),
+    ]
+    for _ in range(3):
+        with mx.autograd.record():
+            losses = [
+                param.data().sum() * factor * (hvd.rank() + 1) for param, factor in zip(params, (1, 5), strict=True)
+            ]
+        mx.autograd.backward(losses)
+        order = (0, 1) if hvd.rank() == 1 else (1, 0)
+        for trainer in trainers:  # at the first step the ranks compare what they train
+            trainer._compare()
+        for index in order:
+            trainers[index].step(1)
+    agree({str(index): param.data().asnumpy() for index, param in enumerate(params)})
+    for param, factor in zip(params, (1, 5), strict=True):
+        assert abs(param.data().asnumpy()[0] - (1 - 3 * factor * (hvd.size() + 1) / 2)) < 1e-5
 
 
 def _kinds_of_gradients() -> None:
@@ -335,6 +406,11 @@ def test_as_one_process(three: Ranks) -> None:
 def test_deferred_parameters_at_the_first_step(three: Ranks) -> None:
     three.run(_first_step_before_the_first_pass)
     three.run(_used_on_one_rank_only)
+    three.run(_used_where_another_has_it_deferred)
+
+
+def test_two_trainers(three: Ranks) -> None:
+    three.run(_two_trainers)
 
 
 def test_gradients_of_every_kind(three: Ranks) -> None:
@@ -353,3 +429,10 @@ def test_states(three: Ranks, tmp_path: Path) -> None:
 
 def test_modules(three: Ranks) -> None:
     three.run(_modules)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+def test_digits_as_one_process(n_ranks: int) -> None:
+    with Ranks(n_ranks, env={"PYTHONPATH": str(Path(__file__).parent)}) as ranks:
+        ranks.run(_on_digits)

@@ -112,15 +112,25 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     def _used_somewhere(self) -> list[bool]:
         """Whether a rank has computed a gradient of each parameter since the last step. Others' become zeros."""
+        if not self._params:
+            return []
         used = [_is_used(param) for param in self._params]
-        name = f"{self._name}.used"
-        call = _calls.Call(name, self._process_set, op=Max)
-        (flags,) = _calls.allreduce([mx.nd.array(used, dtype="uint8")], call)
-        somewhere = [bool(flag) for flag in flags.asnumpy()]
-        for param, is_used, is_needed in zip(self._params, used, somewhere, strict=True):
+        deferred = [param.grad_req != "null" and param._data is None for param in self._params]
+        call = _calls.Call(f"{self._name}.used", self._process_set, op=Max)
+        (flags,) = _calls.allreduce([mx.nd.array([used, deferred], dtype="uint8")], call)
+        used_somewhere: list[bool]
+        used_somewhere, deferred_somewhere = flags.asnumpy().astype(bool).tolist()
+        for param, is_needed, is_missing in zip(self._params, used_somewhere, deferred_somewhere, strict=True):
+            if is_needed and is_missing:
+                raise InvalidArgumentError(
+                    f"DistributedTrainer: parameter {param.name!r} was used on one rank, but on another its "
+                    "initialization is deferred: run a forward pass with it on all ranks first, or give its block the "
+                    "sizes of its inputs"
+                )
+        for param, is_used, is_needed in zip(self._params, used, used_somewhere, strict=True):
             if is_needed and not is_used:
                 _make_zero(param)
-        return somewhere
+        return used_somewhere
 
     @contextmanager
     def _with_params(self, params: list[Any]) -> Iterator[None]:
@@ -207,11 +217,6 @@ def _is_used(param: Parameter) -> bool:
 
 
 def _make_zero(param: Parameter) -> None:
-    if param._data is None:
-        raise InvalidArgumentError(
-            f"DistributedTrainer: parameter {param.name!r} was used on another rank, but here its initialization is "
-            "deferred: run a forward pass with it on all ranks first, or give its block the sizes of its inputs"
-        )
     param.zero_grad()
     for data in param._data:
         data._fresh_grad = True
