@@ -19,6 +19,7 @@ def symbol() -> mx.sym.Symbol:
 def main() -> None:
     hvd.init()
     mx.random.seed(hvd.rank())
+    np.random.seed(hvd.rank())  # by which the iterator shuffles
     images, labels = load_digits(return_X_y=True)
     x, y = (images / 16).astype(np.float32), labels.astype(np.float32)
     mine = slice(hvd.rank(), 1500, hvd.size())

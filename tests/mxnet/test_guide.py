@@ -23,6 +23,8 @@ def test_the_page_and_the_examples_run(tmp_path: Path) -> None:
         scripts[f"{path.stem}_horovod"] = scripts[path.stem].replace(
             "import ciranda.mxnet as", "import horovod.mxnet as"
         )
+    for path in sorted((Path(__file__).parent / "scripts").glob("*.py")):
+        scripts[f"{path.stem}_script"] = path.read_text(encoding="utf-8")
     for name, script in scripts.items():
         assert "import horovod.mxnet" in script or not name.endswith("_horovod")
         (tmp_path / f"{name}.py").write_text(script)
@@ -44,3 +46,4 @@ def test_the_page_and_the_examples_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert done.stdout.count("the parameters of all 2 ranks are the same bits") == 2
     assert done.stdout.count("images a second on 2 ranks") == 2
+    assert all(f"{name} script: accuracy" in done.stdout for name in ("gluon", "module"))
