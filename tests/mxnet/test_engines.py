@@ -79,9 +79,10 @@ ENDS = {
     "deleted": "del results; hvd.shutdown(); mx.nd.waitall()",
     "sys.exit": "import sys; sys.exit(0)",
 }
+OTHER_ENDS = ("shutdown", "sys.exit")
 
 
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("how", ["exit", "deleted", *(pytest.param(how, marks=pytest.mark.slow) for how in OTHER_ENDS)])
 def test_the_end_of_a_process(how: str, tmp_path: Path) -> None:
     """Rank 1 never makes the calls of rank 0, which are in MXNet's queues when that ends."""
     script = tmp_path / "ends.py"
