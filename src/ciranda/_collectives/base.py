@@ -69,7 +69,7 @@ class Base(Generic[Given, Tensor, Splits]):
             return [[]] * n_tensors
         if len(splits) != n_tensors:
             raise InvalidArgumentError(f"there are {n_tensors} tensors but splits for {len(splits)}")
-        return [[] if each is None else _whole_numbers(self._adapter.splits(each)) for each in splits]
+        return [[] if each is None else whole_numbers(self._adapter.splits(each)) for each in splits]
 
     def _apart_from(self, inputs: Sequence[Tensor], outputs: list[Tensor]) -> list[Tensor]:
         """Return the outputs of a reducescatter. Raises InvalidArgumentError if one lies in another tensor's memory."""
@@ -89,7 +89,8 @@ def _each_pair(function: Any, work: Sequence[Any], tensors: Sequence[Any]) -> li
     return [function(*pair) for pair in zip(work, tensors, strict=True)]
 
 
-def _whole_numbers(splits: Any) -> list[int]:
+def whole_numbers(splits: Any) -> list[int]:
+    """Return the numbers of an array of one dimension. Raises InvalidArgumentError for any other."""
     numbers = splits.tolist()
     if len(splits.shape) != 1 or not numbers or any(type(number) is not int for number in numbers):
         raise InvalidArgumentError(

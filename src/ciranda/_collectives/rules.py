@@ -43,6 +43,8 @@ class Rule(Generic[Tensor]):
     n_constants = 0
     #: Whether the backward pass can be differentiated.
     is_differentiable_twice = True
+    #: Of the call; None if it has none.
+    name: str | None
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the results, by calls that are not recorded."""
@@ -93,15 +95,15 @@ class Allreduce(Rule[Tensor]):
     """Of `grouped_allreduce()`."""
 
     def __init__(self, collectives: Reductions[Any, Tensor, Any], name: str | None, call: Reduction) -> None:
-        self._collectives, self._name, self._call = collectives, name, call
+        self._collectives, self.name, self.call = collectives, name, call
         self._are_chosen: list[Any] = []
 
     def _plain(self, tensors: Sequence[Tensor], name: str | None, call: Reduction) -> list[Tensor]:
         return self._collectives.grouped_allreduce_async(tensors, None, name, *call).wait()
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        call = self._call
-        results = self._plain(tensors, self._name, call)
+        call = self.call
+        results = self._plain(tensors, self.name, call)
         if call.op in (Min, Max):
             # The factors may have changed what was compared, or turned the order around.
             inner = results
@@ -113,7 +115,7 @@ class Allreduce(Rule[Tensor]):
         return results
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        call, reduced = self._call, self._collectives._grouped_allreduce
+        call, reduced = self.call, self._collectives._grouped_allreduce
         if call.op not in (Average, Sum, Min, Max):
             raise NotSupportedError(
                 "allreduce has a gradient with op=Average, Sum, Min and Max only; detach its input or its result"
@@ -131,7 +133,7 @@ class Allreduce(Rule[Tensor]):
         framework = self._collectives._gradients
         assert framework is not None
         chosen: Any = framework.cast(is_chosen, total.dtype)
-        count: Any = self._plain([chosen], None, _plain_reduction(Sum, self._call.process_set))[0]
+        count: Any = self._plain([chosen], None, _plain_reduction(Sum, self.call.process_set))[0]
         return total * (chosen / (count + framework.cast(count == 0, total.dtype)))  # type: ignore[no-any-return]
 
 
@@ -142,17 +144,17 @@ class Allgather(Rule[Tensor]):
     gradient_op = Average
 
     def __init__(self, collectives: Gathers[Any, Tensor, Any], name: str | None, process_set: ProcessSet) -> None:
-        self._collectives, self._name, self._process_set = collectives, name, process_set
+        self._collectives, self.name, self.process_set = collectives, name, process_set
         self._sizes: list[int] = []
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._sizes = _n_rows(tensors)
-        return self._collectives.grouped_allgather_async(tensors, self._name, self._process_set).wait()
+        return self._collectives.grouped_allgather_async(tensors, self.name, self.process_set).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        sizes = _numbers_of_all(self._sizes, self._process_set)
-        starts = sizes[: self._process_set.rank()].sum(axis=0).tolist()
-        call = _plain_reduction(self.gradient_op, self._process_set)
+        sizes = _numbers_of_all(self._sizes, self.process_set)
+        starts = sizes[: self.process_set.rank()].sum(axis=0).tolist()
+        call = _plain_reduction(self.gradient_op, self.process_set)
         reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
         return [each[start : start + size] for each, start, size in zip(reduced, starts, self._sizes, strict=True)]
 
@@ -166,30 +168,30 @@ class Broadcast(Rule[Tensor]):
     def __init__(
         self, collectives: Gathers[Any, Tensor, Any], root_rank: int, name: str | None, process_set: ProcessSet
     ) -> None:
-        self._collectives, self._name = collectives, name
-        self._root_rank, self._process_set = root_rank, process_set
+        self._collectives, self.name = collectives, name
+        self.root_rank, self.process_set = root_rank, process_set
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        call = (self._root_rank, self._name, self._process_set)
+        call = (self.root_rank, self.name, self.process_set)
         return self._collectives.grouped_broadcast_async(tensors, *call).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        call = _plain_reduction(self.gradient_op, self._process_set)
+        call = _plain_reduction(self.gradient_op, self.process_set)
         reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
-        return reduced if _basics.rank() == self._root_rank else self._collectives._zeros(_shapes(reduced))
+        return reduced if _basics.rank() == self.root_rank else self._collectives._zeros(_shapes(reduced))
 
 
 class Reducescatter(Rule[Tensor]):
     """Of `grouped_reducescatter()`."""
 
     def __init__(self, collectives: Rows[Any, Tensor, Any], name: str | None, call: Reduction) -> None:
-        self._collectives, self._name, self._call = collectives, name, call
+        self._collectives, self.name, self.call = collectives, name, call
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        return self._collectives._start_reducescatters(tensors, self._name, self._call, None).wait()
+        return self._collectives._start_reducescatters(tensors, self.name, self.call, None).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        op, prescale, postscale, process_set = self._call[:4]
+        op, prescale, postscale, process_set = self.call[:4]
         if op not in (Average, Sum):
             raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
         factor: Any = prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
@@ -207,19 +209,19 @@ class Alltoall(Rule[Tensor]):
         name: str | None,
         process_set: ProcessSet,
     ) -> None:
-        self._collectives, self._splits, self._name, self._process_set = collectives, splits, name, process_set
+        self._collectives, self.splits, self.name, self.process_set = collectives, splits, name, process_set
         self._counts: list[Tensor] = []
         self.n_constants = n_tensors
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        call = (self._splits, self._name, self._process_set)
+        call = (self.splits, self.name, self.process_set)
         results = self._collectives.grouped_alltoall_async(tensors, *call).wait()
         self._counts = [counts for _, counts in results]
         return [*(output for output, _ in results), *self._counts]
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         of_outputs = gradients[: self.n_constants]
-        back = self._collectives.grouped_alltoall(of_outputs, self._counts, None, self._process_set)
+        back = self._collectives.grouped_alltoall(of_outputs, self._counts, None, self.process_set)
         return [gradient for gradient, _ in back]
 
 
@@ -227,7 +229,7 @@ class _Rooted(Rule[Tensor]):
     is_differentiable_twice = False
 
     def __init__(self, collectives: Rooted[Any, Tensor, Any], root_rank: int, process_set: ProcessSet) -> None:
-        self._collectives, self._root_rank, self._process_set = collectives, root_rank, process_set
+        self._collectives, self.root_rank, self.process_set = collectives, root_rank, process_set
         self._shapes: list[tuple[tuple[int, ...], Any]] = []
 
     def _or_without_elements(self, results: list[Tensor] | None) -> list[Tensor]:
@@ -237,7 +239,7 @@ class _Rooted(Rule[Tensor]):
 
     @property
     def _is_root(self) -> bool:
-        return _basics.rank() == self._root_rank
+        return _basics.rank() == self.root_rank
 
 
 class Reduce(_Rooted[Tensor]):
@@ -247,19 +249,19 @@ class Reduce(_Rooted[Tensor]):
         self, collectives: Rooted[Any, Tensor, Any], root_rank: int, name: str | None, call: Reduction
     ) -> None:
         super().__init__(collectives, root_rank, call.process_set)
-        self._name, self._call = name, call
+        self.name, self.call = name, call
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._shapes = _shapes(tensors)
-        op, prescale, postscale, process_set, _, divisor = self._call
-        call = (self._root_rank, op, self._name, process_set, prescale, postscale, divisor)
+        op, prescale, postscale, process_set, _, divisor = self.call
+        call = (self.root_rank, op, self.name, process_set, prescale, postscale, divisor)
         return self._or_without_elements(self._collectives.grouped_reduce_async(tensors, *call).wait())
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        if self._call.op not in (Average, Sum):
+        if self.call.op not in (Average, Sum):
             raise NotSupportedError("reduce has a gradient for op=Average and op=Sum only")
         mine = gradients if self._is_root else self._collectives._zeros(self._shapes)
-        return self._collectives._grouped_allreduce(mine, None, self._call)
+        return self._collectives._grouped_allreduce(mine, None, self.call)
 
 
 class Gather(_Rooted[Tensor]):
@@ -269,17 +271,17 @@ class Gather(_Rooted[Tensor]):
         self, collectives: Rooted[Any, Tensor, Any], root_rank: int, name: str | None, process_set: ProcessSet
     ) -> None:
         super().__init__(collectives, root_rank, process_set)
-        self._name = name
+        self.name = name
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._shapes = _shapes(tensors)
-        call = (self._root_rank, self._name, self._process_set)
+        call = (self.root_rank, self.name, self.process_set)
         return self._or_without_elements(self._collectives.grouped_gather_async(tensors, *call).wait())
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         mine = [shape[0] if shape else 0 for shape, _ in self._shapes]
-        splits = _numbers_of_all(mine, self._process_set).T.tolist()
-        return self._collectives.grouped_scatter(gradients, self._root_rank, splits, None, self._process_set)
+        splits = _numbers_of_all(mine, self.process_set).T.tolist()
+        return self._collectives.grouped_scatter(gradients, self.root_rank, splits, None, self.process_set)
 
 
 class Scatter(_Rooted[Tensor]):
@@ -294,13 +296,13 @@ class Scatter(_Rooted[Tensor]):
         process_set: ProcessSet,
     ) -> None:
         super().__init__(collectives, root_rank, process_set)
-        self._splits, self._name = splits, name
+        self.splits, self.name = splits, name
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._shapes = _shapes(tensors)
-        call = (self._root_rank, self._splits, self._name, self._process_set)
+        call = (self.root_rank, self.splits, self.name, self.process_set)
         return self._collectives.grouped_scatter_async(tensors, *call).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        back = self._collectives.grouped_gather(gradients, self._root_rank, None, self._process_set)
+        back = self._collectives.grouped_gather(gradients, self.root_rank, None, self.process_set)
         return self._collectives._zeros(self._shapes) if back is None else back

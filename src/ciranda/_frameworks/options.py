@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +83,8 @@ def positive(passes: int) -> int:
 
 
 def check_factor(predivide: float, op: int) -> None:
-    """Raise InvalidArgumentError for a gradient_predivide_factor that does not go with the reduction."""
+    """Raise InvalidArgumentError for a gradient_predivide_factor that is none, or does not go with the reduction."""
+    if not math.isfinite(predivide) or predivide == 0:
+        raise InvalidArgumentError(f"gradient_predivide_factor must be a finite number other than 0, not {predivide}")
     if predivide != 1.0 and op != Average:
         raise InvalidArgumentError("gradient_predivide_factor can only be used with op=Average")

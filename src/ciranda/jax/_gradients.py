@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import core
 
+from ciranda import _core
 from ciranda._collectives import Gradients, rules
+from ciranda._collectives.base import whole_numbers
 from ciranda._ops import (
     ALLGATHER,
     ALLREDUCE,
@@ -30,11 +32,14 @@ from ciranda._ops import (
     divides_by_all,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError, ScalarError
-from ciranda.jax import _eager
+from ciranda.jax import _eager, arrays
 from ciranda.jax._primitive import Call, collective_p, size_p
 from ciranda.process_sets import ProcessSet, id_of
 
 Residuals = Any
+
+# The engine's limit.
+_LONGEST_NAME = 1024
 
 
 def is_traced(tensor: Any) -> bool:
@@ -51,11 +56,11 @@ class Tracing(Gradients[jax.Array]):
 
     def record(self, rule: rules.Rule[jax.Array], tensors: Sequence[Any]) -> list[jax.Array]:
         """Return the results of the rule's call."""
-        arrays = [jnp.asarray(tensor) for tensor in tensors]
-        call = _call_of(rule, arrays)
-        results = apply(call, arrays)
+        traced = [arrays.communicable(jnp.asarray(tensor)) for tensor in tensors]
+        call = _call_of(rule, traced)
+        results = apply(call, traced)
         if call.collective == ALLTOALL and call.splits is None:
-            results += [_equal_counts(call, each) for each in arrays]
+            results += [_equal_counts(call, each) for each in traced]
         return results
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
@@ -73,24 +78,25 @@ def apply(call: Call, tensors: Sequence[Any]) -> list[Any]:
 
 
 def _call_of(rule: rules.Rule[jax.Array], tensors: Sequence[jax.Array]) -> Call:
-    """Return what a rule of the collectives asks for, as a call of a traced program."""
+    """Return what a rule of the collectives asks for, as a call of a traced program. Raises as the engine would."""
+    name = _checked_name(rule.name)
     if isinstance(rule, rules.Allreduce):
-        return _reduction(ALLREDUCE, rule._name, rule._call)
+        return _reduction(ALLREDUCE, name, rule.call)
     if isinstance(rule, rules.Reducescatter):
-        place = rule._call.process_set
+        place = rule.call.process_set
         n, position = _n_ranks(place), place.rank() or 0
         rows = tuple(each // n + (position < each % n) for each in _rows(tensors, "reducescatter"))
-        return _reduction(REDUCESCATTER, rule._name, rule._call)._replace(rows=rows, n_ranks=n)
+        return _reduction(REDUCESCATTER, name, rule.call)._replace(rows=rows, n_ranks=n)
     if isinstance(rule, rules.Allgather):
-        n = _n_ranks(rule._process_set)
+        n = _n_ranks(rule.process_set)
         rows = tuple(each * n for each in _rows(tensors, "allgather"))
-        return Call(ALLGATHER, process_set=id_of(rule._process_set), name=rule._name, rows=rows, n_ranks=n)
+        return Call(ALLGATHER, process_set=id_of(rule.process_set), name=name, rows=rows, n_ranks=n)
     if isinstance(rule, rules.Broadcast):
-        return Call(BROADCAST, root=rule._root_rank, process_set=id_of(rule._process_set), name=rule._name)
+        return Call(BROADCAST, root=rule.root_rank, process_set=id_of(rule.process_set), name=name)
     if isinstance(rule, rules.Alltoall):
         _rows(tensors, "alltoall")
-        splits, n = _equal_or_given(rule._splits), _n_ranks(rule._process_set)
-        return Call(ALLTOALL, process_set=id_of(rule._process_set), name=rule._name, splits=splits, n_ranks=n)
+        splits, n = _equal_or_given(rule.splits), _n_ranks(rule.process_set)
+        return Call(ALLTOALL, process_set=id_of(rule.process_set), name=name, splits=splits, n_ranks=n)
     raise NotSupportedError(
         f"{type(rule).__name__.lower()} of a traced value: it is for values outside jit only, and has no gradient here"
     )
@@ -101,8 +107,34 @@ def _reduction(collective: int, name: str | None, call: rules.Reduction) -> Call
         raise NotSupportedError(
             "a weighted average of a traced value: scale it first, and divide by the sum of weights"
         )
+    if call.op not in _core.REDUCE_OPS.values():
+        raise InvalidArgumentError(
+            f"there is no reduction with number {call.op}; use Average, Sum, Min, Max or Product"
+        )
     divides = divides_by_all(call.divisor, call.op)
-    return Call(collective, call.op, -1, call.prescale, call.postscale, id_of(call.process_set), divides, name)
+    factors = _factor(call.prescale, "prescale_factor"), _factor(call.postscale, "postscale_factor")
+    return Call(collective, call.op, -1, *factors, id_of(call.process_set), divides, name)
+
+
+def _factor(factor: Any, what: str) -> float:
+    if is_traced(factor):
+        raise NotSupportedError(
+            f"{what} is traced, but a program has it as a number: multiply the tensor, or the result"
+        )
+    if isinstance(factor, str) or not np.isfinite(factor):
+        raise InvalidArgumentError(f"{what} must be a finite number, not {factor!r}")
+    return float(factor)
+
+
+def _checked_name(name: Any) -> str | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or "\0" in name:
+        raise InvalidArgumentError(f"a name must be a string without NUL characters, or None; got {name!r}")
+    n_bytes = len(name.encode())
+    if not 1 <= n_bytes <= _LONGEST_NAME:
+        raise InvalidArgumentError(f"a name must have 1 to {_LONGEST_NAME} bytes, this one has {n_bytes}")
+    return name
 
 
 def _n_ranks(process_set: ProcessSet) -> int:
@@ -124,7 +156,7 @@ def _equal_or_given(splits: Sequence[Any] | None) -> tuple[tuple[int, ...], ...]
         return None
     if any(is_traced(each) for each in splits):
         raise NotSupportedError("alltoall with traced splits: the shape of its result would depend on their values")
-    return tuple(() if each is None else tuple(np.asarray(each).tolist()) for each in splits)
+    return tuple(() if each is None else tuple(whole_numbers(np.asarray(each))) for each in splits)
 
 
 def _equal_counts(call: Call, tensor: jax.Array) -> jax.Array:

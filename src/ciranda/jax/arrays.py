@@ -48,11 +48,16 @@ def readable(tensor: ArrayLike) -> jax.Array:
             f"the array is on {where}, but only arrays on one CPU device are supported: jax.device_put(array, "
             "jax.devices('cpu')[0])"
         )
+    return communicable(array).block_until_ready()
+
+
+def communicable(array: jax.Array) -> jax.Array:
+    """Return the array. Raises InvalidArgumentError if the engine does not know its dtype."""
     if array.dtype not in _NUMBER_OF:
         raise InvalidArgumentError(
             f"an array of dtype {array.dtype} cannot be communicated; supported: {', '.join(_core.DATA_TYPES)}"
         )
-    return array.block_until_ready()
+    return array
 
 
 def writable(tensor: jax.Array) -> jax.Array:
@@ -94,5 +99,5 @@ def share_memory(one: jax.Array, other: jax.Array) -> bool:
 
 def counts(numbers: Any, splits: Splits | None) -> jax.Array:
     """Return numbers of rows as an array, of the dtype of the splits that they go with, or int32."""
-    wanted = None if splits is None or isinstance(splits, Sequence) else np.asarray(splits).dtype
-    return jnp.asarray(numbers, wanted if wanted is not None else jnp.int32)
+    wanted = np.dtype(np.int32) if splits is None or isinstance(splits, Sequence) else np.asarray(splits).dtype
+    return jnp.asarray(numbers, jax.dtypes.canonicalize_dtype(wanted))

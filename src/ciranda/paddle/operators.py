@@ -57,7 +57,7 @@ def _recorded(rule: Rule[Any], x: Tensor) -> Tensor:
 
 class _NotDifferentiable(rules.Allreduce[Any]):
     def backward(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        kind = f"allreduce_{_NAME_OF[self._call.op]}"
+        kind = f"allreduce_{_NAME_OF[self.call.op]}"
         raise NotSupportedError(f"{kind} has no gradient; detach its input or its result (stop_gradient = True)")
 
 
@@ -102,7 +102,7 @@ class _Broadcast(rules.Broadcast[Any]):
 
 class _Reducescatter(rules.Reducescatter[Any]):
     def backward(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        return self._collectives.grouped_allgather(gradients, None, self._call.process_set)
+        return self._collectives.grouped_allgather(gradients, None, self.call.process_set)
 
 
 def _check_rows(kind: str, x: Tensor) -> None:
