@@ -1,10 +1,21 @@
 // Coordinator: the part that notices ranks that never come.
+#include <algorithm>
+#include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/earliest.hpp"
 #include "negotiate/coordinator.hpp"
 
 namespace ciranda {
+
+namespace {
+
+// How many of the missing ranks are checked for another order: a report stays cheap where hundreds are missing.
+constexpr std::size_t kMissingAsked = 4;
+
+}  // namespace
 
 std::optional<TimePoint> Coordinator::first_due(TimePoint opened, TimePoint next_report) const {
   std::optional<TimePoint> due;
@@ -20,18 +31,18 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   if (!stall_check_due_ || now < *stall_check_due_) return reports;
   disperse_stalled(now);
   std::optional<TimePoint> next;
-  std::vector<NamedRounds*> to_fail;
+  std::vector<std::pair<NamedRounds*, std::string>> to_fail;  // told of while all of them are open
   for (auto& [key, name] : names_) {
     Round& round = name->round;
     if (!round.is_open || round.is_ready) continue;
     const bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
     if (is_over && !round.is_swap) {
-      to_fail.push_back(name.get());
+      to_fail.emplace_back(name.get(), stall_report(*name, now).text);
       continue;
     }
     if (is_over && !std::exchange(round.is_called_off, true)) call_offs_.push_back({name->slot, round.swap_round});
     if (options_.stall_warning.count() > 0 && now >= round.next_report) {
-      reports.push_back(name->stall_report(members_, now));
+      reports.push_back(stall_report(*name, now));
       round.next_report = now + options_.stall_warning;
     }
     if (!is_over) next = earliest(next, first_due(round.opened, round.next_report));
@@ -42,10 +53,36 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
     next = earliest(next, first_due(group->opened, group->opened + options_.stall_warning));
   }
   stall_check_due_ = next;
-  for (NamedRounds* name : to_fail) {
-    fail_round(*name, ErrorKind::kTimeout, name->stall_report(members_, now).text + " It has failed now.");
-  }
+  for (const auto& [name, text] : to_fail) fail_round(*name, ErrorKind::kTimeout, text + " It has failed now.");
   return reports;
+}
+
+StallReport Coordinator::stall_report(const NamedRounds& name, TimePoint now) const {
+  StallReport report = name.stall_report(members_, now);
+  const std::size_t n_asked = std::min(report.missing.size(), kMissingAsked);
+  for (std::size_t i = 0; i < n_asked; ++i) {
+    const std::string text = other_order_text(name.round, report.missing[i]);
+    if (text.empty()) continue;
+    report.text += text;
+    break;
+  }
+  return report;
+}
+
+// "" unless the missing member has made a call that one of those who wait here has not: then each waits for the other.
+std::string Coordinator::other_order_text(const Round& stalled, int missing) const {
+  for (const auto& [key, other] : names_) {
+    const Round& round = other->round;
+    if (!round.is_open || round.is_ready || !round.has_arrived(missing)) continue;
+    for (int member = 0; member < members_.size(); ++member) {
+      if (!stalled.has_arrived(member) || round.has_arrived(member) || members_.has_joined(member)) continue;
+      return " Rank " + std::to_string(members_.rank(missing)) + " has submitted '" + other->name +
+             "' instead, which rank " + std::to_string(members_.rank(member)) +
+             " has not: these two come to their calls in different orders. Whoever waits for one before making the "
+             "next, as JAX does from program to program, must make them in the order of the others.";
+    }
+  }
+  return "";
 }
 
 }  // namespace ciranda

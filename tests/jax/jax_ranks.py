@@ -372,6 +372,22 @@ def callback_that_communicates() -> None:
         assert program(jnp.ones(8))[0] == hvd.size() ** 2
 
 
+def programs_in_another_order() -> str:
+    """Return what becomes of two programs that each rank runs in another order, of which each waits for the other."""
+    f = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="f"))
+    g = jax.jit(lambda x: hvd.allreduce(2 * x, op=hvd.Sum, name="g"))
+    x = jnp.ones(300)
+    for program in (f, g):
+        program(x).block_until_ready()
+    hvd.barrier()
+    first, second = (f, g) if hvd.rank() == 0 else (g, f)
+    message = str(raised(lambda: first(x)))
+    assert "has waited" in str(raised(lambda: second(x)))  # it has failed for the other rank, and so for this one
+    hvd.barrier()
+    assert (float(f(x)[0]), float(g(x)[0])) == (hvd.size(), 2.0 * hvd.size())
+    return message
+
+
 def waits_for(victim: int) -> tuple[float, str]:
     """Return when, and with what, a program ends that waits for a rank which never comes."""
     program = jax.jit(lambda xs: [hvd.allreduce(x, name=f"step.{index}") for index, x in enumerate(xs)])

@@ -69,6 +69,17 @@ def test_what_follows_may_communicate(three: Ranks) -> None:
     three.run(jax_ranks.callback_that_communicates, timeout=60)
 
 
+def test_programs_in_another_order_are_told_of() -> None:
+    env = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
+    with Ranks(2, env=env) as ranks:
+        messages = ranks.run(jax_ranks.programs_in_another_order, timeout=60)
+        for message, (mine, others, other) in zip(messages, (("f", "g", 1), ("g", "f", 0)), strict=True):
+            assert message.startswith("DEADLINE_EXCEEDED: ciranda.jax: "), message
+            assert f"'{mine}' has waited" in message, message
+            assert f"Rank {other} has submitted '{others}' instead, which rank {1 - other} has not" in message, message
+        assert "different orders" in ranks.stderr(0)
+
+
 def test_a_rank_is_killed_in_a_step() -> None:
     victim = 1
     with Ranks(3) as ranks:

@@ -51,6 +51,30 @@ TEST(Stall, IsReportedAfterTheWarningTime) {
       << reports[0].text;
 }
 
+TEST(Stall, TellsOfCallsInDifferentOrders) {
+  Coordinator coordinator(three_ranks(seconds(10), seconds(0)));
+  request(coordinator, 0, "f", kStart);
+  request(coordinator, 2, "f", kStart);
+  request(coordinator, 1, "g", kStart + seconds(1));
+  auto reports = coordinator.check_stalls(kStart + seconds(10));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_TRUE(has(reports[0].text, "Rank 1 has submitted 'g' instead, which rank 0 has not: these two"))
+      << reports[0].text;
+  reports = coordinator.check_stalls(kStart + seconds(11));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_TRUE(has(reports[0].text, "'g' has waited")) << reports[0].text;
+  EXPECT_TRUE(has(reports[0].text, "Rank 0 has submitted 'f' instead, which rank 1 has not")) << reports[0].text;
+}
+
+TEST(Stall, DoesNotTellSoOfARankThatIsOnlyAhead) {
+  Coordinator coordinator(three_ranks(seconds(10), seconds(0)));
+  for (const int rank : {0, 2}) request(coordinator, rank, "f", kStart);
+  request(coordinator, 0, "g", kStart);
+  for (const StallReport& report : coordinator.check_stalls(kStart + seconds(10))) {
+    EXPECT_FALSE(has(report.text, "orders")) << report.text;
+  }
+}
+
 TEST(Stall, IsReportedAgainEveryWarningTime) {
   Coordinator coordinator(three_ranks(seconds(10), seconds(0)));
   request(coordinator, 0, "grad", kStart);
