@@ -22,13 +22,16 @@ std::string_view binding_of(const ciranda_request& request) {
   return has_field && request.binding != nullptr ? request.binding : std::string_view();
 }
 
-Operation::Callback callback_of(const ciranda_request& request) {
-  if (request.callback == nullptr) return nullptr;
-  return [callback = request.callback, user_data = request.user_data,
-          binding = std::string(binding_of(request))](const Operation& done) {
+Operation::Callback callback_of(ciranda_callback callback, void* user_data, std::string_view binding) {
+  if (callback == nullptr) return nullptr;
+  return [callback, user_data, binding = std::string(binding)](const Operation& done) {
     const ciranda_operation view(done, binding);
     callback(&view, user_data);
   };
+}
+
+Operation::Callback callback_of(const ciranda_request& request) {
+  return callback_of(request.callback, request.user_data, binding_of(request));
 }
 
 // One that is still to be given its operation.
@@ -166,6 +169,15 @@ int ciranda_poll(ciranda_operation* operation) noexcept {
     return CIRANDA_OK;
   });
   return is_done ? 1 : 0;
+}
+
+ciranda_status ciranda_operation_call_back(ciranda_operation* operation, ciranda_callback callback,
+                                           void* user_data) noexcept {
+  if (operation == nullptr || operation->engine == nullptr || callback == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  return ciranda::capi::guarded([&] {
+    operation->engine->call_back(operation->owned, ciranda::capi::callback_of(callback, user_data, operation->binding));
+    return CIRANDA_OK;
+  });
 }
 
 ciranda_status ciranda_operation_status(const ciranda_operation* operation) noexcept {

@@ -50,6 +50,7 @@ constexpr ciranda_table kTable = {
     ciranda_record_read,
     ciranda_record_lost,
     ciranda_record_stop,
+    ciranda_operation_call_back,
 };
 
 }  // namespace

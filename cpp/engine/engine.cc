@@ -157,6 +157,12 @@ class Engine::Impl {
     if (!operation->is_done()) turn_in_passing(true);
   }
 
+  void call_back(const OperationPtr& operation, Operation::Callback callback) {
+    const Flush flush(callback_threads_);  // of one that is done already
+    operation->when_done(on_own_thread(std::move(callback)));
+    if (!operation->is_done()) turn_in_passing(false);  // one that is awaited is told to other ranks now
+  }
+
   bool poll(const OperationPtr& operation) {
     if (!operation->is_done()) turn_in_passing(true);
     return operation->is_done();
@@ -469,6 +475,9 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
 }
 void Engine::when_done(const OperationPtr& operation, Operation::Callback callback) {
   impl_->when_done(operation, std::move(callback));
+}
+void Engine::call_back(const OperationPtr& operation, Operation::Callback callback) {
+  impl_->call_back(operation, std::move(callback));
 }
 bool Engine::poll(const OperationPtr& operation) { return impl_->poll(operation); }
 std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {

@@ -76,6 +76,9 @@ class Engine {
   // Operation::when_done).
   void when_done(const OperationPtr& operation, Operation::Callback callback);
 
+  // Calls back as of a request that is submitted with `callback`: on a thread that is there for callbacks.
+  void call_back(const OperationPtr& operation, Operation::Callback callback);
+
   // One look, and one turn of the engine if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);
 

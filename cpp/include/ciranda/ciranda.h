@@ -386,6 +386,12 @@ CIRANDA_API ciranda_status ciranda_wait_for(ciranda_operation* operation, double
  * its callback, whose own handle is gone when that returns: so outputs and messages can be kept. */
 CIRANDA_API ciranda_operation* ciranda_operation_retain(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
+/* Calls `callback` once, as ciranda_request.callback is called, when the operation is done, or if it is done already:
+ * for who has first waited a while. The handle may be released meanwhile. CIRANDA_OK; or CIRANDA_INVALID_ARGUMENT in a
+ * callback, of the callback's own operation, or CIRANDA_INTERNAL (out of memory), and it never runs. */
+CIRANDA_API ciranda_status ciranda_operation_call_back(ciranda_operation* operation, ciranda_callback callback,
+                                                       void* user_data) CIRANDA_NOEXCEPT;
+
 /* ---- more of process sets: since version 5 ----------------------------------------------------------------------- */
 
 /* Makes a process set on its own ranks only, all of which call this; the others need not know. It has lane 0 only, and

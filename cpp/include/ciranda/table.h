@@ -90,6 +90,8 @@ typedef struct ciranda_table {
                         size_t capacity) CIRANDA_NOEXCEPT;
   uint64_t (*record_lost)(const ciranda_recording* recording) CIRANDA_NOEXCEPT;
   void (*record_stop)(ciranda_recording* recording) CIRANDA_NOEXCEPT;
+  ciranda_status (*operation_call_back)(ciranda_operation* operation, ciranda_callback callback,
+                                        void* user_data) CIRANDA_NOEXCEPT;
 } ciranda_table;
 /* clang-format on */
 
@@ -182,6 +184,7 @@ static inline ciranda_status ciranda_use_table(const ciranda_table* table, char*
 #define ciranda_record_read (ciranda_table_in_use->record_read)
 #define ciranda_record_lost (ciranda_table_in_use->record_lost)
 #define ciranda_record_stop (ciranda_table_in_use->record_stop)
+#define ciranda_operation_call_back (ciranda_table_in_use->operation_call_back)
 
 #endif /* CIRANDA_USE_TABLE */
 

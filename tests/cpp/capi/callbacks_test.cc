@@ -62,6 +62,40 @@ TEST(Callbacks, WaitForOtherCollectives) {
   });
 }
 
+TEST(Callbacks, MayBeAskedForAfterAWait) {
+  in_a_circle(2, [](ciranda_context*& circle) {
+    const Value value;
+    const ciranda_request go = value.request("go", nullptr);
+    const ciranda_request request = value.request("late", nullptr, CIRANDA_REQUEST_AWAITED);
+    const bool is_first = ciranda_rank(circle) == 0;  // the other asks without a wait
+    const auto meet = [&] { EXPECT_EQ(ciranda_run(circle, &go, nullptr), CIRANDA_OK); };
+    if (!is_first) meet();
+    ciranda_operation* operation = nullptr;
+    ASSERT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+    const ciranda_status waited = is_first ? ciranda_wait_for(operation, 0.001) : CIRANDA_TIMEOUT;
+    EXPECT_EQ(waited, CIRANDA_TIMEOUT);
+    std::latch is_called(1);
+    std::latch is_called_again(1);
+    ciranda_status refused = CIRANDA_OK;
+    const Called called = [&](const ciranda_operation* done) {
+      refused = ciranda_operation_call_back(const_cast<ciranda_operation*>(done), call, nullptr);
+      is_called.count_down();
+    };
+    const Called called_again = [&](const ciranda_operation* done) {
+      EXPECT_EQ(ciranda_operation_status(done), CIRANDA_OK);
+      is_called_again.count_down();
+    };
+    EXPECT_EQ(ciranda_operation_call_back(operation, call, const_cast<Called*>(&called)), CIRANDA_OK);
+    if (is_first) meet();
+    is_called.wait();
+    EXPECT_EQ(refused, CIRANDA_INVALID_ARGUMENT) << "a callback's own handle goes when it returns";
+    EXPECT_EQ(ciranda_operation_call_back(operation, call, const_cast<Called*>(&called_again)), CIRANDA_OK);
+    ciranda_operation_release(operation);
+    is_called_again.wait();
+  });
+  EXPECT_EQ(ciranda_operation_call_back(nullptr, call, nullptr), CIRANDA_INVALID_ARGUMENT);
+}
+
 TEST_F(CircleOfOne, ADirectCallbackMayNeitherWaitNorShutDown) {
   const Value outer;
   const Value inner;

@@ -129,7 +129,34 @@ void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_reques
   }
 }
 
-// The same in the circle that the process is in.
+// The same, but this thread first waits for the end, for so many seconds at most: what ends by then costs no thread
+// that is woken, and end() has run when this returns. For one call that is waited for, of a framework that would wait,
+// too.
+template <Ends Held>
+void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request, double seconds) {
+  auto call = std::make_unique<Call<Held>>(std::move(held));
+  request.flags |= CIRANDA_REQUEST_AWAITED;
+  ciranda_operation* operation = nullptr;
+  ciranda_status status = ciranda_submit(context, &request, &operation);
+  if (operation == nullptr) {
+    call->end({status, "the engine could not take in the request", nullptr});
+    return;
+  }
+  (void)ciranda_wait_for(operation, seconds);
+  status = ciranda_operation_status(operation);
+  if (status != CIRANDA_PENDING) {
+    call->end({status, ciranda_operation_message(operation), operation});
+  } else {
+    Call<Held>* given = call.release();
+    if (ciranda_operation_call_back(operation, &Call<Held>::done, given) != CIRANDA_OK) {
+      (void)ciranda_wait(operation);  // there is no memory, but what is held must stay until then
+      Call<Held>::done(operation, given);
+    }
+  }
+  ciranda_operation_release(operation);
+}
+
+// submit() in the circle that the process is in.
 template <Ends Held>
 void submit(std::unique_ptr<Held> held, const ciranda_request& request) {
   const Context context;
