@@ -119,18 +119,26 @@ class ObjectState(State):
         for name, value in values.items():
             setattr(self, name, value)
 
+    def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return copies of objects; a framework may have its own way."""
+        return copy.deepcopy(values)
+
+    def _of_rank_0(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the objects of rank 0, which has its own."""
+        return self._bcast_object(values)  # type: ignore[no-any-return]
+
     def save(self) -> None:
         """Remember a copy of every object."""
-        self._saved_objects = copy.deepcopy(self._objects())
+        self._saved_objects = self._copied(self._objects())
 
     def restore(self) -> None:
         """Go back to what was saved last."""
-        self._set_objects(copy.deepcopy(self._saved_objects))
+        self._set_objects(self._copied(self._saved_objects))
 
     def sync(self) -> None:
         """Give every rank the objects of rank 0, and save them."""
         if self._object_names:
-            values = self._bcast_object(self._objects())
+            values = self._of_rank_0(self._objects())
             if self._rank() != 0:
                 self._set_objects(values)
         ObjectState.save(self)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import suppress
 from itertools import cycle, islice
 from typing import Any
 
 from ciranda import _basics
+from ciranda.errors import NotInitializedError
 
 
 class ElasticIndices:
@@ -53,7 +55,8 @@ class ElasticIndices:
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict.get("processed_num", 0)
         self._recorded = set(state_dict.get("processed_indices", ()))
-        self.reset()
+        with suppress(NotInitializedError):  # a state that goes back outside a circle is reset in the next one
+            self.reset()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch, and how many of its samples have been used; also which, where they were recorded singly."""

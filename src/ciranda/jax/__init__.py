@@ -71,6 +71,7 @@ from ciranda._ops import (
 )
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
+from ciranda.jax import elastic
 from ciranda.jax.compression import Compression, Compressor
 from ciranda.jax.functions import (
     allgather_object,
@@ -164,6 +165,7 @@ __all__ = [
     "cuda_built",
     "ddl_built",
     "distributed",
+    "elastic",
     "errors",
     "gather",
     "gather_async",

@@ -34,13 +34,14 @@ _CLASSES: dict[str, type[errors.CirandaError]] = {
 _OURS = "ciranda.jax: "
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
+    """Whether it is a key of `jax.random`, of a dtype of its own."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _start(leaf: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any:
     """Return a handle of the root's leaf, or the leaf itself if it is no array."""
-    if _is_key(leaf):
+    if is_key(leaf):
         handle = broadcast_async(jax.random.key_data(leaf), root_rank, name, process_set)
         return handle.then(lambda data: jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)))
     if isinstance(leaf, jax.Array):
@@ -85,7 +86,7 @@ def check_consistency(params: Any, process_set: ProcessSet = global_process_set)
     """
     named = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
-        array = jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        array = jax.random.key_data(leaf) if is_key(leaf) else leaf
         if isinstance(array, (jax.Array, np.ndarray)):
             readable: Any = array
             if isinstance(array, jax.Array):
@@ -95,6 +96,14 @@ def check_consistency(params: Any, process_set: ProcessSet = global_process_set)
             what = f"{array.dtype} {list(array.shape)}"
             named.append(_consistency.Named(jax.tree_util.keystr(path), what, readable))
     _consistency.compare(named, process_set)
+
+
+def as_ciranda_error(error: Exception) -> errors.CirandaError | None:
+    """Return the error that `error` stands for, with its message; None if no collective of a program has failed."""
+    kind, _, message = str(error).partition(": ")
+    if not isinstance(error, jax.errors.JaxRuntimeError) or kind not in _CLASSES or _OURS not in message:
+        return None
+    return _CLASSES[kind](message[message.index(_OURS) + len(_OURS) :])
 
 
 @contextmanager
@@ -111,7 +120,7 @@ def ciranda_errors() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        kind, _, message = str(error).partition(": ")
-        if kind not in _CLASSES or _OURS not in message:
+        stands_for = as_ciranda_error(error)
+        if stands_for is None:
             raise
-        raise _CLASSES[kind](message[message.index(_OURS) + len(_OURS) :]) from error
+        raise stands_for from error
