@@ -49,6 +49,10 @@ def test_names_that_stand_twice(three: Ranks) -> None:
     three.run(jax_ranks.names_that_stand_twice)
 
 
+def test_programs_that_are_alike(three: Ranks) -> None:
+    three.run(jax_ranks.programs_that_are_alike)
+
+
 def test_errors(three: Ranks) -> None:
     three.run(jax_ranks.errors_in_jit_and_outside)
 

@@ -227,12 +227,13 @@ class Running {
 };
 
 // "" unless the program has made another of its calls by that name in this run.
-std::string name_problem(const ffi::Frame& frame, const std::string& name) {
+std::string name_problem(const ffi::Frame& frame, const Parameters& parameters) {
   static Names names;
   ffi::GetRunId request{sizeof(ffi::GetRunId), nullptr, frame.context, 0};
   if (frame.api->get_run_id(&request) != nullptr) return "";
   // Each call of a program has attributes of its own.
-  if (names.note(name, request.run_id, frame.attributes.items[0])) return "";
+  const std::string& name = parameters.name;
+  if (names.note(name, {parameters.program, request.run_id}, frame.attributes.items[0])) return "";
   return std::string(kBinding) + ": '" + name +
          "' is the name of two calls in one program, and ranks could match one " +
          "with the other. A jitted function that is called twice inside another has its calls' names twice: do not "
@@ -249,7 +250,7 @@ ffi::Error* run_collective(ffi::Frame* frame) {
   if (!problem.empty()) return make_error(frame->api, ffi::kInternal, problem.c_str());
   const native::Context circle;
   if (!circle) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
-  problem = name_problem(*frame, parameters.name);
+  problem = name_problem(*frame, parameters);
   if (!problem.empty()) return make_error(frame->api, ffi::kInvalidArgument, problem.c_str());
   auto running = std::make_unique<Running>(std::move(parameters));
   problem = running->take(*frame, circle.get());

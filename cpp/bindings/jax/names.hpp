@@ -14,9 +14,17 @@ namespace ciranda::jax {
 
 class Names {
  public:
-  // Notes that `call` is made in the run of that number; `call` stands for a place in a compiled program, which may be
-  // reached many times in a run. False if another place of the program has been reached by that name in the same run.
-  bool note(const std::string& name, std::int64_t run, const void* call) {
+  // A run of a program. The number of the run is not enough: jaxlib 0.5.3 begins with the same one for each of several
+  // programs that are alike.
+  struct Run {
+    std::string program;
+    std::int64_t run = 0;
+    bool operator==(const Run&) const = default;
+  };
+
+  // Notes that `call` is made in that run; `call` stands for a place in a compiled program, which may be reached many
+  // times in a run. False if another place of the program has been reached by that name in the same run.
+  bool note(const std::string& name, const Run& run, const void* call) {
     const std::lock_guard guard(lock_);
     Last& last = last_[name];
     const bool is_twice = last.call != nullptr && last.run == run && last.call != call;
@@ -26,7 +34,7 @@ class Names {
 
  private:
   struct Last {
-    std::int64_t run = 0;
+    Run run;
     const void* call = nullptr;
   };
   std::mutex lock_;

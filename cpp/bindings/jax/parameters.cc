@@ -63,6 +63,7 @@ class Reader {
 std::string read(const ffi::Attributes& attributes, Parameters* parameters) {
   Reader reader(attributes);
   reader.text("name", &parameters->name);
+  reader.text("program", &parameters->program);
   reader.number("collective", &parameters->collective);
   reader.number("op", &parameters->op);
   reader.number("root", &parameters->root);

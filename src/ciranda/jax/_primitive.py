@@ -7,9 +7,10 @@ there are but in the shapes of results. So it outlives circles.
 from __future__ import annotations
 
 import inspect
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.ffi
@@ -130,28 +131,41 @@ batching.primitive_batchers[collective_p] = _batched
 class _Names(Counter[str]):
     """How often a name was given in one program; kept where JAX keeps what belongs to a program."""
 
+    _programs: ClassVar[defaultdict[str, itertools.count[int]]] = defaultdict(itertools.count)
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self.program = program
+        #: No other program of this process has it: jaxlib 0.5.3 numbers the runs of programs that are alike with the
+        #: same numbers. It depends on programs of the same name only, so that one kept on disk is found again.
+        self.unique = f"{program}/{next(self._programs[program])}"
+
     def next(self, name: str) -> int:
         self[name] += 1
         return self[name] - 1
 
 
-def _name_of(call: Call, module: Any) -> str:
-    """Return a name that no other call of the program has, the same on all ranks that compile the same program."""
+def _names_of(module: Any) -> _Names:
     names = next((each for each in module.keepalives if isinstance(each, _Names)), None)
     if names is None:
-        names = _Names()
+        names = _Names(mlir.ir.StringAttr(module.module.operation.attributes["sym_name"]).value)
         module.keepalives.append(names)
+    return names
+
+
+def _name_of(call: Call, names: _Names) -> str:
+    """Return a name that no other call of the program has, the same on all ranks that compile the same program."""
     if call.name is None:
-        program = mlir.ir.StringAttr(module.module.operation.attributes["sym_name"]).value
-        return f"{program}.{call.kind}.{names.next(call.kind)}"
+        return f"{names.program}.{call.kind}.{names.next(call.kind)}"
     nth = names.next(f"name {call.name}")
     return f"{call.name}#{nth}" if nth else call.name
 
 
-def _attributes(call: Call, name: str) -> dict[str, Any]:
+def _attributes(call: Call, name: str, program: str) -> dict[str, Any]:
     flags = (_DIVIDE_BY_ALL if call.divides_by_all else 0) | (_NEEDS_ALL if call.process_set >> 63 else 0)
     return {
         "name": name,
+        "program": program,
         "collective": np.int32(call.collective),
         "op": np.int32(call.op),
         "root": np.int32(call.root),
@@ -188,18 +202,19 @@ def _n_bytes(value: Any) -> int:
 def _lower(context: Any, *tensors: Any, call: Call) -> Any:
     _check_program(context, call)
     aliases = {index: index for index in range(len(tensors))} if call.collective in _ELEMENTWISE else {}
-    name = _name_of(call, context.module_context)
+    names = _names_of(context.module_context)
+    name = _name_of(call, names)
     if max(map(_n_bytes, (*context.avals_in, *context.avals_out)), default=0) <= _SMALL_BYTES:
         ballast = np.zeros(2 * _SMALL_BYTES, np.uint8)
         context = context.replace(avals_in=(*context.avals_in, jax.core.ShapedArray(ballast.shape, ballast.dtype)))
         tensors = (*tensors, mlir.ir_constant(ballast))
     rule = jax.ffi.ffi_lowering(_plugin.COLLECTIVE, has_side_effect=True, operand_output_aliases=aliases)
-    return rule(context, *tensors, **_attributes(call, name))
+    return rule(context, *tensors, **_attributes(call, name, names.unique))
 
 
 def _lower_size(context: Any, *, call: Call) -> Any:
     rule = jax.ffi.ffi_lowering(_plugin.SIZE)
-    return rule(context, **_attributes(call, ""))
+    return rule(context, **_attributes(call, "", ""))
 
 
 def _refuse(context: Any, *tensors: Any, call: Call) -> Any:
