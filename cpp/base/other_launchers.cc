@@ -18,6 +18,9 @@ constexpr std::string_view kForSlurm =
 constexpr std::string_view kForTorch =
     "write 'ciranda run -np N COMMAND' or, for Python, 'torchrun --nproc-per-node N COMMAND', which sets RANK, "
     "MASTER_ADDR and MASTER_PORT too";
+constexpr std::string_view kForPaddle =
+    "write 'ciranda run -np N COMMAND' or, for Python, 'python -m paddle.distributed.launch', which sets "
+    "PADDLE_TRAINER_ID and PADDLE_TRAINER_ENDPOINTS too";
 constexpr std::string_view kForKubernetes =
     "write 'torchrun --nnodes COMPLETIONS --node-rank $JOB_COMPLETION_INDEX --master-addr ADDRESS COMMAND' (Python "
     "only), or 'ciranda run -H POD:1,POD:1 COMMAND' in one pod alone";
@@ -33,6 +36,7 @@ constexpr std::array kVariables{
     LauncherVariable{"PMI_SIZE", Means::kSize, "an mpirun (MPICH, Intel MPI)", kForMpi},
     LauncherVariable{"PMIX_RANK", Means::kIndex, "a launcher of PMIx", kForMpi},
     LauncherVariable{"WORLD_SIZE", Means::kSize, "a launcher of torch.distributed", kForTorch},
+    LauncherVariable{"PADDLE_TRAINERS_NUM", Means::kSize, "a launcher of Paddle's", kForPaddle},
     LauncherVariable{"JOB_COMPLETION_INDEX", Means::kIndex, "an indexed Job of Kubernetes", kForKubernetes},
 };
 

@@ -27,7 +27,7 @@ class Circle:
         epoch: how many circles the process has tried to join so far.
         n_inits: how often it has called init().
         left: what it left a circle with, to form another without having been asked to; None if so it did not.
-        told: what stands above the environment, found through a store of torch's; None if nothing was.
+        told: what stands above the environment, found by what another launcher told; None if nothing was.
     """
 
     engine: _core.Engine | None = None
@@ -60,7 +60,8 @@ def init(
     """Join the circle that the environment describes; without one, be a circle of one.
 
     `ciranda run` and `horovodrun` describe it. Under torchrun, and where torch.distributed has a process group already,
-    the ranks meet through torch's store. A launcher that has started several processes and does not say how they meet
+    the ranks meet through torch's store; under paddle.distributed.launch at the first endpoint, if CIRANDA_SECRET_FILE
+    names a file with a secret. A launcher that has started several processes and does not say how they meet
     (mpirun, srun) makes this fail, unless CIRANDA_ENGINE=none says that each is meant to be alone.
 
     Returns when every rank has come. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
@@ -130,11 +131,15 @@ def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
 
 
 def _what_to_tell() -> dict[str, str]:
-    """What the environment does not say of the circle, and a launcher of torch's does."""
+    """What CIRANDA_ variables do not say of the circle, and a launcher of torch's or Paddle's does."""
     way = way_to_meet(os.environ, _size_of_group(), circle.told is not None)
     if way is Way.ENGINE:
         return {}
-    if way is not Way.AGAIN:
+    if way is Way.PADDLE:
+        from ciranda._endpoints import by_endpoints
+
+        meet_at(by_endpoints(os.environ))
+    elif way is not Way.AGAIN:
         try:
             from ciranda.torch.distributed import joining  # which needs this module
         except ImportError as error:

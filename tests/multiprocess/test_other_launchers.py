@@ -93,6 +93,34 @@ def test_init_joins_two_agents_and_by_variables_alone(port: str) -> None:
     assert [out for _, out, _ in ended] == ["(0, 3, 0, 2, 0, 2)", "(1, 3, 1, 2, 0, 1)", "(2, 3, 0, 1, 1, 2)"]
 
 
+# --- Paddle's launcher, without Paddle ---
+
+JOIN_BY_ENDPOINTS = """
+import numpy, ciranda
+for _ in range(2):  # again, at the same endpoint
+    ciranda.init()
+    total = ciranda.allreduce(numpy.arange(4.0) * (ciranda.rank() + 1), op=ciranda.Sum, name="x")
+    assert (total == numpy.arange(4.0) * 6).all()
+    said = ciranda.rank(), ciranda.size(), ciranda.local_rank(), ciranda.local_size()
+    ciranda.shutdown()
+print(said)
+"""
+
+
+def test_init_joins_by_paddles_endpoints(port: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text("5a" * 32)
+    endpoints = ",".join(f"127.0.0.1:{int(port) - rank}" for rank in range(3))
+    common = {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ENDPOINTS": endpoints}
+    ranks = [{**common, "PADDLE_TRAINER_ID": str(rank)} for rank in range(3)]
+    ended = finish([start(JOIN_BY_ENDPOINTS, CIRANDA_SECRET_FILE=str(secret), **rank) for rank in ranks])
+    assert [(code, out) for code, out, _ in ended] == [(0, str((rank, 3, rank, 3))) for rank in range(3)]
+    ((code, _, err),) = finish([start(JOIN_BY_ENDPOINTS, **ranks[1])])
+    assert code != 0
+    assert "there is no secret by which they know each other" in err
+
+
 # --- launchers that say less ---
 
 # As Lightning's own launcher does: the first process has nothing in its environment and starts the others, which get a

@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciranda import _core
+from ciranda._endpoints import by_endpoints
+from ciranda._places import Claim, Place, places
 from ciranda._ways_to_meet import Way, way_to_meet
+from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
-from ciranda.torch.distributed.places import Claim, Place, places
 
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+PADDLE = {
+    "PADDLE_TRAINERS_NUM": "3",
+    "PADDLE_TRAINER_ID": "2",
+    "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:7001,127.0.0.2:7001,127.0.0.1:7002",
+}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +37,10 @@ TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_
         ({**TORCHRUN, "HOROVOD_SIZE": "2"}, 2, Way.ENGINE),
         ({**TORCHRUN, "CIRANDA_SIZE": "1"}, 2, Way.ENGINE),
         ({**TORCHRUN, "CIRANDA_ENGINE": "none"}, 2, Way.ENGINE),
+        (PADDLE, 1, Way.PADDLE),
+        ({**PADDLE, "CIRANDA_SIZE": "3"}, 1, Way.ENGINE),
+        ({**PADDLE, "PADDLE_TRAINERS_NUM": "1"}, 1, Way.ENGINE),
+        ({**PADDLE, "PADDLE_TRAINER_ENDPOINTS": ""}, 1, Way.ENGINE),  # which the engine refuses
     ],
 )
 def test_who_is_asked(environ: dict[str, str], size_of_group: int, way: Way) -> None:
@@ -41,6 +52,37 @@ def test_who_has_met_meets_again() -> None:
     assert way_to_meet(TORCHRUN, has_met=True) is Way.AGAIN
     assert way_to_meet(TORCHRUN, 2, has_met=True) is Way.GROUP  # which may be another by now
     assert way_to_meet({"CIRANDA_ENGINE": "none"}, has_met=True) is Way.ENGINE
+
+
+def test_paddles_endpoints_are_enough() -> None:
+    told = by_endpoints({**PADDLE, "CIRANDA_SECRET_FILE": "/nowhere"})
+    assert {name: told[f"CIRANDA_{name}"] for name in ("RANK", "SIZE", "STORE", "SECRET_FILE")} == {
+        "RANK": "2",
+        "SIZE": "3",
+        "STORE": "127.0.0.1:7001",
+        "SECRET_FILE": "/nowhere",
+    }
+    assert [told[f"CIRANDA_{name}"] for name in ("LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")] == list(
+        "1201"
+    )
+    others = by_endpoints({**PADDLE, "PADDLE_TRAINER_ID": "1", "CIRANDA_SECRET_FILE": "/nowhere"})
+    assert others["CIRANDA_JOB"] == told["CIRANDA_JOB"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"CIRANDA_SECRET_FILE": ""}, "openssl rand -hex 32"),
+        ({"PADDLE_TRAINERS_NUM": "2"}, "do not fit the 3 endpoints"),
+        ({"PADDLE_TRAINER_ID": "3"}, "do not fit the 3 endpoints"),
+        ({"PADDLE_TRAINER_ID": "one"}, "PADDLE_TRAINER_ID=one is not a number"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b,c:2"}, "'b' is not HOST:PORT"),
+        ({"PADDLE_TRAINER_ID": "0"}, "CIRANDA_SECRET_FILE=/nowhere: No such file"),
+    ],
+)
+def test_paddles_endpoints_that_cannot_be(changed: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        by_endpoints({**PADDLE, "CIRANDA_SECRET_FILE": "/nowhere", **changed})
 
 
 def test_no_rank_inherits_what_another_launcher_calls_its_processes() -> None:

@@ -27,7 +27,11 @@ JOB_IDENTITY = (
     "MPI_LOCALNRANKS", "PALS_*", "JSM_NAMESPACE_*", "FLUX_TASK_*", "FLUX_JOB_SIZE",
     "SLURM_STEP_*", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS*", "SLURM_NPROCS",
     "SLURM_TASKS_PER_NODE", "SLURM_TASK_PID", "SLURM_GTIDS", "JOB_COMPLETION_INDEX",
+    "PADDLE_TRAINER*", "PADDLE_CURRENT_ENDPOINT", "PADDLE_MASTER", "PADDLE_*_RANK", "PADDLE_*_SIZE",
+    "PADDLE_RANK_IN_NODE", "PADDLE_NNODES",
 )  # fmt: skip
+
+_FIRST_ENDPOINT = 6170  # of Paddle's own launcher
 
 # What Horovod's launcher says of itself, and scripts look at to see that they were launched, and that without MPI.
 _CONTROLLER = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
@@ -57,7 +61,7 @@ def _matches(name: bytes, patterns: list[str]) -> bool:
 
 
 def identity(slot: Slot, jax_native: bool = False) -> dict[str, str]:
-    """The variables that tell a rank who it is, under Ciranda's names, Horovod's, torch's and, if asked for, JAX's."""
+    """The variables that tell a rank who it is, under all launchers' names: JAX's if they are asked for."""
     values = (slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size)
     env = dict(_CONTROLLER)
     for name, value in zip(_IDENTITY, values, strict=True):
@@ -74,9 +78,21 @@ def identity(slot: Slot, jax_native: bool = False) -> dict[str, str]:
         "ROLE_WORLD_SIZE": slot.size,
     }
     env.update({name: str(value) for name, value in of_torch.items()})
+    env |= {
+        "PADDLE_TRAINER_ID": str(slot.rank),
+        "PADDLE_TRAINERS_NUM": str(slot.size),
+        "PADDLE_RANK_IN_NODE": str(slot.local_rank),
+        "PADDLE_CURRENT_ENDPOINT": _endpoint(slot),
+    }
     if jax_native:
         env.update(_for_jax(slot))
     return env
+
+
+def _endpoint(slot: Slot) -> str:
+    """What Paddle knows a rank by. Nobody listens there: Paddle's store is where torch's would be."""
+    host = f"[{slot.host}]" if ":" in slot.host else slot.host
+    return f"{host}:{_FIRST_ENDPOINT + slot.rank}"
 
 
 def _for_jax(slot: Slot) -> dict[str, str]:
@@ -89,8 +105,8 @@ def _for_jax(slot: Slot) -> dict[str, str]:
     }
 
 
-def of_job(job_id: str, meeting: Meeting) -> dict[str, str]:
-    """The variables of torch's launchers, and for JAX, that are the same for every rank."""
+def of_job(job_id: str, meeting: Meeting, slots: Iterable[Slot]) -> dict[str, str]:
+    """The variables of torch's and Paddle's launchers, and for JAX, that are the same for every rank."""
     env = {
         "MASTER_ADDR": meeting.address,
         "MASTER_PORT": str(meeting.port),
@@ -99,6 +115,7 @@ def of_job(job_id: str, meeting: Meeting) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 makes the store
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(map(_endpoint, sorted(slots, key=lambda slot: slot.rank))),
     }
     if meeting.jax_port is not None:
         host = f"[{meeting.address}]" if ":" in meeting.address else meeting.address

@@ -118,7 +118,9 @@ class _Run:
         self._started = True
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
-        told = {**environment.of_job(self._job_id, meeting), **self._job.env, **self.common_env}
+        of_job = environment.of_job(self._job_id, meeting, self._job.slots)
+        of_job["PADDLE_DISTRI_BACKEND"] = os.environ.get("PADDLE_DISTRI_BACKEND", "gloo")  # nothing else is for CPUs
+        told = {**of_job, **self._job.env, **self.common_env}
         for link in self._links:
             try:
                 for message in orders(self._job, link.slots, told, self._secret, link.host in self._remote):

@@ -21,10 +21,10 @@ import torch.distributed
 from torch.distributed.rendezvous import rendezvous
 
 from ciranda import _core
+from ciranda._places import Claim, places
 from ciranda.errors import InvalidArgumentError, TimeoutError
 from ciranda.launch.shared_file import SharedFile
 from ciranda.launch.store import candidates
-from ciranda.torch.distributed.places import Claim, places
 
 # Its own annotations leave much of it out.
 dist: Any = torch.distributed
