@@ -162,7 +162,7 @@ def _compare(found: list[torch.Tensor], expected: list[torch.Tensor], tolerance:
         torch.testing.assert_close(one, other, rtol=0, atol=tolerance * max(most, 1e-3), msg=f"{name}: {place}")
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@pytest.mark.parametrize("n_ranks", [1, 3, 4])
 def test_like_a_dense_layer(circles: Any, n_ranks: int) -> None:
     """Loss and all gradients: in float64 to 1e-10, in float32 to 1e-6, of the greatest."""
     results = circles.of(n_ranks).run(lambda: [_on_a_rank(case) for case in CASES.values()])
@@ -285,6 +285,33 @@ def test_training_beside_data_parallel_parameters(circles: Any) -> None:
         expected = _train_densely(case, 2)
         for result in results:
             _compare(result[number], expected, 1e-8, name)
+
+
+def _overflow_in_one_shard() -> tuple[list[float], bool, bool]:
+    """A step in which rank 1's shard alone has a gradient that is infinite, between two others."""
+    body, layer = torch.nn.Linear(FEATURES, FEATURES), ShardedLinear(FEATURES, 6)
+    model = torch.nn.ModuleDict({"body": body, "head": layer})
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=100)
+    scales, weights = [], []
+    for step in range(3):
+        inputs, labels = torch.ones(2, FEATURES) + hvd.rank(), torch.tensor([0, 5])
+        scaler.scale(sharded_softmax_cross_entropy(body(inputs), labels, layer)).backward()
+        if step == 1 and hvd.rank() == 1:
+            layer.weight.grad[0, 0] = torch.inf
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        scales.append(scaler.get_scale())
+        weights.append([each.detach().clone() for each in (body.weight, layer.weight)])
+    hvd.check_consistency(model.named_parameters())
+    is_left_out = all(torch.equal(*pair) for pair in zip(weights[0], weights[1], strict=True))
+    return scales, is_left_out, any(torch.equal(*pair) for pair in zip(weights[1], weights[2], strict=True))
+
+
+def test_no_rank_steps_where_one_shard_overflows(circles: Any) -> None:
+    assert circles.of(2).run(_overflow_in_one_shard) == [([8.0, 4.0, 4.0], True, False)] * 2
 
 
 # --- what else a layer can do ---

@@ -31,6 +31,7 @@ from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.buckets import Bucket, share
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.gradients import GradientGroup
+from ciranda.torch.own_gradients import share_overflow
 from ciranda.torch.presence import Presence
 from ciranda.torch.wrapping import WrappedOptimizer, wrap
 
@@ -114,6 +115,8 @@ class GradientOptimizer(WrappedOptimizer):
             is_complete = all(group.is_under_way for group in groups)
             if is_complete or (self._has_started() and is_asked_by_scaler()):
                 self._synchronize(has_come_to_step=False)
+        if groups is not None and self._takes_part and is_asked_by_scaler():
+            share_overflow(self._parameter_names, self._options.process_set)
         return vars(self)["param_groups"]
 
     @param_groups.setter
