@@ -23,10 +23,14 @@ _FIRST_INCLUDE = re.compile(r'^#include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 def headers_of(root: Path) -> list[Path]:
-    """Return the headers under root/cpp, but for those of the Python binding, which need that language's headers."""
+    """Return the headers under root/cpp, but for those that need the headers of Python, or of Paddle."""
     cpp = root / "cpp"
     found = [*cpp.rglob("*.hpp"), *cpp.rglob("*.h")]
-    return sorted(path for path in found if cpp / "bindings" / "python" not in path.parents)
+    return sorted(
+        path
+        for path in found
+        if cpp / "bindings" / "python" not in path.parents and "#include <paddle/" not in path.read_text("utf-8")
+    )
 
 
 def folders_of(root: Path) -> tuple[Path, ...]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +20,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError, NotSupportedErro
 from ciranda.paddle import _plugin, programs
 
 ROWS = 4
+SECONDS_TO_LIVE = 0.5
 
 
 def _in_program(operator: Callable[[Any], Any], x: Any, weights: Any, is_old: bool) -> list[Any]:
@@ -112,6 +117,16 @@ def in_two_halves(is_old: bool, n_tensors: int = 50) -> None:
     assert _plugin.live_calls() == 0
 
 
+def in_two_halves_by_one_thread(is_old: bool) -> None:
+    """The same where Paddle's executor runs all operators on one thread."""
+    name = "FLAGS_new_executor_serial_run"
+    paddle.set_flags({name: True})
+    try:
+        in_two_halves(is_old, 100)
+    finally:
+        paddle.set_flags({name: False})
+
+
 def in_two_halves_in_dygraph() -> None:
     tensor = paddle.to_tensor(np.full(3, hvd.rank(), np.float32))
     (started,) = hvd.allreduce_start([tensor], name="dygraph")
@@ -176,21 +191,20 @@ def circles_that_follow(is_old: bool) -> None:
 
 
 def waits_for(victim: int, is_old: bool) -> tuple[float, list[str]]:
-    """Return when a run ends that waits for a rank which is killed between start and sync, and what it says."""
-    import os
-    import signal
-    import time
-
+    """Return how long a rank waits for one that is killed between start and sync, and what two runs say."""
+    alone = f"only.{hvd.rank()}"
     with static(is_old) as (main, _):
         data = paddle.static.data("x", [2], "float32")
         started = hvd.allreduce_start([paddle.scale(data, 2.0)], name="doomed")
-        (result,) = hvd.sync_comm(started, ["doomed"])
-    if hvd.rank() == victim:
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGKILL)
+        started += hvd.allreduce_start([paddle.scale(data, 3.0)], 1, alone)
+        (result, _) = hvd.sync_comm(started, ["doomed", alone])
     feed = {"x": np.ones(2, np.float32)}
+    hvd.barrier()
+    began = time.monotonic()
+    if hvd.rank() == victim:
+        threading.Timer(SECONDS_TO_LIVE, os.kill, (os.getpid(), signal.SIGKILL)).start()
     texts = [str(raised(lambda: run(main, feed, [result])))]
-    when = time.monotonic()
+    waited = time.monotonic() - began
     texts.append(str(raised(lambda: run(main, feed, [result]))))
     assert _plugin.live_calls() == 0
-    return when, texts
+    return waited, texts

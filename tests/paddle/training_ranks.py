@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import paddle
@@ -12,6 +15,7 @@ from writing import close, inputs, raised, running, static
 import ciranda.paddle as hvd
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.paddle import _plugin, programs
+from ciranda.paddle.__main__ import main as commands
 
 N_STEPS = 10
 ROWS = 4
@@ -192,7 +196,7 @@ def without_collectives_for_inference(is_old: bool, folder: str) -> None:
         loss = paddle.mean(paddle.square(paddle.subtract(out, y)))
         paddle.optimizer.SGD(0.1).minimize(loss, startup)
         roles = [op.attr("op_role") for op in main.global_block().ops] if is_old else []
-        hvd.GradAllReduce().transpile(startup, main)
+        hvd.GradAllReduce(2, 1e-4).transpile(startup, main)
         ops = main.global_block().ops
         if is_old:
             assert [op.attr("op_role") for op in ops if programs.kind_of(op) is None] == roles
@@ -201,12 +205,28 @@ def without_collectives_for_inference(is_old: bool, folder: str) -> None:
     path = f"{folder}/model{hvd.rank()}"
     with running(main) as exe:
         exe.run(startup)
+        paddle.static.save(main, f"{folder}/whole{hvd.rank()}")
+        _drawn(f"{folder}/whole{hvd.rank()}")
         data = inputs(ROWS, 6)[0]
         exe.run(main, {"x": data, "y": np.zeros((ROWS, 2), np.float32)}, [loss])
         paddle.static.save_inference_model(path, [x], [out], exe, program=main)
         pruned, feeds, fetches = paddle.static.load_inference_model(path, exe)
         assert not programs.collectives_of(pruned)
         assert exe.run(pruned, {feeds[0]: data}, fetches)[0].shape == (ROWS, 2)
+
+
+def _drawn(path: str) -> None:
+    """A program that was saved is read, and shown with its two rings."""
+    assert commands(["draw", path, "-o", f"{path}.svg"]) == 0
+    picture = ElementTree.parse(f"{path}.svg").getroot()
+    colours = {bar.get("fill") for bar in picture.iter("{http://www.w3.org/2000/svg}rect")}
+    assert len(colours) == 3, colours
+    with redirect_stdout(io.StringIO()) as said:
+        assert commands(["draw", path]) == 0
+    assert "sync_comm: " in said.getvalue()
+    with redirect_stderr(io.StringIO()) as said:
+        assert commands(["draw", f"{path}.nowhere"]) == 1
+    assert "there is no program" in said.getvalue()
 
 
 # --- dygraph

@@ -11,41 +11,23 @@
 
 #include <algorithm>
 #include <ciranda/native/plugin.hpp>
-#include <ciranda/native/tables.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "bindings/paddle/calls.hpp"
 #include "bindings/paddle/device.hpp"
+#include "bindings/paddle/labels.hpp"
+#include "bindings/paddle/runs.hpp"
+#include "bindings/paddle/tensors.hpp"
 
 CIRANDA_DEFINE_TABLE
 
 namespace ciranda::paddle_ops {
 namespace {
 
-using ::paddle::Tensor;
 using Tensors = std::vector<Tensor>;
 using Shape = std::vector<std::int64_t>;
-using Theirs = ::paddle::DataType;
-
-constexpr native::DtypeTable<Theirs> kDtypes({
-    {CIRANDA_BOOL, Theirs::BOOL},
-    {CIRANDA_UINT8, Theirs::UINT8},
-    {CIRANDA_UINT16, Theirs::UINT16},
-    {CIRANDA_UINT32, Theirs::UINT32},
-    {CIRANDA_UINT64, Theirs::UINT64},
-    {CIRANDA_INT8, Theirs::INT8},
-    {CIRANDA_INT16, Theirs::INT16},
-    {CIRANDA_INT32, Theirs::INT32},
-    {CIRANDA_INT64, Theirs::INT64},
-    {CIRANDA_FLOAT16, Theirs::FLOAT16},
-    {CIRANDA_BFLOAT16, Theirs::BFLOAT16},
-    {CIRANDA_FLOAT32, Theirs::FLOAT32},
-    {CIRANDA_FLOAT64, Theirs::FLOAT64},
-    {CIRANDA_COMPLEX64, Theirs::COMPLEX64},
-    {CIRANDA_COMPLEX128, Theirs::COMPLEX128},
-});
 
 class Cpu final : public Device {
  public:
@@ -55,19 +37,6 @@ class Cpu final : public Device {
 };
 
 Started<Tensors> started;
-
-ciranda_dtype dtype_of(const Tensor& tensor, const std::string& name) {
-  const auto found = kDtypes.ours(tensor.dtype());
-  if (!found) refuse(name + ": a tensor of a type that the engine does not know cannot be communicated");
-  return *found;
-}
-
-// `output` may be the input.
-Described describe(const Tensor& input, const Tensor& output, const std::string& name) {
-  const Device& device = device_of(input);
-  device.ready(input);
-  return {device.address(input), device.address(output), input.shape(), dtype_of(input, name)};
-}
 
 Tensor like(const Tensor& tensor) { return ::paddle::experimental::empty_like(tensor, tensor.dtype(), tensor.place()); }
 
@@ -143,6 +112,32 @@ Rows rows_of_all(std::int64_t mine, const std::string& name, int ring) {
   return found;
 }
 
+Tensor numbers(const std::vector<std::int64_t>& values, const Shape& shape, const Tensor& like) {
+  static std::int64_t nothing;
+  void* data = values.empty() ? &nothing : const_cast<std::int64_t*>(values.data());
+  const Tensor view = ::paddle::from_blob(data, shape, Theirs::INT64, ::phi::DataLayout::NCHW, like.place());
+  return view.copy_to(like.place(), true);
+}
+
+// The labels of all ranks as places in a shard of the classes. `sizes` is the shape of this rank's features.
+Tensors shard_labels(const Tensor& labels, const Tensor& sizes, const std::string& name, int ring, std::int64_t first,
+                     std::int64_t end, std::int64_t n_classes, int n_shards) {
+  const Shard shard{first, end, n_classes, n_shards};
+  const auto* given = labels.data<std::int64_t>();
+  const std::vector<std::int64_t> told = tell_labels(sizes.data<std::int64_t>()[0], {given, given + labels.numel()});
+  const Described described{told.data(), nullptr, {static_cast<std::int64_t>(told.size())}, CIRANDA_INT64};
+  const Operation operation = run(of_rows(CIRANDA_ALLGATHER, name, ring), {described});
+  ciranda_output result{};
+  (void)ciranda_operation_output(operation.get(), 0, &result);
+  const auto* words = static_cast<const std::int64_t*>(result.data);
+  const native::Context context;
+  const Labels found = place_labels({words, words + result.shape[0]}, ciranda_rank(context.get()), shard, name);
+  const auto n_samples = static_cast<std::int64_t>(found.is_here.size());
+  return {numbers(found.places, {n_samples, 2}, labels), numbers(found.is_here, {n_samples}, labels),
+          numbers(found.is_mine, {n_samples}, labels), numbers(found.own, labels.shape(), labels),
+          numbers(found.counts, {2}, labels)};
+}
+
 // Each rank gets the sum of all ranks' gradients of its own rows: a reducescatter, if all ranks have as many.
 Tensors allgather_grad(const Tensor& x, const Tensor& gradient, const std::string& name, int ring) {
   const Rows rows = rows_of_all(x.shape()[0], gradient_of(name) + ".rows", ring);
@@ -199,26 +194,6 @@ ciranda_reduce_op op_of(const std::string& op, const std::string& name) {
   refuse(name + ": there is no reduction " + op);
 }
 
-// Counts the runs of each name in a circle: of `every` runs the last one communicates.
-class Runs {
- public:
-  bool is_due(const std::string& name, int every) {
-    if (every <= 1) return true;
-    const native::Context context;
-    const std::scoped_lock lock(mutex_);
-    Count& count = counts_[name];
-    if (count.circle != context.get()) count = {context.get(), 0};
-    return ++count.runs % every == 0;
-  }
-
- private:
-  struct Count {
-    const ciranda_context* circle = nullptr;
-    std::int64_t runs = 0;
-  };
-  std::mutex mutex_;
-  std::map<std::string, Count> counts_;
-};
 Runs runs;
 
 // The factors are text, as operators have no attributes of double precision.
@@ -258,6 +233,15 @@ std::vector<Shape> other_rows(const Shape& x, const std::string& name, int /*rin
 }
 
 std::vector<Shape> shape_of_first(const Shape& x, const Shape& /*gradient*/, const std::string&, int) { return {x}; }
+
+std::vector<Shape> shapes_of_labels(const Shape& labels, const Shape& /*sizes*/, const std::string&, int, std::int64_t,
+                                    std::int64_t, std::int64_t, int) {
+  return {{-1, 2}, {-1}, {-1}, labels, {2}};
+}
+
+std::vector<Theirs> types_of_labels(const Theirs& labels, const Theirs& /*sizes*/) {
+  return {labels, labels, labels, labels, labels};
+}
 
 std::vector<Theirs> type_of_first(const Theirs& x, const Theirs& /*gradient*/) { return {x}; }
 
@@ -364,6 +348,15 @@ PD_BUILD_GRAD_OP(c_ciranda_broadcast)
     .SetKernelFn(PD_KERNEL(ours::broadcast_grad))
     .SetInferShapeFn(PD_INFER_SHAPE((ours::same_shape<std::string, int, int>)));
 
+PD_BUILD_OP(c_ciranda_shard_labels)
+    .Inputs({"X", "Shape"})
+    .Outputs({"Places", "IsHere", "IsMine", "Own", "Counts"})
+    .Attrs({"name: std::string", "ring_id: int", "first: int64_t", "end: int64_t", "n_classes: int64_t",
+            "n_shards: int"})
+    .SetKernelFn(PD_KERNEL(ours::shard_labels))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::shapes_of_labels))
+    .SetInferDtypeFn(PD_INFER_DTYPE(ours::types_of_labels));
+
 PD_BUILD_OP(c_ciranda_allreduce_start)
     .Inputs({paddle::Vec("X")})
     .Outputs({paddle::Vec("Out")})
@@ -385,3 +378,5 @@ ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* /*fra
 }
 
 int64_t ciranda_plugin_live_calls() { return ours::started.count(); }
+
+extern "C" void ciranda_paddle_set_interval(const char* name, int every) { ours::runs.set_interval(name, every); }

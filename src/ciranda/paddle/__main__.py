@@ -1,18 +1,51 @@
-"""`python -m ciranda.paddle build`: compile the operators, so that no job has to."""
+"""What is done with programs and operators from the command line.
+
+`python -m ciranda.paddle build` compiles the operators, so that no job has to. `python -m ciranda.paddle draw MODEL [-o
+FILE.svg]` shows what travels when in a program that Paddle has saved: as a picture, or as text.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
     """Do what the command line says; return the exit status."""
-    if arguments != ["build"]:
-        print("usage: python -m ciranda.paddle build", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="python -m ciranda.paddle", description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="compile the operators for the Paddle that is installed")
+    draw = commands.add_parser("draw", help="show what travels when in a saved program")
+    draw.add_argument("model", help="as given to paddle.static.save()")
+    draw.add_argument("-o", "--output", type=Path, help="write a picture (SVG) there, instead of text")
+    options = parser.parse_args(arguments)
+    if options.command == "build":
+        return _build()
+    return _draw(options.model, options.output)
+
+
+def _build() -> int:
     from ciranda.paddle import _plugin
 
     print(_plugin.describe())
+    return 0
+
+
+def _draw(model: str, output: Path | None) -> int:
+    import ciranda.paddle  # noqa: F401 (before Paddle)
+    from ciranda.errors import CirandaError
+    from ciranda.paddle import drawing
+
+    try:
+        rows = drawing.rows_of(drawing.saved_program(model))
+    except CirandaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if output is None:
+        print(drawing.text(rows), end="")
+    else:
+        output.write_text(drawing.svg(rows), encoding="utf-8")
     return 0
 
 

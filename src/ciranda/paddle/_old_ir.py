@@ -9,10 +9,11 @@ from typing import Any
 import paddle
 from paddle.base import core
 
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import Combining, Pair, is_marked
+from ciranda.paddle.rewriting import Combining, Pair
 
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
@@ -44,13 +45,12 @@ class OldProgram:
                 named = op.attr(_ROLE_VAR)
                 raw.update(zip(named[::2], named[1::2], strict=False))
         pairs: dict[str, Pair] = {}
-        for op in self._ops:
-            if _role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param"):
-                (name,) = op.input("Param")
-                gradient = raw.get(name, name + core.grad_var_suffix())
-                if not self._block.has_var(gradient):
-                    raise InvalidArgumentError(f"the program has no gradient of {name}, which its optimizer updates")
-                pairs[name] = Pair(name, self._block.var(name), self._block.var(gradient))
+        for op in self._steps():
+            (name,) = op.input("Param")
+            gradient = raw.get(name, name + core.grad_var_suffix())
+            if not self._block.has_var(gradient):
+                raise InvalidArgumentError(f"the program has no gradient of {name}, which its optimizer updates")
+            pairs[name] = Pair(name, self._block.var(name), self._block.var(gradient))
         if not pairs:
             raise InvalidArgumentError(
                 "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
@@ -58,18 +58,37 @@ class OldProgram:
             )
         return list(pairs.values())
 
+    def _steps(self) -> list[Any]:
+        """Return the operators that step a parameter."""
+        return [
+            op
+            for op in self._ops
+            if _role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param")
+        ]
+
     def updated(self, pairs: list[Pair]) -> list[Pair]:
         """As of `Rewritable`."""
         return [pair._replace(gradient=pair.parameter) for pair in pairs]
+
+    def states(self, pairs: list[Pair]) -> list[Pair]:
+        """As of `Rewritable`."""
+        shapes = {pair.name: tuple(pair.parameter.shape) for pair in pairs}
+        found = []
+        for op in self._steps():
+            (name,) = op.input("Param")
+            variables = [self._block.var(each) for each in op.output_arg_names if each != name and each]
+            kept = [each for each in variables if tuple(each.shape) == shapes.get(name)]
+            found += [Pair(each.name, each, each) for each in kept]
+        return found
 
     def operators(self) -> list[str]:
         """As of `Rewritable`."""
         return [op.type for op in self._ops]
 
-    def tensor(self, pair: Pair, is_distributed: bool) -> Tensor:
+    def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """As of `Rewritable`."""
         variable, name = pair.gradient, pair.gradient.name
-        if not is_distributed and variable.type == core.VarDesc.VarType.SELECTED_ROWS:
+        if not is_own and variable.type == core.VarDesc.VarType.SELECTED_ROWS:
             raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
         writers = [
             index
@@ -88,7 +107,11 @@ class OldProgram:
                 "supported"
             )
         readers = [index for index in range(ready, len(self._ops)) if name in self._ops[index].input_arg_names]
-        return Tensor(pair.name, self._n_bytes(pair.parameter), ready, tuple(readers), None, is_distributed)
+        return Tensor(pair.name, self._n_bytes(pair.parameter), ready, tuple(readers), None, is_own)
+
+    def readers(self, pair: Pair) -> list[str]:
+        """As of `Rewritable`."""
+        return [op.type for op in self._ops if pair.gradient.name in op.input_arg_names]
 
     def _n_bytes(self, variable: Any) -> int:
         return int(math.prod(abs(each) for each in variable.shape)) * int(core.size_of_dtype(variable.dtype))
@@ -148,7 +171,7 @@ class OldProgram:
         block = startup.global_block()
         for parameter in self._program.global_block().all_parameters():
             name = parameter.name
-            if name in distributed or is_marked(parameter) or not block.has_var(name):
+            if name in distributed or is_distributed(parameter) or not block.has_var(name):
                 continue
             attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
             block.append_op(

@@ -9,10 +9,11 @@ from typing import Any
 import paddle
 from paddle import pir
 
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import Combining, Pair, is_marked
+from ciranda.paddle.rewriting import Combining, Pair
 
 _SIZES = {
     **dict.fromkeys(("FLOAT64", "INT64", "COMPLEX64"), 8),
@@ -55,27 +56,30 @@ class PirProgram:
     def updates(self) -> list[Pair]:
         """As of `Rewritable`."""
         pairs: dict[str, Pair] = {}
-        for op in self._ops:
-            if not op.name().startswith("pd_op."):
-                continue
-            inputs = op.get_input_names()
-            if "param" in inputs and "grad" in inputs:
-                parameter = op.operand_source(inputs.index("param"))
-                gradient = op.operand_source(inputs.index("grad"))
-                name = name_of(parameter)
-                raw = self._raw(gradient, parameter)
-                if raw is None:
-                    raise InvalidArgumentError(
-                        f"the raw gradient of {name} was not found behind {op.name()}: between the backward pass and "
-                        "the optimizer stands what is neither clipping, regularization nor loss scaling"
-                    )
-                pairs[name] = Pair(name, parameter, raw)
+        for op, parameter in self._steps():
+            name = name_of(parameter)
+            raw = self._raw(op.operand_source(op.get_input_names().index("grad")), parameter)
+            if raw is None:
+                raise InvalidArgumentError(
+                    f"the raw gradient of {name} was not found behind {op.name()}: between the backward pass and "
+                    "the optimizer stands what is neither clipping, regularization nor loss scaling"
+                )
+            pairs[name] = Pair(name, parameter, raw)
         if not pairs:
             raise InvalidArgumentError(
                 "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
                 "that contains it"
             )
         return list(pairs.values())
+
+    def _steps(self) -> list[tuple[Any, Any]]:
+        """Return the operators that step a parameter, and the parameters."""
+        found = []
+        for op in self._ops:
+            inputs = op.get_input_names() if op.name().startswith("pd_op.") else []
+            if "param" in inputs and "grad" in inputs:
+                found.append((op, op.operand_source(inputs.index("param"))))
+        return found
 
     def _raw(self, value: Any, parameter: Any) -> Any:
         """Return what the backward pass has left of the gradient that `value` is made of; None if of none."""
@@ -115,21 +119,29 @@ class PirProgram:
 
     def updated(self, pairs: list[Pair]) -> list[Pair]:
         """As of `Rewritable`."""
-        results = {}
-        for op in self._ops:
-            inputs = op.get_input_names() if op.name().startswith("pd_op.") else []
-            if "param" in inputs and "grad" in inputs:
-                results[name_of(op.operand_source(inputs.index("param")))] = op.result(0)
+        results = {name_of(parameter): op.result(0) for op, parameter in self._steps()}
         return [pair._replace(gradient=results[pair.name]) for pair in pairs]
+
+    def states(self, pairs: list[Pair]) -> list[Pair]:
+        """As of `Rewritable`."""
+        shapes = {pair.name: list(pair.parameter.shape) for pair in pairs}
+        found = []
+        for op, parameter in self._steps():
+            name = name_of(parameter)
+            for index, value in enumerate(op.results()):
+                # Those that the optimizer has no use for, as moments of others, are results without a type.
+                if index > 0 and value.initialized() and list(value.shape) == shapes.get(name):
+                    found.append(Pair(f"{name}.{index}", parameter, value))
+        return found
 
     def operators(self) -> list[str]:
         """As of `Rewritable`."""
         return [op.name() for op in self._ops]
 
-    def tensor(self, pair: Pair, is_distributed: bool) -> Tensor:
+    def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """As of `Rewritable`."""
         value = pair.gradient
-        if not is_distributed and value.is_selected_row_type():
+        if not is_own and value.is_selected_row_type():
             raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
         op = _source(value)
         if op is None or op.id() not in self._index:
@@ -144,7 +156,14 @@ class PirProgram:
         ready = self._index[op.id()] + 1
         users = {user.id() for user in value.all_used_ops_in_same_block()}
         readers = sorted(self._index[user] for user in users if user in self._index)
-        return Tensor(pair.name, _n_bytes(pair.parameter), ready, tuple(readers), None, is_distributed)
+        return Tensor(pair.name, _n_bytes(pair.parameter), ready, tuple(readers), None, is_own)
+
+    def readers(self, pair: Pair) -> list[str]:
+        """As of `Rewritable`."""
+        users = list(pair.gradient.all_used_ops_in_same_block())
+        of_lists = [op for op in users if op.name() == "builtin.combine"]
+        users += [user for op in of_lists for user in op.result(0).all_used_ops_in_same_block()]
+        return [op.name().removeprefix("pd_op.").rstrip("_") for op in users]
 
     # --- writing
 
@@ -189,7 +208,7 @@ class PirProgram:
 
     def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
         """As of `Rewritable`."""
-        marked = {name_of(each) for each in self._program.global_block().all_parameters() if is_marked(each)}
+        marked = {name_of(each) for each in self._program.global_block().all_parameters() if is_distributed(each)}
         known = {name_of(each) for each in self._program.global_block().all_parameters()}
         for index, op in enumerate(ops := list(startup.global_block().ops)):
             if op.name() != "builtin.set_parameter":

@@ -6,6 +6,7 @@ import os
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import paddle
 from paddle.utils.cpp_extension.extension_utils import load_op_meta_info_and_register_op
@@ -14,7 +15,7 @@ from ciranda._frameworks import plugin
 from ciranda.errors import NotSupportedError
 from ciranda.paddle import _building
 
-#: "ahead", "jit" or "py_func": which of the three to use, for tests; by default the first that there is.
+#: "ahead", "jit" or "none": which to use, for tests; by default the first that there is.
 CHOICE = "CIRANDA_PADDLE_OPS"
 
 
@@ -23,22 +24,22 @@ class Build(Enum):
 
     AHEAD = "made when the package was built"
     JIT = "compiled on this machine"
-    PY_FUNC = "py_func, as no library can be made"
+    NONE = "none"
 
 
 @cache
 def _found() -> tuple[Build, Path | None, str]:
-    """Return which of the three is in use, the library, and why there is none."""
+    """Return which is in use, the library, and why there is none."""
     choice = os.environ.get(CHOICE, "")
     ahead = _building.made_ahead()
     if ahead is not None and choice in ("", "ahead"):
         return Build.AHEAD, ahead, ""
-    if choice == "py_func":
-        return Build.PY_FUNC, None, f"{CHOICE} says so"
+    if choice == "none":
+        return Build.NONE, None, f"{CHOICE} says so"
     try:
         return Build.JIT, _building.just_in_time(), ""
     except _building.CannotBuildError as error:
-        return Build.PY_FUNC, None, str(error)
+        return Build.NONE, None, str(error)
 
 
 @cache
@@ -52,22 +53,33 @@ def load() -> Build:
 
 
 def require_library(what: str) -> None:
-    """Register the operators. Raises NotSupportedError if there is only py_func, saying why."""
-    if load() is Build.PY_FUNC:
+    """Register the operators. Raises NotSupportedError if there is no library, saying why."""
+    if load() is Build.NONE:
         raise NotSupportedError(f"{what} needs the operators' library: {_found()[2]}")
+
+
+def _opened() -> Any:
+    """Return the library, or None."""
+    load()
+    path = _found()[1]
+    return None if path is None else plugin.opened("paddle", paddle.__version__, path)
 
 
 def live_calls() -> int:
     """How many collectives of programs have been started and not waited for."""
-    build, path, _ = _found()
-    if build is Build.PY_FUNC or (load() is build and path is None):
-        return 0
-    return int(plugin.opened("paddle", paddle.__version__, path).ciranda_plugin_live_calls())
+    library = _opened()
+    return 0 if library is None else int(library.ciranda_plugin_live_calls())
+
+
+def set_interval(name: str, every: int) -> None:
+    """Have a start of that name communicate in every so many runs from now on; 0: as its attribute says."""
+    _opened().ciranda_paddle_set_interval(name.encode(), every)
 
 
 def describe() -> str:
     """Return what was found, for `ciranda doctor`."""
     build, path, why = _found()
     load()
-    where = f" ({path})" if path else f": {why}"
-    return f"Paddle {paddle.__version__} has taken the operators, {build.value}{where}"
+    if path is None:
+        return f"Paddle {paddle.__version__} has no operators, so that only dygraph can communicate: {why}"
+    return f"Paddle {paddle.__version__} has taken the operators, {build.value} ({path})"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import paddle
 
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor, plan
 from ciranda._ops import Handle, Max
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
 from ciranda.paddle import ops
-from ciranda.paddle.rewriting import Combining, Pair, check_names, is_marked
+from ciranda.paddle.rewriting import Combining, Pair, check_names
 from ciranda.process_sets import global_process_set
 
 
@@ -48,13 +49,15 @@ class EagerGradients:
         bucket_mb: float,
         distributed: Collection[str],
     ) -> None:
-        trained = [each for each in _flat(parameters) if not each.stop_gradient]
+        trained = [each for each in flat(parameters) if not each.stop_gradient]
         if not trained:
             raise InvalidArgumentError("in dygraph the optimizer needs its parameters: give it parameters=...")
         check_names(distributed, [Pair(each.name, each, None) for each in trained])
         self._combining = combining
         self._is_syncing = True
         self._is_synchronized = False
+        #: What went wrong in the backward pass.
+        self._failure: Exception | None = None
         # The last parameters get their gradients first. Parameters' own names count layers, and may differ.
         order = dict(enumerate(reversed(trained)))
         tensors = [
@@ -62,7 +65,7 @@ class EagerGradients:
                 f"{index:05d}",
                 int(np.prod(each.shape)) * int(each.element_size()),
                 index,
-                is_distributed=each.name in distributed or is_marked(each),
+                is_distributed=each.name in distributed or is_distributed(each),
             )
             for index, each in order.items()
         ]
@@ -74,19 +77,31 @@ class EagerGradients:
 
     def _hook(self, travelling: _Travelling, member: int) -> Any:
         def on_gradient(*_: Any) -> None:
-            if not self._is_syncing:
+            if not self._is_syncing or self._failure is not None:
                 return
-            if travelling.handle is not None:
-                raise AssertionError(
-                    "a gradient was computed a second time while it is being combined: call step() or synchronize() "
-                    "after each backward pass, or let those that accumulate be within no_sync()"
-                )
             self._is_synchronized = False
-            travelling.come.add(member)
-            if len(travelling.come) == len(travelling.members):
-                self._start(travelling)
+            try:
+                self._take(travelling, member)
+            except Exception as error:
+                # Paddle's backward pass hides what a hook raises.
+                self._failure = error
 
         return on_gradient
+
+    def _take(self, travelling: _Travelling, member: int) -> None:
+        if travelling.handle is not None:
+            raise AssertionError(
+                "a gradient was computed a second time while it is being combined: call step() or synchronize() "
+                "after each backward pass, or let those that accumulate be within no_sync()"
+            )
+        parameter = travelling.members[member]
+        if parameter.grad is not None and parameter.grad.is_selected_rows():
+            raise InvalidArgumentError(
+                f"the gradient of {parameter.name} is sparse: use the embedding with sparse=False"
+            )
+        travelling.come.add(member)
+        if len(travelling.come) == len(travelling.members):
+            self._start(travelling)
 
     def _start(self, travelling: _Travelling) -> None:
         combining = self._combining
@@ -120,7 +135,10 @@ class EagerGradients:
         """Wait until all gradients are combined. Those that other ranks have and this one has not are zeros here."""
         if self._is_synchronized:
             return
+        failure, self._failure = self._failure, None
         try:
+            if failure is not None:
+                raise failure
             self._start_late()
             for travelling in self._buckets:
                 if travelling.handle is not None:
@@ -156,7 +174,7 @@ class EagerGradients:
             self._is_syncing = before
 
 
-def _flat(parameters: Sequence[Any] | None) -> list[Any]:
+def flat(parameters: Iterable[Any] | None) -> list[Any]:
     """Return the parameters of an optimizer, which may have groups of them."""
     found = []
     for each in parameters or []:

@@ -8,9 +8,11 @@ from typing import Any
 import paddle
 
 from ciranda import _basics, _consistency
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import ops
+from ciranda.paddle.eager import flat
 from ciranda.paddle.tensors import for_engine, is_tensor, readable
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -33,11 +35,13 @@ def _pairs(params: Parameters) -> list[tuple[str, paddle.Tensor]]:
             "expected what layer.state_dict() or layer.named_parameters() return: names and tensors; got "
             f"{type(wrong[0]).__name__} among them"
         )
-    return [(name, tensor) for name, tensor in pairs if is_tensor(tensor)]
+    return [(name, tensor) for name, tensor in pairs if is_tensor(tensor) and not is_distributed(tensor)]
 
 
 def broadcast_parameters(params: Parameters, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
     """Give every rank the values of rank `root_rank`, in place. For parameters and buffers of layers of dygraph.
+
+    Those that are each rank's own (`is_distributed`) are left alone.
 
     Args:
         params: what `layer.state_dict()` or `layer.named_parameters()` return, alike on all ranks.
@@ -61,6 +65,8 @@ def broadcast_parameters(params: Parameters, root_rank: int = 0, process_set: Pr
 def broadcast_optimizer_state(optimizer: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
     """Give the optimizer on every rank the state of the one on rank `root_rank`: moments, learning rates, counts.
 
+    That of parameters which are each rank's own (`is_distributed`) is left alone.
+
     Args:
         optimizer: of dygraph.
         root_rank: the rank whose state is taken.
@@ -68,12 +74,13 @@ def broadcast_optimizer_state(optimizer: Any, root_rank: int = 0, process_set: P
     """
     _basics.require_rank(root_rank)
     mine = optimizer.state_dict()
-    state = {name: value.numpy() if is_tensor(value) else value for name, value in mine.items()}
+    own = tuple(f"{each.name}_" for each in flat(optimizer._parameter_list) if is_distributed(each))
+    shared = {name: value for name, value in mine.items() if not name.startswith(own)}
+    state = {name: value.numpy() if is_tensor(value) else value for name, value in shared.items()}
     theirs = broadcast_object(state, root_rank, "broadcast_optimizer_state", process_set)
     if _basics.rank() != root_rank:
-        optimizer.set_state_dict(
-            {name: paddle.to_tensor(value) if hasattr(value, "shape") else value for name, value in theirs.items()}
-        )
+        found = {name: paddle.to_tensor(value) if hasattr(value, "shape") else value for name, value in theirs.items()}
+        optimizer.set_state_dict({**mine, **found})
 
 
 def check_consistency(params: Parameters, process_set: ProcessSet = global_process_set) -> None:

@@ -140,6 +140,38 @@ def broadcast(x: Tensor, root: int = 0, ring_id: int = 0, name: str | None = Non
     return _recorded(_Broadcast(ops.collectives, root, name, _ring(ring_id)), x)
 
 
+def shard_labels(
+    labels: Tensor, shape: Tensor, first: int, end: int, n_classes: int, n_shards: int, ring_id: int = 0
+) -> list[Tensor]:
+    """Return, in a program, which samples of all ranks have their class in a shard, and which are this rank's.
+
+    Args:
+        labels: of this rank's samples, int64; each rank may bring another number.
+        shape: that of this rank's features, int64.
+        first: the first class of the shard.
+        end: the one behind its last.
+        n_classes: of all shards.
+        n_shards: as many as there are ranks.
+        ring_id: the lane.
+
+    Returns:
+        Row and column of each sample's class among the shard's, column 0 where it is in another; 1 where it is here,
+        else 0; 1 for the samples of this rank, else 0; the numbers of these; and how many samples this rank and all
+        ranks have, at least 1. `exe.run()` fails on all ranks where one gives what is no class.
+    """
+    _plugin.require_library("a sharded layer in a program")
+    attributes = {
+        "name": programs.numbered("shard_labels"),
+        "ring_id": programs.check_ring(ring_id),
+        "first": first,
+        "end": end,
+        "n_classes": n_classes,
+        "n_shards": n_shards,
+    }
+    outputs = ("Places", "IsHere", "IsMine", "Own", "Counts")
+    return programs.call_of_several("shard_labels", {"X": labels, "Shape": shape}, outputs, "int64", attributes)
+
+
 # --- in two halves
 
 #: What was started in dygraph: by the identity of its first tensor, which is kept.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import paddle
 
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.options import check_factor
 from ciranda._ops import Average, Sum
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle.compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor
-from ciranda.paddle.eager import EagerGradients
+from ciranda.paddle.eager import EagerGradients, flat
 from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, combine, open_program
 
 _WIRES: dict[type[Compressor], Any] = {
@@ -67,6 +68,7 @@ class DistributedOptimizer:
         self._distributed = frozenset(distributed)
         self._gradients: EagerGradients | None = None
         if paddle.in_dynamic_mode():
+            self._check_clipping(optimizer._parameter_list)
             self._gradients = EagerGradients(
                 optimizer._parameter_list, self._combining, nrings, bucket_mb, self._distributed
             )
@@ -75,6 +77,17 @@ class DistributedOptimizer:
         if name == "_optimizer":  # not there yet
             raise AttributeError(name)
         return getattr(self._optimizer, name)
+
+    def _check_clipping(self, parameters: Iterable[Any] | None) -> None:
+        """Raise InvalidArgumentError where the norm of all gradients would differ between ranks, by their own ones."""
+        if not isinstance(getattr(self._optimizer, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
+            return
+        for each in flat(parameters):
+            if (is_distributed(each) or each.name in self._distributed) and getattr(each, "need_clip", True):
+                raise InvalidArgumentError(
+                    f"the gradient of {each.name}, which is each rank's own, would be part of the norm by which all "
+                    "ranks' gradients are clipped: leave the parameter out (need_clip=False)"
+                )
 
     # --- programs
 
@@ -93,6 +106,7 @@ class DistributedOptimizer:
         startup = startup_program or paddle.static.default_startup_program()
         rewritten = open_program(program)
         pairs = [Pair(parameter.name, parameter, gradient) for parameter, gradient in found if gradient is not None]
+        self._check_clipping([pair.parameter for pair in pairs])
         if not pairs:
             raise InvalidArgumentError("the program has no gradients: no parameter of it is trained by this loss")
         combine(rewritten, pairs, self._combining, self._nrings, self._bucket_mb, self._distributed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -32,13 +32,18 @@ def in_pir() -> bool:
 
 def is_value(value: Any) -> bool:
     """Whether this is a tensor of a program, of either IR."""
-    return isinstance(value, _VALUES)
+    # Paddle says of tensors of dygraph that they are Variables.
+    return isinstance(value, _VALUES) and not isinstance(value, paddle.base.core.eager.Tensor)
+
+
+def type_of(op: Any) -> str:
+    """Return what Paddle calls an operator of either IR."""
+    return str(op.type if hasattr(op, "type") else op.name())
 
 
 def kind_of(op: Any) -> str | None:
     """Return the collective that an operator of either IR is, as "allreduce_sum"; None for others."""
-    name = op.type if hasattr(op, "type") else op.name()
-    name = name.removeprefix(PIR_PREFIX).removesuffix("_")
+    name = type_of(op).removeprefix(PIR_PREFIX).removesuffix("_")
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
@@ -80,6 +85,26 @@ def call(kind: str, x: Any, attributes: dict[str, Any]) -> Any:
         attrs=attributes,
     )
     return outputs if is_list else outputs[0]
+
+
+def call_of_several(
+    kind: str, inputs: Mapping[str, Any], outputs: Sequence[str], dtype: str, attributes: dict[str, Any]
+) -> list[Any]:
+    """Add an operator with several inputs and outputs, which have no gradient and all the same dtype; return these."""
+    if in_pir():
+        results = _flat(paddle._C_ops._run_custom_op(PREFIX + kind, *inputs.values(), *attributes.values()))
+    else:
+        helper = LayerHelper(PREFIX + kind)
+        results = [helper.create_variable_for_type_inference(dtype=dtype) for _ in outputs]
+        helper.append_op(
+            type=PREFIX + kind,
+            inputs={name: [value] for name, value in inputs.items()},
+            outputs={name: [value] for name, value in zip(outputs, results, strict=True)},
+            attrs=attributes,
+        )
+    for each in results:
+        each.stop_gradient = True
+    return results
 
 
 def description(kind: str, names: Sequence[str], attributes: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ciranda import _basics
 from ciranda._core import REDUCE_OPS
+from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.objects import allgather_object
 from ciranda._frameworks.planner import Bucket, Plan, Sync, Tensor, plan
 from ciranda._ops import Average
@@ -77,11 +78,17 @@ class Rewritable(Protocol):
     def updated(self, pairs: list[Pair]) -> list[Pair]:
         """Return pairs of each parameter, and what the optimizer has made of it."""
 
-    def tensor(self, pair: Pair, is_distributed: bool) -> Tensor:
+    def states(self, pairs: list[Pair]) -> list[Pair]:
+        """Return pairs of what the optimizer keeps for each element of these parameters, as momenta, made anew."""
+
+    def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """Return where a gradient is written and read. Raises InvalidArgumentError for what cannot be combined."""
 
     def operators(self) -> list[str]:
         """Return the names of the operators, to be compared over the ranks."""
+
+    def readers(self, pair: Pair) -> list[str]:
+        """Return the names of the operators that read a gradient."""
 
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
         """Start a bucket at that position of the program as it was."""
@@ -124,9 +131,29 @@ def check_names(distributed: Iterable[str], pairs: Iterable[Pair]) -> None:
         raise InvalidArgumentError(f"distributed: there is no trained parameter {unknown}; there are {sorted(known)}")
 
 
-def is_marked(parameter: Any) -> bool:
-    """Whether a parameter has the mark `distributed`."""
-    return bool(getattr(parameter, "is_distributed", False))
+def is_own(pair: Pair, distributed: Collection[str]) -> bool:
+    """Whether a parameter is each rank's own: by its mark, or by name."""
+    return pair.name in distributed or is_distributed(pair.parameter)
+
+
+#: What makes one number of several gradients, which then would differ between the ranks; and the way out.
+_MIXING = {
+    "squared_l2_norm": "the norm by which gradients are clipped: leave the parameter out (need_clip=False)",
+    "check_finite_and_unscale": "whether gradients are finite, for loss scaling: train it without",
+}
+
+
+def check_separate(program: Rewritable, pairs: Iterable[Pair]) -> None:
+    """Raise InvalidArgumentError where a gradient that is each rank's own changes the step of all parameters.
+
+    The parameters that all ranks have would then be stepped differently on each.
+    """
+    for pair in pairs:
+        for reader in program.readers(pair):
+            if reader in _MIXING:
+                raise InvalidArgumentError(
+                    f"the gradient of {pair.name}, which is each rank's own, is part of {_MIXING[reader]}"
+                )
 
 
 def combine(
@@ -147,7 +174,9 @@ def combine(
         raise InvalidArgumentError(f"bucket_mb must be a number from 0; got {bucket_mb!r}")
     check_names(distributed, pairs)
     by_name = {pair.name: pair for pair in pairs}
-    tensors = [program.tensor(pair, pair.name in distributed or is_marked(pair.parameter)) for pair in pairs]
+    own = {pair.name for pair in pairs if is_own(pair, distributed)}
+    tensors = [program.tensor(pair, pair.name in own) for pair in pairs]
+    check_separate(program, [pair for pair in pairs if pair.name in own])
     operators = program.operators()
     made = plan(tensors, nrings, int(bucket_mb * (1 << 20)), end=len(operators))
     compare_with_other_ranks([*operators, *made.describe()])

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 
 from ciranda import _basics
+from ciranda._frameworks.interval import Interval, Progress
 from ciranda._frameworks.planner import Plan
 from ciranda.errors import InvalidArgumentError
-from ciranda.paddle import programs
-from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, Rewritable, combine, open_program
+from ciranda.numpy.ops import allreduce as allreduce_numpy
+from ciranda.paddle import _plugin, programs
+from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, Rewritable, combine, is_own, open_program
 
 
 class _Transpiler:
@@ -77,26 +80,73 @@ class GradAllReduce(_Transpiler):
 class LocalSGD(_Transpiler):
     """Lets each rank train by itself, and averages the parameters of all ranks every `k_steps` runs.
 
-    The state of the optimizer stays each rank's own.
-
     Args:
         nrings: as of GradAllReduce.
         k_steps: after how many runs of the program parameters are averaged.
         bucket_mb: as of GradAllReduce.
         distributed: names of parameters that are each rank's own, and are left alone.
+        average_state: average what the optimizer keeps for each element of a parameter, momenta for example, as well;
+            by default it stays each rank's own.
+        adaptive: begin with k_steps, and average more often as the loss falls, less often as the learning rate does.
+            Call `report_loss()` after every run.
+        max_k_steps: the most runs between two averages, where it is adaptive.
+
+    Raises:
+        InvalidArgumentError: k_steps or max_k_steps is out of range.
     """
 
     def __init__(
-        self, nrings: int = 2, k_steps: int = 1, bucket_mb: float = BUCKET_MB, distributed: Collection[str] = ()
+        self,
+        nrings: int = 2,
+        k_steps: int = 1,
+        bucket_mb: float = BUCKET_MB,
+        distributed: Collection[str] = (),
+        average_state: bool = False,
+        adaptive: bool = False,
+        max_k_steps: int = 16,
     ) -> None:
         super().__init__(nrings, bucket_mb, distributed)
-        if isinstance(k_steps, bool) or not isinstance(k_steps, int) or k_steps < 1:
-            raise InvalidArgumentError(f"k_steps must be a whole number from 1; got {k_steps!r}")
-        self.k_steps = k_steps
+        self.average_state = average_state
+        self._combining = Combining(prefix="LocalSGD", every=k_steps)
+        self._interval = Interval(k_steps, max_k_steps if adaptive else None)
+        self._losses: list[float] = []
+
+    @property
+    def k_steps(self) -> int:
+        """After how many runs parameters are averaged, now."""
+        return self._interval.k
 
     def _rewrite(self, program: Rewritable, pairs: list[Pair]) -> Plan:
-        combining = Combining(prefix="LocalSGD", every=self.k_steps)
-        return combine(program, program.updated(pairs), combining, self.nrings, self.bucket_mb, self.distributed)
+        averaged = program.updated(pairs)
+        if self.average_state:
+            averaged += program.states([pair for pair in pairs if not is_own(pair, self.distributed)])
+        made = combine(program, averaged, self._combining, self.nrings, self.bucket_mb, self.distributed)
+        self._set_interval(made, 0)  # another program's buckets may have had the same names
+        return made
+
+    def _set_interval(self, made: Plan, every: int) -> None:
+        for bucket in made.buckets:
+            _plugin.set_interval(self._combining.name_of(bucket), every)
+
+    def report_loss(self, loss: float, learning_rate: float = 1.0) -> None:
+        """Tell the loss of a run, where it is adaptive: after each run, on all ranks alike.
+
+        After a run that has averaged, the ranks choose together how many there are until the next one.
+
+        Args:
+            loss: of this rank.
+            learning_rate: of the optimizer.
+        """
+        if self.plan is None or not self._interval.is_adaptive:
+            raise InvalidArgumentError("report_loss() is for LocalSGD(adaptive=True) that has transpiled a program")
+        self._losses.append(float(loss))
+        if len(self._losses) < self._interval.k:
+            return
+        mine = np.array([np.mean(self._losses), learning_rate], np.float64)
+        together = allreduce_numpy(mine, name=f"{self._combining.prefix}.progress")
+        self._interval.adapt(Progress(float(together[0]), float(together[1])))
+        self._losses.clear()
+        self._set_interval(self.plan, self._interval.k)
 
 
 def _check_place(rank: int | None, endpoints: Sequence[str] | str | None, current_endpoint: str | None) -> None:

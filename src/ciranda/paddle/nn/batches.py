@@ -1,0 +1,185 @@
+"""The samples of all ranks, where every rank has some of the classes: gathered, and their gradients brought back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import paddle
+from paddle.autograd import PyLayer
+
+from ciranda import _basics
+from ciranda._frameworks.sampling import sample
+from ciranda._frameworks.shards import PROBLEMS, Batches, Told
+from ciranda._ops import Sum
+from ciranda.errors import InvalidArgumentError
+from ciranda.paddle import operators, ops, programs
+from ciranda.paddle.nn.tracing import is_floating, is_whole, with_gradient_times
+from ciranda.paddle.tensors import is_tensor
+
+if TYPE_CHECKING:
+    from ciranda.paddle.nn.sharded_linear import ShardedLinear
+
+
+class Gathered(NamedTuple):
+    """The samples of all ranks, in the order of the ranks, and which class of this rank's each of them has."""
+
+    #: Prepared, a row for each sample. The gradient of a rank's own is n times that of what is computed of these.
+    features: Any
+    #: Row and column of each sample's class among this rank's logits; column 0 where the class is another rank's.
+    places: Any
+    #: Whether the class is here, and whether the sample is this rank's: 1 or 0 for each.
+    is_here: Any
+    is_mine: Any
+    #: The numbers of this rank's samples.
+    own: Any
+    #: How many samples this rank has, and all have; at least 1.
+    counts: Any
+    #: The places in the shard of the classes that take part; None: all.
+    chosen: Any = None
+
+
+def gather(features: Any, labels: Any, layer: ShardedLinear) -> Gathered:
+    """Return what the loss is computed of.
+
+    Raises:
+        InvalidArgumentError: the features or labels of a rank are not what they ought to be; on all ranks. In programs
+            `exe.run()` says so where it depends on the values.
+        MismatchError: ranks have joined.
+    """
+    if programs.is_value(features) or programs.is_value(labels):
+        return _in_program(features, labels, layer)
+    everyones, all_labels, batches = _in_dygraph(features, labels, layer)
+    batches.check(all_labels, layer.shards)
+    samples, columns = layer.shards.targets(all_labels, layer.shard)
+    chosen = _sampled(columns, layer)
+    places = np.zeros((batches.total, 2), np.int64)
+    places[:, 0] = np.arange(batches.total)
+    places[samples, 1] = columns if chosen is None else np.searchsorted(chosen, columns)
+    is_here, is_mine = np.zeros(batches.total, np.int64), np.zeros(batches.total, np.int64)
+    is_here[samples], is_mine[batches.mine] = 1, 1
+    own = np.arange(batches.total)[batches.mine]
+    counts = np.array([max(len(own), 1), max(batches.total, 1)], np.int64)
+    return Gathered(
+        everyones,
+        paddle.to_tensor(places),
+        paddle.to_tensor(is_here),
+        paddle.to_tensor(is_mine),
+        paddle.to_tensor(own),
+        paddle.to_tensor(counts),
+        None if chosen is None else paddle.to_tensor(chosen),
+    )
+
+
+def gather_features(features: Any, layer: ShardedLinear) -> Any:
+    """Return the features of all ranks, prepared."""
+    if programs.is_value(features):
+        return _features_in_program(features, layer)
+    return _in_dygraph(features, None, layer)[0]
+
+
+def _sampled(columns: Any, layer: ShardedLinear) -> Any:
+    if not (layer.training and layer.sample_rate < 1 and layer.n_rows):
+        return None
+    nth, layer.n_drawn = layer.n_drawn, layer.n_drawn + 1
+    return sample(layer.n_rows, columns, layer.sample_rate, layer.seed, nth, layer.shard)
+
+
+# --- dygraph
+
+
+def _in_dygraph(features: Any, labels: Any, layer: ShardedLinear) -> tuple[Any, Any, Batches]:
+    problem = 0
+    if _are_features(features, layer):
+        prepared = layer.prepared(features)
+    else:
+        prepared, problem = paddle.zeros([0, layer.in_features], layer.weight.dtype), 1
+    mine = np.zeros(0, np.int64)
+    if labels is not None:
+        if is_tensor(labels) and labels.ndim == 1 and is_whole(labels.dtype):
+            mine = labels.numpy().astype(np.int64)
+        else:
+            problem = problem or 2
+    needs_gradient = paddle.is_grad_enabled() and not prepared.stop_gradient
+    told = Told(int(prepared.shape[0]), -1 if labels is None else len(mine), needs_gradient, problem)
+    name = f"{layer.label}.{'forward' if labels is None else 'loss'}"
+    with paddle.no_grad():
+        sent = [prepared.detach(), paddle.to_tensor(mine), paddle.to_tensor(np.array([told.row()], np.int64))]
+        everyones, all_labels, rows = ops.grouped_allgather(sent, name=name)
+    batches = Batches(rows.numpy().tolist(), _basics.rank(), _basics.size(), layer.in_features)
+    if batches.needs_gradient and paddle.is_grad_enabled():
+        # Also where only others want theirs: the backward pass is made by all.
+        linked = prepared
+        if linked.stop_gradient:
+            linked = prepared.detach()
+            linked.stop_gradient = False
+        everyones = _Linked.apply(linked, _Link(everyones, batches, name))
+    return everyones, all_labels.numpy(), batches
+
+
+def _are_features(features: Any, layer: ShardedLinear) -> bool:
+    return (
+        is_tensor(features)
+        and is_floating(features.dtype)
+        and features.ndim == 2
+        and int(features.shape[1]) == layer.in_features
+    )
+
+
+@dataclass(frozen=True)
+class _Link:
+    """What has been gathered. Paddle does not look into it, as into tuples, for variables of the backward pass."""
+
+    everyones: Any
+    batches: Batches
+    name: str
+
+
+class _Linked(PyLayer):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, features: Any, link: _Link) -> Any:
+        ctx.dtype, ctx.batches, ctx.name = features.dtype, link.batches, link.name
+        return link.everyones.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        batches: Batches = ctx.batches
+        n_ranks = len(batches.sizes)
+        if not batches.are_even:
+            # Every rank gets as many rows: those of short batches are filled up.
+            given = gradient.numpy()
+            padded = np.zeros((n_ranks, batches.largest, given.shape[1]), given.dtype)
+            for rank, size in enumerate(batches.sizes):
+                padded[rank, :size] = given[batches.part(rank)]
+            gradient = paddle.to_tensor(padded.reshape(n_ranks * batches.largest, -1))
+        mine = ops.reducescatter(gradient, op=Sum, name=f"{ctx.name}.gradient")
+        n_mine = batches.mine.stop - batches.mine.start
+        return (mine[:n_mine] * float(n_ranks)).astype(ctx.dtype)
+
+
+# --- programs
+
+
+def _features_in_program(features: Any, layer: ShardedLinear) -> Any:
+    shape = list(getattr(features, "shape", []))
+    if not programs.is_value(features) or not is_floating(features.dtype) or shape[1:] != [layer.in_features]:
+        raise InvalidArgumentError(f"sharded layer: {PROBLEMS[0].format(n_features=layer.in_features)}; got {shape}")
+    prepared = with_gradient_times(layer.prepared(features), float(layer.shards.n_shards))
+    return operators.allgather(prepared)
+
+
+def _in_program(features: Any, labels: Any, layer: ShardedLinear) -> Gathered:
+    shape = list(getattr(labels, "shape", []))
+    if not programs.is_value(labels) or not is_whole(labels.dtype) or len(shape) != 1:
+        raise InvalidArgumentError(f"sharded layer: {PROBLEMS[1]}; got {shape}")
+    everyones = _features_in_program(features, layer)
+    rest = operators.shard_labels(
+        paddle.cast(labels, "int64"),
+        paddle.cast(paddle.shape(features), "int64"),
+        layer.first,
+        layer.end,
+        layer.n_classes,
+        layer.shards.n_shards,
+    )
+    return Gathered(everyones, *rest)
