@@ -18,7 +18,7 @@ import paddle
 hvd.init()
 x = hvd.allreduce_sum(paddle.to_tensor([float(hvd.rank() + 1)]), name="x")
 with open(f"{folder}/{{hvd.rank()}}", "w") as said:
-    print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), float(x), file=said)
+    print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), float(x.sum()), file=said)
 """
 
 THEIRS = """
@@ -29,7 +29,7 @@ fleet.init(is_collective=True)
 x = paddle.to_tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(x)
 with open(f"{folder}/{{dist.get_rank()}}", "w") as said:
-    print(dist.get_rank(), dist.get_world_size(), float(x), file=said)
+    print(dist.get_rank(), dist.get_world_size(), float(x.sum()), file=said)
 """
 
 
