@@ -17,7 +17,7 @@ from writing import close, inputs, raised, run, running, static
 
 import ciranda.paddle as hvd
 from ciranda.errors import InvalidArgumentError, MismatchError, NotSupportedError
-from ciranda.paddle import _plugin, programs
+from ciranda.paddle import _plugin, ops, programs
 
 ROWS = 4
 SECONDS_TO_LIVE = 0.5
@@ -70,6 +70,21 @@ def results_and_gradients(form: str) -> None:
         error = raised(lambda operator=operator: made(operator, mine, first[rank], is_old))
         assert isinstance(error, (NotSupportedError, OSError, RuntimeError)), error
         assert "no gradient" in str(error), error
+
+
+def gradients_as_horovods() -> None:
+    """The functions of `ciranda.paddle.ops` that operators have hidden: the mean where operators have the sum."""
+    n, rank = hvd.size(), hvd.rank()
+    for function, factor in (("allgather", 1 / n), ("broadcast", 1 / n), ("reducescatter", n)):
+        gradients = []
+        for module in (hvd, ops):
+            tensor = paddle.full([n, 2], rank + 1.0)
+            tensor.stop_gradient = False
+            arguments = {"broadcast": (0,)}.get(function, ())
+            more = {"op": hvd.Sum} if module is ops and function == "reducescatter" else {}
+            (getattr(module, function)(tensor, *arguments, **more) * (rank + 2.0)).sum().backward()
+            gradients.append(tensor.grad.numpy())
+        close(gradients[1], gradients[0] * factor)
 
 
 def element_types(is_old: bool) -> None:

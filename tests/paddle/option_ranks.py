@@ -130,6 +130,26 @@ def recomputed(is_old: bool) -> None:
         close(mine, wanted, 2e-6)
 
 
+def accumulated(is_old: bool) -> None:
+    """Gradients of two runs merged: the old IR has an optimizer for it, which takes what has been combined."""
+    if not is_old:
+        return
+
+    def merging(plain: Any) -> Any:
+        return paddle.incubate.optimizer.GradientMergeOptimizer(plain, k_steps=2)
+
+    made = training.written(lambda: merging(hvd.DistributedOptimizer(paddle.optimizer.SGD(0.1))), is_old)
+    found, _ = training.trained(made, *training._mine(), training.parameters())
+    x, y = (each.reshape(training.N_STEPS, -1, each.shape[-1]) for each in training.batches())
+    alone = training.written(lambda: merging(paddle.optimizer.SGD(0.1)), is_old)
+    for mine, wanted in zip(found, training.trained(alone, x, y, training.parameters())[0], strict=True):
+        close(mine, wanted, 2e-6)
+    transpile = hvd.GradAllReduce().transpile
+    error = raised(lambda: training.written(lambda: merging(paddle.optimizer.SGD(0.1)), is_old, transpile))
+    assert isinstance(error, InvalidArgumentError), error
+    assert "within control flow" in str(error), error
+
+
 def sparse_gradients(is_old: bool) -> None:
     """Refused, by the name of the parameter and with the way out: in the old IR (PIR makes them dense) and dygraph."""
     with static(is_old) as (main, startup):

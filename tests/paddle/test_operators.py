@@ -31,6 +31,10 @@ def test_two_halves_in_dygraph(two: Ranks) -> None:
     two.run(operator_ranks.in_two_halves_in_dygraph)
 
 
+def test_gradients_as_horovods(two: Ranks) -> None:
+    two.run(operator_ranks.gradients_as_horovods)
+
+
 def test_a_rank_that_is_killed_between_start_and_sync(environment: dict[str, str]) -> None:
     with Ranks(3, env=environment) as ranks:
         ranks.start(2, operator_ranks.waits_for, 2, IS_OLD[0])

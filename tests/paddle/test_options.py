@@ -20,6 +20,7 @@ def test_local_sgd(two: Ranks, is_old: bool) -> None:
 def test_other_optimizers(two: Ranks, is_old: bool) -> None:
     two.run(option_ranks.scaled_losses, is_old)
     two.run(option_ranks.recomputed, is_old)
+    two.run(option_ranks.accumulated, is_old)
     two.run(option_ranks.sparse_gradients, is_old)
     two.run(option_ranks.norms_that_would_differ, is_old)
 

@@ -51,6 +51,11 @@ class OldProgram:
             if not self._block.has_var(gradient):
                 raise InvalidArgumentError(f"the program has no gradient of {name}, which its optimizer updates")
             pairs[name] = Pair(name, self._block.var(name), self._block.var(gradient))
+        if not pairs and any(self._is_step(op) for block in self._program.blocks for op in block.ops):
+            raise InvalidArgumentError(
+                "the program's optimizer stands within control flow, as where gradients are accumulated: have it write "
+                "the collectives itself, by GradientMergeOptimizer(DistributedOptimizer(optimizer), ...)"
+            )
         if not pairs:
             raise InvalidArgumentError(
                 "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
@@ -60,11 +65,11 @@ class OldProgram:
 
     def _steps(self) -> list[Any]:
         """Return the operators that step a parameter."""
-        return [
-            op
-            for op in self._ops
-            if _role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param")
-        ]
+        return [op for op in self._ops if self._is_step(op)]
+
+    @staticmethod
+    def _is_step(op: Any) -> bool:
+        return bool(_role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param"))
 
     def updated(self, pairs: list[Pair]) -> list[Pair]:
         """As of `Rewritable`."""
@@ -156,7 +161,10 @@ class OldProgram:
         """As of `Rewritable`."""
         role = self._role_at(position) & (_BACKWARD | _OPTIMIZE) or _BACKWARD
         sent = [self._sent(pair, wire) for pair in pairs]
-        attributes = {"names": list(names), "ring_id": ring, _ROLE: role}
+        # As Paddle's own operators say which gradients they have made: what accumulates them asks.
+        of_parameters = [pair for pair in pairs if pair.gradient is not pair.parameter]
+        made = [name for pair in of_parameters for name in (pair.name, pair.gradient.name)]
+        attributes = {"names": list(names), "ring_id": ring, _ROLE: role, **({_ROLE_VAR: made} if made else {})}
         self._insert(position, **programs.description("sync_comm", [each.name for each in sent], attributes))
         for pair, variable in zip(pairs, sent, strict=True):
             if variable is not pair.gradient:
