@@ -1,4 +1,4 @@
-"""The circle of ranks that the tests of ciranda.jax share."""
+"""The circles of ranks that the tests of ciranda.jax share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ def _circles() -> Iterator[dict[int, Ranks]]:
         circle.close(expect_clean=not circle.is_broken)
 
 
+def _circle(circles: dict[int, Ranks], n: int) -> Ranks:
+    if n in circles and circles[n].is_broken:
+        circles.pop(n).close(expect_clean=False)
+    if n not in circles:
+        circles[n] = Ranks(n)
+    return circles[n]
+
+
 @pytest.fixture
 def three(_circles: dict[int, Ranks]) -> Ranks:
     """A circle of three, made anew if a test broke it."""
-    if 3 in _circles and _circles[3].is_broken:
-        _circles.pop(3).close(expect_clean=False)
-    if 3 not in _circles:
-        _circles[3] = Ranks(3)
-    return _circles[3]
+    return _circle(_circles, 3)
+
+
+@pytest.fixture(params=[3, pytest.param(4, marks=pytest.mark.slow)])
+def three_or_four(request: pytest.FixtureRequest, _circles: dict[int, Ranks]) -> Ranks:
+    """For what must be right whatever the number of ranks; the second takes as long again."""
+    return _circle(_circles, request.param)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import jax_ranks
+import jax_training
 import pytest
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
 
 
-def test_training_equals_one_process(three: Ranks) -> None:
-    three.run(jax_ranks.trainings)
+def test_training_equals_one_process(three_or_four: Ranks) -> None:
+    three_or_four.run(jax_training.trainings)
 
 
 def test_parameters_and_objects(three: Ranks) -> None:
-    three.run(jax_ranks.parameters_and_objects)
+    three.run(jax_training.parameters_and_objects)

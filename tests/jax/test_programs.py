@@ -6,26 +6,27 @@ import signal
 import time
 
 import jax_ranks
+import jax_threads
 import pytest
 from ranks import Ranks, assert_in_time
 
 pytestmark = pytest.mark.multiprocess
 
 
-def test_every_collective(three: Ranks) -> None:
-    three.run(jax_ranks.every_collective_in_jit)
+def test_every_collective(three_or_four: Ranks) -> None:
+    three_or_four.run(jax_ranks.every_collective_in_jit)
 
 
-def test_values_known_before(three: Ranks) -> None:
-    three.run(jax_ranks.values_known_while_a_program_is_made, timeout=60)
+def test_values_known_before(three_or_four: Ranks) -> None:
+    three_or_four.run(jax_ranks.values_known_while_a_program_is_made, timeout=60)
 
 
-def test_gradients(three: Ranks) -> None:
-    three.run(jax_ranks.gradients_in_jit)
+def test_gradients(three_or_four: Ranks) -> None:
+    three_or_four.run(jax_ranks.gradients_in_jit)
 
 
-def test_transformations(three: Ranks) -> None:
-    three.run(jax_ranks.transformations)
+def test_transformations(three_or_four: Ranks) -> None:
+    three_or_four.run(jax_ranks.transformations)
 
 
 def test_results_that_nobody_wants(three: Ranks) -> None:
@@ -37,8 +38,8 @@ def test_donated_arguments(three: Ranks) -> None:
 
 
 @pytest.mark.parametrize(("n_calls", "width"), [(64, 1024), (100, 3)])
-def test_independent_calls_in_any_order(three: Ranks, n_calls: int, width: int) -> None:
-    three.run(jax_ranks.in_random_order, n_calls, width, 1, timeout=60)
+def test_independent_calls_in_any_order(three_or_four: Ranks, n_calls: int, width: int) -> None:
+    three_or_four.run(jax_ranks.in_random_order, n_calls, width, 1, timeout=60)
 
 
 def test_names(three: Ranks) -> None:
@@ -66,17 +67,17 @@ def test_programs_outlive_circles(three: Ranks) -> None:
 
 
 def test_what_follows_keeps_nobody_waiting(three: Ranks) -> None:
-    assert_in_time(lambda: float(max(three.run(jax_ranks.long_code_behind_an_allreduce))), 0.5)
+    assert_in_time(lambda: float(max(three.run(jax_threads.long_code_behind_an_allreduce))), 0.5)
 
 
 def test_what_follows_may_communicate(three: Ranks) -> None:
-    three.run(jax_ranks.callback_that_communicates, timeout=60)
+    three.run(jax_threads.callback_that_communicates, timeout=60)
 
 
 def test_programs_in_another_order_are_told_of() -> None:
     env = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
     with Ranks(2, env=env) as ranks:
-        messages = ranks.run(jax_ranks.programs_in_another_order, timeout=60)
+        messages = ranks.run(jax_threads.programs_in_another_order, timeout=60)
         for message, (mine, others, other) in zip(messages, (("f", "g", 1), ("g", "f", 0)), strict=True):
             assert message.startswith("DEADLINE_EXCEEDED: ciranda.jax: "), message
             assert f"'{mine}' has waited" in message, message
@@ -88,7 +89,7 @@ def test_a_rank_is_killed_in_a_step() -> None:
     victim = 1
     with Ranks(3) as ranks:
         for rank in range(3):
-            ranks.start(rank, jax_ranks.waits_for, victim)
+            ranks.start(rank, jax_threads.waits_for, victim)
         ranks.outcome(victim)
         time.sleep(0.5)  # the others wait by then, or soon: either must end
         ranks.signal(victim, signal.SIGKILL)
@@ -104,4 +105,4 @@ def test_a_rank_is_killed_in_a_step() -> None:
 @pytest.mark.slow
 def test_many_steps_leave_nothing() -> None:
     with Ranks(2) as ranks:
-        assert max(ranks.run(jax_ranks.many_steps, 10_000, timeout=200)) < 8192
+        assert max(ranks.run(jax_threads.many_steps, 10_000, timeout=200)) < 8192

@@ -1,0 +1,117 @@
+"""What ranks run in the tests of what goes on beside a program, and of many steps."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import ciranda
+import ciranda.jax as hvd
+from ciranda.jax._plugin import live_calls
+
+
+def raised(attempt: Any) -> BaseException:
+    try:
+        result = jax.block_until_ready(attempt())
+    except Exception as error:
+        return error
+    raise AssertionError(f"no error, but {result!r}")
+
+
+def long_code_behind_an_allreduce() -> float:
+    """Return how long NumPy's allreduces take while rank 0's program computes behind an allreduce."""
+    is_long = hvd.rank() == 0
+
+    def rest(x: Any) -> Any:
+        if is_long:
+            time.sleep(1.0)
+        return x
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        y = hvd.allreduce(x, op=hvd.Sum, name="before")
+        return jax.pure_callback(rest, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+
+    array = np.ones(100)
+    ciranda.allreduce(array, name="other")
+    running = threading.Thread(target=lambda: program(jnp.ones(8)).block_until_ready())
+    running.start()
+    time.sleep(0.3)
+    longest = 0.0
+    for _ in range(10):
+        began = time.monotonic()
+        ciranda.allreduce(array, name="other")
+        longest = max(longest, time.monotonic() - began)
+    running.join()
+    return longest
+
+
+def callback_that_communicates() -> None:
+    def more(x: Any) -> Any:
+        return ciranda.allreduce(np.asarray(x), op=ciranda.Sum, name="in a callback")
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        y = hvd.allreduce(x, op=hvd.Sum, name="before it")
+        return jax.pure_callback(more, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+
+    for _ in range(3):
+        assert program(jnp.ones(8))[0] == hvd.size() ** 2
+
+
+def programs_in_another_order() -> str:
+    """Return what becomes of two programs that each rank runs in another order, of which each waits for the other."""
+    f = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="f"))
+    g = jax.jit(lambda x: hvd.allreduce(2 * x, op=hvd.Sum, name="g"))
+    x = jnp.ones(300)
+    for program in (f, g):
+        program(x).block_until_ready()
+    hvd.barrier()
+    first, second = (f, g) if hvd.rank() == 0 else (g, f)
+    message = str(raised(lambda: first(x)))
+    assert "has waited" in str(raised(lambda: second(x)))  # it has failed for the other rank, and so for this one
+    hvd.barrier()
+    assert (float(f(x)[0]), float(g(x)[0])) == (hvd.size(), 2.0 * hvd.size())
+    return message
+
+
+def waits_for(victim: int) -> tuple[float, str]:
+    """Return when, and with what, a program ends that waits for a rank which never comes."""
+    program = jax.jit(lambda xs: [hvd.allreduce(x, name=f"step.{index}") for index, x in enumerate(xs)])
+    xs = [jnp.ones(300)] * 20
+    jax.block_until_ready(program(xs))
+    hvd.barrier()
+    if hvd.rank() == victim:
+        return 0.0, ""
+    error = raised(lambda: program(xs))
+    when = time.monotonic()
+    assert isinstance(raised(lambda: hvd.allreduce(jnp.ones(3))), ciranda.errors.RanksLostError)
+    hvd.shutdown()
+    assert live_calls() == 0
+    return when, str(error)
+
+
+def many_steps(n_steps: int) -> int:
+    """Return by how many KiB the process has grown."""
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        a, b = hvd.grouped_allreduce([x, x * 2], name="group")
+        return hvd.allreduce(a + b, name="sum") / 3, hvd.allgather(x[:1], name="gather")
+
+    x = jnp.ones(100)
+    for index in range(n_steps):
+        if index == n_steps // 10:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        x, _ = step(x)
+    x.block_until_ready()
+    assert x.tolist() == [1.0] * 100
+    hvd.barrier()
+    assert live_calls() == 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

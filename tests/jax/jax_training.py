@@ -1,0 +1,98 @@
+"""What ranks run in the tests of training with optax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import ciranda.jax as hvd
+from ciranda.errors import InvalidArgumentError, MismatchError
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-6) -> None:
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=tolerance, atol=tolerance)
+
+
+def raised(attempt: Any) -> BaseException:
+    try:
+        result = jax.block_until_ready(attempt())
+    except Exception as error:
+        return error
+    raise AssertionError(f"no error, but {result!r}")
+
+
+def _loss(params: Any, x: Any, y: Any) -> Any:
+    hidden = jnp.tanh(x @ params["w1"] + params["b1"])
+    return ((hidden @ params["w2"] - y) ** 2).mean()
+
+
+def _start() -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(3)
+    params = {"w1": rng.normal(size=(5, 8)), "b1": np.zeros(8), "w2": rng.normal(size=(8, 2)) * 0.3}
+    batches = rng.normal(size=(10, 24, 5)).astype(np.float32), rng.normal(size=(10, 24, 2)).astype(np.float32)
+    return jax.tree_util.tree_map(lambda a: a.astype(np.float32), params), *batches
+
+
+def training(options: dict[str, Any], tolerance: float) -> None:
+    """Train on this rank's part of each batch, and on whole batches as one process would: the same comes out."""
+    params, xs, ys = _start()
+    rank, n = hvd.rank(), hvd.size()
+    passes = options.get("backward_passes_per_step", 1)
+    alone, ours = optax.adam(1e-2), hvd.distributed(optax.adam(1e-2), **options)
+    mine = hvd.broadcast_parameters(params if rank == 0 else jax.tree_util.tree_map(np.zeros_like, params))
+    state, state_alone = ours.init(mine), alone.init(params)
+
+    @jax.jit
+    def step(params: Any, state: Any, x: Any, y: Any) -> Any:
+        loss, gradients = jax.value_and_grad(_loss)(params, x, y)
+        updates, state = ours.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, hvd.allreduce(loss)
+
+    @jax.jit
+    def step_alone(params: Any, state: Any, x: Any, y: Any) -> Any:
+        loss, gradients = jax.value_and_grad(_loss)(params, x, y)
+        updates, state = alone.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    part = 24 // n
+    for x, y in zip(xs, ys, strict=True):
+        for index in range(passes):
+            size = part // passes
+            rows = slice(rank * part + index * size, rank * part + (index + 1) * size)
+            mine, state, loss = step(mine, state, x[rows], y[rows])
+        params, state_alone, wanted = step_alone(params, state_alone, x, y)
+        if passes == 1:
+            close(loss, wanted, max(tolerance, 1e-5))
+    jax.tree_util.tree_map(lambda a, b: close(a, b, tolerance), mine, params)
+    hvd.check_consistency(mine)
+
+
+def trainings() -> None:
+    training({}, 1e-5)
+    training({"gradient_predivide_factor": 2.0}, 1e-5)
+    training({"backward_passes_per_step": 2}, 1e-5)
+    training({"compression": hvd.Compression.bf16}, 0.1)
+    assert isinstance(
+        raised(lambda: hvd.distributed(optax.sgd(1.0), op=hvd.Sum, gradient_predivide_factor=2.0)),
+        InvalidArgumentError,
+    )
+
+
+def parameters_and_objects() -> None:
+    rank = hvd.rank()
+    tree = {"a": jnp.full(3, rank), "b": [np.full(2, rank, np.float64), 7], "key": jax.random.key(rank), "c": None}
+    found = hvd.broadcast_parameters(tree, root_rank=1)
+    assert found["a"].tolist() == [1, 1, 1]
+    assert found["b"][0].dtype == np.float64
+    assert (found["b"][0].tolist(), found["b"][1], found["c"]) == ([1.0, 1.0], 7, None)
+    assert jax.random.key_data(found["key"]).tolist() == jax.random.key_data(jax.random.key(1)).tolist()
+    assert hvd.broadcast_object({"rank": rank}, root_rank=2) == {"rank": 2}
+    assert hvd.allgather_object(rank) == list(range(hvd.size()))
+    error = raised(lambda: hvd.check_consistency({"x": [jnp.full(3, rank)]}))
+    assert isinstance(error, MismatchError), error
+    error = raised(lambda: hvd.broadcast_parameters({"x": jnp.ones(2 + rank)}))
+    assert "['x']" in str(error), error
