@@ -237,8 +237,7 @@ std::string name_problem(const ffi::Frame& frame, const Parameters& parameters) 
   return std::string(kBinding) + ": '" + name +
          "' is the name of two calls in one program, and ranks could match one " +
          "with the other. A jitted function that is called twice inside another has its calls' names twice: do not "
-         "jit " +
-         "it by itself";
+         "jit it by itself. So has a scan with unroll: leave that out";
 }
 
 }  // namespace

@@ -7,6 +7,8 @@ which keeps neither rank nor size: allgather's gradient is a reducescatter, broa
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -92,7 +94,8 @@ def _call_of(rule: rules.Rule[jax.Array], tensors: Sequence[jax.Array]) -> Call:
         rows = tuple(each * n for each in _rows(tensors, "allgather"))
         return Call(ALLGATHER, process_set=id_of(rule.process_set), name=name, rows=rows, n_ranks=n)
     if isinstance(rule, rules.Broadcast):
-        return Call(BROADCAST, root=rule.root_rank, process_set=id_of(rule.process_set), name=name)
+        root = _whole(rule.root_rank, "root_rank")
+        return Call(BROADCAST, root=root, process_set=id_of(rule.process_set), name=name)
     if isinstance(rule, rules.Alltoall):
         _rows(tensors, "alltoall")
         splits, n = _equal_or_given(rule.splits), _n_ranks(rule.process_set)
@@ -107,13 +110,12 @@ def _reduction(collective: int, name: str | None, call: rules.Reduction) -> Call
         raise NotSupportedError(
             "a weighted average of a traced value: scale it first, and divide by the sum of weights"
         )
-    if call.op not in _core.REDUCE_OPS.values():
-        raise InvalidArgumentError(
-            f"there is no reduction with number {call.op}; use Average, Sum, Min, Max or Product"
-        )
-    divides = divides_by_all(call.divisor, call.op)
+    op = _whole(call.op, "op")
+    if op not in _core.REDUCE_OPS.values():
+        raise InvalidArgumentError(f"there is no reduction with number {op}; use Average, Sum, Min, Max or Product")
+    divides = divides_by_all(call.divisor, op)
     factors = _factor(call.prescale, "prescale_factor"), _factor(call.postscale, "postscale_factor")
-    return Call(collective, call.op, -1, *factors, id_of(call.process_set), divides, name)
+    return Call(collective, op, -1, *factors, id_of(call.process_set), divides, name)
 
 
 def _factor(factor: Any, what: str) -> float:
@@ -121,9 +123,22 @@ def _factor(factor: Any, what: str) -> float:
         raise NotSupportedError(
             f"{what} is traced, but a program has it as a number: multiply the tensor, or the result"
         )
-    if isinstance(factor, str) or not np.isfinite(factor):
+    try:
+        number = float(factor)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(factor, str) or not math.isfinite(number):
         raise InvalidArgumentError(f"{what} must be a finite number, not {factor!r}")
-    return float(factor)
+    return number
+
+
+def _whole(number: Any, what: str) -> int:
+    if is_traced(number):
+        raise NotSupportedError(f"{what} is traced, but a program has it as a number: jax.jit(..., static_argnames=)")
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InvalidArgumentError(f"{what} must be a whole number, not {number!r}") from None
 
 
 def _checked_name(name: Any) -> str | None:
@@ -131,7 +146,10 @@ def _checked_name(name: Any) -> str | None:
         return None
     if not isinstance(name, str) or "\0" in name:
         raise InvalidArgumentError(f"a name must be a string without NUL characters, or None; got {name!r}")
-    n_bytes = len(name.encode())
+    try:
+        n_bytes = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"a name must be text that UTF-8 can encode, not {name!r}") from None
     if not 1 <= n_bytes <= _LONGEST_NAME:
         raise InvalidArgumentError(f"a name must have 1 to {_LONGEST_NAME} bytes, this one has {n_bytes}")
     return name

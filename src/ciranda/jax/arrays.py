@@ -29,7 +29,7 @@ _NUMBER_OF = {
 
 
 def readable(tensor: ArrayLike) -> jax.Array:
-    """Return `tensor` as an array in the memory of one CPU device, which is computed when this returns.
+    """Return `tensor` as an array in the memory of one CPU device, row by row, which is computed when this returns.
 
     Raises:
         InvalidArgumentError: it is a traced value, on another device, or on several.
@@ -48,7 +48,17 @@ def readable(tensor: ArrayLike) -> jax.Array:
             f"the array is on {where}, but only arrays on one CPU device are supported: jax.device_put(array, "
             "jax.devices('cpu')[0])"
         )
-    return communicable(array).block_until_ready()
+    return _row_major(communicable(array)).block_until_ready()
+
+
+def _row_major(array: jax.Array) -> jax.Array:
+    """Return the array, or a copy: a program may have been asked to leave its result in another order in memory."""
+    if array.ndim < 2:
+        return array
+    # Older versions call it a layout.
+    layout: Any = array.format.layout if hasattr(array, "format") else array.layout.device_local_layout
+    is_row_major = layout is None or layout.major_to_minor == tuple(range(array.ndim))
+    return array if is_row_major else jnp.copy(array)
 
 
 def communicable(array: jax.Array) -> jax.Array:
