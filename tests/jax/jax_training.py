@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -80,6 +81,36 @@ def trainings() -> None:
         raised(lambda: hvd.distributed(optax.sgd(1.0), op=hvd.Sum, gradient_predivide_factor=2.0)),
         InvalidArgumentError,
     )
+
+
+def line_searches() -> None:
+    """Steps that depend on the loss are the same on all ranks: those of one process with everyone's data."""
+    params, xs, ys = _start()
+    rank, part = hvd.rank(), 24 // hvd.size()
+    mine = slice(rank * part, (rank + 1) * part)
+    # The loss that the second looks at gets worse on rank 0, where the rate alone would be reduced.
+    plateau = optax.chain(optax.sgd(0.05), optax.contrib.reduce_on_plateau(patience=1, rtol=0.02))
+    for optimizer in (optax.lbfgs(), plateau):
+        ours = hvd.distributed(optimizer)
+
+        def fitted(update: Any, x: Any, y: Any, optimizer: Any = optimizer) -> Any:
+            loss = functools.partial(_loss, x=x, y=y)
+
+            @jax.jit
+            def step(params: Any, state: Any) -> Any:
+                value, grad = jax.value_and_grad(loss)(params)
+                updates, state = update(grad, state, params, value=value, grad=grad, value_fn=loss)
+                return optax.apply_updates(params, updates), state
+
+            found, state = params, optimizer.init(params)
+            for _ in range(6):
+                found, state = step(found, state)
+            return found
+
+        found = fitted(ours.update, xs[0][mine], ys[0][mine])
+        wanted = fitted(optax.with_extra_args_support(optimizer).update, xs[0], ys[0])
+        hvd.check_consistency(found)
+        jax.tree_util.tree_map(lambda a, b: close(a, b, 1e-3), found, wanted)
 
 
 def parameters_and_objects() -> None:

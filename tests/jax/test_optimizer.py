@@ -13,5 +13,10 @@ def test_training_equals_one_process(three_or_four: Ranks) -> None:
     three_or_four.run(jax_training.trainings)
 
 
+@pytest.mark.slow
+def test_line_searches_see_all_ranks(three: Ranks) -> None:
+    three.run(jax_training.line_searches, timeout=100)
+
+
 def test_parameters_and_objects(three: Ranks) -> None:
     three.run(jax_training.parameters_and_objects)

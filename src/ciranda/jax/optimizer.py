@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import jax
 
 from ciranda._frameworks import require
 from ciranda._frameworks.options import check_factor, positive
-from ciranda._ops import Average
+from ciranda._ops import Average, Sum
 from ciranda.jax.compression import Compressor, NoneCompressor
-from ciranda.jax.ops import grouped_allreduce
+from ciranda.jax.ops import allreduce, grouped_allreduce
 from ciranda.process_sets import ProcessSet, global_process_set
 
 if TYPE_CHECKING:
@@ -28,7 +32,9 @@ def distributed(
     """Return `optimizer` so that its `update()` combines the gradients of all ranks first, in one call.
 
     Its state is that of `optimizer`, so that a checkpoint of one is one of the other; with accumulation it is that of
-    `optax.MultiSteps`. Use it outside `jit` or inside, as any other.
+    `optax.MultiSteps`. Use it outside `jit` or inside, as any other. What `update()` is given for line searches and
+    schedules that follow the loss (`value`, `grad` and `value_fn`) is combined like the gradients: every rank gives its
+    own, and all take the same step.
 
     Args:
         optimizer: of optax.
@@ -52,23 +58,52 @@ def distributed(
     factors = (1.0 / gradient_predivide_factor, gradient_predivide_factor) if op == Average else (1.0, 1.0)
     inner = optax.with_extra_args_support(optimizer)
 
-    def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        combined = grouped_allreduce(
+    def combined(gradients: Any, suffix: str = "") -> Any:
+        return grouped_allreduce(
             gradients,
-            name=name,
+            name=None if name is None else f"{name}{suffix}",
             compression=compression,
             op=op,
             prescale_factor=factors[0],
             postscale_factor=factors[1],
             process_set=process_set,
         )
-        return inner.update(combined, state, params, **extra)
+
+    def combined_value(value: Any) -> Any:
+        called = None if name is None else f"{name}.value"
+        return allreduce(value, name=called, op=Sum if op == Sum else Average, process_set=process_set)
+
+    def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        ours = combined(gradients)
+        if "grad" in extra:
+            extra["grad"] = ours if extra["grad"] is gradients else combined(extra["grad"], ".grad")
+        if "value" in extra:
+            extra["value"] = combined_value(extra["value"])
+        if "value_fn" in extra:
+            extra["value_fn"] = _of_all_ranks(extra["value_fn"], combined_value, combined)
+        return inner.update(ours, state, params, **extra)
 
     together = optax.GradientTransformationExtraArgs(inner.init, update)
     if passes == 1:
         return together
     steps = optax.MultiSteps(together, every_k_schedule=passes)
     return optax.GradientTransformationExtraArgs(steps.init, steps.update)
+
+
+def _of_all_ranks(
+    function: Callable[..., Any], combined_value: Callable[[Any], Any], combined: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the function of which both the value and the gradient, by what it is given, are those of all ranks."""
+    value_of_all = jax.custom_vjp(combined_value)
+    value_of_all.defvjp(lambda value: (combined_value(value), None), lambda _, gradient: (gradient,))
+    of_all_ranks = jax.custom_vjp(lambda params: params)
+    of_all_ranks.defvjp(lambda params: (params, None), lambda _, gradient: (combined(gradient, ".grad"),))
+
+    @functools.wraps(function)  # whose signature says which of update()'s arguments are for it
+    def of_all(params: Any, *arguments: Any, **options: Any) -> Any:
+        return value_of_all(function(of_all_ranks(params), *arguments, **options))
+
+    return of_all
 
 
 __all__ = ["distributed"]
