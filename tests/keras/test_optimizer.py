@@ -144,6 +144,38 @@ def test_process_sets_and_local_layers(circles: Any) -> None:
         np.testing.assert_allclose(unscaled, [3.0 * rank, 3.0 * rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("who", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_averages_while_a_rank_has_joined(circles: Any, who: int) -> None:
+    """The divisor is the number of those that take part, or of all: as of `allreduce()`."""
+
+    def steps(who: int) -> list[float]:
+        import keras
+        import numpy as np
+
+        import ciranda.keras as hvd
+
+        if hvd.rank() == who:
+            hvd.join()
+            return []
+        found = []
+        for options in ({}, {"divisor": "contributors", "name": "joined"}, {"divisor": "world"}):
+            model = make_model(0)
+            variables = model.trainable_variables
+            optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **options)
+            gradients = [np.full(variable.shape, 6.0, np.float32) for variable in variables]
+            before = model.get_weights()
+            optimizer.apply_gradients(zip(tensors_of(gradients), variables, strict=True))
+            changes = {
+                round(float(np.mean(old - new)), 3) for old, new in zip(before, model.get_weights(), strict=True)
+            }
+            found += list(changes)
+        hvd.join()
+        return found
+
+    of_ranks = circles.of(3).run(steps, who)
+    assert [found for found in of_ranks if found] == [[6.0, 6.0, 4.0]] * 2
+
+
 @pytest.mark.skipif(not IS_KERAS_3, reason="the optimizers of Keras 2 refuse Adasum")
 def test_adasum_combines_the_steps(two: Ranks) -> None:
     def step() -> tuple[list[Any], list[Any]]:
@@ -305,9 +337,14 @@ def test_refusals(two: Ranks) -> None:
         calls = [
             lambda: hvd.DistributedOptimizer(distributed),
             lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), gradient_predivide_factor=2.0, op=hvd.Sum),
+            *[
+                lambda factor=factor: hvd.DistributedOptimizer(keras.optimizers.SGD(), gradient_predivide_factor=factor)
+                for factor in (0.0, float("nan"))
+            ],
             lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), backward_passes_per_step=0),
             lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=-1),
             lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=["a"]),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), divisor="all"),
             lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(), process_set=hvd.ProcessSet([0])),
             lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=[3]),
             lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=unbuilt),
@@ -320,7 +357,19 @@ def test_refusals(two: Ranks) -> None:
                 found.append(str(error))
         return found
 
-    words = ["already", "op=Average", "at least 1", "at least 1", "lists", "add", "layers of Keras", "no variables yet"]
+    words = [
+        "already",
+        "op=Average",
+        "other than 0",
+        "other than 0",
+        "at least 1",
+        "at least 1",
+        "lists",
+        "divisor",
+        "add",
+        "layers of Keras",
+        "no variables yet",
+    ]
     for messages in two.run(refusals):
         assert len(messages) == len(words)
         for word, message in zip(words, messages, strict=True):

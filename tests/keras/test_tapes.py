@@ -69,10 +69,84 @@ def test_gradients_of_all_ranks(circle: Ranks, how: str) -> None:
     check({"local": True, "scale_local_gradients": False}, mean, local=True)
 
 
+def test_averages_while_a_rank_has_joined(circles: Any) -> None:
+    """By a tape, and an optimizer of TensorFlow 1: of dense gradients and IndexedSlices alike."""
+
+    def averages(module: str, divisor: str | None) -> list[float]:
+        import importlib
+
+        import tensorflow as tf
+
+        hvd = importlib.import_module(module)
+        if hvd.rank() == 1:
+            hvd.join()
+            return []
+        found = []
+        options = {} if divisor is None else {"divisor": divisor}
+        dense, table = tf.Variable(tf.zeros(2)), tf.Variable(tf.zeros((3, 1)))
+
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                loss = 6.0 * (tf.reduce_sum(dense) + tf.reduce_sum(tf.gather(table, [0])))
+            gradients = hvd.DistributedGradientTape(tape, **options).gradient(loss, [dense, table])
+            return gradients[0], tf.reduce_sum(tf.convert_to_tensor(gradients[1]))
+
+        for run in (step, tf.function(step)):
+            ours, rows = run()
+            # Both ranks that are left have row 0.
+            found += [float(ours[0]), float(rows)]
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), **options)
+        pairs = optimizer.compute_gradients(lambda: 6.0 * tf.reduce_sum(dense), [dense])
+        found.append(float(pairs[0][0][0]))
+        hvd.join()
+        return found
+
+    three = circles.of(3)
+    of_those_left, of_all = [[6.0] * 5], [[4.0] * 5]
+    for module, divisor, expected in (
+        ("ciranda.tensorflow", None, of_those_left),
+        ("ciranda.tensorflow", "world", of_all),
+        ("horovod.tensorflow", None, of_all),
+    ):
+        of_ranks = three.run(averages, module, divisor)
+        assert [of_ranks[0], of_ranks[2]] == expected * 2, (module, divisor)
+
+
 def test_compiled(two: Ranks) -> None:
     for dense, _ in two.run(gradients_of, {"sparse_as_dense": True}, "xla", 2):
         np.testing.assert_allclose(dense[0], np.full(3, 3.0), rtol=1e-6)
         np.testing.assert_allclose(dense[1], np.full(4, 6.0), rtol=1e-6)
+
+
+def test_what_a_tape_refuses(two: Ranks) -> None:
+    def refusals() -> list[str]:
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        found = []
+        for options in (
+            {"op": hvd.Sum, "gradient_predivide_factor": 2.0},
+            {"gradient_predivide_factor": 0.0},
+            {"groups": 0},
+            {"divisor": "all"},
+            {"process_set": hvd.ProcessSet([0])},
+        ):
+            try:
+                hvd.DistributedGradientTape(tf.GradientTape(), **options)
+            except ValueError as error:
+                found.append(str(error))
+        try:
+            hvd.DistributedGradientTape(hvd.DistributedGradientTape(tf.GradientTape()))
+        except ValueError as error:
+            found.append(str(error))
+        return found
+
+    words = ["op=Average", "other than 0", "at least 1", "divisor", "add", "already"]
+    for messages in two.run(refusals):
+        assert len(messages) == len(words)
+        for word, message in zip(words, messages, strict=True):
+            assert word in message, message
 
 
 def test_partial_tape(two: Ranks) -> None:

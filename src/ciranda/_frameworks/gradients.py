@@ -172,6 +172,7 @@ class GradientCombiner:
             prescale_factor=prescale,
             postscale_factor=postscale * scale,
             process_set=options.process_set,
+            divisor=options.divisor_of_any,
         )
 
     def _grouped(self, indices: list[int], variables: Sequence[Any]) -> list[list[int]]:

@@ -65,6 +65,11 @@ class Options:
         return op == Average and divides_by_all(self.divisor)
 
     @property
+    def divisor_of_any(self) -> Divisor:
+        """The divisor for calls that need not be averages: other ops divide by nothing."""
+        return "contributors" if self.divisor == "contributors" else "world where averaged"
+
+    @property
     def shares_buckets(self) -> bool:
         """Whether the buckets, and all that is in them, travel between all ranks."""
         is_global = id_of(self.process_set) == id_of(global_process_set)

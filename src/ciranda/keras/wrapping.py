@@ -16,7 +16,7 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.gradients import GradientCombiner, Groups, check_groups
 from ciranda._frameworks.naming import next_number
 from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
-from ciranda._ops import Adasum, Average, choose_op
+from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.keras import backends
 from ciranda.keras.loss_scale import agree_on_finite
@@ -95,6 +95,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
     combine_when: When = "apply",
+    divisor: Divisor = "contributors",
 ) -> Any:
     """Return an optimizer of `optimizer`'s own class that steps with the gradients of all ranks.
 
@@ -122,6 +123,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
         combine_when: "apply", wherever gradients come from; or, with Keras 2, "compute": only those that the optimizer
             computes itself, as Horovod does.
+        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+            or "world", that of all ranks of the process set, as Horovod does.
 
     Raises:
         InvalidArgumentError: (a ValueError) an argument is out of range, or the optimizer is distributed already.
@@ -130,6 +133,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     id_of(process_set)
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
+    divides_by_all(divisor)  # which refuses what is none
     if is_distributed(optimizer):
         raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     options = Options(
@@ -139,6 +143,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         gradient_predivide_factor,
         sparse_as_dense,
         process_set,
+        divisor=divisor,
         scale_local=scale_local_gradients,
         averages_passes=average_aggregated_gradients,
     )
@@ -169,6 +174,7 @@ def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
     local_layers: Any = None,
     scale_local_gradients: bool = True,
     combine_when: When = "apply",
+    divisor: Divisor = "contributors",
 ) -> Any:
     """Return a DistributedOptimizer that leaves the gradients of some layers to each rank.
 
@@ -188,6 +194,7 @@ def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
         local_layers: a layer or several, which have been built, whose gradients are not combined.
         scale_local_gradients: see `optimizer`.
         combine_when: see `optimizer`.
+        divisor: see `optimizer`.
 
     Raises:
         InvalidArgumentError: also for a local layer that is none, or has not been built.
@@ -209,6 +216,7 @@ def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
         process_set,
         scale_local_gradients,
         combine_when,
+        divisor,
     )
     combining = getattr(distributed, "inner_optimizer", distributed)
     for variable in variables:

@@ -12,7 +12,7 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.gradients import GradientCombiner, Groups, check_groups
 from ciranda._frameworks.naming import next_number
 from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
-from ciranda._ops import Adasum, Average, choose_op
+from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow.accumulating import Accumulator
@@ -152,6 +152,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     groups: Groups = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    divisor: Divisor = "contributors",
     **for_keras: Any,
 ) -> Any:
     """Return an optimizer that uses the gradients of all ranks.
@@ -176,6 +177,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         groups: which gradients travel together.
         process_set: the ranks whose gradients are combined.
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
+        divisor: what an average divides by while ranks have joined.
         for_keras: further arguments of `ciranda.keras.DistributedOptimizer`.
     """
     id_of(process_set)
@@ -199,10 +201,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             groups,
             process_set,
             scale_local_gradients,
+            divisor=divisor,
             **for_keras,
         )
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
+    divides_by_all(divisor)  # which refuses what is none
     options = Options(
         compression,
         positive(backward_passes_per_step),
@@ -210,6 +214,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         gradient_predivide_factor,
         sparse_as_dense,
         process_set,
+        divisor=divisor,
         scale_local=scale_local_gradients,
         averages_passes=average_aggregated_gradients,
     )

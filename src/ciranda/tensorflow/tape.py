@@ -10,7 +10,7 @@ import tensorflow as tf
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.gradients import GradientCombiner, Groups, check_groups
 from ciranda._frameworks.options import Options, check_factor
-from ciranda._ops import Average, choose_op
+from ciranda._ops import Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow.combining import make_combiner
@@ -78,6 +78,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     groups: Groups = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    divisor: Divisor = "contributors",
 ) -> Any:
     """Return a tape, of `gradtape`'s own class, whose `gradient()` combines the gradients of all ranks.
 
@@ -96,6 +97,8 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
             variables; others go alone. By default all gradients of a call go as one operation.
         process_set: the ranks whose gradients are combined; the others get their own.
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
+        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+            or "world", that of all ranks of the process set, as Horovod does.
 
     Raises:
         InvalidArgumentError: (a ValueError) an argument is out of range.
@@ -103,6 +106,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     id_of(process_set)
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
+    divides_by_all(divisor)  # which refuses what is none
     if isinstance(gradtape, _CombiningTape):
         raise InvalidArgumentError("the tape is a DistributedGradientTape already")
     options = Options(
@@ -112,6 +116,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
         gradient_predivide_factor,
         sparse_as_dense,
         process_set,
+        divisor=divisor,
         scale_local=scale_local_gradients,
     )
     checked = check_groups(groups, num_groups)
@@ -138,6 +143,7 @@ def PartialDistributedGradientTape(  # noqa: N802 (Horovod's name)
     process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
     scale_local_gradients: bool = True,
+    divisor: Divisor = "contributors",
 ) -> Any:
     """Return a DistributedGradientTape that leaves the gradients of some layers to each rank.
 
@@ -154,6 +160,7 @@ def PartialDistributedGradientTape(  # noqa: N802 (Horovod's name)
         process_set: see `gradtape`.
         local_layers: a layer of Keras or several, whose gradients are not combined.
         scale_local_gradients: see `gradtape`.
+        divisor: see `gradtape`.
     """
     variables = local_variables(local_layers)
     tape = DistributedGradientTape(
@@ -168,6 +175,7 @@ def PartialDistributedGradientTape(  # noqa: N802 (Horovod's name)
         groups,
         process_set,
         scale_local_gradients,
+        divisor,
     )
     for variable in variables:
         tape.register_local_source(variable)

@@ -182,7 +182,7 @@ class GradientGroup:
             options.op,
             options.process_set,
             options.weight,
-            "contributors" if options.divisor == "contributors" else "world where averaged",
+            options.divisor_of_any,
         )
         self._count_in(member)
 

@@ -330,7 +330,7 @@ class GradientOptimizer(WrappedOptimizer):
             op=options.op,
             process_set=options.process_set,
             weight=options.weight,
-            divisor="contributors" if options.divisor == "contributors" else "world where averaged",
+            divisor=options.divisor_of_any,
         )
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:

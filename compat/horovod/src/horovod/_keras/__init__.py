@@ -25,6 +25,9 @@ if not _IS_KERAS_3:
     }
     globals().update({**{name.lower(): value for name, value in _classes.items()}, **_classes})
 
+#: What Ciranda's functions do otherwise, unless they are told.
+_RULES: dict[str, Any] = {"combine_when": "compute", "divisor": "world"}
+
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     optimizer: Any, name: str | None = None, *args: Any, **kwargs: Any
@@ -37,12 +40,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     bound = inspect.signature(circle.DistributedOptimizer).bind(optimizer, name, *args, **kwargs).arguments
     if bound.get("op", circle.Average) not in (circle.Average, circle.Sum):
         raise InvalidArgumentError("op can be Average or Sum only; ciranda.keras.DistributedOptimizer has others")
-    return named_as_here(circle.DistributedOptimizer(optimizer, name, *args, **{"combine_when": "compute", **kwargs}))
+    return named_as_here(circle.DistributedOptimizer(optimizer, name, *args, **{**_RULES, **kwargs}))
 
 
 def PartialDistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
     """`ciranda.keras.PartialDistributedOptimizer`, by the rules of DistributedOptimizer."""
-    return named_as_here(circle.PartialDistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **kwargs}))
+    return named_as_here(circle.PartialDistributedOptimizer(optimizer, *args, **{**_RULES, **kwargs}))
 
 
 def named_as_here(optimizer: Any) -> Any:
@@ -60,9 +63,7 @@ def load_model(
     legacy_opts: bool = False,
 ) -> Any:
     """`ciranda.keras.load_model`, by the rules of DistributedOptimizer."""
-    model = circle.load_model(
-        filepath, custom_optimizers, custom_objects, compression, legacy_opts, combine_when="compute"
-    )
+    model = circle.load_model(filepath, custom_optimizers, custom_objects, compression, legacy_opts, **_RULES)
     if getattr(model, "optimizer", None) is not None:
         named_as_here(model.optimizer)
     return model

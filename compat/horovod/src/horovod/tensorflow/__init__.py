@@ -6,9 +6,7 @@ import ciranda.tensorflow  # says what is missing, where TensorFlow is
 from ciranda.tensorflow import (
     BroadcastGlobalVariablesHook,
     Compression,
-    DistributedGradientTape,
     HorovodInternalError,
-    PartialDistributedGradientTape,
     SyncBatchNormalization,
     allgather_object,
     broadcast_global_variables,
@@ -20,7 +18,9 @@ from ciranda.tensorflow import (
 from horovod.common.util import check_extension, gpu_available, split_list
 from horovod.tensorflow import compression, elastic, functions, gradient_aggregation, mpi_ops, sync_batch_norm, util
 from horovod.tensorflow._defaults import (
+    DistributedGradientTape,
     DistributedOptimizer,
+    PartialDistributedGradientTape,
     allreduce,
     grouped_allreduce,
     grouped_reducescatter,

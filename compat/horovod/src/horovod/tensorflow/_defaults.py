@@ -49,6 +49,7 @@ def _of_any(function: Any) -> Any:
 
 
 _AVERAGES = {"divisor": "world where averaged"}
+_GRADIENTS = {"divisor": "world"}
 
 allreduce = _with_defaults(circle.allreduce, **_AVERAGES)
 grouped_allreduce = _of_any(_with_defaults(circle.grouped_allreduce, **_AVERAGES))
@@ -59,6 +60,8 @@ broadcast_ = _needing_all(circle.broadcast_)
 alltoall = _needing_all(circle.alltoall)
 reducescatter = _needing_all(circle.reducescatter)
 grouped_reducescatter = _of_any(_needing_all(circle.grouped_reducescatter))
+DistributedGradientTape = _with_defaults(circle.DistributedGradientTape, **_GRADIENTS)
+PartialDistributedGradientTape = _with_defaults(circle.PartialDistributedGradientTape, **_GRADIENTS)
 
 
 def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
@@ -69,4 +72,4 @@ def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # n
     bound = inspect.signature(circle.DistributedOptimizer).bind(optimizer, *args, **kwargs).arguments
     if bound.get("op") == circle.Adasum and bound.get("average_aggregated_gradients"):
         raise InvalidArgumentError("op=Adasum cannot be used with average_aggregated_gradients=True")
-    return circle.DistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **kwargs})
+    return circle.DistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **_GRADIENTS, **kwargs})
