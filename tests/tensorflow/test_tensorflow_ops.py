@@ -144,7 +144,7 @@ def _check_growth(circle: Ranks, n_steps: int) -> None:
 
 
 def test_nothing_grows_with_steps(circle: Ranks) -> None:
-    _check_growth(circle, 500)
+    _check_growth(circle, 300)
 
 
 @pytest.mark.slow

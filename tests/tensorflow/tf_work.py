@@ -409,6 +409,13 @@ def bad_calls(mode: str) -> None:
         assert text in str(found), (str(found), text)
         if mode != "xla":
             assert isinstance(error, tf.errors.InvalidArgumentError), error
+    pair = hvd.add_process_set([0, 1])
+    outside = ended_with(
+        lambda: MODES[mode](lambda x: hvd.broadcast(x, 2, name="t", process_set=pair))(x)
+    )  # of which rank 2 is no member either
+    found = hvd.as_ciranda_error(outside)
+    assert isinstance(found, errors.InvalidArgumentError), outside
+    assert ("root_rank 2" if hvd.rank() < 2 else "rank 2") in str(found), str(found)
     before_ops: list[Callable[[Any], Any]] = [
         lambda x: hvd.alltoall(x, splits=tf.constant([4.0] + [0.0] * (n - 1)), name="t"),
         lambda x: hvd.allreduce(x, process_set=gone, name="t"),
@@ -420,11 +427,19 @@ def bad_calls(mode: str) -> None:
         error = ended_with(lambda call=call: MODES[mode](call)(x))
         assert isinstance(error, ValueError), error
     close(MODES[mode](lambda x: hvd.allreduce(x, name="t", op=hvd.Sum))(x), np.full((4, 3), n))
+    hvd.remove_process_set(pair)
+    for factors in ({"prescale_factor": 0.0}, {"postscale_factor": 0.0}):
+        close(MODES[mode](lambda x, how=factors: hvd.allreduce(x, name="t", op=hvd.Sum, **how))(x), np.zeros((4, 3)))
 
 
 def differing_variables() -> tuple[str, str]:
     """Lists of variables that differ between ranks. Returns what each rank is told."""
     given = [tf.Variable(mine(3)) for _ in range(2 if hvd.rank() == 0 else 3)]
+    for has_none in range(hvd.size()):
+        mine_or_none = [] if hvd.rank() == has_none else given
+        none = ended_with(lambda some=mine_or_none: hvd.broadcast_variables(some, 0))
+        assert isinstance(hvd.as_ciranda_error(none), errors.MismatchError), none
+    hvd.broadcast_variables([], 0)  # on all ranks: the same everywhere
     error = ended_with(lambda: hvd.broadcast_(given, 0, name="variables"))
     close(hvd.allreduce(mine(2), name="after"), average(2))
     return type(error).__name__, str(hvd.as_ciranda_error(error))
@@ -539,7 +554,16 @@ def rows_of_service(file: str) -> list[int]:
 
 def many_steps(n_steps: int) -> tuple[int, int]:
     """Return the kilobytes that the process has grown by, and how many calls are left."""
+    variable = tf.Variable(tf.zeros([256 * hvd.size()]))
+
+    def train(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable * x)
+        variable.assign_sub(hvd.DistributedGradientTape(tape).gradient(loss, variable))
+
     steps = [
+        train,
+        tf.function(train),
         tf.function(lambda x: (hvd.allreduce(x), hvd.allgather(x), hvd.alltoall(x))),
         tf.function(hvd.allreduce, jit_compile=True),
         lambda x: (hvd.allreduce(x, name="eager"), hvd.broadcast(x, 0)),

@@ -14,6 +14,7 @@ from ciranda._frameworks.options import PREFIX, Options
 from ciranda._ops import Max, Min
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.numpy.ops import allreduce
+from ciranda.process_sets import global_process_set, id_of
 
 #: A number of groups, or the groups themselves, as lists of variables.
 Groups = int | Sequence[Sequence[Any]] | None
@@ -92,6 +93,11 @@ class GradientCombiner:
     def is_local(self, variable: Any) -> bool:
         """Whether the gradient of `variable` is not combined."""
         return identity_of(variable) in self._local
+
+    @property
+    def is_of_all_in_every_step(self) -> bool:
+        """Whether all ranks combine, each time that there are gradients."""
+        return self._options.passes == 1 and id_of(self._options.process_set) == id_of(global_process_set)
 
     def combined(self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0) -> list[Any]:
         """Return the gradients of all ranks in the place of this rank's; None stays None.

@@ -11,9 +11,12 @@ import numpy as np
 from ciranda import _basics
 from ciranda._frameworks.gradients import identity_of
 from ciranda._frameworks.naming import joined
+from ciranda._ops import LogicalAnd
 from ciranda.errors import InvalidArgumentError
 from ciranda.keras import values
+from ciranda.keras.data import warn_of_same_data
 from ciranda.keras.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
+from ciranda.keras.wrapping import combines_every_step
 from ciranda.numpy.ops import allreduce
 
 __all__ = [
@@ -25,10 +28,15 @@ __all__ = [
 ]
 
 
+#: Losses of the first may be the same whatever the data: where weights begin with zeros.
+_N_BATCHES_OF_SAME_DATA = 3
+
+
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Gives every rank the model's and the optimizer's variables of rank `root_rank` when training starts.
 
-    Where the model has been built by then, before the first step; else after the first batch, when it has.
+    Where the models of all ranks have been built by then, before the first step; else after the first batch, when they
+    have. It also warns, after some batches, if all ranks have had the same loss: they train with the same data then.
 
     Args:
         root_rank: the rank whose variables are taken.
@@ -41,6 +49,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self.root_rank = root_rank
         self.device = device
         self.broadcast_done = False
+        self._n_batches = 0
         self._local: dict[int, Any] = {}
         several = local_variables if isinstance(local_variables, (list, tuple, set)) else [local_variables]
         for variable in several if local_variables is not None else ():
@@ -53,19 +62,23 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self._local[identity_of(var)] = var
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcast, if there are variables."""
+        """Broadcast, if there are variables on all ranks."""
         self.broadcast_done = False
+        self._n_batches = 0
         model = self.model
-        if not model.built:
+        if not allreduce(np.array(bool(model.built)), op=LogicalAnd, name="BroadcastGlobalVariablesCallback.built"):
             return
         if not model.optimizer.built if hasattr(model.optimizer, "built") else False:
             model.optimizer.build(model.trainable_variables)
         self._broadcast()
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcast, if that has not been done."""
+        """Broadcast, if that has not been done; look at the losses when there have been some."""
         if not self.broadcast_done:
             self._broadcast()
+        self._n_batches += 1
+        if self._n_batches == _N_BATCHES_OF_SAME_DATA and combines_every_step(self.model.optimizer):
+            warn_of_same_data(float((logs or {}).get("loss", np.nan)), self._n_batches)
 
     def _broadcast(self) -> None:
         model = self.model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import keras
@@ -9,8 +11,23 @@ import numpy as np
 
 from ciranda import _basics
 from ciranda.errors import InvalidArgumentError
+from ciranda.numpy.ops import allgather
 
 _Dataset = getattr(keras.utils, "PyDataset", None) or keras.utils.Sequence
+
+
+def warn_of_same_data(loss: float, n_batches: int) -> None:
+    """Warn on rank 0 if all ranks have the same loss, of so many batches. A collective."""
+    losses = allgather(np.array([loss]), name="BroadcastGlobalVariablesCallback.loss").tolist()
+    is_same = len(losses) > 1 and len(set(losses)) == 1 and loss != 0 and math.isfinite(loss)
+    if is_same and _basics.rank() == 0:
+        warnings.warn(
+            f"all ranks have had the same loss, {loss}, in the first {n_batches} batches: they seem to train with the "
+            "same data in the same order, which is no faster than one of them. Give each rank its part: "
+            "GlobalBatches(x, y), x[rank() :: size()], or dataset.shard(size(), rank())",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
@@ -63,11 +80,9 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         self._order = np.random.default_rng((self.seed, self.epoch)).permutation(order) if self.shuffle else order
 
     def on_epoch_end(self) -> None:
-        """Begin the next epoch, in an order of its own."""
+        """Make sure that the batches came in order. The next order begins with batch 0: see `__getitem__()`."""
         self._check_order(self._n_taken >= len(self) > 1 and self._last == 0)
-        self._last, self._n_taken = -1, 0
-        self.epoch += 1
-        self._reorder()
+        self._n_taken = 0
 
     def _check_order(self, is_wrong: bool) -> None:
         """Raise, if the batches are not taken one after the other. They may be begun again, as to look at the first."""
@@ -83,6 +98,10 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
     def __getitem__(self, index: int) -> Any:
         """Return this rank's share of a batch."""
         self._check_order(index not in (0, self._last, self._last + 1))
+        if index == 0 <= self._last:
+            # Not at the end of an epoch, which has fewer batches with steps_per_epoch; Keras may be ahead by some, too.
+            self.epoch += 1
+            self._reorder()
         self._last, self._n_taken = index, self._n_taken + 1
         whole = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         rank, size = _basics.rank(), _basics.size()

@@ -10,6 +10,7 @@ import numpy as np
 
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._ops import Average, choose_op
+from ciranda.errors import InvalidArgumentError
 from ciranda.keras import backends, values
 from ciranda.keras.wrapping import DistributedOptimizer, is_distributed
 from ciranda.numpy import ops
@@ -78,10 +79,19 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: P
 
 
 def broadcast_global_variables(root_rank: int, model: Any) -> None:
-    """Give every rank the variables of `model`, and of its optimizer, that rank `root_rank` has."""
+    """Give every rank the variables of `model`, and of its optimizer, that rank `root_rank` has.
+
+    Raises:
+        InvalidArgumentError: the model has not been built, and so has no variables yet.
+        MismatchError: the ranks' models or optimizers differ, or some have not been built.
+    """
     optimizer = getattr(model, "optimizer", None)
-    found = [*values.variables_of(model), *(values.variables_of(optimizer) if optimizer is not None else ())]
+    is_built = getattr(model, "built", True)
+    found = values.variables_of(model) if is_built else []  # a model of Keras 2 would raise, on this rank alone
+    found += values.variables_of(optimizer) if optimizer is not None else []
     values.broadcast(found, root_rank, "broadcast_global_variables")
+    if not is_built:
+        raise InvalidArgumentError("the model has no variables yet: call model.build(input_shape) before")
 
 
 def load_model(

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ciranda import _basics
+from ciranda._frameworks.variables import explained, no_variables
+from ciranda.errors import MismatchError
 from ciranda.numpy.ops import grouped_broadcast_
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -27,7 +29,7 @@ def values_of(variables: Sequence[Any]) -> Values:
     return [_value_of(variable) for variable in variables]
 
 
-def assign(variables: Sequence[Any], values: Sequence[np.ndarray[Any, Any]]) -> None:
+def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
     """Give the variables these values."""
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
@@ -53,7 +55,9 @@ def broadcast(
     """
     _basics.require_rank(root_rank)
     values = values_of(variables)
-    if values:
-        grouped_broadcast_(values, root_rank, name, process_set)
+    try:
+        grouped_broadcast_(values or [no_variables(name)], root_rank, name, process_set)
+    except MismatchError as error:
+        raise explained(error) from error
     if _basics.rank() != root_rank:
         assign(variables, values)

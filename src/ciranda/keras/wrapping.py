@@ -32,6 +32,12 @@ def is_distributed(optimizer: Any) -> bool:
     return hasattr(type(optimizer), _MARK)
 
 
+def combines_every_step(optimizer: Any) -> bool:
+    """Whether this is a DistributedOptimizer, or has one inside, of all ranks, for each step of which they all come."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return is_distributed(inner) and inner._combiner.is_of_all_in_every_step
+
+
 def _combiner(options: Options, groups: Groups, name: str | None, wrapped: type) -> GradientCombiner:
     number = next_number(options.process_set) if name is None else None
     own = replace(options, number=number)

@@ -28,15 +28,9 @@ def broadcast_variables(
     Returns:
         In a graph of TensorFlow 1, the operation that does it; else None.
     """
-    chosen = list(variables)
     _basics.require_rank(root_rank)
-    if not chosen:
-        return tf.no_op() if _is_in_session_graph() else None
-    if not _is_in_session_graph():
-        ops.broadcast_(chosen, root_rank, "broadcast_variables", process_set)
-        return None
-    values = ops.grouped_broadcast(chosen, root_rank, "broadcast_variables", process_set=process_set)
-    return tf.group(*[variable.assign(value) for variable, value in zip(chosen, values, strict=True)])
+    assigned = ops.broadcast_(list(variables), root_rank, "broadcast_variables", process_set)
+    return tf.group(*assigned) if _is_in_session_graph() else None
 
 
 def _is_in_session_graph() -> bool:

@@ -26,6 +26,7 @@ import tensorflow as tf
 
 from ciranda import _ops
 from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda._frameworks.variables import no_variables
 from ciranda._ops import Average, Divisor, choose_op
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
@@ -197,11 +198,10 @@ def broadcast_(
         process_set: the ranks that take part; all, if not given.
     """
     variables = list(variables)
-    if variables:
-        values = grouped_broadcast(variables, root_rank, name, False, process_set)
-        assigned = [variable.assign(value) for variable, value in zip(variables, values, strict=True)]
-        return assigned if is_building_session_graph() else variables
-    return variables
+    given = variables or [tf.constant(no_variables(name or "broadcast_"))]
+    values = grouped_broadcast(given, root_rank, name, False, process_set)
+    assigned = [variable.assign(value) for variable, value in zip(variables, values, strict=False)] or values
+    return assigned if is_building_session_graph() else variables
 
 
 @unconverted
