@@ -13,7 +13,7 @@ import ciranda.paddle as hvd
 from ciranda._frameworks import sampling
 from ciranda._frameworks.shards import Shards
 from ciranda.errors import InvalidArgumentError, NotSupportedError
-from ciranda.paddle.nn import ShardedLinear, sharded_softmax_cross_entropy
+from ciranda.paddle.nn import ShardedLinear, pieces, sharded_softmax_cross_entropy
 
 FEATURES = 5
 NORMAL = {"normalize": True}
@@ -31,6 +31,7 @@ class Case:
     dtype: str = "float64"
     label_dtype: str = "int64"
     tolerance: float = 1e-10
+    piece: int = 1 << 22
 
     def batches(self) -> list[tuple[Any, Any]]:
         rng = np.random.default_rng(7)
@@ -48,18 +49,19 @@ class Case:
 CASES = {
     "plain": Case(),
     "bias, uneven": Case(sizes=(4, 1, 2, 3), layer={"bias": True}),
-    "an empty batch": Case(sizes=(2, 0, 3, 1), loss={"reduction": "global_mean"}),
+    "an empty batch": Case(sizes=(2, 0, 3, 1), piece=10, loss={"reduction": "global_mean"}),
     "fewer classes than ranks": Case(n_classes=2, layer={"bias": True}),
     "one class": Case(n_classes=1),
     "one class, normalized": Case(n_classes=1, layer=NORMAL, loss=COMBINED),
     "arcface": Case(layer=NORMAL, loss={"m2": 0.5, "scale": 16.0}),
-    "combined margins": Case(sizes=(2, 3, 1, 4), layer=NORMAL, loss=COMBINED),
+    "combined margins": Case(sizes=(2, 3, 1, 4), piece=14, layer=NORMAL, loss=COMBINED),
     "cosface, float32": Case(layer=NORMAL, loss={"m3": 0.35, "scale": 8.0}, dtype="float32", tolerance=1e-6),
     "float32, int32 labels": Case(dtype="float32", label_dtype="int32", tolerance=1e-6),
+    "bias, in pieces": Case(layer={"bias": True}, piece=12),
     "huge logits": Case(loss={"scale": 1e4}),
     "sum": Case(loss={"reduction": "sum"}),
 }
-SAMPLED = Case(n_classes=40, layer={"sample_rate": 0.4, "seed": 5})
+SAMPLED = Case(n_classes=40, layer={"sample_rate": 0.4, "seed": 5}, piece=20)
 
 
 # --- one process, by NumPy
@@ -157,6 +159,7 @@ def _layer(case: Case) -> ShardedLinear:
 
 
 def like_dense_in_dygraph(name: str, case: Case) -> None:
+    pieces._PIECE = case.piece
     layer = _layer(case)
     layer.load_dense(*case.dense())
     inputs, labels = case.batches()[hvd.rank()]

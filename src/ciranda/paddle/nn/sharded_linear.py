@@ -18,7 +18,8 @@ from ciranda.paddle.nn.batches import gather_features
 from ciranda.paddle.nn.tracing import wide_dtype, with_gradient_times
 from ciranda.process_sets import global_process_set
 
-_SHORTEST = 1e-12
+#: The least length by which vectors are divided.
+SHORTEST = 1e-12
 #: The logit of the row that an empty shard has in place of classes: no exponential of it is above 0.
 _NO_CLASS = -1e30
 
@@ -121,17 +122,21 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         if not self.normalize:
             return features
         wide = wide_dtype(features.dtype, self.weight.dtype)
-        return paddle.nn.functional.normalize(_cast(features, wide), axis=1, epsilon=_SHORTEST)
+        return paddle.nn.functional.normalize(_cast(features, wide), axis=1, epsilon=SHORTEST)
 
     def products(self, features: Any, weight: Any, bias: Any) -> Any:
         """Return the logits of classes with these rows, or cosines."""
         wide = wide_dtype(features.dtype, weight.dtype)
         vectors = _cast(weight, wide)
         if self.normalize:
-            vectors = paddle.nn.functional.normalize(vectors, axis=1, epsilon=_SHORTEST)
+            vectors = paddle.nn.functional.normalize(vectors, axis=1, epsilon=SHORTEST)
         logits = paddle.matmul(_cast(features, wide), vectors, transpose_y=True)
         if bias is not None:
             logits = logits + _cast(bias, wide)
+        return self.without_phantom(logits)
+
+    def without_phantom(self, logits: Any) -> Any:
+        """Return logits, or those of no class, where the shard has a row that stands for none."""
         return logits if self.n_rows else paddle.scale(logits, 0.0, _NO_CLASS)
 
     def check_ranks(self) -> None:

@@ -13,8 +13,9 @@ import paddle
 
 from ciranda._frameworks.margins import Margins
 from ciranda.errors import InvalidArgumentError
-from ciranda.paddle import operators
+from ciranda.paddle import operators, programs
 from ciranda.paddle.nn.batches import Gathered, gather
+from ciranda.paddle.nn.pieces import Step, losses_of_all
 from ciranda.paddle.nn.sharded_linear import ShardedLinear
 from ciranda.paddle.nn.tracing import detached, times, with_gradient_times
 
@@ -65,7 +66,10 @@ def sharded_softmax_cross_entropy(
         raise InvalidArgumentError(f"reduction must be 'mean', 'global_mean', 'sum' or 'none'; got {reduction!r}")
     layer.check_ranks()
     gathered = gather(features, labels, layer)
-    losses = _losses(gathered, layer, margins)
+    if programs.is_value(gathered.features):
+        losses = _losses(gathered, layer, margins)
+    else:
+        losses = losses_of_all(gathered.features, layer.weight, layer.bias, Step.of(gathered, layer, margins))
     if reduction == "none":
         return paddle.gather(losses, gathered.own)
     total = paddle.sum(losses * paddle.cast(gathered.is_mine, losses.dtype))
@@ -76,7 +80,7 @@ def sharded_softmax_cross_entropy(
 
 
 def _losses(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> Any:
-    """Return the losses of all ranks' samples."""
+    """Return the losses of all ranks' samples, in a program."""
     logits, targets = _logits(gathered, layer, margins)
     is_here = paddle.cast(gathered.is_here, logits.dtype)
     greatest = detached(paddle.max(logits, axis=1))
@@ -97,11 +101,7 @@ def _losses(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> Any:
 
 def _logits(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> tuple[Any, Any]:
     """Return the logits of this rank's classes, and of these that of each sample's own."""
-    weight, bias = layer.weight, layer.bias
-    if gathered.chosen is not None:
-        weight = paddle.gather(weight, gathered.chosen)
-        bias = None if bias is None else paddle.gather(bias, gathered.chosen)
-    products = layer.products(gathered.features, weight, bias)
+    products = layer.products(gathered.features, layer.weight, layer.bias)
     own = paddle.gather_nd(products, gathered.places)
     scaled = times(products, margins.scale)
     if margins.are_none:
