@@ -101,7 +101,7 @@ def lists_that_differ() -> None:
     optimizer = hvd.distributed(optax.sgd(1.0))
     tree = {name: jnp.ones(3) for name in ("a", "b", *(["c"] if is_odd else []))}
     update = lambda tree: optimizer.update(tree, optimizer.init(tree), tree)[0]  # noqa: E731
-    text = f"number of tensors 2 on rank 0 but 3 on rank {n - 1}"
+    text = f"3 on rank {n - 1}"  # which of the others is named depends on who comes first
     refused(lambda: update(tree), text, MismatchError)
     refused(lambda: jax.jit(update)(tree), text, jax.errors.JaxRuntimeError)
     params = {"a": jnp.ones(3 + is_odd)}

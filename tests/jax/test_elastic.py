@@ -9,7 +9,9 @@ from ranks import Ranks
 pytestmark = pytest.mark.multiprocess
 
 
-@pytest.mark.parametrize("failures", [{3: "leave"}, {2: "raise", 5: "hosts", 7: "leave"}])
+@pytest.mark.parametrize(
+    "failures", [pytest.param({3: "leave"}, marks=pytest.mark.slow), {2: "raise", 5: "hosts", 7: "leave"}]
+)
 def test_it_ends_as_if_nothing_had_failed(three: Ranks, failures: dict[int, str]) -> None:
     wanted = three.run(jax_elastic.train, {}, 0, timeout=60)
     assert len(set(map(str, wanted))) == 1

@@ -22,6 +22,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_example_trains() -> None:
     pytest.importorskip("sklearn")
     example = str(PAGE.parents[2] / "examples" / "jax" / "digits.py")

@@ -67,6 +67,7 @@ def test_every_survivor_of_a_killed_rank_raises() -> None:
         assert "is gone" in message
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_does_not_keep_the_others() -> None:
     done = run(2, str(PROGRAMS / "leaving.py"), options=("--jax-native", "--grace", "10"))
     assert "raised UNKNOWN: MPI error" in done.stdout, done.stdout + done.stderr
@@ -112,6 +113,7 @@ print(text.value.decode()[: length.value])
     assert printed[0].startswith("MPI_Win_create is not offered by ciranda")
 
 
+@pytest.mark.slow
 def test_the_guides_program_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n# train\.py\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
     assert len(blocks) == 1

@@ -14,6 +14,11 @@ def test_training_equals_one_process(three_or_four: Ranks) -> None:
 
 
 @pytest.mark.slow
+def test_training_with_each_option(three: Ranks) -> None:
+    three.run(jax_training.trainings_with_each_option)
+
+
+@pytest.mark.slow
 def test_line_searches_see_all_ranks(three: Ranks) -> None:
     three.run(jax_training.line_searches, timeout=100)
 

@@ -37,7 +37,7 @@ def test_donated_arguments(three: Ranks) -> None:
     three.run(jax_ranks.donated_arguments_stay_in_place)
 
 
-@pytest.mark.parametrize(("n_calls", "width"), [(64, 1024), (100, 3)])
+@pytest.mark.parametrize(("n_calls", "width"), [pytest.param(64, 1024, marks=pytest.mark.slow), (100, 3)])
 def test_independent_calls_in_any_order(three_or_four: Ranks, n_calls: int, width: int) -> None:
     three_or_four.run(jax_ranks.in_random_order, n_calls, width, 1, timeout=60)
 
