@@ -27,6 +27,10 @@ class Circles:
             circle = self._circles[n_ranks] = Ranks(n_ranks, env=ENVIRONMENT)
         return circle
 
+    def apart(self, n_ranks: int) -> Ranks:
+        """Return a circle for what changes its processes for good. The caller closes it."""
+        return Ranks(n_ranks, env=ENVIRONMENT)
+
     def close(self) -> None:
         for circle in self._circles.values():
             circle.close(expect_clean=not circle.is_broken)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import GRAPH, MODES, data, make_model, value_of
+from fitting import GRAPH, IS_KERAS_3, MODES, data, make_model, value_of
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
@@ -69,6 +69,51 @@ def test_models_that_differ_are_told(two: Ranks) -> None:
             assert words in str(error)
 
 
+def test_models_that_are_not_built_on_all_ranks(two: Ranks) -> None:
+    """The callback waits for the first batch, on all ranks; what is called with no variables says so, to all."""
+
+    def train() -> list[Any]:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(16)
+        model = keras.Sequential([keras.layers.Dense(3, kernel_initializer=keras.initializers.Constant(hvd.rank()))])
+        if hvd.rank() == 0:
+            model.build((None, 5))
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", **MODES[GRAPH])
+        start = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[start])
+        return model.get_weights()
+
+    first, second = two.run(train)
+    for ours, theirs in zip(first, second, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+    def broadcast(case: str, which: list[int]) -> None:
+        import keras
+
+        import ciranda.keras as hvd
+
+        model = keras.Sequential([keras.layers.Dense(3)])
+        if hvd.rank() in which:
+            model.build((None, 5))
+        if case == "model":
+            hvd.broadcast_global_variables(0, model)
+        else:
+            hvd.broadcast_variables(model.variables if hvd.rank() in which else [], 0)
+
+    for case in ("model", "variables"):
+        for which in ([0], [1]):
+            for error in two.errors(broadcast, case, which):
+                assert "number of tensors" in str(error)
+                assert "has not been built yet has no variables" in str(error)
+    for error in two.errors(broadcast, "model", []):
+        assert "call model.build(input_shape)" in str(error)
+    two.run(broadcast, "variables", [])
+    two.run(broadcast, "model", [0, 1])
+
+
 def test_metrics_are_averages(circle: Ranks) -> None:
     def train(weight: bool) -> tuple[float, float, float]:
         import keras
@@ -98,7 +143,9 @@ def test_metrics_are_averages(circle: Ranks) -> None:
             assert loss == results[0][2]
 
 
-def rates(make: Any, epochs: int = 4, momentum: float = 0.0) -> tuple[list[float], list[float], list[Any]]:
+def rates(
+    make: Any, epochs: int = 4, momentum: float = 0.0, legacy: bool = False
+) -> tuple[list[float], list[float], list[Any]]:
     """Return the learning rate of each batch, of which there are 4 in an epoch, and those in the history."""
     import keras
 
@@ -112,7 +159,8 @@ def rates(make: Any, epochs: int = 4, momentum: float = 0.0) -> tuple[list[float
             seen.append(value_of(self.model.optimizer.learning_rate))
 
     model = make_model(0)
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.8, momentum=momentum))
+    optimizers = keras.optimizers.legacy if legacy else keras.optimizers
+    optimizer = hvd.DistributedOptimizer(optimizers.SGD(0.8, momentum=momentum))
     model.compile(optimizer, "mse", **MODES[GRAPH])
     history = model.fit(x, y, batch_size=8, shuffle=False, epochs=epochs, verbose=0, callbacks=[make(hvd), Watch()])
     return seen, [float(rate) for rate in history.history["lr"]], model.get_weights()
@@ -152,12 +200,12 @@ def test_warm_up(two: Ranks) -> None:
 def test_momentum_is_corrected(two: Ranks) -> None:
     """Velocities are scaled with the rate, which is what a momentum that is scaled for one step does."""
 
-    def corrected(correct: bool) -> Any:
+    def corrected(correct: bool, legacy: bool = False) -> Any:
         def make(hvd: Any) -> Any:
             halves = lambda epoch: 1.0 if epoch == 0 else 0.25  # noqa: E731
             return hvd.callbacks.LearningRateScheduleCallback(0.8, halves, momentum_correction=correct)
 
-        return rates(make, epochs=2, momentum=0.9)[2]
+        return rates(make, epochs=2, momentum=0.9, legacy=legacy)[2]
 
     x, y = (array.astype(np.float64) for array in data(32))
 
@@ -175,8 +223,8 @@ def test_momentum_is_corrected(two: Ranks) -> None:
             weights = [old + velocity for old, velocity in zip(weights, velocities, strict=True)]
         return weights
 
-    for correct in (True, False):
-        for weights in two.run(corrected, correct):
+    for correct, legacy in ((True, False), (False, False), *(((True, True),) if not IS_KERAS_3 else ())):
+        for weights in two.run(corrected, correct, legacy):
             for ours, theirs in zip(weights, by_hand(correct), strict=True):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 

@@ -235,6 +235,43 @@ def test_ranks_leave_out_a_step_together(two: Ranks, mode: str, outside: bool) -
         assert steps == 2
 
 
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has another class for this")
+@pytest.mark.parametrize("combine_when", ["apply", "compute"])
+def test_ranks_leave_out_a_step_together_in_keras_2(two: Ranks, combine_when: str) -> None:
+    """The same, where the scaled gradients are combined before Keras looks whether they are finite."""
+
+    def train(legacy: bool, outside: bool, combine_when: Any) -> tuple[list[Any], float]:
+        import keras
+        import numpy as np
+        from fitting import data
+
+        import ciranda.keras as hvd
+
+        x, y = data(32)
+        scaling = keras.mixed_precision.LossScaleOptimizer
+        sgd = (keras.optimizers.legacy if legacy else keras.optimizers).SGD(0.1)
+        if outside:
+            optimizer = scaling(hvd.DistributedOptimizer(sgd, combine_when=combine_when), initial_scale=8.0)
+        else:
+            optimizer = hvd.DistributedOptimizer(scaling(sgd, initial_scale=8.0), combine_when=combine_when)
+        model = make_model(0)
+        model.compile(optimizer, "mse")
+        model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0)
+        good = [np.array(weight) for weight in model.get_weights()]
+        if hvd.rank() == 1:
+            x[24:] = np.inf
+        model.fit(hvd.GlobalBatches(x[16:], y[16:], batch_size=16), shuffle=False, verbose=0)
+        assert_close(model.get_weights(), good, 0)
+        return good, float(optimizer.loss_scale)
+
+    expected = alone(Plan(n_samples=32, epochs=1, settings=FIXED))
+    for legacy in (False, True):
+        for outside in (False, True):
+            for weights, scale in two.run(train, legacy, outside, combine_when):
+                assert_close(weights, expected)
+                assert scale == 4.0
+
+
 def test_saved_and_loaded(two: Ranks, tmp_path: Path) -> None:
     """What is saved needs no Ciranda; load_model() goes on where training was, also of a model without Ciranda."""
     plain = tmp_path / "plain.keras"

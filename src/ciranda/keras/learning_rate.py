@@ -31,10 +31,19 @@ def _learning_rate(optimizer: Any) -> Any:
 
 def _velocities(optimizer: Any) -> list[Any]:
     """Return the variables in which momentum collects steps, that were multiplied by the learning rate already."""
-    if not isinstance(getattr(optimizer, "momentum", 0.0), (int, float)) or not getattr(optimizer, "momentum", 0.0):
+    if not _momentum(optimizer):
         return []
-    found = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or []
+    slots = getattr(optimizer, "_slots", {})  # of legacy optimizers
+    legacy = [of_variable["momentum"] for of_variable in slots.values() if "momentum" in of_variable]
+    found = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or legacy
     return [velocity for velocity in found if velocity is not None]
+
+
+def _momentum(optimizer: Any) -> float:
+    momentum = getattr(optimizer, "momentum", 0.0)
+    if hasattr(momentum, "assign"):  # of legacy optimizers
+        return float(values.values_of([momentum])[0])
+    return momentum if isinstance(momentum, (int, float)) else 0.0
 
 
 class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -80,7 +89,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     def on_train_begin(self, logs: Any = None) -> None:
         """Find out how many batches an epoch has."""
         if not self.staircase and not self.steps_per_epoch:
-            self.steps_per_epoch = self.params.get("steps")
+            samples, size = self.params.get("samples"), self.params.get("batch_size")  # of Keras 2 without eager
+            self.steps_per_epoch = self.params.get("steps") or (-(-samples // size) if samples and size else None)
             if not self.steps_per_epoch:
                 raise InvalidArgumentError(
                     f"{type(self).__name__} needs steps_per_epoch: Keras does not say how many batches an epoch has"
@@ -112,11 +122,10 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     def _adjust(self, epoch: float) -> None:
         optimizer = _innermost(self.model.optimizer)
         old, new = self._rate(), self.initial_lr * self.multiplier(epoch)
-        _learning_rate(optimizer).assign(new)
+        values.assign([_learning_rate(optimizer)], [new])
         if not self.momentum_correction or old in (0.0, new):
             return
-        for velocity in _velocities(optimizer):
-            velocity.assign(velocity * (float(new) / old))
+        values.scale(_velocities(optimizer), float(new) / old)
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from ciranda import _basics
 from ciranda._frameworks.variables import explained, no_variables
 from ciranda.errors import MismatchError
+from ciranda.keras.backends import is_keras_3
 from ciranda.numpy.ops import grouped_broadcast_
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -19,20 +21,41 @@ Values = list[np.ndarray[Any, Any]]
 def _value_of(variable: Any) -> np.ndarray[Any, Any]:
     if hasattr(variable, "__array__") and not hasattr(variable, "_value"):
         return np.array(variable.numpy())  # a variable of TensorFlow
-    import keras
-
     return np.array(keras.ops.convert_to_numpy(variable))
+
+
+def _is_without_eager() -> bool:
+    """Whether Keras 2 was told to make graphs, whose variables have values in its session only."""
+    if is_keras_3():
+        return False
+    import tensorflow
+
+    return not tensorflow.compat.v1.executing_eagerly_outside_functions()
 
 
 def values_of(variables: Sequence[Any]) -> Values:
     """Return copies of the variables' values."""
+    if _is_without_eager():
+        return [np.array(value) for value in keras.backend.batch_get_value(list(variables))]
     return [_value_of(variable) for variable in variables]
 
 
 def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
     """Give the variables these values."""
+    if _is_without_eager():
+        keras.backend.batch_set_value(list(zip(variables, values, strict=True)))
+        return
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
+
+
+def scale(variables: Sequence[Any], factor: float) -> None:
+    """Multiply the variables by a factor."""
+    if _is_without_eager():
+        assign(variables, [value * factor for value in values_of(variables)])
+        return
+    for variable in variables:
+        variable.assign(variable * factor)
 
 
 def variables_of(model_or_optimizer: Any) -> list[Any]:
