@@ -32,6 +32,11 @@ class Case:
     label_dtype: str = "int64"
     tolerance: float = 1e-10
     piece: int = 1 << 22
+    #: What inputs are cast to before they come to the layer.
+    half: str | None = None
+
+    def cast(self, inputs: Any) -> Any:
+        return inputs if self.half is None else paddle.cast(inputs, self.half)
 
     def batches(self) -> list[tuple[Any, Any]]:
         rng = np.random.default_rng(7)
@@ -59,6 +64,8 @@ CASES = {
     "float32, int32 labels": Case(dtype="float32", label_dtype="int32", tolerance=1e-6),
     "bias, in pieces": Case(layer={"bias": True}, piece=12),
     "huge logits": Case(loss={"scale": 1e4}),
+    "float16": Case(dtype="float32", half="float16", tolerance=5e-3),
+    "bfloat16, normalized": Case(dtype="float32", half="bfloat16", layer=NORMAL, tolerance=2e-2),
     "sum": Case(loss={"reduction": "sum"}),
 }
 SAMPLED = Case(n_classes=40, layer={"sample_rate": 0.4, "seed": 5}, piece=20)
@@ -164,7 +171,7 @@ def like_dense_in_dygraph(name: str, case: Case) -> None:
     layer.load_dense(*case.dense())
     inputs, labels = case.batches()[hvd.rank()]
     leaf = paddle.to_tensor(inputs, stop_gradient=False)
-    loss = sharded_softmax_cross_entropy(leaf, paddle.to_tensor(labels), layer, **case.loss)
+    loss = sharded_softmax_cross_entropy(case.cast(leaf), paddle.to_tensor(labels), layer, **case.loss)
     loss.backward()
     # The oldest Paddle has no gradient of a tensor without elements.
     of_inputs = np.zeros_like(inputs) if leaf.grad is None and not len(inputs) else leaf.grad.numpy()
@@ -177,7 +184,7 @@ def like_dense_in_program(name: str, case: Case, is_old: bool) -> None:
         features.stop_gradient = False
         labels = paddle.static.data("labels", [None], case.label_dtype)
         layer = _layer(case)
-        loss = sharded_softmax_cross_entropy(features, labels, layer, **case.loss)
+        loss = sharded_softmax_cross_entropy(case.cast(features), labels, layer, **case.loss)
         gradients = paddle.static.gradients([loss], [features, *layer.parameters()])
     inputs, mine = case.batches()[hvd.rank()]
     with running(main) as exe:

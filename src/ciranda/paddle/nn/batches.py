@@ -15,7 +15,7 @@ from ciranda._frameworks.shards import PROBLEMS, Batches, Told
 from ciranda._ops import Sum
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import operators, ops, programs
-from ciranda.paddle.nn.tracing import is_floating, is_whole, with_gradient_times
+from ciranda.paddle.nn.tracing import is_floating, is_whole, wide_dtype, with_gradient_times
 from ciranda.paddle.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -165,8 +165,14 @@ def _features_in_program(features: Any, layer: ShardedLinear) -> Any:
     shape = list(getattr(features, "shape", []))
     if not programs.is_value(features) or not is_floating(features.dtype) or shape[1:] != [layer.in_features]:
         raise InvalidArgumentError(f"sharded layer: {PROBLEMS[0].format(n_features=layer.in_features)}; got {shape}")
-    prepared = with_gradient_times(layer.prepared(features), float(layer.shards.n_shards))
-    return operators.allgather(prepared)
+    everyones = operators.allgather(layer.prepared(features))
+    return with_gradient_times(_widened(everyones, layer), float(layer.shards.n_shards))
+
+
+def _widened(x: Any, layer: ShardedLinear) -> Any:
+    """Return it in the dtype that is computed in: half precision travels, but CPUs have few operators for it."""
+    wide = wide_dtype(x.dtype, layer.weight.dtype)
+    return x if x.dtype == wide else paddle.cast(x, wide)
 
 
 def _in_program(features: Any, labels: Any, layer: ShardedLinear) -> Gathered:
@@ -176,7 +182,7 @@ def _in_program(features: Any, labels: Any, layer: ShardedLinear) -> Gathered:
     everyones = _features_in_program(features, layer)
     rest = operators.shard_labels(
         paddle.cast(labels, "int64"),
-        paddle.cast(paddle.shape(features), "int64"),
+        paddle.cast(paddle.shape(_widened(features, layer)), "int64"),
         layer.first,
         layer.end,
         layer.n_classes,
