@@ -246,6 +246,29 @@ def programs_that_are_alike() -> None:
             assert program(jnp.ones(3)).tolist() == [1.0 * hvd.size()] * 3
 
 
+def program_on_disk(folder: str, is_later: bool) -> list[str]:
+    """Return whether JAX has found a program in its persistent cache. Later it is compiled after another."""
+    jax.config.update("jax_compilation_cache_dir", f"{folder}/{hvd.rank()}")
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if is_later:
+        jax.jit(lambda x: hvd.allreduce(3 * x, op=hvd.Sum))(jnp.ones(9))
+    x = jnp.arange(8.0).reshape(4, 2)
+    events: list[str] = []
+    jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        return hvd.allreduce(x, op=hvd.Sum), hvd.allgather(x, name="rows"), hvd.alltoall(x)
+
+    total, rows, swapped = step(x)
+    found = [event for event in events if event in ("cache_hits", "cache_misses")]
+    close(total, 2 * x)
+    close(rows, np.tile(x, (2, 1)))
+    close(swapped, np.tile(x[2 * hvd.rank() : 2 * hvd.rank() + 2], (2, 1)))
+    return found
+
+
 # --- errors
 
 

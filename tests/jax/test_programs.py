@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 
 import jax_ranks
 import jax_threads
@@ -100,6 +101,14 @@ def test_a_rank_is_killed_in_a_step() -> None:
             when, message = ended.value
             assert f"rank {victim}" in message, message
             assert when - killed_at < 2
+
+
+@pytest.mark.slow
+def test_programs_are_found_on_disk(tmp_path: Path) -> None:
+    for wanted in ("cache_misses", "cache_hits"):
+        with Ranks(2) as ranks:
+            for found in ranks.run(jax_ranks.program_on_disk, str(tmp_path), wanted == "cache_hits"):
+                assert found == [wanted], found
 
 
 @pytest.mark.slow
