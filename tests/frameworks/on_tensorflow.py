@@ -61,11 +61,19 @@ class Adapter(Framework):
         return str(ciranda.tensorflow.as_ciranda_error(error))
 
     def together(self, calls: Sequence[Call]) -> list[list[Any]]:
+        """Make the calls: all that may be in a graph in one, the others by handles."""
+        handles = {index: self._start(call) for index, call in enumerate(calls) if call.function in NOT_IN_GRAPHS}
+        inside = [call for call in calls if call.function not in NOT_IN_GRAPHS]
+
         @tf.function(autograph=False)
         def graph(tensors: list[list[tf.Tensor]]) -> list[list[tf.Tensor]]:
-            return [self._result(call, given) for call, given in zip(calls, tensors, strict=True)]
+            return [self._result(call, given) for call, given in zip(inside, tensors, strict=True)]
 
-        return graph([self._given(call) for call in calls])
+        found = iter(graph([self._given(call) for call in inside]))
+        return [
+            results_of(self.ops.synchronize(handles[index])) if index in handles else next(found)
+            for index in range(len(calls))
+        ]
 
     def blocking(self, call: Call) -> list[Any]:
         return self._result(call, self._given(call))
@@ -80,6 +88,8 @@ class Adapter(Framework):
         return results_of(getattr(self.ops, self._name(call))(*arguments, **call.options))
 
 
+#: Which one rank gets, or gives.
+NOT_IN_GRAPHS = ("reduce", "gather", "scatter")
 CLASSES = {
     "InvalidArgument": tf.errors.InvalidArgumentError,
     "Mismatch": tf.errors.FailedPreconditionError,

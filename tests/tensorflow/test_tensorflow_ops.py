@@ -70,6 +70,15 @@ def test_compression(circle: Ranks) -> None:
     circle.run(tf_work.compressed)
 
 
+@modes
+def test_weighted_averages(circle: Ranks, mode: str) -> None:
+    circle.run(tf_work.weighted, mode)
+
+
+def test_from_one_rank_to_others(circle: Ranks) -> None:
+    circle.run(tf_work.from_one_rank_to_others)
+
+
 def test_shapes_that_are_not_known(circle: Ranks) -> None:
     circle.run(tf_work.unknown_shapes)
 

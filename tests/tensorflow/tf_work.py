@@ -299,6 +299,74 @@ def variables() -> None:
     close(given[0], np.arange(3) + 20)
 
 
+def weighted(mode: str) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    weights = np.arange(n) + 1.0
+    of_ranks = [np.arange(3) + 10.0 * each for each in range(n)]
+    expected = np.average(of_ranks, axis=0, weights=weights)
+    call = MODES[mode](
+        lambda x, weight: hvd.grouped_allreduce(
+            [x, tf.cast(x, tf.float16)], weight=weight, name="weighted", prescale_factor=2.0, postscale_factor=0.25
+        )
+    )
+    wide, half = call(mine(3), tf.constant(1 + rank))
+    close(wide, expected / 2)
+    assert half.dtype == tf.float16
+    close(half, expected / 2, 2e-3)
+    x = mine(3)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_sum(hvd.allreduce(x, weight=1.0 + rank, name="weighted")) * (1.0 + rank)
+    close(tape.gradient(loss, x), np.full(3, sum(weights) * weights[rank] / sum(weights)))
+    for weight in (-1.0 if rank == 1 else 1.0, 0.0, float("nan")):
+        wrong = MODES[mode](lambda x, weight=weight: hvd.allreduce(x, weight=weight, name="weighted"))
+        if mode == "xla":
+            assert np.isnan(wrong(x)).all()
+            continue
+        found = hvd.as_ciranda_error(ended_with(lambda wrong=wrong: wrong(x)))
+        assert isinstance(found, errors.InvalidArgumentError), found
+        assert "weights must be finite" in str(found)
+    for options in ({"op": hvd.Sum}, {"divisor": "world"}, {"compression": hvd.Compression.fp16}):
+        refused = ended_with(lambda options=options: hvd.allreduce(x, weight=1.0, **options))
+        assert isinstance(refused, errors.InvalidArgumentError), refused
+    mixed = ended_with(
+        lambda: MODES[mode](lambda x: hvd.allreduce(x, weight=None if rank == 0 else 1.0, name="mixed"))(x)
+    )
+    assert isinstance(hvd.as_ciranda_error(mixed), errors.MismatchError), mixed
+
+
+def from_one_rank_to_others() -> None:
+    """Messages, and what the conformance suite does not ask of reduce, gather and scatter."""
+    n, rank = hvd.size(), hvd.rank()
+    after, before = (rank + 1) % n, (rank - 1) % n
+    handle = hvd.grouped_send_async([mine(3), tf.constant(rank)], after)
+    tensor, number = hvd.grouped_recv([tf.zeros(3), tf.constant(0)], before)
+    hvd.synchronize(handle)
+    close(tensor, np.arange(3) + 10 * before)
+    assert tensor.dtype == tf.float32
+    assert int(number) == before
+    variable = tf.Variable(tf.zeros(2, tf.bfloat16))
+    handle = hvd.send_async(tf.cast(mine(2), tf.bfloat16), after, name="variable")
+    assert hvd.recv(variable, before, name="variable") is variable
+    handle.wait()
+    close(tf.cast(variable, tf.float32), np.arange(2) + 10 * before)
+    rows = hvd.scatter(tensor=tf.reshape(tf.range(2 * n), [n, 2]), root_rank=1, splits=[0, n] + [0] * (n - 2))
+    assert rows.shape == [n if rank == 1 else 0, 2]
+    for function in ("reduce", "gather", "scatter"):
+        x = mine(3)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = getattr(hvd, function)(x, root_rank=0)
+        if result is not None:
+            error = ended_with(lambda tape=tape, result=result, x=x: tape.gradient(result, x))
+            assert isinstance(error, errors.NotSupportedError), error
+        error = ended_with(
+            lambda function=function: tf.function(lambda y: getattr(hvd, function)(y, root_rank=0))(mine(3))
+        )
+        assert isinstance(error, errors.NotSupportedError), error
+        assert "outside of tf.function" in str(error)
+
+
 # --- names
 
 

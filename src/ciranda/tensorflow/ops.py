@@ -31,7 +31,7 @@ from ciranda._ops import Average, Divisor, choose_op
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.tensorflow import gradients as _gradients  # noqa: F401 (registers them)
-from ciranda.tensorflow import sparse
+from ciranda.tensorflow import sparse, weighted
 from ciranda.tensorflow._autograph import unconverted
 from ciranda.tensorflow._execution import Call, is_building_graph, is_building_session_graph, run
 
@@ -55,6 +55,15 @@ def _compressed(op_type: str, tensors: Sequence[Tensor], call: Call, compression
     return [compression.decompress(output, context) for output, (_, context) in zip(outputs, pairs, strict=True)]
 
 
+def _weighted(
+    tensors: Sequence[Tensor], weight: Any, call: Call, device: str, compression: type[Compressor]
+) -> list[Tensor]:
+    if compression is not NoneCompressor or any(isinstance(tensor, tf.IndexedSlices) for tensor in tensors):
+        raise InvalidArgumentError("weights go neither with compression nor with IndexedSlices here")
+    with _on(device):
+        return weighted.allreduce(_dense(tensors), weight, call)
+
+
 @unconverted
 def allreduce(
     tensor: Tensor,
@@ -69,6 +78,7 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
     divisor: Divisor = "contributors",
+    weight: Any = None,
 ) -> Tensor:
     """Combine `tensor` over all ranks, element by element; every rank gets the same new tensor.
 
@@ -89,9 +99,14 @@ def allreduce(
         ignore_name_scope: see the module.
         divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
             part; or "world", that of all ranks of the process set.
+        weight: a number, or a scalar tensor: what this rank's tensor counts in the average, as the size of its batch.
+            All ranks must give one, or none. Only with op=Average, of floating-point and complex tensors, without
+            compression.
     """
     chosen = choose_op(op, average)
     call = Call(name, chosen, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
+    if weight is not None:
+        return _weighted([tensor], weight, call, device_dense, compression)[0]
     if isinstance(tensor, tf.IndexedSlices):
         with _on(device_sparse):
             return sparse.allreduce(tensor, call, compression)
@@ -113,6 +128,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
     divisor: Divisor = "contributors",
+    weight: Any = None,
 ) -> list[Tensor]:
     """Combine several tensors as one request: all are done at once, or fail together. Otherwise as `allreduce()`.
 
@@ -120,6 +136,8 @@ def grouped_allreduce(
     """
     chosen = choose_op(op, average)
     call = Call(name, chosen, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
+    if weight is not None:
+        return _weighted(tensors, weight, call, device_dense, compression)
     is_sparse = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
     results = list(tensors)
     for index in (index for index, it_is in enumerate(is_sparse) if it_is):

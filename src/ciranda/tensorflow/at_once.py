@@ -1,0 +1,102 @@
+"""reduce, gather, scatter, send and recv, grouped and asynchronous: of tensors that have values, and not in graphs.
+
+They are those of `ciranda.numpy`, with tensors, variables, or what `tf.convert_to_tensor` takes, in the place of
+arrays; what they bring and give is copied. In a graph, where a rank that gets nothing would leave out its part of them,
+they raise a NotSupportedError: call them outside of `tf.function`. They have no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ciranda._ops import Handle
+from ciranda.errors import NotSupportedError
+from ciranda.numpy import ops
+from ciranda.tensorflow._autograph import unconverted
+from ciranda.tensorflow._execution import is_building_graph
+
+_Function = Callable[..., Any]
+
+
+def _array_of(value: Any) -> Any:
+    return np.array(value.numpy()) if tf.is_tensor(value) else value  # also of scalars, and to write to
+
+
+def _result_in_place_of(given: Any, result: Any) -> Any:
+    """Return the array `result` as a tensor; or the variable `given`, to which it is assigned."""
+    if result is None:
+        return None
+    return given if isinstance(given, tf.Variable) and given.assign(result) is not None else tf.constant(result)
+
+
+def _without_gradient(name: str, result: Any, tensors: list[Any]) -> Any:
+    """Return the tensor `result` so that a tape that asks for its gradient is told, and does not get None."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def told(result: Any, *_tensors: Any) -> Any:
+        def backward(*_gradients: Any) -> Any:
+            raise NotSupportedError(f"{name} has no gradient here: use tf.stop_gradient() on what it is given")
+
+        return tf.identity(result), backward
+
+    return told(result, *tensors)
+
+
+def _of_tensors(function: _Function, receives: bool = False) -> _Function:
+    """Return a function of `ciranda.numpy` as one of tensors; one that `receives` takes the variables to write to."""
+    name = function.__name__
+
+    @unconverted
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_building_graph():
+            raise NotSupportedError(
+                f"{name} is for tensors that have values: call it outside of tf.function (or, where all ranks make "
+                "their calls in the same order, by tf.py_function)"
+            )
+        given = args[0] if args else next(iter(kwargs.values()))
+        arguments, options = tf.nest.map_structure(_array_of, (list(args), kwargs))
+        several = isinstance(given, (list, tuple))
+        tensors = [tf.convert_to_tensor(each) for each in (given if several else [given])]
+
+        def finished(results: Any) -> Any:
+            if not isinstance(results, list):
+                return finished_one(given, results)
+            return [finished_one(*pair) for pair in zip(given, results, strict=True)]
+
+        def finished_one(mine: Any, result: Any) -> Any:
+            made = _result_in_place_of(mine if receives else None, result)
+            return made if made is None or made is mine else _without_gradient(name, made, tensors)
+
+        result = function(*arguments, **options)
+        return result.then(finished) if isinstance(result, Handle) else finished(result)
+
+    call.__module__ = __name__
+    return call
+
+
+reduce = _of_tensors(ops.reduce)
+reduce_async = _of_tensors(ops.reduce_async)
+grouped_reduce = _of_tensors(ops.grouped_reduce)
+grouped_reduce_async = _of_tensors(ops.grouped_reduce_async)
+gather = _of_tensors(ops.gather)
+gather_async = _of_tensors(ops.gather_async)
+grouped_gather = _of_tensors(ops.grouped_gather)
+grouped_gather_async = _of_tensors(ops.grouped_gather_async)
+scatter = _of_tensors(ops.scatter)
+scatter_async = _of_tensors(ops.scatter_async)
+grouped_scatter = _of_tensors(ops.grouped_scatter)
+grouped_scatter_async = _of_tensors(ops.grouped_scatter_async)
+send = _of_tensors(ops.send)
+send_async = _of_tensors(ops.send_async)
+grouped_send = _of_tensors(ops.grouped_send)
+grouped_send_async = _of_tensors(ops.grouped_send_async)
+recv = _of_tensors(ops.recv, receives=True)
+recv_async = _of_tensors(ops.recv_async, receives=True)
+grouped_recv = _of_tensors(ops.grouped_recv, receives=True)
+grouped_recv_async = _of_tensors(ops.grouped_recv_async, receives=True)
