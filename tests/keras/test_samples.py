@@ -87,7 +87,7 @@ def flat(steps: Steps) -> list[int]:
 DATASETS = pytest.mark.skipif(BACKEND != "tensorflow", reason="tf.data")
 
 
-@pytest.mark.parametrize("which", ["all", pytest.param("all of a dataset", marks=DATASETS)])
+@pytest.mark.parametrize("which", ["all", pytest.param("all of a dataset", marks=[DATASETS, pytest.mark.slow])])
 def test_the_same_data_on_all_ranks_is_told(two: Ranks, which: str) -> None:
     (first, told), (second, other) = two.run(samples, which)
     assert first == second
@@ -98,6 +98,7 @@ def test_the_same_data_on_all_ranks_is_told(two: Ranks, which: str) -> None:
     assert not other
 
 
+@pytest.mark.slow
 def test_the_same_data_in_other_orders(two: Ranks) -> None:
     """As scripts for Horovod do: each rank trains with all of it."""
     (first, told), (second, other) = two.run(samples, "all in any order")
@@ -119,8 +120,8 @@ def of_epochs(of_ranks: list[Any]) -> list[list[int]]:
 
 PASSES = pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 begins each epoch with the first batch")
 PARTS = [
-    "every so many",
-    "by hand",
+    pytest.param("every so many", marks=pytest.mark.slow),
+    pytest.param("by hand", marks=pytest.mark.slow),
     "global batches",
     pytest.param("fewer steps", marks=PASSES),
     pytest.param("a shard", marks=DATASETS),
