@@ -232,12 +232,14 @@ def _changed_afterwards(path: str) -> None:
     hvd.broadcast_parameters(net.collect_params())
     copied, plain = copy.deepcopy(net), pickle.loads(pickle.dumps(net.collect_params()))
     assert len(plain.keys()) == len(net.collect_params().keys())
+    pickled = pickle.loads(pickle.dumps(net))
     net.cast("float64")
     net(mx.nd.ones((2, 6), dtype="float64"))
     assert next(iter(net.collect_params().values())).data().dtype == np.float64
     _agree(net)
-    copied(mx.nd.ones((2, 6)))
-    _agree(copied)
+    for other in (copied, pickled):
+        other(mx.nd.ones((2, 6)))
+        _agree(other)
     if rank == 1:  # no business of the others
         net.collect_params().reset_ctx([mx.cpu(0), mx.cpu(1)])
     net.cast("float32")
