@@ -9,12 +9,15 @@ from typing import Any
 import ciranda.mxnet  # before MXNet, whose warnings it keeps to itself
 
 # isort: split
+import ml_dtypes
 import mxnet as mx
 import numpy as np
 from framework import Array, Call, Framework, results_of
 from mxnet.base import _LIB
 
 from ciranda.mxnet._plugin import live_calls
+
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # MXNet's
 
 #: Made by blocking calls, which cannot be under way together.
 WAITING = ("allgather", "alltoall")
@@ -33,15 +36,19 @@ def _referable(array: Any) -> _Referable:
 class Adapter(Framework):
     package = "mxnet"
     ops = ciranda.mxnet
-    dtypes = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+    dtypes = ("bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
     has_gradients = True
 
     def make(self, array: Array) -> Any:
         with mx.util.np_shape(True):
+            if array.dtype == ml_dtypes.bfloat16:
+                return _referable(mx.nd.array(array.astype("float32"), dtype="float32").astype(BFLOAT16))
             return _referable(mx.nd.array(array, dtype=array.dtype))
 
     def read(self, tensor: Any) -> Array:
         with mx.util.np_shape(True):
+            if tensor.dtype == BFLOAT16:
+                return np.asarray(tensor.asnumpy()).view(ml_dtypes.bfloat16)
             return np.asarray(tensor.asnumpy())
 
     def gradients(

@@ -282,6 +282,33 @@ def _scaled_losses() -> None:
     assert param.data().asnumpy()[0] == 1 - 2
 
 
+def _mixed_precision() -> None:
+    """MXNet's AMP, which changes the operators of the process for good."""
+    from mxnet.contrib import amp
+    from mxnet_ranks import agree, hvd, mx, np
+
+    amp.init(target_dtype="bfloat16")
+    net = _cnn()
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    hvd.broadcast_parameters(net.collect_params())
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    amp.init_trainer(trainer)
+    loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    losses = []
+    for _ in range(4):
+        for x, y in _mine(_batches()):
+            with mx.autograd.record():
+                loss = loss_of(net(mx.nd.array(x)), mx.nd.array(y))
+                with amp.scale_loss(loss, trainer) as scaled:
+                    mx.autograd.backward(scaled)
+            trainer.step(BATCH)
+            losses.append(float(loss.mean().asscalar()))
+    agree(_values(net))
+    mean = np.mean(hvd.allgather_object(losses), axis=0)
+    assert mean[-STEPS:].mean() < mean[:STEPS].mean(), mean
+
+
 def _several_devices() -> None:
     from mxnet_ranks import agree, hvd, mx
 
@@ -436,3 +463,9 @@ def test_modules(three: Ranks) -> None:
 def test_digits_as_one_process(n_ranks: int) -> None:
     with Ranks(n_ranks, env={"PYTHONPATH": str(Path(__file__).parent)}) as ranks:
         ranks.run(_on_digits)
+
+
+@pytest.mark.slow
+def test_mixed_precision() -> None:
+    with Ranks(2, env={"PYTHONPATH": str(Path(__file__).parent)}) as ranks:
+        ranks.run(_mixed_precision)
