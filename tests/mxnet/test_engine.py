@@ -189,7 +189,7 @@ def _names_in_use() -> None:
 
 
 def _failures_come_where_mxnet_raises() -> None:
-    from mxnet_ranks import hvd, mx, raised
+    from mxnet_ranks import hvd, mx, np, raised
 
     rank = hvd.rank()
     bad = hvd.allreduce(mx.nd.ones((2 + (rank == 1),)), name="shapes")
@@ -204,6 +204,7 @@ def _failures_come_where_mxnet_raises() -> None:
     assert type(last) is hvd.errors.MismatchError
     assert "'shapes'" in str(last)
     assert good.asnumpy()[0] == 1
+    assert np.isnan(bad.asnumpy()).all()  # MXNet has raised its error; none of it is left
     # An array that has failed on one rank: the others must hear of it.
     broken = hvd.allreduce(mx.nd.ones((2 + (rank == 1),)), name="broken")
     if rank == 0:
