@@ -18,9 +18,6 @@ function(ciranda_cpp_test name)
   ciranda_compile_options(${target})
   # The tests' own code is hardly worth optimizing: that would take half as long again as compiling it takes.
   set(not_optimized -O1)
-  if(CIRANDA_SANITIZE)
-    target_compile_definitions(${target} PRIVATE CIRANDA_SANITIZED)
-  endif()
   if(CIRANDA_BUILD_FUZZERS)
     # What a fuzzer steers by are the lines of the engine; to count those of tests takes a quarter of their compile time.
     target_compile_options(${target} PRIVATE -fno-sanitize=fuzzer-no-link)

@@ -1,16 +1,14 @@
 #include "base/copy_bytes.hpp"
 
-#include <algorithm>
-#include <cstdint>
-
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
 namespace ciranda {
 
-// ThreadSanitizer sees no stores past the caches: it gets the plain copies below.
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+// Sanitizers do not see what "rep movsb" reads and writes: they get the plain copies below.
+#if defined(__x86_64__) && !defined(CIRANDA_SANITIZED)
 namespace {
 
 constexpr std::size_t kBlockBytes = 128;
@@ -37,43 +35,49 @@ inline void no_memcpy() { asm volatile("" : : : "memory"); }  // NOLINT(hicpp-no
   return n_bytes;
 }
 
-template <bool kPastCaches>
 std::size_t copy_by_16(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   for (; n_bytes >= kBlockBytes; n_bytes -= kBlockBytes, to += kBlockBytes, from += kBlockBytes) {
     const auto* source = reinterpret_cast<const __m128i*>(from);
     auto* target = reinterpret_cast<__m128i*>(to);
     for (std::size_t i = 0; i < kBlockBytes / sizeof(__m128i); ++i) {
-      const __m128i value = _mm_loadu_si128(source + i);
-      kPastCaches ? _mm_stream_si128(target + i, value) : _mm_storeu_si128(target + i, value);
+      _mm_storeu_si128(target + i, _mm_loadu_si128(source + i));
     }
     no_memcpy();
   }
   return n_bytes;
 }
 
+// Processors without this (before 2013; AMD's before 2020) carry "rep movsb" out byte by byte, or nearly so.
+bool has_fast_strings() {
+  constexpr unsigned kEnhancedRepMovsb = 1U << 9;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & kEnhancedRepMovsb) != 0;
+}
+
+void copy_by_string(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n_bytes) : : "memory");  // NOLINT(hicpp-no-assembler)
+}
+
 }  // namespace
 
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   static const bool has_avx = __builtin_cpu_supports("avx") != 0;
-  const std::size_t n_left = has_avx ? copy_by_32(to, from, n_bytes) : copy_by_16<false>(to, from, n_bytes);
+  const std::size_t n_left = has_avx ? copy_by_32(to, from, n_bytes) : copy_by_16(to, from, n_bytes);
   const std::size_t n_done = n_bytes - n_left;
   std::memcpy(to + n_done, from + n_done, n_left);
 }
 
-void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes) {
-  const auto n_before_block = static_cast<std::size_t>(-reinterpret_cast<std::intptr_t>(to)) % kBlockBytes;
-  const std::size_t n_head = std::min(n_before_block, n_bytes);
-  copy_bytes(to, from, n_head);
-  const std::size_t n_left = copy_by_16<true>(to + n_head, from + n_head, n_bytes - n_head);
-  const std::size_t n_done = n_bytes - n_left;
-  copy_bytes(to + n_done, from + n_done, n_left);
-  _mm_sfence();  // a release store does not wait for such stores
+void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+  constexpr std::size_t kLeastBytes = 4096;  // below, to begin takes longer than is won
+  static const bool is_fast = has_fast_strings();
+  if (is_fast && n_bytes >= kLeastBytes) return copy_by_string(to, from, n_bytes);
+  copy_bytes(to, from, n_bytes);
 }
 
 #else
 
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) { std::memcpy(to, from, n_bytes); }
-void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes) { copy_bytes(to, from, n_bytes); }
+void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes) { copy_bytes(to, from, n_bytes); }
 
 #endif
 

@@ -1,8 +1,8 @@
 // Copies of data that other cores have written or will read, of some KiB to some MiB.
 //
 // copy_bytes() is std::memcpy, but by vectors from some KiB on, where glibc's is "rep movsb": that took a tenth longer
-// for lines that another core holds (docs/performance.md). copy_past_caches() leaves nothing of the target in caches:
-// slower, but for what collective/slot_writer.hpp is about.
+// to read lines that another core has written (docs/performance.md). copy_for_others() is for writing lines that
+// another core has read: a store has to take each back, "rep movsb" need not fetch what it writes over.
 //
 // Pure; any thread. What is copied is visible to whoever sees a later release store of this thread.
 #pragma once
@@ -23,6 +23,6 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n_bytes
   if (n_bytes > 0) std::memcpy(to, from, n_bytes);
 }
 
-void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes);
+void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes);
 
 }  // namespace ciranda

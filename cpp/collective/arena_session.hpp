@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/slot_writer.hpp"
 #include "transport/arena.hpp"
 
 namespace ciranda {
@@ -33,7 +32,6 @@ class ArenaSession {
   std::size_t share_bytes() const { return share_bytes(n_members()); }
   std::byte* slot(int member, std::uint64_t chunk) const { return arena_.slot(member, chunk); }
   std::byte* own_slot(std::uint64_t chunk) const { return slot(member(), chunk); }
-  SlotWriter& writer() { return writer_; }
 
   // The numbers of the next n_chunks chunks: the first of them.
   std::uint64_t take(std::uint64_t n_chunks) {
@@ -72,7 +70,6 @@ class ArenaSession {
 
  private:
   SharedArena& arena_;
-  SlotWriter writer_;
   std::uint64_t next_chunk_ = 0;
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "base/copy_bytes.hpp"
@@ -91,6 +92,8 @@ class TwoShot final : public RunningCollective {
     }
   }
 
+  static constexpr std::size_t kBlockBytes = 16 << 10;  // a multiple of every element's size; stays in the caches
+
   Slice chunk_range(std::size_t i) const {
     const std::size_t offset = i * chunk_bytes_;
     return {offset, std::min(chunk_bytes_, plan_.n_bytes - offset)};
@@ -118,37 +121,32 @@ class TwoShot final : public RunningCollective {
           member == session_.member() && !plan_.input.contiguous(offset + part.offset, part.n_bytes).empty();
       if (is_read_in_place) continue;
       const std::span slot(session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes);
-      session_.writer().gather(plan_.input, offset + part.offset, slot);
+      gather_for_others(plan_.input, offset + part.offset, slot);
     }
   }
 
   void reduce(std::size_t i) {
     const Slice own = slice(i, session_.member());
-    std::byte* in_slot = session_.own_slot(first_chunk_ + i) + own.offset;
+    std::byte* in_slot = result_of(session_.member(), i) + own.offset;
     const std::size_t offset = chunk_range(i).offset + own.offset;
-    const std::span<std::byte> block = session_.writer().block_past_caches();
     for (std::size_t done = 0; done < own.n_bytes;) {
-      const std::size_t n_left = own.n_bytes - done;
-      const std::size_t n =
-          regions_.in_one_piece(offset + done, block.empty() ? n_left : std::min(n_left, block.size()));
+      const std::size_t n = regions_.in_one_piece(offset + done, std::min(own.n_bytes - done, kBlockBytes));
       for (std::size_t k = 0; k < inputs_.size(); ++k) {
         const std::byte* in_region = regions_.at(contributors_[k], offset + done);
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
-      reduce_into(in_slot + done, block, offset + done, n);
+      kernels::reduce(reduction_, inputs_, block_.get(), n / size_of(reduction_.dtype));
+      copy_for_others(in_slot + done, block_.get(), n);
+      if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset + done, {block_.get(), n});
       done += n;
     }
     session_.publish(Counter::kReduced, first_chunk_ + i);
-    if (block.empty() && plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {in_slot, own.n_bytes});
   }
 
-  // Through a block of memory, if there is one; then to where the result is wanted too.
-  void reduce_into(std::byte* in_slot, std::span<std::byte> block, std::size_t offset, std::size_t n_bytes) {
-    std::byte* result = block.empty() ? in_slot : block.data();
-    kernels::reduce(reduction_, inputs_, result, n_bytes / size_of(reduction_.dtype));
-    if (block.empty()) return;
-    copy_past_caches(in_slot, result, n_bytes);
-    if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset, {result, n_bytes});
+  // Where a member puts its slice of the result: over the input for it of the next member. Nobody else reads that, and
+  // the lines are in the member's caches: it has just read them. So, of two members, each writes what it has read last.
+  std::byte* result_of(int member, std::size_t i) const {
+    return session_.slot((member + 1) % session_.n_members(), first_chunk_ + i);
   }
 
   // A member's input for this rank's slice of chunk i.
@@ -170,8 +168,7 @@ class TwoShot final : public RunningCollective {
     for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
       const int member = (session_.member() + step) % session_.n_members();
       const Slice part = slice(i, member);
-      scatter(plan_.output, offset + part.offset,
-              {session_.slot(member, first_chunk_ + i) + part.offset, part.n_bytes});
+      scatter(plan_.output, offset + part.offset, {result_of(member, i) + part.offset, part.n_bytes});
     }
   }
 
@@ -189,6 +186,7 @@ class TwoShot final : public RunningCollective {
   std::size_t n_packed_ = 0;
   std::size_t n_reduced_ = 0;
   std::size_t n_unpacked_ = 0;
+  std::unique_ptr<std::byte[]> block_ = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ class ShmExchange final : public RunningCollective {
     const InputPieces& input = plan_.input_for(member);
     const Slice part = range(i, input.n_bytes());
     const std::size_t offset = offset_for(member, session_.member());
-    session_.writer().gather(input, part.offset, {session_.own_slot(first_chunk_ + i) + offset, part.n_bytes});
+    gather_for_others(input, part.offset, {session_.own_slot(first_chunk_ + i) + offset, part.n_bytes});
   }
 
   // Only those are waited for that have something for this rank.

@@ -64,7 +64,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       unnamed_(around.names.unnamed),
       in_flight_(around.names.in_use, around.output_memory, around.recorder),
       participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
-                                  SharedArena::has_rings(mesh_.size())}),
+                                  SharedArena::has_buffers(mesh_.size())}),
       meetings_(mesh_, in_flight_, around.n_met),
       swaps_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),

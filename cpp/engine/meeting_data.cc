@@ -44,8 +44,8 @@ RowBytes share_of_rows(std::int64_t n_rows, std::size_t row_bytes, const Mesh& m
 
 void bring_all_but(const RowBytes& own, const std::byte* input, std::size_t n_bytes, std::byte* to) {
   const std::size_t end = own.begin + own.n_bytes;
-  copy_bytes(to, input, own.begin);
-  copy_bytes(to + end, input + end, n_bytes - end);
+  copy_for_others(to, input, own.begin);
+  copy_for_others(to + end, input + end, n_bytes - end);
 }
 
 // Its own rows first: they may lie where those of another are to be (an output that is the input).

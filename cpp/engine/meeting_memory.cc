@@ -11,13 +11,20 @@ std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena
   return arena.beside_meeting(meeting.place.number) + index * n_bytes;
 }
 
-MeetingRing::Unit unit_of(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
-  MeetingRing::Unit unit = 0;
-  std::memcpy(&unit, beside_word(member, sizeof unit, arena, meeting), sizeof unit);
-  return unit;
+// The buffer that a member hands over.
+SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
+  SharedArena::Buffer buffer = 0;
+  std::memcpy(&buffer, beside_word(member, sizeof buffer, arena, meeting), sizeof buffer);
+  return buffer;
 }
 
-// Of what does not lie in the ring.
+// Of others, a member does not read the lines of a buffer that it writes.
+ExchangedBuffers::Choice choice_for(Collective collective) {
+  const bool reads_as_it_writes = collective == Collective::kAllreduce || collective == Collective::kAllgather;
+  return reads_as_it_writes ? ExchangedBuffers::Choice::kReadLast : ExchangedBuffers::Choice::kUnusedLongest;
+}
+
+// Of what does not lie in a buffer.
 std::byte* memory_of(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
   const MeetingPlace& place = meeting.place;
   const std::size_t n_beside = SharedArena::kBesideMeetingBytes / (2 * static_cast<std::size_t>(arena.n_members()));
@@ -28,27 +35,28 @@ std::byte* memory_of(int member, const SharedArena& arena, const Participant::Me
 
 }  // namespace
 
-std::byte* MeetingMemory::for_writing(const SharedArena& arena, const Participant::Meeting& meeting) {
-  if (!meeting.place.is_in_ring) return memory_of(arena.member(), arena, meeting);
-  const auto unit = ring_.take(arena, meeting.place.n_exact_bytes);
-  if (!unit) return nullptr;
-  std::memcpy(beside_word(arena.member(), sizeof *unit, arena, meeting), &*unit, sizeof *unit);
-  return arena.ring_unit(arena.member(), *unit);
+static_assert(SharedArena::kLargeBufferBytes == kMostBufferBytes);
+
+std::byte* MeetingMemory::for_writing(const SharedArena& arena, const Participant::Meeting& meeting,
+                                      Collective collective) {
+  if (!meeting.place.is_in_buffer) return memory_of(arena.member(), arena, meeting);
+  const auto buffer = buffers_.take(arena, meeting.place.n_exact_bytes, choice_for(collective));
+  if (!buffer) return nullptr;
+  std::memcpy(beside_word(arena.member(), sizeof *buffer, arena, meeting), &*buffer, sizeof *buffer);
+  return arena.buffer(*buffer);
 }
 
 void MeetingMemory::give_back(const SharedArena& arena, const Participant::Meeting& meeting) {
-  if (!meeting.place.is_in_ring) return;
-  ring_.give_back(unit_of(arena.member(), arena, meeting), meeting.place.n_exact_bytes);
+  if (meeting.place.is_in_buffer) buffers_.give(buffer_of(arena.member(), arena, meeting));
 }
 
 const std::byte* MeetingMemory::of(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
-  if (!meeting.place.is_in_ring) return memory_of(member, arena, meeting);
-  return arena.ring_unit(member, unit_of(member, arena, meeting));
+  if (!meeting.place.is_in_buffer) return memory_of(member, arena, meeting);
+  return arena.buffer(buffer_of(member, arena, meeting));
 }
 
-void MeetingMemory::note_read(int member, const SharedArena& arena, const Participant::Meeting& meeting) {
-  if (!meeting.place.is_in_ring) return;
-  MeetingRing::note_read(arena, unit_of(member, arena, meeting), meeting.place.n_exact_bytes);
+void MeetingMemory::note_read(const SharedArena& arena, const Participant::Meeting& meeting) {
+  if (meeting.place.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), arena, meeting));
 }
 
 }  // namespace ciranda

@@ -3,8 +3,8 @@
 //
 // In the member's area, where rounds take turns with two parts: who brings something to a round knows that all have
 // come to the one before, and so have done with the one before that. What is so little that all of it has room beside
-// the meeting's word lies there: the cache line that tells of the meeting brings it along. And what is too much for the
-// area lies in the member's ring; where, it says beside the word.
+// the meeting's word lies there: the cache line that tells of the meeting brings it along. And for what is
+// too much for the area two members exchange buffers; which one it hands over, each says beside the word.
 //
 // One thread (the holder of the progress token).
 #pragma once
@@ -13,24 +13,24 @@
 
 #include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
-#include "transport/meeting_ring.hpp"
+#include "transport/exchanged_buffers.hpp"
 
 namespace ciranda {
 
 class MeetingMemory {
  public:
-  // For this member to write to, before it comes; null if there is no room for it now.
-  std::byte* for_writing(const SharedArena& arena, const Participant::Meeting& meeting);
+  // For this member to write to, if it brings something, before it comes; null if there is no room for it now.
+  std::byte* for_writing(const SharedArena& arena, const Participant::Meeting& meeting, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
   void give_back(const SharedArena& arena, const Participant::Meeting& meeting);
 
   // What a member has written. REQUIRES: it has, and the round is met.
   static const std::byte* of(int member, const SharedArena& arena, const Participant::Meeting& meeting);
-  // This member needs no more of that. REQUIRES: it is another's.
-  static void note_read(int member, const SharedArena& arena, const Participant::Meeting& meeting);
+  // This member needs no more of what the others have written.
+  void note_read(const SharedArena& arena, const Participant::Meeting& meeting);
 
  private:
-  MeetingRing ring_;
+  ExchangedBuffers buffers_;
 };
 
 }  // namespace ciranda

@@ -45,16 +45,13 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   };
   close_what_is_due(arena);
   const int root = info(call.collective).has_root ? call.root : -1;
-  const bool brings = root < 0 || root == mesh_.rank();
-  if (brings) {
-    std::byte* to = memory_.for_writing(arena, meeting);
-    if (to == nullptr) return Outcome::kClosed;
-    bring_to_meeting(call, mesh_, to);
-  }
+  std::byte* to = memory_.for_writing(arena, meeting, call.collective);
+  if (to == nullptr) return Outcome::kClosed;
+  if (root < 0 || root == mesh_.rank()) bring_to_meeting(call, mesh_, to);
   note(Stage::kReady);
   Meeting place = at(arena, meeting);
   if (!place.come(meeting.round)) {
-    if (brings) memory_.give_back(arena, meeting);
+    memory_.give_back(arena, meeting);
     return Outcome::kClosed;
   }
   for (int i = 0; !place.is_met(meeting.round); ++i) {
@@ -67,7 +64,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
     brought_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
   });
   carry_out_meeting(call, output, meeting.first_dims, brought_, mesh_);
-  note_read(arena, meeting, root);
+  memory_.note_read(arena, meeting);
   note(Stage::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);
   return Outcome::kMet;
@@ -123,31 +120,23 @@ bool Meetings::brings(const Pending& pending) const {
 
 // False: there is no room for it.
 bool Meetings::bring(const Pending& pending) {
-  if (!brings(pending)) return true;
-  std::byte* to = memory_.for_writing(*pending.arena, pending.meeting);
-  if (to != nullptr) bring_to_meeting(in_flight_.at(pending.ticket).request, mesh_, to);
+  const Request& request = in_flight_.at(pending.ticket).request;
+  std::byte* to = memory_.for_writing(*pending.arena, pending.meeting, request.signature.collective);
+  if (to != nullptr && brings(pending)) bring_to_meeting(request, mesh_, to);
   return to != nullptr;
 }
 
-void Meetings::take_back(const Pending& pending) {
-  if (brings(pending)) memory_.give_back(*pending.arena, pending.meeting);
-}
+void Meetings::take_back(const Pending& pending) { memory_.give_back(*pending.arena, pending.meeting); }
 
-Status Meetings::carry_out(const Pending& pending) const {
+Status Meetings::carry_out(const Pending& pending) {
   const int root = root_of(pending);
   std::vector<const std::byte*> from;
   for_each_bringer(root, mesh_.size(),
                    [&](int member) { from.push_back(MeetingMemory::of(member, *pending.arena, pending.meeting)); });
   Status status = carry_out_meeting(in_flight_.at(pending.ticket), pending.meeting.first_dims, std::move(from), mesh_,
                                     in_flight_.output_memory());
-  note_read(*pending.arena, pending.meeting, root);
+  memory_.note_read(*pending.arena, pending.meeting);
   return status;
-}
-
-void Meetings::note_read(const SharedArena& arena, const Participant::Meeting& meeting, int root) const {
-  for_each_bringer(root, mesh_.size(), [&](int member) {
-    if (member != mesh_.rank()) MeetingMemory::note_read(member, arena, meeting);
-  });
 }
 
 }  // namespace ciranda

@@ -78,8 +78,7 @@ class Meetings {
   bool brings(const Pending& pending) const;
   bool bring(const Pending& pending);
   void take_back(const Pending& pending);
-  void note_read(const SharedArena& arena, const Participant::Meeting& meeting, int root) const;
-  Status carry_out(const Pending& pending) const;
+  Status carry_out(const Pending& pending);
 
   const Mesh& mesh_;
   InFlight& in_flight_;

@@ -86,6 +86,13 @@ inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std:
   });
 }
 
+// The same, to memory that others have read, and will read.
+inline void gather_for_others(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination) {
+  pieces.for_range(offset, destination.size(), [&](std::span<const std::byte> part, std::size_t at) {
+    copy_for_others(destination.data() + at, part.data(), part.size());
+  });
+}
+
 // Where the range that `staging` is as long as lies: in one piece, or else in `staging`, which it is gathered into.
 inline const std::byte* contiguous_or_gathered(const InputPieces& pieces, std::size_t offset,
                                                std::span<std::byte> staging) {

@@ -24,7 +24,7 @@ struct MeetingPlace {
 
   static constexpr std::size_t kNotExact = ~std::size_t{0};
 
-  bool is_in_ring = false;  // there is no room for it in the areas; each member chooses a place for it each time
+  bool is_in_buffer = false;  // there is no room for it in the areas: two members exchange buffers for it
 };
 
 // --- what a member brings: each tensor from a new cache line on; before them, to an alltoall whose splits may differ
@@ -32,10 +32,8 @@ struct MeetingPlace {
 
 inline constexpr std::size_t kMostMeetingBytes = 16 << 10;
 // By two ranks, of single tensors: to pass once over what both bring takes no longer than to share that work out, and
-// needs no agreement. At 256 KiB the two took equally long.
-inline constexpr std::size_t kMostRingBytes = 128 << 10;
-// Of an allgather, reducescatter or alltoall there is nothing to share out: the most that goes to the other rank.
-inline constexpr std::size_t kMostRingRowBytes = 512 << 10;
+// needs no agreement. At 1 MiB an allreduce took a tenth less time so, at 256 KiB a third.
+inline constexpr std::size_t kMostBufferBytes = 1 << 20;
 // For a call that may bring more or less each time, and goes another way where it brings more than this.
 inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
 
@@ -45,7 +43,7 @@ inline std::size_t whole_lines(std::size_t n_bytes) {
 }
 
 // The bytes of some rows, or kManyBytes if they are as many or more.
-inline constexpr std::size_t kManyBytes = 2 * kMostRingRowBytes + 1;
+inline constexpr std::size_t kManyBytes = kMostBufferBytes + 1;
 inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
   const auto rows = static_cast<std::uint64_t>(n_rows);
   if (rows == 0 || row_bytes == 0) return 0;
@@ -123,22 +121,11 @@ inline std::size_t exact_meeting_bytes(const Signature& signature,
   }
 }
 
-// What a member of two brings to a larger meeting at most: half of it may be for itself.
-inline std::size_t most_ring_bytes(Collective collective) {
-  switch (collective) {
-    case Collective::kAllgather: return kMostRingRowBytes;
-    case Collective::kReducescatter:
-    case Collective::kAlltoall: return 2 * kMostRingRowBytes;
-    default: return kMostRingBytes;
-  }
-}
-
 // As exact_meeting_bytes().
-inline bool is_for_ring(const Signature& signature, const std::vector<std::vector<std::int64_t>>* first_dims) {
+inline bool is_for_buffer(const Signature& signature, const std::vector<std::vector<std::int64_t>>* first_dims) {
   if (signature.op == ReduceOp::kAdasum || signature.is_weighted) return false;
   const std::size_t n_bytes = exact_meeting_bytes(signature, first_dims);
-  return n_bytes != MeetingPlace::kNotExact && n_bytes > kMostMeetingBytes &&
-         n_bytes <= most_ring_bytes(signature.collective);
+  return n_bytes != MeetingPlace::kNotExact && n_bytes > kMostMeetingBytes && n_bytes <= kMostBufferBytes;
 }
 
 // Whether this call brings no more than there is room for. REQUIRES: its name has the place.
@@ -153,11 +140,12 @@ inline bool fits(const Request& request, const MeetingPlace& place) {
 
 class MeetingPlaces {
  public:
-  // What there is: places, bytes in each member's area, and whether members have rings. The same on all members.
-  MeetingPlaces(std::size_t n_places, std::size_t area_bytes, bool has_rings = false)
-      : n_places_(n_places), area_bytes_(area_bytes), has_rings_(has_rings) {}
+  // What there is: places, bytes in each member's area, and whether members have buffers to exchange. The same on all
+  // members.
+  MeetingPlaces(std::size_t n_places, std::size_t area_bytes, bool has_buffers = false)
+      : n_places_(n_places), area_bytes_(area_bytes), has_buffers_(has_buffers) {}
 
-  bool has_rings() const { return has_rings_; }
+  bool has_buffers() const { return has_buffers_; }
 
   std::optional<MeetingPlace> take(std::size_t n_bytes) {
     if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * n_bytes) return std::nullopt;
@@ -169,7 +157,7 @@ class MeetingPlaces {
  private:
   std::size_t n_places_;
   std::size_t area_bytes_;
-  bool has_rings_;
+  bool has_buffers_;
   std::size_t n_taken_ = 0;
   std::size_t offset_ = 0;
 };

@@ -78,13 +78,13 @@ std::optional<Participant::Meeting> Participant::avoid(Name& name) {
 
 // All members do so at the same place of the log, with the same signature.
 void Participant::open_to_meetings(Name& name) {
-  const bool is_in_ring = places_.has_rings() && is_for_ring(name.known, name.first_dims.get());
+  const bool is_in_buffer = places_.has_buffers() && is_for_buffer(name.known, name.first_dims.get());
   const std::optional<std::size_t> n_bytes =
-      is_in_ring ? std::optional<std::size_t>(0) : meeting_bytes(name.known, name.first_dims.get());
+      is_in_buffer ? std::optional<std::size_t>(0) : meeting_bytes(name.known, name.first_dims.get());
   if (!n_bytes) return;
   if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
   if (!name.place) return;
-  name.place->is_in_ring = is_in_ring;
+  name.place->is_in_buffer = is_in_buffer;
   name.place->n_exact_bytes =
       exact_meeting_bytes(name.known, name.first_dims.get());  // all have done with the one before
   ++name.n_meetings;                                           // the one before may have been closed

@@ -1,10 +1,10 @@
 // SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
 //
 // Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kMeetings meeting lines: what is
-// common. Then a part for each member, of whole pages, which that member alone writes to (but for the counts of what
-// the other has read, in its ring) and is to allocate, so that they lie in memory that is near it: its table of places
-// and its stage, two slots of slot_bytes, its area for meetings, and the ring of one of two members (where there are no
-// slots, there are no areas and no rings either).
+// common. Then a part for each member, of whole pages, which that member is to allocate, so that they lie in memory
+// that is near it: its table of places and its stage, two slots of slot_bytes, its area for meetings, and the buffers
+// of one of two members (where there are no slots, there are no areas and no buffers either). It alone writes to its
+// table, stage and area; its slots and buffers others write to as well, once they have read what it has written there.
 // Every counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only
 // grow, so there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's
 // buffer does).
@@ -46,7 +46,7 @@ class SharedArena {
   static constexpr ShmExtent common(int n_members) { return {0, common_bytes(n_members)}; }
   static constexpr ShmExtent part(int n_members, std::size_t slot_bytes, int member) {
     const std::size_t n_bytes =
-        slots_at() + (slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members) + ring_bytes(n_members));
+        slots_at() + (slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members) + buffers_bytes(n_members));
     return {common_bytes(n_members) + static_cast<std::size_t>(member) * n_bytes, n_bytes};
   }
 
@@ -116,23 +116,31 @@ class SharedArena {
     return std::clamp<std::size_t>(std::bit_floor((8U << 20) / static_cast<std::size_t>(n_members)), 64 << 10, 1 << 20);
   }
 
-  // Memory for what a member brings to larger meetings (meeting_ring.hpp), in units; and how often a member has read
-  // each unit of the other's. REQUIRES: it has a ring.
-  static constexpr bool has_rings(int n_members) { return n_members == 2; }
-  static constexpr std::size_t kRingUnits = 32;
-  static constexpr std::size_t kRingUnitBytes = 64 << 10;
-  std::byte* ring_unit(int member, std::size_t unit) const { return ring(member) + kAlignment + unit * kRingUnitBytes; }
-  std::atomic<std::uint32_t>& n_ring_reads(int reader, std::size_t unit) const {
-    return reinterpret_cast<std::atomic<std::uint32_t>*>(ring(reader))[unit];
+  // Memory for what two members bring to larger meetings, of two sizes (exchanged_buffers.hpp).
+  using Buffer = std::uint32_t;
+  static constexpr bool has_buffers(int n_members) { return n_members == 2; }
+  static constexpr std::size_t kSmallBuffers = 8;  // of each member
+  static constexpr std::size_t kSmallBufferBytes = 128 << 10;
+  static constexpr std::size_t kLargeBuffers = 2;
+  static constexpr std::size_t kLargeBufferBytes = 1 << 20;
+  static constexpr std::size_t kBuffers = kSmallBuffers + kLargeBuffers;
+  static constexpr std::size_t kBuffersBytes = kSmallBuffers * kSmallBufferBytes + kLargeBuffers * kLargeBufferBytes;
+  // Those in this member's part. REQUIRES: there are so many.
+  Buffer small_buffer(std::size_t i) const {
+    return static_cast<Buffer>(static_cast<std::size_t>(member_) * kBuffers + i);
+  }
+  Buffer large_buffer(std::size_t i) const { return static_cast<Buffer>(small_buffer(0) + kSmallBuffers + i); }
+  static constexpr bool is_small(Buffer buffer) { return buffer % kBuffers < kSmallBuffers; }
+  std::byte* buffer(Buffer buffer) const {
+    std::byte* first =
+        part_of(static_cast<int>(buffer / kBuffers)) + slots_at() + 2 * slot_bytes_ + meeting_area_bytes(n_members_);
+    const std::size_t i = buffer % kBuffers;
+    if (is_small(buffer)) return first + i * kSmallBufferBytes;
+    return first + kSmallBuffers * kSmallBufferBytes + (i - kSmallBuffers) * kLargeBufferBytes;
   }
 
  private:
-  static constexpr std::size_t ring_bytes(int n_members) {
-    return has_rings(n_members) ? kAlignment + kRingUnits * kRingUnitBytes : 0;
-  }
-  std::byte* ring(int member) const {
-    return part_of(member) + slots_at() + 2 * slot_bytes_ + meeting_area_bytes(n_members_);
-  }
+  static constexpr std::size_t buffers_bytes(int n_members) { return has_buffers(n_members) ? kBuffersBytes : 0; }
   static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
 
   static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, kAlignment); }

@@ -34,7 +34,7 @@ TEST(CopyBytes, CopiesThatManyBytesWhereverTheyLie) {
     for (const std::size_t from_offset : {0U, 1U, 16U, 33U}) {
       for (const std::size_t to_offset : {0U, 3U, 32U}) {
         expect_copied(copy_bytes, n_bytes, from_offset, to_offset);
-        expect_copied(copy_past_caches, n_bytes, from_offset, to_offset);
+        expect_copied(copy_for_others, n_bytes, from_offset, to_offset);
       }
     }
   }
@@ -42,7 +42,7 @@ TEST(CopyBytes, CopiesThatManyBytesWhereverTheyLie) {
 
 // A byte that were read or written there would end the process.
 TEST(CopyBytes, OfNothingNeedsNoMemory) {
-  for (const Copy copy : {&copy_bytes, &copy_past_caches}) {
+  for (const Copy copy : {&copy_bytes, &copy_for_others}) {
     EXPECT_EXIT(
         {
           copy(nullptr, nullptr, 0);

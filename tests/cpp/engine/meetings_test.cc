@@ -78,15 +78,15 @@ TEST(Meetings, TakePlaceFromTheSecondCallOn) {
 // Two ranks meet for more than several.
 TEST(Meetings, OfTwoRanksAreForMore) {
   const Watchdog watchdog("larger meetings");
-  for (const std::size_t count : {4096U, 4097U, 16'384U, 16'385U, 32'767U, 32'768U}) {
+  for (const std::size_t count : {4096U, 4097U, 16'384U, 16'385U, 32'768U, 32'769U, 262'143U, 262'144U}) {
     World world(2, patient());
     world.run([&](Engine& engine) {
-      for (int step = 0; step < 80; ++step) {  // more than once around the ring
+      for (int step = 0; step < 40; ++step) {  // every buffer more than once
         std::vector<float> values = filled(count, engine.rank(), step);
         ASSERT_TRUE(sum(engine, "x", values).ok());
         ASSERT_EQ(values, std::vector<float>(count, expected(2, step)));
       }
-      EXPECT_EQ(engine.n_met(), 79U);
+      EXPECT_EQ(engine.n_met(), 39U);
     });
   }
 }
@@ -113,9 +113,9 @@ TEST(Meetings, OfTwoRanksShareTheirMemory) {
   });
 }
 
-// Rank 0 brings more than its ring has room for before rank 1 comes to any of it.
+// Rank 0 brings more than it has buffers for before rank 1 comes to any of it.
 TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
-  const Watchdog watchdog("more than the ring has room for");
+  const Watchdog watchdog("more than there are buffers for");
   constexpr std::size_t kCalls = 20;
   constexpr std::size_t kCount = 32'768;
   World world(2, patient());
@@ -143,15 +143,14 @@ TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
       ASSERT_TRUE(engine.wait(operations[i]).ok());
       ASSERT_EQ(tensors[i], std::vector<float>(kCount, expected(2, static_cast<int>(i))));
     }
-    EXPECT_LE(engine.n_met(), SharedArena::kRingUnits * SharedArena::kRingUnitBytes / (kCount * sizeof(float)));
+    EXPECT_LE(engine.n_met(), SharedArena::kSmallBuffers);
   });
 }
 
-// Rank 0 lays what it brings in its ring each time, and rank 1 does not come: the place serves again.
+// Rank 0 lays what it brings in a buffer each time, and rank 1 does not come: the buffer serves again.
 TEST(Meetings, OfTwoRanksThatAreClosedLeaveTheirRoom) {
   const Watchdog watchdog("closed meetings");
   constexpr std::size_t kCount = 32'768;
-  constexpr std::size_t kInRing = SharedArena::kRingUnits * SharedArena::kRingUnitBytes / (kCount * sizeof(float));
   World world(2, patient());
   world.run([&](Engine& engine) {
     const auto call = [&engine](int step, bool is_awaited) {
@@ -159,7 +158,7 @@ TEST(Meetings, OfTwoRanksThatAreClosedLeaveTheirRoom) {
       ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
       ASSERT_EQ(values, std::vector<float>(kCount, expected(2, step)));
     };
-    for (int step = 0; step < static_cast<int>(3 * kInRing); ++step) call(step, engine.rank() == 0);
+    for (int step = 0; step < static_cast<int>(3 * SharedArena::kSmallBuffers); ++step) call(step, engine.rank() == 0);
     EXPECT_EQ(engine.n_met(), 0U);
     for (int step = 0; step < 4; ++step) call(step, true);
     EXPECT_EQ(engine.n_met(), 4U);
@@ -170,17 +169,19 @@ TEST(Meetings, OfTwoRanksForALargeBroadcast) {
   const Watchdog watchdog("large broadcasts");
   World world(2, patient());
   world.run([](Engine& engine) {
-    for (int step = 0; step < 80; ++step) {
+    for (int step = 0; step < 40; ++step) {
       for (const int root : {0, 1}) {
-        std::vector<float> values = filled(20'000, engine.rank(), step);
-        Request r =
-            request(Collective::kBroadcast, "b" + std::to_string(root), DataType::kFloat32, {20'000}, values.data());
-        r.signature.root = root;
-        ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(r)))).ok());
-        ASSERT_EQ(values, filled(20'000, root, step));
+        for (const std::int64_t count : {20'000, 200'000}) {
+          const std::string name = std::to_string(root) + " " + std::to_string(count);
+          std::vector<float> values = filled(static_cast<std::size_t>(count), engine.rank(), step);
+          Request r = request(Collective::kBroadcast, name, DataType::kFloat32, {count}, values.data());
+          r.signature.root = root;
+          ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(r)))).ok());
+          ASSERT_EQ(values, filled(static_cast<std::size_t>(count), root, step));
+        }
       }
     }
-    EXPECT_EQ(engine.n_met(), 2 * 79U);
+    EXPECT_EQ(engine.n_met(), 4 * 39U);
   });
 }
 
@@ -201,7 +202,7 @@ TEST(Meetings, OfTwoRanksAreNotForEverything) {
   World world(2, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < 5; ++step) {
-      std::vector<float> large = filled(32'769, engine.rank(), step);
+      std::vector<float> large = filled(262'145, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "large", large).ok());
     }
     EXPECT_EQ(engine.n_met(), 0U);

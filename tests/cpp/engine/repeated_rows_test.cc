@@ -227,7 +227,7 @@ TEST(RepeatedRows, OfTwoRanksMeetWithWhatIsNotTooMuch) {
     World world(2, patient());
     world.run([&](Engine& engine) {
       const std::int64_t n_bytes_of_row = kWidth * std::int64_t{sizeof(std::int32_t)};
-      const std::int64_t n_most = (collective == Collective::kAllgather ? 512 << 10 : 1 << 20) / n_bytes_of_row / 2 * 2;
+      const std::int64_t n_most = (1 << 20) / n_bytes_of_row / 2 * 2;
       for (const std::int64_t n_rows : {n_most, n_most + 2}) {
         const std::uint64_t n_met = engine.n_met();
         for (int step = 0; step < 10; ++step) {

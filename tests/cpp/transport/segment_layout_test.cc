@@ -95,8 +95,9 @@ TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndSlotsAreForWhoWritesThem)
           expect_owner(arena.slot(member, chunk), slot_bytes, member);
         }
         expect_owner(arena.meeting_area(member).data(), arena.meeting_area(member).size(), member);
-        if (SharedArena::has_rings(n)) {
-          expect_owner(arena.ring_unit(member, 0), SharedArena::kRingUnits * SharedArena::kRingUnitBytes, member);
+        if (SharedArena::has_buffers(n)) {
+          expect_owner(layout.arena(memory, member).buffer(layout.arena(memory, member).small_buffer(0)),
+                       SharedArena::kBuffersBytes, member);
         }
       }
     }
