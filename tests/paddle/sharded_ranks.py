@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import paddle
+from operator_ranks import hvd_errors_expected
 from writing import HAS_PIR, close, raised, running, static
 
 import ciranda.paddle as hvd
 from ciranda._frameworks import sampling
 from ciranda._frameworks.shards import Shards
 from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.paddle import operators
 from ciranda.paddle.nn import ShardedLinear, pieces, sharded_softmax_cross_entropy
 
 FEATURES = 5
@@ -369,6 +371,15 @@ def told_to_all(form: str) -> None:
             )
         )
         assert "rank 1 gives a sharded layer features that are not a table" in str(error), error
+
+
+def written_for_others(is_old: bool) -> None:
+    """A program that was written for three ranks says so on two."""
+    with static(is_old) as (main, _):
+        labels = paddle.static.data("labels", [None], "int64")
+        found = operators.shard_labels(labels, paddle.full([2], 2, "int64"), 0, 2, 6, 3)
+    with running(main) as exe, hvd_errors_expected(InvalidArgumentError, "2 ranks", "made for 3"):
+        exe.run(main, {"labels": np.array([0, 5])}, found)
 
 
 def refused(is_old: bool) -> None:
