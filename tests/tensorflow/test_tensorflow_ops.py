@@ -146,19 +146,20 @@ def test_what_cannot_be_compiled_says_so(circle: Ranks) -> None:
     circle.run(tf_work.not_compiled)
 
 
-def _check_growth(circle: Ranks, n_steps: int) -> None:
-    for grown, n_left in circle.run(tf_work.many_steps, n_steps, timeout=200):
+def _check_growth(circle: Ranks, n_steps: int, *which: str) -> None:
+    for grown, n_left in circle.run(tf_work.many_steps, n_steps, which, timeout=200):
         assert n_left == 0
         assert grown < 8000, f"{grown} KiB more after {n_steps} steps"
 
 
 def test_nothing_grows_with_steps(circle: Ranks) -> None:
-    _check_growth(circle, 300)
+    _check_growth(circle, 300, "tapes", "calls")
 
 
 @pytest.mark.slow
-def test_nothing_grows_with_many_steps(circle: Ranks) -> None:
-    _check_growth(circle, 10_000)
+@pytest.mark.parametrize("which", ["tapes", "calls"])
+def test_nothing_grows_with_many_steps(circle: Ranks, which: str) -> None:
+    _check_growth(circle, 10_000, which)
 
 
 def test_a_rank_that_is_killed_fails_the_steps_of_all_others(circle: Ranks) -> None:

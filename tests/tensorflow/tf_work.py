@@ -7,7 +7,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -620,8 +620,8 @@ def rows_of_service(file: str) -> list[int]:
 # --- lives
 
 
-def many_steps(n_steps: int) -> tuple[int, int]:
-    """Return the kilobytes that the process has grown by, and how many calls are left."""
+def many_steps(n_steps: int, which: Sequence[str]) -> tuple[int, int]:
+    """Return the kilobytes that the process has grown by with steps of these kinds, and how many calls are left."""
     variable = tf.Variable(tf.zeros([256 * hvd.size()]))
 
     def train(x: Any) -> None:
@@ -629,13 +629,15 @@ def many_steps(n_steps: int) -> tuple[int, int]:
             loss = tf.reduce_sum(variable * x)
         variable.assign_sub(hvd.DistributedGradientTape(tape).gradient(loss, variable))
 
-    steps = [
-        train,
-        tf.function(train),
-        tf.function(lambda x: (hvd.allreduce(x), hvd.allgather(x), hvd.alltoall(x))),
-        tf.function(hvd.allreduce, jit_compile=True),
-        lambda x: (hvd.allreduce(x, name="eager"), hvd.broadcast(x, 0)),
-    ]
+    kinds: dict[str, list[Callable[[Any], Any]]] = {
+        "tapes": [train, tf.function(train)],
+        "calls": [
+            tf.function(lambda x: (hvd.allreduce(x), hvd.allgather(x), hvd.alltoall(x))),
+            tf.function(hvd.allreduce, jit_compile=True),
+            lambda x: (hvd.allreduce(x, name="eager"), hvd.broadcast(x, 0)),
+        ],
+    }
+    steps = [step for kind in which for step in kinds[kind]]
     x = tf.ones([256 * hvd.size()])
     for step in steps:
         for _ in range(100):
