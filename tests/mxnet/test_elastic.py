@@ -43,6 +43,38 @@ def _train() -> None:
     agree({"weight": net.weight.data().asnumpy()})
 
 
+def _joined_again_and_again() -> None:
+    """What has no name is numbered anew, and nothing of the world before is met, however it was left."""
+    from mxnet_ranks import agree, mx, np, raised
+
+    import horovod.mxnet as hvd
+
+    rank, n = hvd.rank(), hvd.size()
+    for turn in range(6):
+        total = hvd.allreduce(mx.nd.full((3,), rank), average=False)
+        assert hvd.allgather(mx.nd.ones((rank + 1, 2))).shape == (n * (n + 1) // 2, 2)
+        received, splits = hvd.alltoall(mx.nd.arange(2 * n), splits=[2] * n)
+        assert splits.asnumpy().tolist() == [2] * n
+        np.testing.assert_array_equal(received.asnumpy(), [2 * rank, 2 * rank + 1] * n)
+        mx.random.seed(rank + turn)
+        net = mx.gluon.nn.Dense(3)
+        net.initialize()
+        hvd.broadcast_parameters(net.collect_params(), root_rank=turn % n)
+        trainer = hvd.DistributedTrainer(net.collect_params(), mx.optimizer.SGD(learning_rate=0.1))
+        with mx.autograd.record():
+            loss = net(mx.nd.full((2, 4), rank + 1)).sum()
+        loss.backward()
+        trainer.step(2)
+        agree({"weight": net.weight.data().asnumpy()})
+        assert total.asnumpy()[0] == n * (n - 1) / 2
+        if turn % 2:
+            assert isinstance(raised(lambda: hvd.allreduce(mx.nd.ones((2 + rank,)))), hvd.HorovodInternalError)
+        if turn % 3 == 2:
+            hvd.allreduce_(mx.nd.ones((2,)), name=f"which rank {rank} alone makes")
+        hvd.shutdown()
+        hvd.init()
+
+
 def _horovod() -> None:
     from mxnet_ranks import mx
 
@@ -70,3 +102,4 @@ def test_it_starts_again_from_its_last_commit(three: Ranks) -> None:
 @pytest.mark.filterwarnings("ignore:the argument `average`")
 def test_scripts_written_for_horovod(three: Ranks) -> None:
     three.run(_horovod)
+    three.run(_joined_again_and_again)
