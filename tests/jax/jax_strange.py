@@ -194,7 +194,7 @@ def threads_in_different_orders() -> None:
         try:
             for step in range(20):
                 close(programs[index](jnp.full(7, index + 1.0)), np.full(7, n * (index + 1.0)))
-                if step < 3:
+                if step == 0:
                     close(jax.jit(lambda x, i=step: total(x, f"{index}.{i}") + i)(jnp.ones(7)), np.full(7, n + step))
         except BaseException as error:
             problems.append(error)

@@ -75,6 +75,7 @@ def test_what_follows_may_communicate(three: Ranks) -> None:
     three.run(jax_threads.callback_that_communicates, timeout=60)
 
 
+@pytest.mark.slow
 def test_programs_in_another_order_are_told_of() -> None:
     env = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
     with Ranks(2, env=env) as ranks:
