@@ -144,6 +144,40 @@ def test_process_sets_and_local_layers(circles: Any) -> None:
         np.testing.assert_allclose(unscaled, [3.0 * rank, 3.0 * rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("averages", [True, False])
+def test_accumulated_passes_of_local_layers(two: Ranks, averages: bool) -> None:
+    """What is left to each rank is accumulated like the rest, and divided by the number of ranks once."""
+
+    def steps(averages: bool) -> list[list[float]]:
+        import keras
+        import numpy as np
+
+        import ciranda.keras as hvd
+
+        model = make_model(0)
+        variables = model.trainable_variables
+        optimizer = hvd.PartialDistributedOptimizer(
+            keras.optimizers.SGD(1.0),
+            local_layers=[model.get_layer("first")],
+            backward_passes_per_step=2,
+            average_aggregated_gradients=averages,
+        )
+        before = model.get_weights()
+        found = []
+        for number in (1.0, 3.0):
+            own = [np.full(variable.shape, number * (hvd.rank() + 1), np.float32) for variable in variables]
+            optimizer.apply_gradients(zip(tensors_of(own), variables, strict=True))
+            found.append([float(np.mean(old - new)) for old, new in zip(before, model.get_weights(), strict=True)])
+        return found
+
+    for rank, (first, second) in enumerate(two.run(steps, averages)):
+        total = 2.0 if averages else 4.0
+        np.testing.assert_allclose(first, [0.0] * 4, atol=1e-6)
+        local = total * (rank + 1) / 2
+        np.testing.assert_allclose(second, [local, local, 1.5 * total, 1.5 * total], rtol=1e-5)
+
+
 @pytest.mark.parametrize("who", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_averages_while_a_rank_has_joined(circles: Any, who: int) -> None:
     """The divisor is the number of those that take part, or of all: as of `allreduce()`."""
