@@ -78,8 +78,9 @@ std::string Coordinator::other_order_text(const Round& stalled, int missing) con
       if (!stalled.has_arrived(member) || round.has_arrived(member) || members_.has_joined(member)) continue;
       return " Rank " + std::to_string(members_.rank(missing)) + " has submitted '" + other->name +
              "' instead, which rank " + std::to_string(members_.rank(member)) +
-             " has not: these two come to their calls in different orders. Whoever waits for one before making the "
-             "next, as JAX does from program to program, must make them in the order of the others.";
+             " has not: these two make their calls in different orders. A rank that waits for one call before it makes "
+             "the "
+             "next, as JAX does between programs, must make them in the same order as the others.";
     }
   }
   return "";
