@@ -43,6 +43,80 @@ def _train() -> None:
     agree({"weight": net.weight.data().asnumpy()})
 
 
+def _fails_before_a_commit() -> None:
+    """What has failed does not take the place of what was saved before."""
+    from mxnet_ranks import hvd, mx, np, raised
+
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize(mx.init.One())
+    state = hvd.elastic.MXNetState(net.collect_params(), iteration=1)
+    net.weight.data()[:] += 1
+    state.commit()
+    net.weight.data()[:] += hvd.allreduce(mx.nd.ones((2, 3 + (hvd.rank() == 1))), name="of other shapes")[:, :3]
+    state.iteration = 2
+    error = raised(state.commit)
+    assert isinstance(error, hvd.errors.MismatchError), repr(error)
+    state.restore()
+    np.testing.assert_array_equal(net.weight.data().asnumpy(), np.full((2, 3), 2))
+    assert state.iteration == 1
+
+
+def _deferred_at_the_commit() -> None:
+    """What was initialized after the last commit is deferred once more, and broadcast when it is initialized again."""
+    from mxnet_ranks import agree, hvd, mx, np
+
+    mx.random.seed(hvd.rank())
+    np.random.seed(hvd.rank())
+    net = mx.gluon.nn.Dense(2)
+    net.initialize(mx.init.Xavier())
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    state = hvd.elastic.MXNetState(net.collect_params(), trainer, iteration=0)
+    begun: list[bool] = []
+
+    @hvd.elastic.run
+    def train(state: hvd.elastic.MXNetState) -> None:
+        begun.append(net.weight._data is None and bool(net.weight._deferred_init))
+        with mx.autograd.record():
+            loss = net(mx.nd.ones((4, 3))).sum()
+        loss.backward()
+        agree({"weight": net.weight.data().asnumpy()})
+        trainer.step(4)
+        if len(begun) == 1:
+            net.weight.set_data(net.weight.data() * 100)
+            if hvd.rank() == 1:
+                raise hvd.errors.AbortedError("as if a collective had failed here")
+            hvd.allreduce(mx.nd.ones((2,)), name="which rank 1 never makes").asnumpy()
+
+    train(state)
+    assert begun == [True, True]
+    weight = net.weight.data().asnumpy()
+    agree({"weight": weight})
+    assert abs(weight).max() < 5
+
+
+def _loss_scaler() -> None:
+    """That of AMP goes back with the rest, and is the same on all ranks."""
+    from mxnet.contrib.amp.loss_scaler import LossScaler
+    from mxnet_ranks import hvd, mx
+
+    param = mx.gluon.Parameter("weight", shape=(2,))
+    param.initialize()
+    trainer = hvd.DistributedTrainer([param], "sgd")
+    trainer._amp_loss_scaler = scaler = LossScaler()
+    state = hvd.elastic.MXNetState(trainer=trainer)
+    saved = dict(vars(scaler))
+    scaler._loss_scale, scaler._next_loss_scale, scaler._unskipped = 2.0, 4.0, 7
+    state.restore()
+    assert trainer._amp_loss_scaler is scaler
+    assert vars(scaler) == saved
+    scaler._next_loss_scale = 8.0 + hvd.rank()
+    state.sync()
+    assert vars(scaler) == {**saved, "_next_loss_scale": 8.0}
+    scaler._next_loss_scale = 1.0
+    state.restore()
+    assert scaler._next_loss_scale == 8.0
+
+
 def _joined_again_and_again() -> None:
     """What has no name is numbered anew, and nothing of the world before is met, however it was left."""
     from mxnet_ranks import agree, mx, np, raised
@@ -103,6 +177,12 @@ def _horovod() -> None:
 
 def test_it_starts_again_from_its_last_commit(three: Ranks) -> None:
     three.run(_train)
+    three.run(_deferred_at_the_commit)
+
+
+def test_what_is_saved(three: Ranks) -> None:
+    three.run(_fails_before_a_commit)
+    three.run(_loss_scaler)
 
 
 @pytest.mark.filterwarnings("ignore:the argument `average`")

@@ -37,10 +37,12 @@ class ParametersHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """Remember what is initialized."""
-        there = {name: param for name, param in self.value.items() if param._data is not None}
-        self._saved = {name: param.data().copy() for name, param in there.items()}
-        mx.nd.waitall()  # what has failed must not be saved
+        """Remember what is initialized, and how the others are to be."""
+        items = self.value.items()
+        saved = {name: param._data[0].copy() for name, param in items if param._data is not None}
+        deferred = {name: param._deferred_init for name, param in items if param._data is None}
+        mx.nd.waitall()  # what has failed must not take the place of what was saved before
+        self._saved, self._deferred = saved, deferred
 
     def restore(self) -> None:
         """Bring back what was saved last."""
@@ -48,6 +50,10 @@ class ParametersHandler(StateHandler):
             param = self.value[name]
             # Not into the arrays, which may have failed with the circle.
             param._load_init(array, None) if param._data is None else param._init_impl(array, param.list_ctx())
+        for name, how in self._deferred.items():
+            param = self.value[name]
+            param._data = param._grad = None
+            param._deferred_init = how
 
     def sync(self) -> None:
         """Give every rank those of rank 0."""
@@ -56,7 +62,7 @@ class ParametersHandler(StateHandler):
 
 
 class TrainerHandler(StateHandler):
-    """For what the optimizer of a trainer keeps, with its number of updates."""
+    """For what the optimizer of a trainer keeps, with its number of updates, and for the loss scaler of AMP."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
@@ -64,13 +70,16 @@ class TrainerHandler(StateHandler):
 
     def save(self) -> None:
         """Remember it."""
-        self._saved = self.value._updaters[0].get_states(dump_optimizer=True)
+        mx.nd.waitall()  # as for parameters
+        self._saved = self.value._updaters[0].get_states(dump_optimizer=True), dict(self._scaler())
 
     def restore(self) -> None:
         """Bring back what was saved last."""
         trainer = self.value
+        states, scaler = self._saved
+        self._scaler().update(scaler)
         for updater in trainer._updaters:
-            updater.set_states(self._saved)
+            updater.set_states(states)
             updater.optimizer = trainer._updaters[0].optimizer
         trainer._optimizer = trainer._updaters[0].optimizer
         trainer._optimizer.param_dict = dict(enumerate(trainer._params))
@@ -80,6 +89,11 @@ class TrainerHandler(StateHandler):
         self.save()
         self._saved = broadcast_object(self._saved)
         self.restore()
+
+    def _scaler(self) -> dict[str, Any]:
+        """Return the numbers of the loss scaler, which has no more than these; none without AMP."""
+        scaler = getattr(self.value, "_amp_loss_scaler", None)
+        return {} if scaler is None else vars(scaler)
 
 
 _REGISTRY: list[tuple[type, type[StateHandler]]] = [
