@@ -280,6 +280,26 @@ def _scaled_losses() -> None:
         trainer.step(1)
     agree({"scaled": param.data().asnumpy()})
     assert param.data().asnumpy()[0] == 1 - 2
+    _scaled_losses_of_some()
+
+
+def _scaled_losses_of_some() -> None:
+    from mxnet.contrib.amp.loss_scaler import LossScaler
+    from mxnet_ranks import agree, hvd, mx
+
+    used, unused = (mx.gluon.Parameter(name, shape=(2,), init="ones") for name in ("used", "unused"))
+    for param in (used, unused):
+        param.initialize()
+    trainer = hvd.DistributedTrainer([used, unused], "sgd", {"learning_rate": 1.0})
+    trainer._amp_loss_scaler = LossScaler()
+    with mx.autograd.record():
+        loss = used.data().sum()
+    loss.backward()
+    for _ in range(2):  # at the second there is no gradient at all
+        trainer.step(1, ignore_stale_grad=True)
+    agree({"used": used.data().asnumpy(), "unused": unused.data().asnumpy()})
+    assert (used.data().asnumpy()[0], unused.data().asnumpy()[0]) == (0, 1)
+    assert trainer._amp_loss_scaler._unskipped == 1
 
 
 def _mixed_precision() -> None:
@@ -337,6 +357,9 @@ def _wrong_trainers() -> None:
             raised(lambda factor=factor: hvd.DistributedTrainer(params, "sgd", gradient_predivide_factor=factor)),
             ValueError,
         )
+    error = raised(lambda: hvd.DistributedTrainer(params, "sgd").update(1, ignore_stale_grad=True))
+    assert isinstance(error, hvd.errors.NotSupportedError), repr(error)
+    assert "call step(batch_size, ignore_stale_grad=True)" in str(error)
     trainer = hvd.DistributedTrainer(params[: 2 + (rank == 1)], "sgd")
     error = raised(trainer.allreduce_grads)
     assert isinstance(error, hvd.errors.MismatchError), repr(error)

@@ -16,7 +16,7 @@ from ciranda._frameworks.naming import next_number
 from ciranda._frameworks.objects import allgather_object
 from ciranda._numbering import Era, era_of
 from ciranda._ops import Average, Max
-from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.errors import InvalidArgumentError, MismatchError, NotSupportedError
 from ciranda.mxnet import _calls
 from ciranda.mxnet.compression import Compression, Compressor
 from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
@@ -28,6 +28,7 @@ class _LeftOut:
     """Stands for a parameter that a step does without."""
 
     grad_req = "null"
+    _grad = None  # AMP's loss scaler asks
 
 
 class _Whole:
@@ -105,10 +106,30 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             return
         self._compare()
         used_somewhere = self._used_somewhere()
+        if not any(used_somewhere):
+            return
         with self._with_params(
             [param if is_used else _LeftOut for param, is_used in zip(self._params, used_somewhere, strict=True)]
         ):
             super().step(batch_size)
+
+    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Update the parameters, after `allreduce_grads()`.
+
+        Args:
+            batch_size: of one rank.
+            ignore_stale_grad: not supported: each rank would leave alone what it has not used itself, and the ranks
+                would come apart. `step(batch_size, ignore_stale_grad=True)` has them agree on it.
+
+        Raises:
+            NotSupportedError: `ignore_stale_grad` is set.
+        """
+        if ignore_stale_grad:
+            raise NotSupportedError(
+                "DistributedTrainer.update(ignore_stale_grad=True): ranks that have used different parameters would "
+                "update different ones; call step(batch_size, ignore_stale_grad=True), where they agree on them"
+            )
+        super().update(batch_size)
 
     def _used_somewhere(self) -> list[bool]:
         """Whether a rank has computed a gradient of each parameter since the last step. Others' become zeros."""
