@@ -129,6 +129,52 @@ def _results_in_the_engines_memory() -> None:
     arrays.lend = own
 
 
+def _gradients_of_numpy_arrays() -> None:
+    """The ranks bring (rank, 0), of which the last rank's and all of them are the greatest."""
+    from mxnet_ranks import hvd, mx, np
+
+    rank, n = hvd.rank(), hvd.size()
+    wanted = {
+        "min": (hvd.Min, [n * (rank == 0), 1]),
+        "max": (hvd.Max, [n * (rank == n - 1), 1]),
+        "sum": (hvd.Sum, [n, n]),
+    }
+    for name, (op, gradient) in wanted.items():
+        for factor in (1.0, 2.0):
+            x = mx.np.array([rank, 0.0], dtype="float32")
+            x.attach_grad()
+            with mx.autograd.record():
+                y = hvd.allreduce(x, op=op, name=f"{name}.{factor}", prescale_factor=factor)
+            assert type(y) is mx.np.ndarray
+            y.backward()
+            np.testing.assert_array_equal(x.grad.asnumpy(), np.array(gradient) * factor, err_msg=name)
+    x = mx.np.array([rank, 0.0], dtype="float32")
+    x.attach_grad()
+    with mx.autograd.record():
+        y = hvd.broadcast(x, root_rank=1, name="broadcast")
+    y.backward()
+    np.testing.assert_array_equal(x.grad.asnumpy(), np.full(2, rank == 1))
+
+
+def _join_comes_after_what_waits() -> None:
+    """On rank 1 an allreduce waits for another one, which rank 0 makes late, when that rank joins."""
+    from mxnet_ranks import hvd, mx
+
+    rank, n = hvd.rank(), hvd.size()
+    pair = hvd.add_process_set([0, 1])
+    x = mx.nd.ones((2,))
+    if rank < 2:
+        time.sleep(0.5 * (rank == 0))
+        x = hvd.allreduce(x, op=hvd.Average, name="first", process_set=pair)
+    total = hvd.allreduce(x, op=hvd.Sum, name="second")
+    if rank != 1:
+        total.wait_to_read()
+        hvd.allreduce(mx.nd.ones((2,)), name="without rank 1").wait_to_read()
+    hvd.join()
+    assert total.asnumpy()[0] == n
+    hvd.remove_process_set(pair)
+
+
 def _bad_calls() -> None:
     from mxnet_ranks import hvd, mx, np, raised
 
@@ -229,6 +275,11 @@ def test_the_engine(three: Ranks) -> None:
     three.run(_convolutions_keep_their_layout)
     three.run(_views_of_one_array)
     three.run(_results_in_the_engines_memory)
+    three.run(_gradients_of_numpy_arrays)
+
+
+def test_join(three: Ranks) -> None:
+    three.run(_join_comes_after_what_waits, timeout=20)
 
 
 def test_bad_calls(three: Ranks) -> None:

@@ -6,7 +6,9 @@ import ctypes
 import os
 import re
 import subprocess
+import threading
 from pathlib import Path
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -16,6 +18,7 @@ from mxnet.gluon import Parameter
 from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX
 
 from ciranda.mxnet import _plugin, _versions
+from ciranda.mxnet.arrays import number_of
 
 ROOT = Path(__file__).parents[2]
 HEADERS = Path(mx.__file__).parent / "include" / "mxnet"
@@ -115,3 +118,43 @@ def test_a_numpy_that_mxnet_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "1.26.4" if name == "numpy" else "1.9.1")
     with pytest.raises(ImportError, match=r"numpy 1\.26\.4, which lacks np\.bool.*numpy==1\.23\.5"):
         _versions.check()
+
+
+def test_an_mxnet_of_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As mxnet-mkl, or one that the user has built, of which pip knows nothing."""
+    installed = {"numpy": np.__version__, "mxnet-mkl": "1.6.0"}
+    monkeypatch.setattr("importlib.metadata.version", installed.__getitem__)
+    assert _versions.check() == mx.__version__
+    installed["numpy"] = "1.26.4"
+    for distributions, known in (({"mxnet": ["mxnet-mkl"]}, "1.6.0"), ({}, "of unknown version")):
+        monkeypatch.setattr("importlib.metadata.packages_distributions", lambda found=distributions: found)
+        with pytest.raises(ImportError, match=rf"MXNet {known} cannot be used with numpy 1\.26\.4"):
+            _versions.check()
+
+
+def test_each_thread_has_memory_of_its_own_for_what_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The native part fills it while other threads run, of which several may lend."""
+    filled: list[int] = []
+
+    def fetch(room: Any, count: int) -> int:
+        filled.append(ctypes.addressof(room))
+        return 0
+
+    class Library:
+        ciranda_mxnet_fetch_given_back = staticmethod(fetch)
+        ciranda_mxnet_lend = _plugin.library.ciranda_mxnet_lend
+
+    monkeypatch.setattr(_plugin, "library", Library)
+    both = threading.Barrier(2)
+
+    def lend() -> None:
+        both.wait()
+        assert _plugin.lend(np.ones(4, "float32"), number_of("float32")) is not None
+        both.wait()
+
+    threads = [threading.Thread(target=lend) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(filled)) == 2, filled

@@ -45,7 +45,7 @@ from ciranda._builds import (
 )
 from ciranda._core import __version__
 from ciranda._frameworks.objects import allgather_object, broadcast_object
-from ciranda._ops import Adasum, Average, Max, Min, Product, Sum, barrier, join
+from ciranda._ops import Adasum, Average, Max, Min, Product, Sum, barrier
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError
 from ciranda.mxnet import elastic
@@ -62,6 +62,7 @@ from ciranda.mxnet.ops import (
     grouped_allreduce,
     grouped_allreduce_,
     grouped_reducescatter,
+    join,
     reducescatter,
 )
 from ciranda.mxnet.optimizer import DistributedOptimizer

@@ -83,7 +83,8 @@ def _chosen(inputs: Sequence[NDArray], results: Sequence[NDArray], call: Call) -
     if (call.prescale, call.postscale) != (1.0, 1.0):
         # The factors may have changed what was compared, or turned the order around.
         inner = _calls.allreduce(inputs, call.plain("unscaled", call.op if call.prescale >= 0 else Min + Max - call.op))
-    return [tensor == result for tensor, result in zip(inputs, inner, strict=True)]
+    # As mx.nd's arrays, which backward passes are given, whatever the inputs were: those of mx.np compare to booleans.
+    return [tensor.as_nd_ndarray() == result.as_nd_ndarray() for tensor, result in zip(inputs, inner, strict=True)]
 
 
 def broadcast(tensor: NDArray, call: Call) -> NDArray:

@@ -23,10 +23,14 @@ _MESSAGE_BYTES = 4096
 
 
 class _Buffer(threading.local):
-    """Where the native part writes messages; to make one for each call takes as long as a tenth of it."""
+    """Where the native part writes messages, and what MXNet gives back: each thread has its own.
+
+    To make them for each call takes as long as a tenth of it.
+    """
 
     def __init__(self) -> None:
         self.message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        self.given_back = (ctypes.c_void_p * 64)()
 
 
 _buffer = _Buffer()
@@ -143,9 +147,6 @@ def address_of(array: Any) -> int:
     return data.value or 0
 
 
-_given_back = (ctypes.c_void_p * 64)()
-
-
 def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
     """Return the handle of a new array of MXNet's in the memory of `array`; None where MXNet cannot have one there.
 
@@ -153,8 +154,9 @@ def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
     gives it back on its own threads, and perhaps when the process ends.
     """
     owner = ctypes.py_object(array)
-    while n := library.ciranda_mxnet_fetch_given_back(_given_back, len(_given_back)):
-        for address in filter(None, _given_back[:n]):
+    given_back = _buffer.given_back
+    while n := library.ciranda_mxnet_fetch_given_back(given_back, len(given_back)):
+        for address in filter(None, given_back[:n]):
             ctypes.pythonapi.Py_DecRef(ctypes.cast(address, ctypes.py_object))
     handle: ctypes.c_void_p = NDArrayHandle()
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)

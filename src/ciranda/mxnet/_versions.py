@@ -13,12 +13,11 @@ FIRST_NUMPY_WITHOUT = (1, 24)
 
 def check() -> str:
     """Return the version of MXNet. Raises ImportError if it cannot be imported here, saying what it works with."""
-    version = metadata.version("mxnet")
     numpy = metadata.version("numpy")
     if tuple(int(part) for part in numpy.split(".")[:2]) >= FIRST_NUMPY_WITHOUT:
         raise ImportError(
-            f"ciranda.mxnet: MXNet {version} cannot be used with numpy {numpy}, which lacks np.bool as of 1.24; what "
-            f"works is {TRIED}: pip install 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools<69'"
+            f"ciranda.mxnet: MXNet {_version()} cannot be used with numpy {numpy}, which lacks np.bool as of 1.24; "
+            f"what works is {TRIED}: pip install 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools<69'"
         )
     try:
         with warnings.catch_warnings():
@@ -26,7 +25,13 @@ def check() -> str:
             import mxnet
     except Exception as error:
         raise ImportError(
-            f"ciranda.mxnet: MXNet {version} cannot be imported ({type(error).__name__}: {error}); what works is "
+            f"ciranda.mxnet: MXNet {_version()} cannot be imported ({type(error).__name__}: {error}); what works is "
             f"{TRIED}"
         ) from error
     return str(mxnet.__version__)
+
+
+def _version() -> str:
+    """Return the version of MXNet without importing it: its package may have another name, or there is none."""
+    distributions = metadata.packages_distributions().get("mxnet")
+    return metadata.version(distributions[0]) if distributions else "of unknown version"

@@ -1,16 +1,22 @@
 """The collectives on MXNet's arrays, with the arguments of `horovod.mxnet`.
 
-A tensor is an `mx.nd.NDArray` or an `mx.np.ndarray` in the memory of the CPU; results are of the same kind. allreduce,
-broadcast and reducescatter are operations of MXNet's engine, as those of `mx.nd` are: they return at once, wait for
-what writes their arrays, and what reads the results waits for them. A failure is raised where MXNet raises: at the next
-`asnumpy()`, `wait_to_read()` or `mx.nd.waitall()`, as an exception that is both an MXNetError and one of
-`ciranda.errors`. allgather and alltoall return when they are done, as nobody knows the shape of their results before.
+A tensor is a dense `mx.nd.NDArray` or `mx.np.ndarray` in the memory of the CPU, of any dtype of MXNet's: bool, uint8,
+int8, int32, int64, float16, bfloat16, float32, float64; results are of the same kind. allreduce, broadcast and
+reducescatter are operations of MXNet's engine, as those of `mx.nd` are: they return at once, wait for what writes their
+arrays, and what reads the results waits for them. A failure is raised where MXNet raises: at the next `asnumpy()`,
+`wait_to_read()` or `mx.nd.waitall()`, as an exception that is both an MXNetError and one of `ciranda.errors`. allgather
+and alltoall return when they are done, as nobody knows the shape of their results before.
 
 `name` identifies the call across ranks: all ranks must use the same one; calls without names must be made in the same
 order on all ranks. A name may be used again when its result has been waited for, or at once on an array that the call
 before it writes. Of what is ready on all ranks, what has a higher `priority` is carried out first.
 
 All have gradients, those of `ciranda.torch`, but for the forms in place.
+
+Every call may end with these: InvalidArgumentError, at once, for a call that is wrong by itself (NotInitializedError
+without `init()`); MismatchError when ranks disagree about shape, dtype, operation, root, factors or kind of collective;
+RanksLostError when a rank has died; TimeoutError when one did not come in time; AbortedError when the circle was shut
+down; InternalError when the system refuses something. All but the first are HorovodInternalErrors.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from ciranda import _basics
+from ciranda import _basics, _ops
 from ciranda._ops import Average, Divisor
 from ciranda.mxnet import _calls, _gradients, arrays
 from ciranda.mxnet.arrays import Splits
@@ -231,3 +237,20 @@ def _counts(counts: Sequence[int], like: Any) -> Any:
     module = mx.np if isinstance(like, mx.np.ndarray) else mx.nd
     with mx.autograd.pause():
         return module.array(counts, dtype="int32")
+
+
+def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
+    """Say that this rank has no more work, and wait until all ranks have said so; as `ciranda.join()`.
+
+    What MXNet has under way is waited for before, on whichever process set: collectives among it are this rank's work
+    as well, also where they wait for other operations yet. What has failed of it is raised here.
+
+    Args:
+        device: ignored; there for scripts written for Horovod.
+        process_set: whose collectives this is about.
+
+    Returns:
+        The rank that was the last to join, counted in the whole circle.
+    """
+    mx.nd.waitall()
+    return _ops.join(device, process_set)
