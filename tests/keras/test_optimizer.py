@@ -10,7 +10,6 @@ import pytest
 from fitting import (
     BACKEND,
     IS_KERAS_3,
-    MODES,
     SOME_MODES,
     Plan,
     alone,
@@ -230,80 +229,6 @@ def test_adasum_combines_the_steps(two: Ranks) -> None:
 
     for changes, expected in two.run(step):
         assert_close(changes, expected, 1e-6)
-
-
-@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has classes of its own for this")
-@pytest.mark.parametrize("mode", SOME_MODES)
-@pytest.mark.parametrize("outside", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_ranks_leave_out_a_step_together(two: Ranks, mode: str, outside: bool) -> None:
-    """The gradients of rank 1 are infinite in one batch; the scale of all ranks is halved, and nobody waits."""
-
-    def train() -> tuple[list[Any], float, float]:
-        import keras
-        import numpy as np
-        from fitting import data
-
-        import ciranda.keras as hvd
-
-        x, y = data(32)
-        sgd = keras.optimizers.SGD(0.1)
-        if outside:
-            optimizer = keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(sgd), initial_scale=8.0)
-        else:
-            optimizer = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(sgd, initial_scale=8.0))
-        model = make_model(0)
-        model.compile(optimizer, "mse", **MODES[mode])
-        model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0)
-        good = [np.array(weight) for weight in model.get_weights()]
-        if hvd.rank() == 1:
-            x[20:24] = np.inf
-        x[24:] = np.inf if hvd.rank() == 1 else x[24:]
-        model.fit(hvd.GlobalBatches(x[16:], y[16:], batch_size=16), shuffle=False, verbose=0)
-        assert_close(model.get_weights(), good, 0)
-        return good, float(optimizer.dynamic_scale), float(optimizer.inner_optimizer.iterations)
-
-    expected = alone(Plan(n_samples=32, epochs=1, settings=FIXED))
-    for weights, scale, steps in two.run(train):
-        assert_close(weights, expected)
-        assert scale == 4.0
-        assert steps == 2
-
-
-@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has another class for this")
-@pytest.mark.parametrize("combine_when", ["apply", "compute"])
-def test_ranks_leave_out_a_step_together_in_keras_2(two: Ranks, combine_when: str) -> None:
-    """The same, where the scaled gradients are combined before Keras looks whether they are finite."""
-
-    def train(legacy: bool, outside: bool, combine_when: Any) -> tuple[list[Any], float]:
-        import keras
-        import numpy as np
-        from fitting import data
-
-        import ciranda.keras as hvd
-
-        x, y = data(32)
-        scaling = keras.mixed_precision.LossScaleOptimizer
-        sgd = (keras.optimizers.legacy if legacy else keras.optimizers).SGD(0.1)
-        if outside:
-            optimizer = scaling(hvd.DistributedOptimizer(sgd, combine_when=combine_when), initial_scale=8.0)
-        else:
-            optimizer = hvd.DistributedOptimizer(scaling(sgd, initial_scale=8.0), combine_when=combine_when)
-        model = make_model(0)
-        model.compile(optimizer, "mse")
-        model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0)
-        good = [np.array(weight) for weight in model.get_weights()]
-        if hvd.rank() == 1:
-            x[24:] = np.inf
-        model.fit(hvd.GlobalBatches(x[16:], y[16:], batch_size=16), shuffle=False, verbose=0)
-        assert_close(model.get_weights(), good, 0)
-        return good, float(optimizer.loss_scale)
-
-    expected = alone(Plan(n_samples=32, epochs=1, settings=FIXED))
-    for legacy in (False, True):
-        for outside in (False, True):
-            for weights, scale in two.run(train, legacy, outside, combine_when):
-                assert_close(weights, expected)
-                assert scale == 4.0
 
 
 def test_saved_and_loaded(two: Ranks, tmp_path: Path) -> None:

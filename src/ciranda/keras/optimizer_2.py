@@ -47,6 +47,22 @@ class Keras2Combining:
         variables = [variable for _, variable in pairs]
         return list(zip(self._allreduce([gradient for gradient, _ in pairs], variables), variables, strict=True))
 
+    def _with_overflow_of_all(self, pairs: Pairs) -> Pairs:
+        """Return the gradients, or none that are finite where gradients that a rank keeps to itself are not.
+
+        Those that are combined tell all ranks anyway.
+        """
+        combiner: GradientCombiner = self._combiner  # type: ignore[attr-defined]
+        keeps_all = self._accumulator is not None  # type: ignore[attr-defined]
+        own = [gradient for gradient, variable in pairs if keeps_all or combiner.is_local(variable)]
+        if not own:
+            return pairs
+        present = [_values(gradient) for gradient in own if gradient is not None]
+        are_finite = tf.reduce_all([True, *(tf.reduce_all(tf.math.is_finite(values)) for values in present)])
+        everyones = combiner.least(tf.cast(are_finite, tf.float32))
+        factor = tf.where(everyones > 0, 1.0, float("inf"))
+        return [(_times(gradient, factor), variable) for gradient, variable in pairs]
+
     def _applied(self, pairs: Pairs, apply: Callable[[], Any]) -> Any:
         """Make the step that `apply` makes; or, while passes accumulate, count it only."""
         accumulator: Accumulator | None = self._accumulator  # type: ignore[attr-defined]
@@ -62,7 +78,9 @@ class Keras2Combining:
         def count() -> Any:
             return tf.convert_to_tensor(iterations.assign_add(1))
 
-        return accumulator.when_complete(make_step, count, [gradient for gradient, _ in pairs])
+        n_steps = accumulator.when_complete(make_step, count, [gradient for gradient, _ in pairs])
+        # In a graph, the LossScaleOptimizer around a legacy optimizer needs an operation, as its own branch returns.
+        return tf.group(n_steps) if getattr(self, "_is_wrapped_by_loss_scale_optimizer", False) else n_steps
 
     def _make_variables(self, variables: list[Any]) -> None:
         """Make the optimizer's variables, which must not be made in one branch of a graph."""
@@ -71,6 +89,20 @@ class Keras2Combining:
                 self.build(variables)
             else:
                 self._create_all_weights(variables)  # type: ignore[attr-defined]
+
+
+def _values(gradient: Any) -> Any:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _times(gradient: Any, factor: Any) -> Any:
+    if gradient is None:
+        return None
+    values = _values(gradient)
+    product = values * tf.cast(factor, values.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(product, gradient.indices, gradient.dense_shape)
+    return product
 
 
 class AtApply(Keras2Combining):

@@ -19,7 +19,7 @@ from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
 from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.keras import backends
-from ciranda.keras.loss_scale import agree_on_finite
+from ciranda.keras.loss_scale import agree_on_finite, share_overflow
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 _MARK = "_ciranda_added"
@@ -155,6 +155,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     )
     if backends.is_keras_3():
         agree_on_finite(keras.optimizers.LossScaleOptimizer, is_distributed)
+    else:
+        share_overflow(keras.mixed_precision.LossScaleOptimizer.__subclasses__(), is_distributed)
     inner = getattr(optimizer, "inner_optimizer", None)
     wrapped = optimizer if inner is None else inner
     if is_distributed(wrapped):

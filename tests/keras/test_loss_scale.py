@@ -1,0 +1,145 @@
+"""Ranks that leave out a step together: where a LossScaleOptimizer finds gradients that are not finite."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from fitting import IS_KERAS_3, MODES, SOME_MODES, Plan, alone, assert_close, make_model
+from ranks import Ranks
+
+pytestmark = pytest.mark.multiprocess
+
+FIXED = {"learning_rate": 0.1}
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has classes of its own for this")
+@pytest.mark.parametrize("mode", SOME_MODES)
+@pytest.mark.parametrize("outside", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_ranks_leave_out_a_step_together(two: Ranks, mode: str, outside: bool) -> None:
+    """The gradients of rank 1 are infinite in one batch; the scale of all ranks is halved, and nobody waits."""
+
+    def train() -> tuple[list[Any], float, float]:
+        import keras
+        import numpy as np
+        from fitting import data
+
+        import ciranda.keras as hvd
+
+        x, y = data(32)
+        sgd = keras.optimizers.SGD(0.1)
+        if outside:
+            optimizer = keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(sgd), initial_scale=8.0)
+        else:
+            optimizer = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(sgd, initial_scale=8.0))
+        model = make_model(0)
+        model.compile(optimizer, "mse", **MODES[mode])
+        model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0)
+        good = [np.array(weight) for weight in model.get_weights()]
+        if hvd.rank() == 1:
+            x[20:24] = np.inf
+        x[24:] = np.inf if hvd.rank() == 1 else x[24:]
+        model.fit(hvd.GlobalBatches(x[16:], y[16:], batch_size=16), shuffle=False, verbose=0)
+        assert_close(model.get_weights(), good, 0)
+        return good, float(optimizer.dynamic_scale), float(optimizer.inner_optimizer.iterations)
+
+    expected = alone(Plan(n_samples=32, epochs=1, settings=FIXED))
+    for weights, scale, steps in two.run(train):
+        assert_close(weights, expected)
+        assert scale == 4.0
+        assert steps == 2
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has another class for this")
+@pytest.mark.parametrize("combine_when", ["apply", "compute"])
+def test_ranks_leave_out_a_step_together_in_keras_2(two: Ranks, combine_when: str) -> None:
+    """The same, where the scaled gradients are combined before Keras looks whether they are finite."""
+
+    def train(legacy: bool, outside: bool, combine_when: Any) -> tuple[list[Any], float]:
+        import keras
+        import numpy as np
+        from fitting import data
+
+        import ciranda.keras as hvd
+
+        x, y = data(32)
+        scaling = keras.mixed_precision.LossScaleOptimizer
+        sgd = (keras.optimizers.legacy if legacy else keras.optimizers).SGD(0.1)
+        if outside:
+            optimizer = scaling(hvd.DistributedOptimizer(sgd, combine_when=combine_when), initial_scale=8.0)
+        else:
+            optimizer = hvd.DistributedOptimizer(scaling(sgd, initial_scale=8.0), combine_when=combine_when)
+        model = make_model(0)
+        model.compile(optimizer, "mse")
+        model.fit(hvd.GlobalBatches(x, y, batch_size=16), shuffle=False, verbose=0)
+        good = [np.array(weight) for weight in model.get_weights()]
+        if hvd.rank() == 1:
+            x[24:] = np.inf
+        model.fit(hvd.GlobalBatches(x[16:], y[16:], batch_size=16), shuffle=False, verbose=0)
+        assert_close(model.get_weights(), good, 0)
+        return good, float(optimizer.loss_scale)
+
+    expected = alone(Plan(n_samples=32, epochs=1, settings=FIXED))
+    for legacy in (False, True):
+        for outside in (False, True):
+            for weights, scale in two.run(train, legacy, outside, combine_when):
+                assert_close(weights, expected)
+                assert scale == 4.0
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has another class for this")
+@pytest.mark.parametrize("combine_when", ["apply", "compute"])
+@pytest.mark.parametrize("keeps", ["local layers", "passes"])
+def test_gradients_that_a_rank_keeps_overflow_in_keras_2(two: Ranks, keeps: str, combine_when: str) -> None:
+    """Those of rank 1 are infinite in the first pass, in a layer that is not combined, or while passes accumulate."""
+    n_good = 3 if combine_when == "compute" else 2  # what is not finite stays in the sum, and the next pass goes too
+
+    def train(legacy: bool, graph: bool, bad: int) -> tuple[list[float], list[float], float]:
+        import keras
+        import numpy as np
+        import tensorflow as tf
+
+        import ciranda.keras as hvd
+
+        model = make_model(0)
+        rows = tf.Variable(tf.zeros((3, 2)))
+        variables = [*model.trainable_variables, rows]
+        inner = hvd.PartialDistributedOptimizer(
+            (keras.optimizers.legacy if legacy else keras.optimizers).SGD(1.0),
+            local_layers=[model.get_layer("first")] if keeps == "local layers" else None,
+            backward_passes_per_step=2 if keeps == "passes" else 1,
+            sparse_as_dense=keeps == "passes",
+            combine_when=combine_when,
+        )
+        if keeps == "local layers":
+            inner.register_local_var(rows)
+        optimizer = keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=8.0)
+
+        def step(slopes: Any) -> None:
+            with tf.GradientTape() as tape:
+                parts = [*model.trainable_variables, tf.gather(rows, [0, 2])]
+                loss = tf.add_n([slopes[place] * tf.reduce_sum(part) for place, part in enumerate(parts)])
+            optimizer.minimize(loss, variables, tape=tape)
+
+        run = tf.function(step) if graph else step
+        before = [variable.numpy() for variable in variables]
+        found = []
+        for number in range(1 + n_good):
+            slopes = np.full(len(variables), hvd.rank() + 1.0, np.float32)
+            if number == 0 and hvd.rank() == 1:
+                slopes[bad] = np.inf
+            run(tf.constant(slopes))
+            changes = [float(np.mean(old - new.numpy())) for old, new in zip(before, variables, strict=True)]
+            found.append(changes)
+        return found[0], found[-1], float(optimizer.loss_scale)
+
+    for legacy, graph, bad in product((False, True), (False, True), (0, -1)):
+        for rank, (first, last, scale) in enumerate(two.run(train, legacy, graph, bad)):
+            assert first == [0.0] * 5
+            own = n_good * (rank + 1) / 2
+            expected = [own, own, n_good * 1.5, n_good * 1.5, own] if keeps == "local layers" else [3.0] * 5
+            expected[-1] *= 2 / 3  # of three rows, two are used
+            np.testing.assert_allclose(last, expected, rtol=1e-5)
+            assert scale == (2.0 if (keeps, combine_when) == ("passes", "compute") else 4.0)
