@@ -73,10 +73,12 @@ def samples(which: str) -> tuple[Steps, list[str]]:
         batches = hvd.GlobalBatches(x, y, batch_size=BATCH, shuffle=True)
         given = {"x": made[which]() if which in made else batches, "shuffle": False, "steps_per_epoch": steps_per_epoch}
     n_epochs = 2 * EPOCHS if which == "fewer steps" else EPOCHS
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    if which == "looked at" and rank == 0:
+        callbacks.append(keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: given["x"][0]))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        start = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-        model.fit(**given, epochs=n_epochs, verbose=0, callbacks=[start])
+        model.fit(**given, epochs=n_epochs, verbose=0, callbacks=callbacks)
     return steps, [str(each.message) for each in caught if "same data" in str(each.message)]
 
 
@@ -123,6 +125,7 @@ PARTS = [
     pytest.param("every so many", marks=pytest.mark.slow),
     pytest.param("by hand", marks=pytest.mark.slow),
     "global batches",
+    "looked at",
     pytest.param("fewer steps", marks=PASSES),
     pytest.param("a shard", marks=DATASETS),
 ]
@@ -137,5 +140,32 @@ def test_ranks_share_the_data(two: Ranks, which: str) -> None:
     for seen in epochs:
         assert sorted(seen) == list(range(N_SAMPLES))
     assert not any(told for _, told in of_ranks)
-    if which in ("global batches", "fewer steps"):
+    if which in ("global batches", "looked at", "fewer steps"):
         assert epochs[0] != epochs[1]
+
+
+def test_a_rank_that_looks_at_the_first_batch_has_the_same_orders(two: Ranks) -> None:
+    def passes() -> list[tuple[int, list[int]]]:
+        import ciranda.keras as hvd
+
+        batches = hvd.GlobalBatches(np.arange(24), batch_size=4, shuffle=True)
+        found = []
+
+        def look() -> None:
+            if hvd.rank() == 0:
+                batches[0]
+
+        for n_steps, ends in [(6, True), (6, True), (1, True), (1, True), (2, True), (2, False), (6, False), (6, True)]:
+            look()
+            mine = [sample for step in range(n_steps) for sample in batches[step][0].tolist()]
+            found.append((batches.epoch, mine))
+            if n_steps < 6:
+                look()
+            if ends:
+                batches.on_epoch_end()
+            look()
+        return found
+
+    for number, ((epoch, one), (other_epoch, other)) in enumerate(zip(*two.run(passes), strict=True)):
+        assert epoch == other_epoch == number
+        assert not set(one) & set(other)

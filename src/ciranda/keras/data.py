@@ -40,6 +40,9 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
     Give `fit()` `shuffle=False`: what Keras would shuffle are the batches, on each rank in another order, and that
     raises InvalidArgumentError. Let this shuffle the samples.
 
+    Between passes, a rank may look at the first batch, as Keras does. One that looks at more has begun a pass: with
+    `shuffle`, it has other orders from then on than the ranks that have not, and trains with other parts.
+
     Args:
         x: an array, or a list or dictionary of arrays, with the same number of samples.
         y: the same, or None.
@@ -71,6 +74,8 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         self.n_samples = sizes.pop()
         self.epoch = 0
         self._last, self._n_taken = -1, 0
+        #: Whether the pass was ended, so that batch 0 begins the next; and whether batch 0 has begun it before the end.
+        self._is_over = self._is_ahead = False
         if getattr(self, "workers", 1) > 1:
             raise InvalidArgumentError("GlobalBatches has no work for several workers: give none")
         self._reorder()
@@ -83,6 +88,8 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         """Make sure that the batches came in order. The next order begins with batch 0: see `__getitem__()`."""
         self._check_order(self._n_taken >= len(self) > 1 and self._last == 0)
         self._n_taken = 0
+        self._is_over = self._last >= 0 and not self._is_ahead
+        self._is_ahead = False
 
     def _check_order(self, is_wrong: bool) -> None:
         """Raise, if the batches are not taken one after the other. They may be begun again, as to look at the first."""
@@ -98,9 +105,13 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
     def __getitem__(self, index: int) -> Any:
         """Return this rank's share of a batch."""
         self._check_order(index not in (0, self._last, self._last + 1))
-        if index == 0 <= self._last:
+        begins = index == 0 and (self._last > 0 or self._is_over)
+        self._is_ahead = begins and not self._is_over
+        if begins:
             # Not at the end of an epoch, which has fewer batches with steps_per_epoch; Keras may be ahead by some, too.
+            # Nor when batch 0 is taken again: it was only looked at, perhaps on this rank alone.
             self.epoch += 1
+            self._is_over = False
             self._reorder()
         self._last, self._n_taken = index, self._n_taken + 1
         whole = self._order[index * self.batch_size : (index + 1) * self.batch_size]
