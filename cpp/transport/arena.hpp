@@ -121,7 +121,7 @@ class SharedArena {
   static constexpr bool has_buffers(int n_members) { return n_members == 2; }
   static constexpr std::size_t kSmallBuffers = 8;  // of each member
   static constexpr std::size_t kSmallBufferBytes = 128 << 10;
-  static constexpr std::size_t kLargeBuffers = 2;
+  static constexpr std::size_t kLargeBuffers = 1;
   static constexpr std::size_t kLargeBufferBytes = 1 << 20;
   static constexpr std::size_t kBuffers = kSmallBuffers + kLargeBuffers;
   static constexpr std::size_t kBuffersBytes = kSmallBuffers * kSmallBufferBytes + kLargeBuffers * kLargeBufferBytes;

@@ -477,7 +477,7 @@ def test_files_that_cannot_be_written_end_the_job_with_an_error(tmp_path: Path) 
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('cleaned up')))\n"
-        "print('working', flush=True)"
+        "os.write(1, b'working\\n')"  # print() would write the end of the line after the job may have been ended
     )
     arguments = ["run", "-np", "2", "--output-dir", str(tmp_path), *python_rank(code + WAIT)]
     exit_code, out, err = run(arguments)
