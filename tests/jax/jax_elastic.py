@@ -124,3 +124,24 @@ def functions_stay() -> None:
     assert jax.tree_util.tree_structure((state.optimizer_state, state.wrapped)) == before
     assert abs(float(state.optimizer_state.hyperparams["learning_rate"]) - 0.1) < 1e-6
     assert state.wrapped().tolist() == [0.0] * 3
+
+
+class _Failing:
+    """A result of a step that fails while it is waited for."""
+
+    def block_until_ready(self) -> None:
+        raise AbortedError("a rank was lost")
+
+
+def nothing_is_half_saved() -> None:
+    """Where a step has failed, a commit leaves everything as it was saved last, the sampler too."""
+    state = hvd.elastic.JaxState(weights=jnp.zeros(2), result=None, sampler=hvd.elastic.ElasticSampler(range(12)))
+    state.weights, state.result = state.weights + 1, _Failing()
+    state.sampler.record_batch(0, 2)
+    try:
+        state.save()
+    except AbortedError:
+        state.restore()
+    assert state.weights.tolist() == [0.0, 0.0]
+    assert state.result is None
+    assert state.sampler.processed_num == 0

@@ -29,3 +29,4 @@ def test_it_ends_as_if_nothing_had_failed(three: Ranks, failures: dict[int, str]
 def test_what_ranks_have_of_their_own(three: Ranks) -> None:
     three.run(jax_elastic.other_structures)
     three.run(jax_elastic.functions_stay)
+    three.run(jax_elastic.nothing_is_half_saved)

@@ -289,14 +289,15 @@ def test_training_beside_data_parallel_parameters(circles: Any) -> None:
 
 def _overflow_in_one_shard() -> tuple[list[float], bool, bool]:
     """A step in which rank 1's shard alone has a gradient that is infinite, between two others."""
-    body, layer = torch.nn.Linear(FEATURES, FEATURES), ShardedLinear(FEATURES, 6)
+    convolution = torch.nn.Conv2d(2, FEATURES, 2).to(memory_format=torch.channels_last)  # whose gradient lies so too
+    body, layer = torch.nn.Sequential(convolution, torch.nn.Flatten()), ShardedLinear(FEATURES, 6)
     model = torch.nn.ModuleDict({"body": body, "head": layer})
     hvd.broadcast_parameters(model.state_dict(), 0)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=100)
     scales, weights = [], []
     for step in range(3):
-        inputs, labels = torch.ones(2, FEATURES) + hvd.rank(), torch.tensor([0, 5])
+        inputs, labels = torch.ones(2, 2, 2, 2) + hvd.rank(), torch.tensor([0, 5])
         scaler.scale(sharded_softmax_cross_entropy(body(inputs), labels, layer)).backward()
         if step == 1 and hvd.rank() == 1:
             layer.weight.grad[0, 0] = torch.inf
@@ -304,7 +305,7 @@ def _overflow_in_one_shard() -> tuple[list[float], bool, bool]:
         scaler.update()
         optimizer.zero_grad()
         scales.append(scaler.get_scale())
-        weights.append([each.detach().clone() for each in (body.weight, layer.weight)])
+        weights.append([each.detach().clone() for each in (convolution.weight, layer.weight)])
     hvd.check_consistency(model.named_parameters())
     is_left_out = all(torch.equal(*pair) for pair in zip(weights[0], weights[1], strict=True))
     return scales, is_left_out, any(torch.equal(*pair) for pair in zip(weights[1], weights[2], strict=True))

@@ -347,7 +347,7 @@ def from_one_rank_to_others() -> None:
     assert int(number) == before
     variable = tf.Variable(tf.zeros(2, tf.bfloat16))
     handle = hvd.send_async(tf.cast(mine(2), tf.bfloat16), after, name="variable")
-    assert hvd.recv(variable, before, name="variable") is variable
+    assert hvd.recv(source=before, tensor=variable, name="variable") is variable
     handle.wait()
     close(tf.cast(variable, tf.float32), np.arange(2) + 10 * before)
     rows = hvd.scatter(tensor=tf.reshape(tf.range(2 * n), [n, 2]), root_rank=1, splits=[0, n] + [0] * (n - 2))

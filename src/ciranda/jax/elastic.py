@@ -69,8 +69,12 @@ class JaxState(HandledState):
         registry: list[tuple[type, type[StateHandler]]] = [(ElasticIndices, SamplerStateHandler)]
         super().__init__(registry, {}, kwargs)
 
+    def save(self) -> None:
+        """Keep copies of everything; of nothing, where a step that it depends on has failed."""
+        jax.block_until_ready(self._objects())
+        super().save()
+
     def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
-        # Waited for, so that what a failed step results in is not saved.
         return jax.block_until_ready(jax.tree_util.tree_map(_copy_of, values))  # type: ignore[no-any-return]
 
     def _of_rank_0(self, values: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ciranda._ops import Average, Sum
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle.compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor
 from ciranda.paddle.eager import EagerGradients, flat
-from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, combine, open_program
+from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, combine, is_own, open_program
 
 _WIRES: dict[type[Compressor], Any] = {
     NoneCompressor: None,
@@ -80,13 +80,26 @@ class DistributedOptimizer:
 
     def _check_clipping(self, parameters: Iterable[Any] | None) -> None:
         """Raise InvalidArgumentError where the norm of all gradients would differ between ranks, by their own ones."""
-        if not isinstance(getattr(self._optimizer, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
+        inner = getattr(self._optimizer, "_optimizer", self._optimizer)  # of paddle.static.amp.decorate()
+        if not isinstance(getattr(inner, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
             return
         for each in flat(parameters):
             if (is_distributed(each) or each.name in self._distributed) and getattr(each, "need_clip", True):
                 raise InvalidArgumentError(
                     f"the gradient of {each.name}, which is each rank's own, would be part of the norm by which all "
                     "ranks' gradients are clipped: leave the parameter out (need_clip=False)"
+                )
+
+    def _check_loss_scaling(self, pairs: Iterable[Pair]) -> None:
+        """Raise InvalidArgumentError where ranks would find different gradients finite, by their own ones."""
+        amp = self._optimizer
+        if not getattr(amp, "_use_dynamic_loss_scaling", False) and getattr(amp, "_init_loss_scaling", 1.0) == 1.0:
+            return
+        for pair in pairs:
+            if is_own(pair, self._distributed):
+                raise InvalidArgumentError(
+                    f"the gradient of {pair.name}, which is each rank's own, would be part of what loss scaling finds "
+                    "finite: train it without loss scaling"
                 )
 
     # --- programs
@@ -107,6 +120,7 @@ class DistributedOptimizer:
         rewritten = open_program(program)
         pairs = [Pair(parameter.name, parameter, gradient) for parameter, gradient in found if gradient is not None]
         self._check_clipping([pair.parameter for pair in pairs])
+        self._check_loss_scaling(pairs)
         if not pairs:
             raise InvalidArgumentError("the program has no gradients: no parameter of it is trained by this loss")
         combine(rewritten, pairs, self._combining, self._nrings, self._bucket_mb, self._distributed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def _without_gradient(name: str, result: Any, tensors: list[Any]) -> Any:
 def _of_tensors(function: _Function, receives: bool = False) -> _Function:
     """Return a function of `ciranda.numpy` as one of tensors; one that `receives` takes the variables to write to."""
     name = function.__name__
+    parameters = signature(function)
 
     @unconverted
     @wraps(function)
@@ -59,7 +61,7 @@ def _of_tensors(function: _Function, receives: bool = False) -> _Function:
                 f"{name} is for tensors that have values: call it outside of tf.function (or, where all ranks make "
                 "their calls in the same order, by tf.py_function)"
             )
-        given = args[0] if args else next(iter(kwargs.values()))
+        given = next(iter(parameters.bind(*args, **kwargs).arguments.values()))
         arguments, options = tf.nest.map_structure(_array_of, (list(args), kwargs))
         several = isinstance(given, (list, tuple))
         tensors = [tf.convert_to_tensor(each) for each in (given if several else [given])]

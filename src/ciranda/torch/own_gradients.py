@@ -40,4 +40,4 @@ def share_overflow(names: Mapping[Tensor, str], process_set: ProcessSet) -> None
     if ops.allreduce(mine, op=Max, name=name, process_set=process_set).item() == 0:
         return
     for values in _values(names)[:1]:
-        values.view(-1)[0] = torch.inf
+        values[(0,) * values.dim()] = torch.inf
