@@ -3,8 +3,8 @@
 //
 // In the member's area, where rounds take turns with two parts: who brings something to a round knows that all have
 // come to the one before, and so have done with the one before that. What is so little that all of it has room beside
-// the meeting's word lies there: the cache line that tells of the meeting brings it along. And for what is
-// too much for the area two members exchange buffers; which one it hands over, each says beside the word.
+// the meeting's word lies there: the cache line that tells of the meeting brings it along. For what is too much for the
+// area two members exchange buffers; which one it hands over, each says beside the word.
 //
 // One thread (the holder of the progress token).
 #pragma once

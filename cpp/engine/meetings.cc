@@ -33,8 +33,11 @@ bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Par
     pending_.push_back(pending);
     return true;
   }
-  if (has_room) take_back(pending);
-  if (!has_room) close(&arena, meeting);
+  if (has_room) {
+    take_back(pending);
+  } else {
+    close(&arena, meeting);
+  }
   return false;
 }
 

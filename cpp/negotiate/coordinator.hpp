@@ -147,7 +147,7 @@ class Coordinator {
   void forget_some(std::vector<LogEntry>& entries);
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);
-  StallReport stall_report(const NamedRounds& name, TimePoint now) const;
+  StallReport stall_report(const NamedRounds& name, TimePoint now, bool tells_order) const;
   std::string other_order_text(const Round& stalled, int missing) const;
 
   CoordinatorOptions options_;

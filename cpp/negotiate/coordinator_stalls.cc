@@ -14,6 +14,8 @@ namespace {
 
 // How many of the missing ranks are checked for another order: a report stays cheap where hundreds are missing.
 constexpr std::size_t kMissingAsked = 4;
+// In how many reports of one check: each passes over all names.
+constexpr std::size_t kReportsOfOrder = 4;
 
 }  // namespace
 
@@ -32,17 +34,19 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   disperse_stalled(now);
   std::optional<TimePoint> next;
   std::vector<std::pair<NamedRounds*, std::string>> to_fail;  // told of while all of them are open
+  std::size_t n_told = 0;
+  const auto report_of = [&](const NamedRounds& name) { return stall_report(name, now, n_told++ < kReportsOfOrder); };
   for (auto& [key, name] : names_) {
     Round& round = name->round;
     if (!round.is_open || round.is_ready) continue;
     const bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
     if (is_over && !round.is_swap) {
-      to_fail.emplace_back(name.get(), stall_report(*name, now).text);
+      to_fail.emplace_back(name.get(), report_of(*name).text);
       continue;
     }
     if (is_over && !std::exchange(round.is_called_off, true)) call_offs_.push_back({name->slot, round.swap_round});
     if (options_.stall_warning.count() > 0 && now >= round.next_report) {
-      reports.push_back(stall_report(*name, now));
+      reports.push_back(report_of(*name));
       round.next_report = now + options_.stall_warning;
     }
     if (!is_over) next = earliest(next, first_due(round.opened, round.next_report));
@@ -57,9 +61,9 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   return reports;
 }
 
-StallReport Coordinator::stall_report(const NamedRounds& name, TimePoint now) const {
+StallReport Coordinator::stall_report(const NamedRounds& name, TimePoint now, bool tells_order) const {
   StallReport report = name.stall_report(members_, now);
-  const std::size_t n_asked = std::min(report.missing.size(), kMissingAsked);
+  const std::size_t n_asked = tells_order ? std::min(report.missing.size(), kMissingAsked) : 0;
   for (std::size_t i = 0; i < n_asked; ++i) {
     const std::string text = other_order_text(name.round, report.missing[i]);
     if (text.empty()) continue;
@@ -78,9 +82,8 @@ std::string Coordinator::other_order_text(const Round& stalled, int missing) con
       if (!stalled.has_arrived(member) || round.has_arrived(member) || members_.has_joined(member)) continue;
       return " Rank " + std::to_string(members_.rank(missing)) + " has submitted '" + other->name +
              "' instead, which rank " + std::to_string(members_.rank(member)) +
-             " has not: these two make their calls in different orders. A rank that waits for one call before it makes "
-             "the "
-             "next, as JAX does between programs, must make them in the same order as the others.";
+             " has not: these two make their calls in different orders, or make different calls. A rank that waits for "
+             "one call before it makes the next must make them in the same order as the others.";
     }
   }
   return "";

@@ -3,7 +3,7 @@
 //   probe lines (one a member, and one of the maker)  |  arena  |  for each member its rings: a control and a data ring
 //   to each of the others
 //
-// Each member allocates what it writes to, so that this lies in the memory of the NUMA node that it runs on. Rings and
+// Each member allocates its own part, so that this lies in the memory of the NUMA node that it runs on. Rings and
 // parts of the arena begin on pages of their own.
 //
 // Threads: plain value.
@@ -39,7 +39,7 @@ class SegmentLayout {
 
   std::size_t n_bytes() const { return rings_at() + n_members_ * row_bytes(); }
 
-  // What a member is to allocate: what it alone writes to, and member 0 what is common.
+  // What a member is to allocate: its part of the arena and its rings, and member 0 what is common.
   std::vector<ShmExtent> owned_by(int member) const {
     const auto n = static_cast<int>(n_members_);
     const ShmExtent part = SharedArena::part(n, slot_bytes_, member);

@@ -1,5 +1,7 @@
 // push: a collective as an operation of MXNet's engine, which runs it when the arrays that it reads and writes are
 // free, and runs what needs its results afterwards.
+//
+// Threads: any. It takes `running`, which ends with the operation.
 #pragma once
 
 #include <memory>

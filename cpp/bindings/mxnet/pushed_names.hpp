@@ -12,7 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 namespace ciranda::mxnet {
@@ -35,7 +35,8 @@ struct Uses {
 
 class PushedNames {
  public:
-  using Key = std::pair<std::uint64_t, std::string>;  // a process set's number with its lane, a name
+  // A circle, a process set's number with its lane, a name.
+  using Key = std::tuple<const void*, std::uint64_t, std::string>;
 
   // False if the name is in use, and this call would not wait for the last that uses it; it would if it `is_chained`.
   bool begin(const Key& key, const Uses& uses, bool is_chained) {

@@ -19,8 +19,8 @@ constexpr std::int32_t kShapeOfNothing = 7;
 constexpr std::size_t kLongestName = 1024;  // the engine's
 
 PushedNames& pushed_names() {
-  static PushedNames names;
-  return names;
+  static PushedNames* const names = new PushedNames;  // never freed: calls may end while the process does
+  return *names;
 }
 
 std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, const std::vector<const void*>& without) {
@@ -44,7 +44,7 @@ bool combines(std::int32_t collective) {
 }  // namespace
 
 Running::~Running() {
-  if (has_name_) pushed_names().end({asked_.process_set, asked_.name});
+  if (has_name_) pushed_names().end({circle_.get(), asked_.process_set, asked_.name});
 }
 
 std::string Running::problem_of(ArrayHandle array, std::int32_t* dtype) const {
@@ -113,7 +113,7 @@ std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::siz
     if (is_read_only || outputs[i] != inputs[i]) uses_.read.push_back(memory_of(inputs[i]));
   }
   if (carrier != nullptr) carrier_ = share(carrier);
-  has_name_ = pushed_names().begin({asked_.process_set, asked_.name}, uses_, asked_.is_chained);
+  has_name_ = pushed_names().begin({circle_.get(), asked_.process_set, asked_.name}, uses_, asked_.is_chained);
   if (!has_name_) {
     return "the name is in use: the call before it by that name has not ended; wait for its result, or give each call "
            "its own name";
@@ -223,14 +223,14 @@ void Running::spoil_outputs() const {
     if (is_in_place || mx().NDArrayGetShapeEx64(outputs_[i].get(), &ndim, &shape) != 0) continue;
     std::size_t n_bytes = ciranda_dtype_size(tensor.dtype);
     for (int dimension = 0; dimension < ndim; ++dimension) n_bytes *= static_cast<std::size_t>(shape[dimension]);
-    if (n_bytes != 0) std::memset(tensor.output, 0xFF, n_bytes);
+    if (n_bytes != 0) std::memset(tensor.output, tensor.dtype == CIRANDA_BOOL ? 1 : 0xFF, n_bytes);
   }
 }
 
 void Running::end(const native::Outcome& outcome) { tell(outcome.status, outcome.message); }
 
 void Running::tell(ciranda_status status, const std::string& message) {
-  if (has_name_) pushed_names().end({asked_.process_set, std::exchange(asked_.name, "")});
+  if (has_name_) pushed_names().end({circle_.get(), asked_.process_set, std::exchange(asked_.name, "")});
   has_name_ = false;
   if (status == CIRANDA_OK) {
     if (done_.callback != nullptr) done_.callback(done_.engine, done_.operation, nullptr);

@@ -71,7 +71,7 @@ std::vector<int> owners_of_pages(const SegmentLayout& layout) {
   return owners;
 }
 
-TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndSlotsAreForWhoWritesThem) {
+TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndEachPartForItsOwn) {
   for (const int n : {1, 2, 4, 7}) {
     for (const std::size_t slot_bytes : {std::size_t{0}, std::size_t{8192}}) {
       const SegmentLayout layout(n, slot_bytes);
