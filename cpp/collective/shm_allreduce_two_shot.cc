@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <memory>
+#include <array>
 #include <vector>
 
 #include "base/copy_bytes.hpp"
@@ -129,15 +129,16 @@ class TwoShot final : public RunningCollective {
     const Slice own = slice(i, session_.member());
     std::byte* in_slot = result_of(session_.member(), i) + own.offset;
     const std::size_t offset = chunk_range(i).offset + own.offset;
+    alignas(64) std::array<std::byte, kBlockBytes> block;  // NOLINT(*-member-init): it is written first
     for (std::size_t done = 0; done < own.n_bytes;) {
       const std::size_t n = regions_.in_one_piece(offset + done, std::min(own.n_bytes - done, kBlockBytes));
       for (std::size_t k = 0; k < inputs_.size(); ++k) {
         const std::byte* in_region = regions_.at(contributors_[k], offset + done);
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
-      kernels::reduce(reduction_, inputs_, block_.get(), n / size_of(reduction_.dtype));
-      copy_for_others(in_slot + done, block_.get(), n);
-      if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset + done, {block_.get(), n});
+      kernels::reduce(reduction_, inputs_, block.data(), n / size_of(reduction_.dtype));
+      copy_for_others(in_slot + done, block.data(), n);
+      if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset + done, {block.data(), n});
       done += n;
     }
     session_.publish(Counter::kReduced, first_chunk_ + i);
@@ -186,7 +187,6 @@ class TwoShot final : public RunningCollective {
   std::size_t n_packed_ = 0;
   std::size_t n_reduced_ = 0;
   std::size_t n_unpacked_ = 0;
-  std::unique_ptr<std::byte[]> block_ = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
 };
 
 }  // namespace
