@@ -78,10 +78,10 @@ def _n_rows(tensors: Sequence[Any]) -> list[int]:
     return [tensor.shape[0] if len(tensor.shape) else 0 for tensor in tensors]
 
 
-def _numbers_of_all(mine: list[int], process_set: ProcessSet) -> Any:
+def numbers_of_all(mine: list[int], process_set: ProcessSet, name: str | None = None) -> Any:
     """Return a table of whole numbers, with a row from each rank."""
     row = np.array([mine], np.int64)
-    return _basics.engine().run(ALLGATHER, row, None, None, Sum, -1, 1.0, 1.0, None, id_of(process_set))[0]
+    return _basics.engine().run(ALLGATHER, row, None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))[0]
 
 
 def _share_of(weight: float, process_set: ProcessSet) -> float:
@@ -152,7 +152,7 @@ class Allgather(Rule[Tensor]):
         return self._collectives.grouped_allgather_async(tensors, self.name, self.process_set).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        sizes = _numbers_of_all(self._sizes, self.process_set)
+        sizes = numbers_of_all(self._sizes, self.process_set)
         starts = sizes[: self.process_set.rank()].sum(axis=0).tolist()
         call = _plain_reduction(self.gradient_op, self.process_set)
         reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
@@ -280,7 +280,7 @@ class Gather(_Rooted[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         mine = [shape[0] if shape else 0 for shape, _ in self._shapes]
-        splits = _numbers_of_all(mine, self.process_set).T.tolist()
+        splits = numbers_of_all(mine, self.process_set).T.tolist()
         return self._collectives.grouped_scatter(gradients, self.root_rank, splits, None, self.process_set)
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from ciranda._frameworks import planner
 from ciranda._frameworks.naming import Parameter
 from ciranda.errors import InvalidArgumentError
+
+Item = TypeVar("Item")
 
 #: Gradients travel together up to this size, which costs hardly more to move than to announce.
 _SMALL_GROUP_BYTES = 128 << 10
@@ -26,9 +29,10 @@ def _join_small(parameters: list[Parameter], n_bytes_of: Callable[[Parameter], i
     return [[reached[int(name)] for name in bucket.names] for bucket in buckets]
 
 
-def _as_many_groups(parameters: list[Parameter], n_groups: int) -> list[list[Parameter]]:
-    bounds = [len(parameters) * index // n_groups for index in range(n_groups + 1)]
-    return [parameters[start:end] for start, end in pairwise(bounds)]
+def as_many_groups(items: list[Item], n_groups: int) -> list[list[Item]]:
+    """Divide items, in their order, into so many groups of nearly as many each."""
+    bounds = [len(items) * index // n_groups for index in range(n_groups + 1)]
+    return [items[start:end] for start, end in pairwise(bounds)]
 
 
 def make_groups(
@@ -49,7 +53,7 @@ def make_groups(
     if n_groups == 0 or groups is None:
         return _join_small(parameters, n_bytes_of)
     if n_groups is not None:
-        return _as_many_groups(parameters, n_groups)
+        return as_many_groups(parameters, n_groups)
     if not isinstance(groups, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in groups):
         raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
     grouped = [parameter for group in groups for parameter in group]

@@ -10,16 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ciranda import _basics
-from ciranda._ops import ALLGATHER, Average, Max, Min, Sum
+from ciranda._collectives.rules import numbers_of_all
+from ciranda._ops import Average, Max, Min, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.mxnet import _calls, arrays
 from ciranda.mxnet._calls import Call
-from ciranda.process_sets import id_of
 
 #: What makes results of arrays, and what makes their gradients of those of the results.
 Forward = Callable[[Sequence[NDArray]], Sequence[NDArray]]
@@ -115,19 +114,11 @@ def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
 
     def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
         reduced = _calls.allreduce(gradients, call.for_gradient(op=Average))
-        starts = _rows_before(sizes, call.for_gradient("rows"))
+        rows = numbers_of_all(sizes, call.process_set, call.for_gradient("rows").name)
+        starts = rows[: call.process_set.rank()].sum(axis=0).tolist()
         return [each[start : start + size] for each, start, size in zip(reduced, starts, sizes, strict=True)]
 
     return _differentiated(tensors, lambda inputs: _calls.allgather(inputs, call), backward)
-
-
-def _rows_before(mine: list[int], call: Call) -> list[int]:
-    """Return where this rank's rows begin in what the ranks bring together, for several tensors."""
-    row = np.array([mine], np.int64)
-    (everyones,) = _basics.engine().run(
-        ALLGATHER, row, None, call.name, Sum, -1, 1.0, 1.0, None, id_of(call.process_set)
-    )
-    return [int(start) for start in everyones[: call.process_set.rank()].sum(axis=0)]
 
 
 def alltoall(tensor: NDArray, splits: Any, call: Call) -> tuple[NDArray, list[int]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import RowSparseNDArray, row_sparse_array
 
+from ciranda._frameworks.groups import as_many_groups
 from ciranda.errors import InvalidArgumentError
 from ciranda.mxnet import _calls
 from ciranda.mxnet._calls import Call
@@ -38,9 +38,7 @@ def groups_of(items: Sequence[Item], num_groups: int, dtype_of: Callable[[Item],
         by_dtype.setdefault(str(dtype_of(item)), []).append(item)
     found = []
     for alike in by_dtype.values():
-        n = min(num_groups, len(alike))
-        bounds = [len(alike) * index // n for index in range(n + 1)]
-        found += [alike[begin:end] for begin, end in pairwise(bounds)]
+        found += as_many_groups(alike, min(num_groups, len(alike)))
     return found
 
 

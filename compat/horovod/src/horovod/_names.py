@@ -39,6 +39,11 @@ _NEEDING_ALL = """
     broadcast broadcast_ broadcast_async broadcast_async_
     reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async
 """
+_OF_MXNET = """
+    Adasum Average Max Min Product Sum
+    allreduce allreduce_ grouped_allreduce grouped_allreduce_ allgather grouped_allgather
+    alltoall broadcast broadcast_ reducescatter grouped_reducescatter
+"""
 _COMPRESSION = "Compression Compressor FP16Compressor NoneCompressor"
 _STATES = """
     ModelStateHandler OptimizerStateHandler SamplerStateHandler StateHandler TorchState get_handler_registry
@@ -72,6 +77,14 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod.torch.elastic": (("ciranda.torch.elastic", "ElasticSampler TorchState run"),),
     "horovod.torch.elastic.state": (("ciranda.torch.elastic.state", _STATES),),
     "horovod.torch.elastic.sampler": (("ciranda.torch.elastic.sampler", "ElasticSampler"),),
+    "horovod.mxnet": (
+        ("ciranda.mxnet", _STATE + _BUILT + _PROCESS_SETS + _OF_MXNET + _FUNCTIONS),
+        ("ciranda.mxnet", "Compression DistributedOptimizer DistributedTrainer HorovodInternalError"),
+        ("horovod.common.util", "check_extension"),
+    ),
+    "horovod.mxnet.mpi_ops": (("ciranda.mxnet", _STATE + _BUILT + _PROCESS_SETS + _OF_MXNET),),
+    "horovod.mxnet.functions": (("ciranda.mxnet", "allgather_object broadcast_object"),),
+    "horovod.mxnet.compression": (("ciranda.mxnet.compression", _COMPRESSION),),
     "horovod.common.elastic": (("ciranda.elastic", "ObjectState State run_fn"),),
     "horovod.common.process_sets": (("ciranda.process_sets", _PROCESS_SETS + " get_process_set_ids_and_ranks"),),
     "horovod.data": (("ciranda.data", "AsyncDataLoaderMixin BaseDataLoader"),),

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from ciranda.mxnet.compression import Compression, Compressor, FP16Compressor, NoneCompressor
+from horovod._names import attach
 
-__all__ = [
-    "Compression",
-    "Compressor",
-    "FP16Compressor",
-    "NoneCompressor",
-]
+__getattr__, __dir__ = attach(__name__)

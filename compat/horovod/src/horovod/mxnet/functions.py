@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from ciranda.mxnet import allgather_object, broadcast_object
+from horovod._names import attach
 
-__all__ = [
-    "allgather_object",
-    "broadcast_object",
-]
+__getattr__, __dir__ = attach(__name__)
