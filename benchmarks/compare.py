@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peers import UNKNOWN, distance_of
+
 from ciranda.bench.plan import format_size
 
 _LEAST_NOISE = 0.1  # nothing smaller than this is news
@@ -63,7 +65,10 @@ def ratios(results: dict[str, Any]) -> Iterator[tuple[str, Ratio]]:
             for peer, theirs in row["systems"].items():
                 if peer == "ciranda":
                     continue
-                name = f"{row['collective']} {format_size(row['n_bytes'])}, {peer} (run with {run['mpi']})"
+                what = f"{row['collective']} {format_size(row['n_bytes'])}"
+                if (distance := distance_of(row)) != UNKNOWN:
+                    what += f", {distance} cores"
+                name = f"{what}, {peer} (run with {run['mpi']})"
                 noise = math.hypot(spread(ours), spread(theirs))
                 yield name, Ratio(theirs["median_us"] / ours["median_us"], noise)
 

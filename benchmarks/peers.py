@@ -19,6 +19,11 @@ A process can hold one MPI only, so each has a run of its own, under its own mpi
 part too: a ratio is always of one run. Beside them stands the *floor*: the time in which all ranks at once rewrite as
 many bytes as the result has, each in its own buffer, once. No collective that ends in private memory can beat it by
 much.
+
+A virtual machine's cores move: near each other (they share a cache) a cache line takes a few tens of ns, far apart 200
+and more, and calls several times as long. With --cpp the way of a line is measured between turns, and times taken near
+and far are never put together: each size has a row for each distance that was met. ``--until-both SECONDS`` goes on
+with a size until both have been.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,6 +61,8 @@ _INTEL = "impi"  # Intel MPI has the binary interface of MPICH
 def main() -> int:
     """Measure, print the table, write what was asked for. The exit code is 1 if any element was wrong."""
     args = parse(sys.argv[1:])
+    if args.until_both and not args.cpp:
+        raise SystemExit("peers: --until-both needs --cpp: the way of a cache line is not measured from Python")
     mpis = dict(text.split("=", 1) for text in args.mpi)
     names = [name for name in args.peers.split(",") if name]
     can_mpi = args.cpp is not None or args.dtype == "float32"
@@ -79,6 +86,8 @@ def main() -> int:
     if args.cpp:
         results["limits"] = limits_of(args.cpp)
     print(table(results))
+    if args.until_both:
+        print(missing(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if args.plot:
@@ -101,6 +110,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=400)
     parser.add_argument("--cpp", type=Path, metavar="BUILD", help="measure from C++, with what this folder holds")
     parser.add_argument("--pin", action="store_true", help="bind rank r to core r")
+    parser.add_argument(
+        "--until-both",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="with --cpp: at most so long, for each size, until the cores have been near each other and far apart",
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     return parser.parse_args(arguments)
@@ -183,6 +199,7 @@ def cpp_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> list[s
     built = args.cpp.absolute() / "benchmarks" / "cpp" / "peers"
     modules = [f"{name}={built}/peer_{'mpich' if name.startswith(_INTEL) else name}.so" for name in peers]
     counts = [",".join(map(str, sizes(args))), str(args.seconds), str(args.iterations), str(int(args.pin))]
+    counts.append(str(args.until_both))
     return [str(built / "peers_rank"), scratch, args.collectives, args.dtype, *counts, *modules]
 
 
@@ -226,6 +243,14 @@ def start(
 # --- what came out
 
 
+UNKNOWN = "unknown"
+
+
+def distance_of(row: dict[str, Any]) -> str:
+    """How far apart the cores were: near, far, or unknown: not measured, or they moved too often."""
+    return str(row.get("distance", UNKNOWN))
+
+
 def table(results: dict[str, Any]) -> str:
     """Times in microseconds, and how many times as long the others took, in the same run as Ciranda."""
     meta = results["meta"]
@@ -238,21 +263,44 @@ def table(results: dict[str, Any]) -> str:
         )
         names = list(run["rows"][0]["systems"])
         head = "".join(f"{name:>12}" + ("" if name == "ciranda" else f"{'ratio':>8}") for name in names)
-        lines.append(f"{'collective':>12}{'size':>9}{head}{'floor':>11}{'/ floor':>9}")
-        for row in run["rows"]:
-            ours = row["systems"]["ciranda"]["median_us"]
-            cells = "".join(
-                f"{found['median_us']:>12.1f}" + ("" if name == "ciranda" else f"{found['median_us'] / ours:>7.2f}x")
-                for name, found in row["systems"].items()
-            )
-            floor = row["floor_us"]
-            lines.append(
-                f"{row['collective']:>12}{format_size(row['n_bytes']):>9}{cells}{floor:>11.1f}{ours / floor:>8.1f}x"
-            )
+        lines.append(f"{'collective':>12}{'size':>9}{'cores':>9}{head}{'floor':>11}{'/ floor':>9}")
+        lines += map(line, run["rows"])
         rate = ", ".join(f"{format_size(int(size))} {gb:.0f}" for size, gb in run["rewrite_gb_per_s"].items())
         if rate:
             lines.append(f"# memory that all ranks at once read and write, GB/s by buffer: {rate}")
     return "\n".join(lines)
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    ours, floor = row["systems"]["ciranda"]["median_us"], row["floor_us"]
+    cells = "".join(
+        f"{found['median_us']:>12.{digits_of(found['median_us'])}f}"
+        + ("" if name == "ciranda" else f"{found['median_us'] / ours:>7.2f}x")
+        for name, found in row["systems"].items()
+    )
+    what = f"{row['collective']:>12}{format_size(row['n_bytes']):>9}{distance_of(row):>9}"
+    return f"{what}{cells}{floor:>11.1f}{ours / floor:>8.1f}x"
+
+
+def digits_of(time_us: float) -> int:
+    return 2 if time_us < 10 else 1
+
+
+def missing(results: dict[str, Any]) -> str:
+    """Which sizes were not measured at both distances."""
+    lines = []
+    for run in results["runs"]:
+        met: dict[tuple[str, int], set[str]] = {}
+        for row in run["rows"]:
+            met.setdefault((row["collective"], row["n_bytes"]), set()).add(distance_of(row))
+        for distance in ("near", "far"):
+            without = [
+                f"{name} {format_size(n_bytes)}" for (name, n_bytes), all_met in met.items() if distance not in all_met
+            ]
+            if without:
+                lines.append(f"# run with {run['mpi']}: cores were never {distance} for {', '.join(without)}")
+    return "\n".join(lines) or "# every size has been measured near and far"
 
 
 def limits_of(build: Path) -> list[dict[str, Any]]:
@@ -277,34 +325,38 @@ def limit_us(limits: list[dict[str, Any]], n_ranks: int, n_bytes: int) -> float:
     return float(line + 2 * n_ranks * n_bytes / near["copy_gb_per_s"] / 1e3)
 
 
-def ratios_of(results: dict[str, Any], collective: str) -> dict[str, tuple[list[int], list[float]]]:
+def rows_of(results: dict[str, Any], collective: str, distance: str) -> Iterator[dict[str, Any]]:
+    """Those of all runs."""
+    for run in results["runs"]:
+        yield from (row for row in run["rows"] if (row["collective"], distance_of(row)) == (collective, distance))
+
+
+def ratios_of(results: dict[str, Any], collective: str, distance: str) -> dict[str, tuple[list[int], list[float]]]:
     """Sizes, and how many times as long each system took as Ciranda did in the run that they shared.
 
     A system that takes part in several runs has the median of its ratios.
     """
     found: dict[str, dict[int, list[float]]] = {}
-    for run in results["runs"]:
-        for row in (row for row in run["rows"] if row["collective"] == collective):
-            ours = row["systems"]["ciranda"]["median_us"]
-            for name, measured in row["systems"].items():
-                if name != "ciranda":
-                    found.setdefault(name, {}).setdefault(row["n_bytes"], []).append(measured["median_us"] / ours)
+    for row in rows_of(results, collective, distance):
+        ours = row["systems"]["ciranda"]["median_us"]
+        for name, measured in row["systems"].items():
+            if name != "ciranda":
+                found.setdefault(name, {}).setdefault(row["n_bytes"], []).append(measured["median_us"] / ours)
     return {
         name: (list(by_size), [statistics.median(each) for each in by_size.values()]) for name, by_size in found.items()
     }
 
 
-def ours_of(results: dict[str, Any], collective: str) -> dict[int, list[float]]:
+def ours_of(results: dict[str, Any], collective: str, distance: str) -> dict[int, list[float]]:
     """Ciranda's medians of all runs, by size, in microseconds."""
     found: dict[int, list[float]] = {}
-    for run in results["runs"]:
-        for row in (row for row in run["rows"] if row["collective"] == collective):
-            found.setdefault(row["n_bytes"], []).append(row["systems"]["ciranda"]["median_us"])
+    for row in rows_of(results, collective, distance):
+        found.setdefault(row["n_bytes"], []).append(row["systems"]["ciranda"]["median_us"])
     return found
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """A row of panels for each collective: Ciranda's time, and how many times as long the others took.
+    """A row of panels for each collective and distance: Ciranda's time, and how many times as long the others took.
 
     Runs are never compared with each other: times differ between them, ratios hardly.
     """
@@ -312,30 +364,32 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib import ticker
 
     meta, limits = results["meta"], results.get("limits")
-    collectives = list(dict.fromkeys(row["collective"] for row in results["runs"][0]["rows"]))
-    figure, panels = plt.subplots(
-        len(collectives), 2, figsize=(13, 4.8 * len(collectives)), layout="constrained", squeeze=False
-    )
-    for (times, ratios), collective in zip(panels, collectives, strict=True):
-        ours = ours_of(results, collective)
+    cases = list(dict.fromkeys((row["collective"], distance_of(row)) for run in results["runs"] for row in run["rows"]))
+    figure, panels = plt.subplots(len(cases), 2, figsize=(13, 4.8 * len(cases)), layout="constrained", squeeze=False)
+    for (times, ratios), (collective, distance) in zip(panels, cases, strict=True):
+        title = collective if distance == UNKNOWN else f"{collective}, {distance} cores"
+        ours = ours_of(results, collective, distance)
         sizes = list(ours)
         times.fill_between(sizes, *zip(*((min(each), max(each)) for each in ours.values()), strict=True), alpha=0.25)
         times.plot(sizes, [statistics.median(each) for each in ours.values()], "o-", label="ciranda", markersize=4)
         if limits:
             least = [limit_us(limits, meta["np"], size) for size in sizes]
             times.plot(sizes, least, "--", color="0.4", label="limit of the machine")
-        times.set(title=f"{collective}: ciranda's time, all runs", ylabel="microseconds")
-        for number, (name, (at, ratio)) in enumerate(ratios_of(results, collective).items()):
+        times.set(title=f"{title}: ciranda's time, all runs", ylabel="microseconds")
+        for number, (name, (at, ratio)) in enumerate(ratios_of(results, collective, distance).items()):
             ratios.plot(at, ratio, "o-", label=name, markersize=4, color=f"C{number + 1}")
         ratios.axhline(1.0, color="C0", linewidth=2, label="ciranda")
-        ratios.set(title=f"{collective}: time as a multiple of ciranda's in the same run", ylabel="theirs / ciranda's")
+        ratios.set(title=f"{title}: time as a multiple of ciranda's in the same run", ylabel="theirs / ciranda's")
         for axes in (times, ratios):
             axes.set(xscale="log", yscale="log", xlabel="bytes")
             axes.set_xticks(sizes[:: -(-len(sizes) // 8)])
             axes.set_xticklabels([format_size(size) for size in axes.get_xticks()])
             axes.minorticks_off()
+            axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
             axes.grid(alpha=0.3)
         times.legend(frameon=False, loc="upper left")
         ratios.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -90,7 +90,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     args.np = 2 if args.where == "loopback" else args.hosts * args.local
-    args.dtype = "float32"
+    args.dtype, args.until_both = "float32", 0.0
     if args.hosts > 2 and (args.links > 1 or args.delay_ms or args.loss):
         parser.error("several links, a delay and losses are for two hosts")
     return args

@@ -140,7 +140,33 @@ def test_the_table_shows_ratios_and_the_floor() -> None:
     text = peers.table(_results(100, 400))
     last = text.splitlines()[-2].split()
     assert text.startswith("# float32, 2 ranks on a, 2 cores;")
-    assert last == ["allreduce", "1", "MiB", "100.0", "400.0", "4.00x", "10.0", "10.0x"]
+    assert last == ["allreduce", "1", "MiB", "unknown", "100.0", "400.0", "4.00x", "10.0", "10.0x"]
+
+
+def _near_and_far() -> dict[str, Any]:
+    """Near 1 MiB takes 100 us, far 300; the peer 400 and 600. 4 MiB were measured near alone."""
+    near, far, large = (_results(*pair)["runs"][0]["rows"][0] for pair in ((100, 400), (300, 600), (500, 1000)))
+    results = _results(100, 400)
+    results["runs"][0]["rows"] = [
+        {**near, "distance": "near"},
+        {**far, "distance": "far"},
+        {**large, "distance": "near", "n_bytes": 4 << 20},
+    ]
+    return results
+
+
+def test_times_taken_near_and_far_are_kept_apart() -> None:
+    results = _near_and_far()
+    assert [line.split()[3] for line in peers.table(results).splitlines()[3:-1]] == ["near", "far", "near"]
+    assert peers.missing(results) == "# run with no MPI: cores were never far for allreduce 4 MiB"
+    assert peers.ours_of(results, "allreduce", "near") == {1 << 20: [100], 4 << 20: [500]}
+    assert peers.ratios_of(results, "allreduce", "far") == {"gloo": ([1 << 20], [2.0])}
+    near_alone = copy.deepcopy(results)
+    near_alone["runs"][0]["rows"][1]["distance"] = "near"
+    assert {change.name for change in compare.changes(results, near_alone)} == {
+        "allreduce 1 MiB, near cores, gloo (run with no MPI)",
+        "allreduce 4 MiB, near cores, gloo (run with no MPI)",
+    }
 
 
 def test_all_peers_are_those_whose_mpi_is_installed(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 // What each rank does for benchmarks/peers.py --cpp, which starts it: checks and times collectives in several systems,
 // in turns, on the same memory; rank 0 writes what was found to FOLDER/found.json.
 //
-//   peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN [NAME=MODULE ...]
+//   peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN UNTIL_BOTH [NAME=MODULE ...]
 //
 // Lists are separated by commas; sizes are of the result, in bytes. As in the Python of peers_rank.py: the buffer is
 // written anew before every call, outside the time; a call's time counts from the last rank's call to the last rank's
-// return; systems take ten turns each.
+// return; systems take ten turns each and more, of 15 ms at most, between which the distance of the cores is measured.
+// Times at different distances are kept apart; turns go on for up to UNTIL_BOTH seconds until there are some of each.
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -22,6 +23,8 @@
 #include <utility>
 
 #include "ciranda_system.hpp"
+#include "distance.hpp"
+#include "measured.hpp"
 #include "numbers.hpp"
 
 namespace {
@@ -30,6 +33,8 @@ using peers::Call;
 using peers::Case;
 using peers::Collective;
 using peers::DataType;
+using peers::Distance;
+using peers::Measured;
 using peers::System;
 
 constexpr std::array<std::pair<const char*, Collective>, 6> kCollectives{{{"allreduce", Collective::kAllreduce},
@@ -40,8 +45,10 @@ constexpr std::array<std::pair<const char*, Collective>, 6> kCollectives{{{"allr
                                                                           {"allreduces", Collective::kManyAllreduces}}};
 constexpr std::array<std::pair<const char*, DataType>, 3> kDataTypes{
     {{"float32", DataType::kFloat32}, {"float16", DataType::kFloat16}, {"bfloat16", DataType::kBFloat16}}};
-constexpr int kArguments = 7;  // and then the peers
-constexpr int kTurns = 10;
+constexpr int kArguments = 8;  // and then the peers
+constexpr int kLeastTurns = 10;
+constexpr double kMostTurnSeconds = 0.015;  // cores move every few seconds
+constexpr std::size_t kLeastTimes = 10;     // of each system, near and far, where both are waited for
 constexpr int kWarmUp = 5;
 constexpr std::int64_t kLeastCalls = 5;
 constexpr std::size_t kPatternLength = 5;
@@ -54,6 +61,7 @@ struct Plan {
   double seconds;
   std::int64_t iterations;
   bool pin;
+  double until_both;  // seconds
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -78,7 +86,8 @@ Plan parse(char** arguments) {
             {},
             std::atof(arguments[5]),
             std::atoll(arguments[6]),
-            arguments[7][0] == '1'};
+            arguments[7][0] == '1',
+            std::atof(arguments[8])};
   for (const std::string& size : split(arguments[4])) plan.sizes.push_back(std::stoull(size));
   return plan;
 }
@@ -156,28 +165,14 @@ float expected(Collective collective, std::size_t place, std::size_t count, std:
 
 // --- measuring
 
-struct Measured {
-  std::string name;
-  std::int64_t n_wrong = 0;
-  std::int64_t n_calls = 0;
-  Call call;
-  std::vector<std::int64_t> starts;
-  std::vector<std::int64_t> ends;
-  std::vector<double> times_us;  // the same on all ranks
-};
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const double place = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
-}
-
 class Rank {
  public:
-  Rank(Plan plan, ciranda::Context& circle, std::vector<Named>& systems)
-      : plan_(std::move(plan)), circle_(circle), systems_(systems) {}
+  Rank(Plan plan, ciranda::Context& circle, std::vector<Named>& systems, bool can_probe)
+      : plan_(std::move(plan)),
+        circle_(circle),
+        systems_(systems),
+        probe_(plan_.folder, circle.rank(), circle.size()),
+        can_probe_(can_probe) {}
 
   void measure_all(std::ostream& out) {
     const char* separator = "";
@@ -208,12 +203,49 @@ class Rank {
     const Case what{kind, plan_.dtype, count, "peers." + collective + "." + std::to_string(count)};
     std::vector<Measured> found = bind(what);
     std::vector<double> floors;
-    for (int turn = 0; turn < kTurns; ++turn) {
-      for (std::size_t i = 0; i < found.size(); ++i) time_turn(found[turn % 2 == 0 ? i : found.size() - 1 - i], turn);
-      time_floor(floors, std::clamp<std::int64_t>(found[0].n_calls / kTurns, 3, 20));
+    const std::int64_t n_turns = agreed(turns_for(found));
+    const std::int64_t began = now_ns();
+    line_ns_ = line_ns();
+    for (std::int64_t turn = 0; agreed(turn < n_turns || must_go_on(found, began)) != 0; ++turn) {
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        time_turn(found[turn % 2 == 0 ? i : found.size() - 1 - i], turn, n_turns);
+      }
+      if (turn < n_turns) time_floor(floors, std::clamp<std::int64_t>(found[0].n_calls / n_turns, 3, 20));
     }
     for (Measured& one : found) gather_times(one);
-    write(collective, result_.size(), found, quantile(floors, 0.5), out);
+    write_rows(collective, result_.size(), found, peers::quantile(floors, 0.5), out);
+  }
+
+  // What rank 0 says.
+  std::int64_t agreed(std::int64_t number) {
+    circle_.broadcast(std::span(&number, 1), {.name = "peers.agreed"});
+    return number;
+  }
+
+  static std::int64_t turns_for(const std::vector<Measured>& found) {
+    double most = kLeastTurns;
+    for (const Measured& one : found) {
+      most = std::max(most, static_cast<double>(one.n_calls) * one.least_seconds / kMostTurnSeconds);
+    }
+    return static_cast<std::int64_t>(most);
+  }
+
+  bool must_go_on(const std::vector<Measured>& found, std::int64_t began) const {
+    if (static_cast<double>(now_ns() - began) / 1e9 >= plan_.until_both) return false;
+    return std::ranges::any_of(found, [](const Measured& one) {
+      const auto n_at = [&](Distance distance) {
+        return static_cast<std::size_t>(std::ranges::count(one.distances, distance));
+      };
+      return std::min(n_at(Distance::kNear), n_at(Distance::kFar)) < kLeastTimes;
+    });
+  }
+
+  // Of the neighbours that are farthest apart.
+  double line_ns() {
+    if (!can_probe_) return 0;
+    double found = probe_.one_way_ns();
+    circle_.allreduce(std::span(&found, 1), {.name = "peers.line", .op = ciranda::ReduceOp::kMax});
+    return found;
   }
 
   std::vector<Measured> bind(const Case& what) {
@@ -224,7 +256,7 @@ class Rank {
       one.call = named.system->bind(what, buffer_, result_);
       if (!one.call) continue;
       one.n_wrong = count_wrong(what, one.call);
-      one.n_calls = choose_calls(one.call);
+      choose_calls(one);
       found.push_back(std::move(one));
     }
     return found;
@@ -257,28 +289,30 @@ class Rank {
   }
 
   // Warms up, and agrees on how many calls fit into the time there is.
-  std::int64_t choose_calls(const Call& call) {
-    double least = 1e9;
+  void choose_calls(Measured& one) {
     for (int i = 0; i < kWarmUp; ++i) {
       write_anew(0);
       const std::int64_t start = now_ns();
-      call();
-      least = std::min(least, static_cast<double>(now_ns() - start) / 1e9);
+      one.call();
+      one.least_seconds = std::min(one.least_seconds, static_cast<double>(now_ns() - start) / 1e9);
     }
-    std::int64_t n_calls = std::min(plan_.iterations, std::max(kLeastCalls, std::int64_t(plan_.seconds / least)));
-    circle_.broadcast(std::span(&n_calls, 1), {.name = "peers.calls"});
-    return n_calls;
+    const auto that_fit = static_cast<std::int64_t>(plan_.seconds / one.least_seconds);
+    one.n_calls = agreed(std::min(plan_.iterations, std::max(kLeastCalls, that_fit)));
   }
 
-  void time_turn(Measured& one, int turn) {
-    const std::int64_t n_calls = one.n_calls * (turn + 1) / kTurns - one.n_calls * turn / kTurns;
-    if (n_calls > 0) one.call();  // the first call after another system's turn finds that one's traces
+  void time_turn(Measured& one, std::int64_t turn, std::int64_t n_turns) {
+    const std::int64_t n_calls = one.n_calls * (turn + 1) / n_turns - one.n_calls * turn / n_turns;
+    if (n_calls == 0) return;
+    one.call();  // the first call after another system's turn finds that one's traces
     for (std::int64_t i = 0; i < n_calls; ++i) {
       write_anew(1);
       one.starts.push_back(now_ns());
       one.call();
       one.ends.push_back(now_ns());
     }
+    const double before_ns = std::exchange(line_ns_, line_ns());
+    const Distance distance = can_probe_ ? peers::distance_of(before_ns, line_ns_) : Distance::kUnknown;
+    one.distances.resize(one.starts.size(), distance);
   }
 
   // All ranks at once read and write as many bytes as the result has.
@@ -300,23 +334,12 @@ class Rank {
     }
   }
 
-  static void write(const std::string& collective, std::size_t n_bytes, const std::vector<Measured>& found,
-                    double floor_us, std::ostream& out) {
-    out << "{\"collective\": \"" << collective << "\", \"n_bytes\": " << n_bytes << ", \"systems\": {";
-    const char* separator = "";
-    for (const Measured& one : found) {
-      out << separator << '"' << one.name << "\": {\"median_us\": " << quantile(one.times_us, 0.5)
-          << ", \"low_us\": " << quantile(one.times_us, 0.25) << ", \"high_us\": " << quantile(one.times_us, 0.75)
-          << ", \"min_us\": " << quantile(one.times_us, 0) << ", \"n_wrong\": " << one.n_wrong
-          << ", \"iterations\": " << one.times_us.size() << '}';
-      separator = ", ";
-    }
-    out << "}, \"floor_us\": " << floor_us << '}';
-  }
-
   Plan plan_;
   ciranda::Context& circle_;
   std::vector<Named>& systems_;
+  peers::LineProbe probe_;
+  bool can_probe_;
+  double line_ns_ = 0;  // when last measured
   std::vector<std::byte> buffer_;
   std::vector<std::byte> result_;
 };
@@ -334,6 +357,7 @@ void run(int count, char** arguments) {
   const Plan plan = parse(arguments);
   identify();
   ciranda::Context circle;
+  const bool can_probe = circle.size() > 1 && peers::LineProbe::is_possible(circle.size());
   if (plan.pin) stay_on_core(circle.rank());
   const peers::World world{circle.rank(), circle.size(), plan.folder, [&circle](std::span<std::byte> bytes) {
                              auto* data = reinterpret_cast<std::uint8_t*>(bytes.data());
@@ -346,7 +370,7 @@ void run(int count, char** arguments) {
   std::ostringstream found;
   found << '{';
   const std::int64_t began = now_ns();
-  Rank(plan, circle, systems).measure_all(found);
+  Rank(plan, circle, systems, can_probe).measure_all(found);
   double used = processor_seconds();
   circle.allreduce(std::span(&used, 1));
   found << ", \"versions\": {";
@@ -363,7 +387,9 @@ void run(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   if (count <= kArguments) {
-    std::fprintf(stderr, "usage: peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN [NAME=MODULE ...]\n");
+    std::fprintf(stderr,
+                 "usage: peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN UNTIL_BOTH "
+                 "[NAME=MODULE ...]\n");
     return 2;
   }
   try {
