@@ -3,7 +3,7 @@
 // link).
 //
 // Made of HostCosts that all ranks know, and of how they lie on hosts. Computed in whole numbers, so that all come to
-// the same choice. What it does not know, as what caches do to segments of different lengths, Residuals find.
+// the same choice. What it does not know, as what caches do to segments of different lengths, OnlineAutotuner finds.
 // Pure; a plain value.
 #pragma once
 

@@ -40,7 +40,7 @@ NativeBackend::NativeBackend(Mesh& mesh, NativeOptions options)
 void NativeBackend::use(SharedArena& arena) {
   session_.emplace(arena);
   tried_.clear();
-  residuals_ = {};
+  autotuner_ = {};
 }
 
 Rounding NativeBackend::rounding_of(const Plan& plan) const {
@@ -103,7 +103,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
   const Kind kind(plan.n_bytes, policy);
   const Tried& tried = this->tried(policy, kind);
-  const Residuals::Call call = residuals_.next({kind.number, tried.picks.size(), tried.by_model});
+  const OnlineAutotuner::Call call = autotuner_.next({kind.number, tried.picks.size(), tried.by_model});
   if (!call.way) return launch(policy.best(plan.collective, plan.n_bytes));
   const Pick& pick = tried.picks[*call.way];
   if (!call.sample) return launch(pick);
@@ -114,7 +114,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   return std::make_unique<Timed>([&] { return launch(pick); },
                                  [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
                                    const double ns = static_cast<double>(time.count()) * scale;
-                                   residuals_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
+                                   autotuner_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
                                  });
 }
 
@@ -128,7 +128,7 @@ std::vector<Candidate> NativeBackend::candidates(Collective collective, std::siz
   const auto known = collective == Collective::kAllreduce ? tried_.find(kind.number) : tried_.end();
   Pick best = policy.best(collective, n_bytes);
   if (known != tried_.end()) {
-    if (const auto preferred = residuals_.preferred(kind.number)) best = known->second.picks[*preferred];
+    if (const auto preferred = autotuner_.preferred(kind.number)) best = known->second.picks[*preferred];
   }
   std::vector<Candidate> found;
   std::optional<Candidate> in_place;  // not a choice, but a consequence of one
@@ -139,7 +139,7 @@ std::vector<Candidate> NativeBackend::candidates(Collective collective, std::siz
       const auto& picks = known->second.picks;
       const auto way = std::find(picks.begin(), picks.end(), pick);
       if (way != picks.end()) {
-        const auto ns = residuals_.took_ns(kind.number, static_cast<std::size_t>(way - picks.begin()));
+        const auto ns = autotuner_.took_ns(kind.number, static_cast<std::size_t>(way - picks.begin()));
         if (ns) candidate.taken_us = static_cast<double>(*ns) * 1e-3;
       }
     }

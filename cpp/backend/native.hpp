@@ -17,8 +17,8 @@
 #include "backend/candidate.hpp"
 #include "backend/cost_model.hpp"
 #include "backend/native_options.hpp"
+#include "backend/online_autotuner.hpp"
 #include "backend/policy.hpp"
-#include "backend/residuals.hpp"
 #include "collective/arena_session.hpp"
 #include "collective/rounding.hpp"
 #include "collective/running_collective.hpp"
@@ -42,9 +42,9 @@ class NativeBackend {
 
   // What this rank has measured, if it is time to tell the others: at the same place of the log on all ranks, with what
   // was started before done. Then all conclude() from what all have told, one rank after the other.
-  bool has_news() const { return residuals_.has_news(); }
-  std::vector<std::uint64_t> news() const { return residuals_.news(); }
-  void conclude(std::span<const std::uint64_t> news_of_all) { residuals_.conclude(news_of_all); }
+  bool has_news() const { return autotuner_.has_news(); }
+  std::vector<std::uint64_t> news() const { return autotuner_.news(); }
+  void conclude(std::span<const std::uint64_t> news_of_all) { autotuner_.conclude(news_of_all); }
 
   // An allreduce whose inputs, of all ranks one after the other, are here already.
   void combine(const Plan& plan, std::span<const std::byte> inputs) const;
@@ -75,7 +75,7 @@ class NativeBackend {
   Mesh& mesh_;
   NativeOptions options_;
   CostModel costs_;
-  Residuals residuals_;
+  OnlineAutotuner autotuner_;
   std::unordered_map<std::uint32_t, Tried> tried_;  // by the number of a kind
   int ranks_per_host_;                              // 0: hosts are not alike (hosts.hpp)
   std::vector<int> hosts_;                          // by rank

@@ -36,7 +36,7 @@ from ciranda.bench.plan import (
 )
 from ciranda.bench.systems import PEERS, Call, Ciranda, System
 
-_MOST_TRIED = 200  # calls; see cpp/backend/residuals.hpp
+_MOST_TRIED = 200  # calls; see cpp/backend/online_autotuner.hpp
 _MOST_UNREAD = 4000  # calls; what a recording has room for, and more
 
 

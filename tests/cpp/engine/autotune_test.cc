@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "backend/residuals.hpp"
+#include "backend/online_autotuner.hpp"
 #include "engine/engine.hpp"
 #include "engine/world.hpp"
 #include "engine/worlds_test.hpp"
@@ -22,7 +22,7 @@ constexpr std::int64_t kCount = 10'000;  // of 4 bytes
 constexpr std::size_t kBytes = kCount * sizeof(float);
 constexpr int kMostWays = 7;
 constexpr int kEnough =
-    static_cast<int>(Residuals::kFirstTrial + Residuals::kTurns * Residuals::kCallsATurn * kMostWays);
+    static_cast<int>(OnlineAutotuner::kFirstTrial + OnlineAutotuner::kTurns * OnlineAutotuner::kCallsATurn * kMostWays);
 
 // Whether a sum meets large values of the other sign early or late shows in every bit.
 std::vector<float> values_of(int rank) {
@@ -79,7 +79,7 @@ TEST_P(AutotuneTest, NothingIsTriedWhereItIsNotWanted) {
 
 // In the middle of a trial; what the others do without it is no part of that.
 TEST_P(AutotuneTest, ARankMayJoinAtAnyTime) {
-  for (const int n_before : {3, static_cast<int>(Residuals::kFirstTrial), 25}) {
+  for (const int n_before : {3, static_cast<int>(OnlineAutotuner::kFirstTrial), 25}) {
     World world(size(), options());
     world.run([&](Engine& engine) {
       for (int i = 0; i < n_before; ++i) sum(engine);

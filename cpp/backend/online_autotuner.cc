@@ -1,4 +1,4 @@
-#include "backend/residuals.hpp"
+#include "backend/online_autotuner.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kSamples = Residuals::kTurns * Residuals::kTimedATurn;  // of each way
+constexpr std::size_t kSamples = OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn;  // of each way
 // A way is taken instead of the one in use if it takes less than so much of its time.
 constexpr std::uint64_t kLessThan = 7;
 constexpr std::uint64_t kOf = 8;
@@ -21,7 +21,7 @@ std::uint64_t first_quartile(std::span<std::uint64_t> values) {
 
 }  // namespace
 
-Residuals::Call Residuals::next(const Class& of) {
+OnlineAutotuner::Call OnlineAutotuner::next(const Class& of) {
   State& state = states_[of.number];
   if (state.taken_ns.empty()) {
     state.by_model = of.by_model;
@@ -49,9 +49,11 @@ Residuals::Call Residuals::next(const Class& of) {
   return {state.contenders[contender], Sample{of.number, index}};
 }
 
-void Residuals::took(const Sample& sample, std::uint64_t ns) { states_.at(sample.of_class).samples[sample.index] = ns; }
+void OnlineAutotuner::took(const Sample& sample, std::uint64_t ns) {
+  states_.at(sample.of_class).samples[sample.index] = ns;
+}
 
-std::vector<std::uint64_t> Residuals::news() const {
+std::vector<std::uint64_t> OnlineAutotuner::news() const {
   std::vector<std::uint64_t> all;
   for (const std::uint32_t number : over_) {
     const auto& samples = states_.at(number).samples;
@@ -60,7 +62,7 @@ std::vector<std::uint64_t> Residuals::news() const {
   return all;
 }
 
-void Residuals::conclude(std::span<const std::uint64_t> news_of_all) {
+void OnlineAutotuner::conclude(std::span<const std::uint64_t> news_of_all) {
   std::size_t n_of_a_rank = 0;
   for (const std::uint32_t number : over_) n_of_a_rank += states_.at(number).samples.size();
   std::size_t offset = 0;
@@ -77,7 +79,7 @@ void Residuals::conclude(std::span<const std::uint64_t> news_of_all) {
   over_.clear();
 }
 
-void Residuals::State::choose() {
+void OnlineAutotuner::State::choose() {
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     taken_ns[contenders[i]] = first_quartile(std::span(samples).subspan(i * kSamples, kSamples));
   }
@@ -90,13 +92,13 @@ void Residuals::State::choose() {
   std::erase_if(contenders, [&](std::size_t way) { return taken_ns[way] > taken_ns[best] * kHopeless; });
 }
 
-std::optional<std::uint64_t> Residuals::took_ns(std::uint32_t of_class, std::size_t way) const {
+std::optional<std::uint64_t> OnlineAutotuner::took_ns(std::uint32_t of_class, std::size_t way) const {
   const auto found = states_.find(of_class);
   if (found == states_.end() || found->second.taken_ns[way] == 0) return std::nullopt;
   return found->second.taken_ns[way];
 }
 
-std::optional<std::size_t> Residuals::preferred(std::uint32_t of_class) const {
+std::optional<std::size_t> OnlineAutotuner::preferred(std::uint32_t of_class) const {
   const auto found = states_.find(of_class);
   return found == states_.end() ? std::nullopt : found->second.preferred;
 }

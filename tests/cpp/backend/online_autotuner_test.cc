@@ -1,5 +1,5 @@
 // What calls took decides, for each size, after all ranks have told what they measured; and nothing else does.
-#include "backend/residuals.hpp"
+#include "backend/online_autotuner.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint32_t kClass = 7;
 constexpr std::size_t kWays = 3;
-constexpr std::uint64_t kCallsOfAWay = Residuals::kTurns * Residuals::kCallsATurn;
+constexpr std::uint64_t kCallsOfAWay = OnlineAutotuner::kTurns * OnlineAutotuner::kCallsATurn;
 constexpr std::uint64_t kCallsOfTrial = kCallsOfAWay * kWays;
-constexpr int kTimedInTrial = static_cast<int>(Residuals::kTurns * Residuals::kTimedATurn * kWays);
+constexpr int kTimedInTrial = static_cast<int>(OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn * kWays);
 
 // Ranks that make the same calls and hear each other; each call takes what `ns_of` says.
 class Circle {
@@ -27,7 +27,7 @@ class Circle {
   int call(std::size_t n_ways = kWays, std::uint32_t of_class = kClass) {
     std::optional<int> taken;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const Residuals::Call call = ranks_[rank].next({of_class, n_ways, 0});
+      const OnlineAutotuner::Call call = ranks_[rank].next({of_class, n_ways, 0});
       const int way = call.way ? static_cast<int>(*call.way) : -1;
       EXPECT_EQ(taken.value_or(way), way);
       taken = way;
@@ -43,21 +43,21 @@ class Circle {
   }
   void ns_of(NsOf other) { ns_of_ = std::move(other); }
   int n_timed() const { return n_timed_; }
-  const Residuals& rank(std::size_t rank) const { return ranks_[rank]; }
+  const OnlineAutotuner& rank(std::size_t rank) const { return ranks_[rank]; }
 
  private:
   void tell_each_other() {
     std::vector<std::uint64_t> all;
-    for (const Residuals& rank : ranks_) {
+    for (const OnlineAutotuner& rank : ranks_) {
       EXPECT_EQ(rank.has_news(), ranks_.front().has_news());
       const auto news = rank.news();
       all.insert(all.end(), news.begin(), news.end());
     }
     if (!ranks_.front().has_news()) return;
-    for (Residuals& rank : ranks_) rank.conclude(all);
+    for (OnlineAutotuner& rank : ranks_) rank.conclude(all);
   }
 
-  std::vector<Residuals> ranks_;
+  std::vector<OnlineAutotuner> ranks_;
   NsOf ns_of_;
   int n_timed_ = 0;
 };
@@ -66,9 +66,9 @@ Circle::NsOf times(std::array<std::uint64_t, kWays> ns) {
   return [ns](std::size_t, std::size_t way) { return ns[way]; };
 }
 
-TEST(ResidualsTest, TheModelChoosesUntilATrialIsOver) {
+TEST(OnlineAutotunerTest, TheModelChoosesUntilATrialIsOver) {
   Circle circle(2, times({1000, 500, 800}));
-  for (std::uint64_t i = 0; i < Residuals::kFirstTrial; ++i) EXPECT_EQ(circle.call(), -1);
+  for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial; ++i) EXPECT_EQ(circle.call(), -1);
   std::array<std::uint64_t, kWays> n_calls{};
   for (std::uint64_t i = 0; i < kCallsOfTrial; ++i) ++n_calls.at(static_cast<std::size_t>(circle.call()));
   for (const std::uint64_t n : n_calls) EXPECT_EQ(n, kCallsOfAWay);
@@ -78,14 +78,14 @@ TEST(ResidualsTest, TheModelChoosesUntilATrialIsOver) {
   EXPECT_EQ(circle.rank(0).took_ns(kClass, 2), 800U);
 }
 
-TEST(ResidualsTest, LessThanAnEighthFasterIsNoReasonToChange) {
+TEST(OnlineAutotunerTest, LessThanAnEighthFasterIsNoReasonToChange) {
   Circle circle(2, times({1000, 875, 1000}));
-  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
   EXPECT_EQ(circle.call(), -1);
   EXPECT_EQ(circle.rank(1).took_ns(kClass, 1), 875U);
 }
 
-TEST(ResidualsTest, AnEndlessJobChangesItsMindAFewTimes) {
+TEST(OnlineAutotunerTest, AnEndlessJobChangesItsMindAFewTimes) {
   Circle circle(1, times({1000, 500, 800}));
   int before = -1;
   int n_changes = 0;
@@ -101,59 +101,59 @@ TEST(ResidualsTest, AnEndlessJobChangesItsMindAFewTimes) {
   EXPECT_EQ(circle.n_timed(), 4 * kTimedInTrial) << "at calls 16, 256, 4096 and 65536";
 }
 
-TEST(ResidualsTest, AWayThatHasBecomeSlowIsLeft) {
+TEST(OnlineAutotunerTest, AWayThatHasBecomeSlowIsLeft) {
   Circle circle(2, times({1000, 500, 800}));
-  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
   EXPECT_EQ(circle.call(), 1);
   circle.ns_of(times({1000, 5000, 900}));
-  circle.calls(Residuals::kFirstTrial * Residuals::kBetweenTrials + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial * OnlineAutotuner::kBetweenTrials + kCallsOfTrial);
   EXPECT_EQ(circle.call(), 2);
 }
 
-TEST(ResidualsTest, TheModelIsTakenAtItsWordAgainWhenItIsRight) {
+TEST(OnlineAutotunerTest, TheModelIsTakenAtItsWordAgainWhenItIsRight) {
   Circle circle(2, times({1000, 500, 800}));
-  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
   circle.ns_of(times({1000, 5000, 1000}));
-  circle.calls(Residuals::kFirstTrial * Residuals::kBetweenTrials + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial * OnlineAutotuner::kBetweenTrials + kCallsOfTrial);
   EXPECT_EQ(circle.call(), -1);
 }
 
-TEST(ResidualsTest, WhatTookMoreThanTwiceAsLongIsNotTriedAgain) {
+TEST(OnlineAutotunerTest, WhatTookMoreThanTwiceAsLongIsNotTriedAgain) {
   Circle circle(2, times({1000, 2001, 2000}));
-  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
   for (int i = 0; i < 1000; ++i) EXPECT_NE(circle.call(), 1);
   EXPECT_EQ(circle.n_timed(), kTimedInTrial / 3 * 5);
   EXPECT_EQ(circle.rank(0).took_ns(kClass, 1), 2001U);
 }
 
 // Who comes first measures how late the others are. Who came last differs from call to call.
-TEST(ResidualsTest, LatenessDoesNotCount) {
+TEST(OnlineAutotunerTest, LatenessDoesNotCount) {
   std::mt19937 random(5);
   std::size_t late = 0;
   Circle circle(4, [&](std::size_t rank, std::size_t way) -> std::uint64_t {
     if (rank == 0) late = random() % 4;
     return (way == 2 ? 300U : 400U) + (rank == late ? 0 : random() % 100'000);
   });
-  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
   EXPECT_EQ(circle.call(), 2);
   EXPECT_EQ(circle.rank(3).took_ns(kClass, 2), 300U);
 }
 
-TEST(ResidualsTest, DisturbedCallsDoNotCount) {
+TEST(OnlineAutotunerTest, DisturbedCallsDoNotCount) {
   std::mt19937 random(1);
   Circle circle(1, [&](std::size_t, std::size_t way) -> std::uint64_t {
     return (way == 1 ? 500 : 1000) * (random() % 2 == 0 ? 1 : 100);
   });
-  circle.calls(Residuals::kFirstTrial + kCallsOfTrial);
+  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
   EXPECT_EQ(circle.call(), 1);
   EXPECT_EQ(circle.rank(0).took_ns(kClass, 0), 1000U);
   EXPECT_EQ(circle.rank(0).took_ns(kClass, 1), 500U);
 }
 
-TEST(ResidualsTest, ClassesAreJudgedEachForItselfAlsoWhenTheirTrialsEndTogether) {
+TEST(OnlineAutotunerTest, ClassesAreJudgedEachForItselfAlsoWhenTheirTrialsEndTogether) {
   Circle circle(2, [](std::size_t, std::size_t way) { return way == 1 ? 500U : 1000U; });
   Circle other(2, [](std::size_t, std::size_t way) { return way == 1 ? 1000U : 500U; });
-  for (std::uint64_t i = 0; i < Residuals::kFirstTrial + kCallsOfTrial; ++i) {
+  for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial + kCallsOfTrial; ++i) {
     circle.call();
     circle.call(1, kClass + 1);
     circle.call(2, kClass + 2);
@@ -163,12 +163,12 @@ TEST(ResidualsTest, ClassesAreJudgedEachForItselfAlsoWhenTheirTrialsEndTogether)
   EXPECT_EQ(circle.call(2, kClass + 2), 1);
 }
 
-TEST(ResidualsTest, TrialsThatEndTogetherAreToldTogether) {
-  std::array<Residuals, 2> ranks;
-  for (std::uint64_t i = 0; i < Residuals::kFirstTrial + 2 * kCallsOfAWay; ++i) {
+TEST(OnlineAutotunerTest, TrialsThatEndTogetherAreToldTogether) {
+  std::array<OnlineAutotuner, 2> ranks;
+  for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial + 2 * kCallsOfAWay; ++i) {
     for (const std::uint32_t of_class : {1U, 2U}) {
-      for (Residuals& rank : ranks) {
-        const Residuals::Call call = rank.next({of_class, 2, 0});
+      for (OnlineAutotuner& rank : ranks) {
+        const OnlineAutotuner::Call call = rank.next({of_class, 2, 0});
         if (!call.sample) continue;
         const bool is_fast = *call.way == (of_class == 1 ? 1U : 0U);
         rank.took(*call.sample, of_class * (is_fast ? 100 : 200));
@@ -178,8 +178,8 @@ TEST(ResidualsTest, TrialsThatEndTogetherAreToldTogether) {
   auto all = ranks[0].news();
   const auto others = ranks[1].news();
   all.insert(all.end(), others.begin(), others.end());
-  EXPECT_EQ(all.size(), 2U * 2U * 2U * Residuals::kTurns * Residuals::kTimedATurn);
-  for (Residuals& rank : ranks) {
+  EXPECT_EQ(all.size(), 2U * 2U * 2U * OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn);
+  for (OnlineAutotuner& rank : ranks) {
     rank.conclude(all);
     EXPECT_FALSE(rank.has_news());
     EXPECT_EQ(rank.preferred(1), 1U);

@@ -1,5 +1,5 @@
-// Residuals: what the calls of this job took, beside what the cost model expects; and for which sizes another way than
-// the model's is taken because of it.
+// OnlineAutotuner: what the calls of this job took, beside what the cost model expects; and for which sizes another
+// way than the model's is taken because of it.
 //
 // Calls are sorted into classes. After 16 calls of a class comes a *trial*, and after 256, 4096 and so on: the next
 // calls go each way in turn, and every rank times them. When it is over ranks tell each other their times, at
@@ -23,7 +23,7 @@
 
 namespace ciranda {
 
-class Residuals {
+class OnlineAutotuner {
  public:
   static constexpr std::uint64_t kFirstTrial = 16;
   static constexpr std::uint64_t kBetweenTrials = 16;  // times as many calls
