@@ -13,12 +13,12 @@
 #include "base/block_signals.hpp"
 #include "complete/callback_threads.hpp"
 #include "complete/callbacks.hpp"
-#include "engine/burst.hpp"
 #include "engine/crowding.hpp"
 #include "engine/patience.hpp"
 #include "engine/preparation.hpp"
 #include "engine/progress_token.hpp"
 #include "engine/shared_memory.hpp"
+#include "engine/submission_coalescing.hpp"
 #include "engine/time_left.hpp"
 #include "engine/turn.hpp"
 #include "engine/unnamed.hpp"
@@ -272,7 +272,7 @@ class Engine::Impl {
     if (is_shut_down_.load()) return true;
     mesh_->disarm();
     drive();
-    if (in_burst && burst_.is_watched()) return true;
+    if (in_burst && coalescing_.is_watched()) return true;
     if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_->kick();
     return true;
   }
@@ -315,11 +315,11 @@ class Engine::Impl {
   }
 
   void turn_or_leave_it(std::size_t n_bytes) {
-    const Burst::Choice choice = burst_.choose(n_bytes, Clock::now());
-    if (choice == Burst::Choice::kLeaveAndWake) mesh_->kick();
-    if (choice != Burst::Choice::kTurn) return;
+    const SubmissionCoalescing::Choice choice = coalescing_.choose(n_bytes, Clock::now());
+    if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_->kick();
+    if (choice != SubmissionCoalescing::Choice::kTurn) return;
     turn_in_passing(false, !waits_.are_any());
-    burst_.turned(Clock::now());
+    coalescing_.turned(Clock::now());
   }
 
   void turn_in_passing(bool is_waited_for, bool in_burst = false) {
@@ -364,8 +364,8 @@ class Engine::Impl {
     prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
     std::optional<TimePoint> deadline;
     while (!is_shut_down_.load()) {
-      if (!is_something_unseen() && !burst_.is_watched()) mesh_->sleep(time_to(deadline));
-      if (burst_.is_watched()) {
+      if (!is_something_unseen() && !coalescing_.is_watched()) mesh_->sleep(time_to(deadline));
+      if (coalescing_.is_watched()) {
         watch_burst();
         // One that sees what was left, and what rang while the burst was watched, and has yet to arm. Not any that has
         // armed before: a bell that has rung since, which nobody heeds now, has disarmed the mesh.
@@ -387,11 +387,11 @@ class Engine::Impl {
       while (turn()) {
       }
     };
-    while (burst_.is_watched() && !is_shut_down_.load()) {
-      burst_.begin_look();
+    while (coalescing_.is_watched() && !is_shut_down_.load()) {
+      coalescing_.begin_look();
       with_token(take_in, true);
-      if (burst_.ends()) return;
-      mesh_->sleep(burst_.until_next_look(Clock::now()));
+      if (coalescing_.ends()) return;
+      mesh_->sleep(coalescing_.until_next_look(Clock::now()));
     }
   }
 
@@ -442,7 +442,7 @@ class Engine::Impl {
   CoreSharing sharing_;
   Logger logger_;
   ProgressToken token_;
-  Burst burst_;
+  SubmissionCoalescing coalescing_;
   std::atomic<int> n_drivers_{0};          // threads that turn the engine, or try to
   std::atomic<int> n_waiters_driving_{0};  // of those, who wait, have the token, and have yet to arm the mesh
   Waits waits_;

@@ -1,5 +1,5 @@
-// Burst: which submissions give the engine a turn in passing. Of many small ones, one soon after the other, most leave
-// it to a later one, and travel with that.
+// SubmissionCoalescing: which submissions give the engine a turn in passing. Of many small ones, one soon after the
+// other, most leave it to a later one, and travel with that.
 //
 // Should no later one come, what was left must not lie there for long: nobody may ever wait for it. So a burst is
 // *watched*: the background thread, woken once, turns the engine at once. Has anything been left meanwhile, the burst
@@ -18,7 +18,7 @@
 
 namespace ciranda {
 
-class Burst {
+class SubmissionCoalescing {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 

@@ -1,5 +1,5 @@
 // Which submissions give the engine a turn, and which leave it to others. Time is what the test says.
-#include "engine/burst.hpp"
+#include "engine/submission_coalescing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,17 +7,17 @@ namespace ciranda {
 namespace {
 
 using std::chrono::microseconds;
-using Choice = Burst::Choice;
+using Choice = SubmissionCoalescing::Choice;
 
 constexpr std::size_t kSmall = 1024;
 
-class BurstTest : public ::testing::Test {
+class SubmissionCoalescingTest : public ::testing::Test {
  protected:
   // A submission `later` than the last; a turn takes no time.
   Choice submit(microseconds later, std::size_t n_bytes = kSmall) {
     now_ += later;
-    const Choice choice = burst_.choose(n_bytes, now_);
-    if (choice == Choice::kTurn) burst_.turned(now_);
+    const Choice choice = coalescing_.choose(n_bytes, now_);
+    if (choice == Choice::kTurn) coalescing_.turned(now_);
     return choice;
   }
   void begin_burst() {
@@ -25,24 +25,24 @@ class BurstTest : public ::testing::Test {
     }
   }
 
-  Burst burst_;
-  Burst::TimePoint now_{std::chrono::hours(1)};
+  SubmissionCoalescing coalescing_;
+  SubmissionCoalescing::TimePoint now_{std::chrono::hours(1)};
 };
 
-TEST_F(BurstTest, WhatComesNowAndThenGivesTurns) {
+TEST_F(SubmissionCoalescingTest, WhatComesNowAndThenGivesTurns) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(submit(microseconds(100)), Choice::kTurn);
-  EXPECT_FALSE(burst_.is_watched());
+  EXPECT_FALSE(coalescing_.is_watched());
 }
 
-TEST_F(BurstTest, TwoAtOnceWakeNobody) {
+TEST_F(SubmissionCoalescingTest, TwoAtOnceWakeNobody) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(submit(microseconds(100)), Choice::kTurn);
     EXPECT_EQ(submit(microseconds(1)), Choice::kTurn);
   }
-  EXPECT_FALSE(burst_.is_watched());
+  EXPECT_FALSE(coalescing_.is_watched());
 }
 
-TEST_F(BurstTest, ManyAtOnceLeaveTheirTurnsAndWakeOnce) {
+TEST_F(SubmissionCoalescingTest, ManyAtOnceLeaveTheirTurnsAndWakeOnce) {
   int n_turns = 0;
   int n_wakes = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -55,14 +55,14 @@ TEST_F(BurstTest, ManyAtOnceLeaveTheirTurnsAndWakeOnce) {
   EXPECT_LT(n_turns, 100);
 }
 
-TEST_F(BurstTest, WhatIsLargeIsNotLeft) {
+TEST_F(SubmissionCoalescingTest, WhatIsLargeIsNotLeft) {
   begin_burst();
   EXPECT_EQ(submit(microseconds(1)), Choice::kLeave);
   EXPECT_EQ(submit(microseconds(1), 1 << 20), Choice::kTurn);
   EXPECT_EQ(submit(microseconds(1)), Choice::kLeave);
 }
 
-TEST_F(BurstTest, WhatIsMuchTogetherIsNotLeft) {
+TEST_F(SubmissionCoalescingTest, WhatIsMuchTogetherIsNotLeft) {
   begin_burst();
   int n_left = 0;
   while (submit(microseconds(0), 32 << 10) == Choice::kLeave) ++n_left;
@@ -70,25 +70,25 @@ TEST_F(BurstTest, WhatIsMuchTogetherIsNotLeft) {
   EXPECT_LT(n_left, 100);
 }
 
-TEST_F(BurstTest, IsWatchedUntilNothingIsLeftDuringALook) {
+TEST_F(SubmissionCoalescingTest, IsWatchedUntilNothingIsLeftDuringALook) {
   begin_burst();
-  EXPECT_TRUE(burst_.is_watched());
-  burst_.begin_look();
+  EXPECT_TRUE(coalescing_.is_watched());
+  coalescing_.begin_look();
   submit(microseconds(1));
-  EXPECT_FALSE(burst_.ends()) << "one was left since the look began";
-  burst_.begin_look();
-  EXPECT_TRUE(burst_.ends());
-  EXPECT_FALSE(burst_.is_watched());
+  EXPECT_FALSE(coalescing_.ends()) << "one was left since the look began";
+  coalescing_.begin_look();
+  EXPECT_TRUE(coalescing_.ends());
+  EXPECT_FALSE(coalescing_.is_watched());
   begin_burst();
-  EXPECT_TRUE(burst_.is_watched()) << "the next burst";
+  EXPECT_TRUE(coalescing_.is_watched()) << "the next burst";
 }
 
 // So that what is left last waits for a part of the time that the burst has taken.
-TEST_F(BurstTest, IsLookedAtMoreRarelyTheLongerItLasts) {
+TEST_F(SubmissionCoalescingTest, IsLookedAtMoreRarelyTheLongerItLasts) {
   begin_burst();
-  EXPECT_EQ(burst_.until_next_look(now_), microseconds(5));
-  EXPECT_EQ(burst_.until_next_look(now_ + microseconds(40)), microseconds(20));
-  EXPECT_EQ(burst_.until_next_look(now_ + std::chrono::milliseconds(5)), microseconds(250));
+  EXPECT_EQ(coalescing_.until_next_look(now_), microseconds(5));
+  EXPECT_EQ(coalescing_.until_next_look(now_ + microseconds(40)), microseconds(20));
+  EXPECT_EQ(coalescing_.until_next_look(now_ + std::chrono::milliseconds(5)), microseconds(250));
 }
 
 }  // namespace
