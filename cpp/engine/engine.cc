@@ -13,8 +13,8 @@
 #include "base/block_signals.hpp"
 #include "complete/callback_threads.hpp"
 #include "complete/callbacks.hpp"
-#include "engine/crowding.hpp"
-#include "engine/patience.hpp"
+#include "engine/back_off.hpp"
+#include "engine/oversubscription.hpp"
 #include "engine/preparation.hpp"
 #include "engine/progress_token.hpp"
 #include "engine/shared_memory.hpp"
@@ -35,8 +35,8 @@ constexpr int kTurnsInPassing = 4;
 constexpr int kTurnsWhileArming = 4;
 // At a meeting, before all else that is done for a waiting thread: about as long as that takes.
 constexpr int kLooksAtOnce = 50;
-constexpr auto kGoodbyePatience = std::chrono::seconds(2);
-constexpr auto kSignalPatience = std::chrono::seconds(1);
+constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
+constexpr auto kSignalTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -51,7 +51,7 @@ class Engine::Impl {
         turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_, *recorder_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
-        is_crowded_(is_crowded(*mesh_)),
+        is_oversubscribed_(is_oversubscribed(*mesh_)),
         sharing_(mesh_->rank()),
         logger_(mesh_->rank(), log_level_from(config.log_level)) {
     const BlockSignals blocked;  // inherited by the thread
@@ -125,7 +125,7 @@ class Engine::Impl {
     {
       const Holder holder(*this);
       const bool is_free = !is_shut_down_.load() && submissions_.is_empty();
-      if (is_free) repeated = turn_.repeat(call, is_recorded ? &stages : nullptr, is_crowded_ ? 1 : kLooksAtOnce);
+      if (is_free) repeated = turn_.repeat(call, is_recorded ? &stages : nullptr, n_looks_at_once());
     }
     see_what_came_late();
     return repeated;
@@ -141,7 +141,7 @@ class Engine::Impl {
     while (!drive_until_done(*operation, deadline, waiting)) {
       is_late = deadline && Clock::now() >= *deadline;
       if (is_late || (interrupted && interrupted())) break;
-      if (operation->sleep_until_done(interrupted ? at_most(kSignalPatience, deadline) : time_to(deadline))) break;
+      if (operation->sleep_until_done(interrupted ? at_most(kSignalTimeout, deadline) : time_to(deadline))) break;
     }
     if (operation->is_done()) return operation->status();
     return is_late ? Status::timeout("the operation was not done in time")
@@ -256,11 +256,13 @@ class Engine::Impl {
     {
       const Holder holder(*this);
       is_taken = !is_shut_down_.load() && submissions_.is_empty();
-      if (is_taken) turn_.submit(std::move(submission), is_crowded_ ? 1 : kLooksAtOnce);
+      if (is_taken) turn_.submit(std::move(submission), n_looks_at_once());
     }
     see_what_came_late();
     return is_taken;
   }
+
+  int n_looks_at_once() const { return is_oversubscribed_ ? 1 : kLooksAtOnce; }
 
   // Takes the token if it is free, turns as `drive` does, and gives the token back. Returns whether it had the token.
   // `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended
@@ -335,11 +337,11 @@ class Engine::Impl {
   // Returns whether the operation is done. Gives up at the deadline, and when nothing has moved for the spin time: then
   // the background thread, woken by whatever comes next, goes on.
   bool drive_until_done(const Operation& operation, const Deadline& deadline, Waiting& waiting) {
-    Patience patience(spin_, is_crowded_, sharing_);
-    const auto is_patient = [&patience, &deadline](bool moved) {
+    BackOff back_off(spin_, is_oversubscribed_, sharing_);
+    const auto goes_on_after = [&back_off, &deadline](bool moved) {
       if (deadline && Clock::now() >= *deadline) return false;
-      if (!moved) return patience.look_again();
-      patience.renew();
+      if (!moved) return back_off.look_again();
+      back_off.renew();
       return true;
     };
     n_drivers_.fetch_add(1);
@@ -348,11 +350,11 @@ class Engine::Impl {
       const bool had_token = with_token([&] {
         n_waiters_driving_.fetch_add(1);
         turn_.expect_no_more();
-        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = is_patient(turn());
+        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = goes_on_after(turn());
         if (operation.is_done()) waiting.end();
         n_waiters_driving_.fetch_sub(1);  // before it arms: whoever sees one that drives knows that it still will
       });
-      if (!had_token) goes_on = is_patient(false);
+      if (!had_token) goes_on = goes_on_after(false);
       if (is_shut_down_.load()) break;
     }
     n_drivers_.fetch_sub(1);
@@ -397,11 +399,11 @@ class Engine::Impl {
 
   // REQUIRES: the token. A thread that waits gets it as soon as nothing moves.
   void drive_in_background() {
-    Patience patience(spin_, is_crowded_, sharing_);
+    BackOff back_off(spin_, is_oversubscribed_, sharing_);
     while (!is_shut_down_.load()) {
       if (turn()) {
-        patience.renew();
-      } else if (n_drivers_.load() > 0 || !turn_.has_work() || is_crowded_ || !patience.look_again()) {
+        back_off.renew();
+      } else if (n_drivers_.load() > 0 || !turn_.has_work() || is_oversubscribed_ || !back_off.look_again()) {
         return;
       }
     }
@@ -409,7 +411,7 @@ class Engine::Impl {
 
   // REQUIRES: the token, and no background thread.
   void say_goodbye_until_known() {
-    const auto give_up = Clock::now() + kGoodbyePatience;
+    const auto give_up = Clock::now() + kGoodbyeTimeout;
     while (!turn_.is_bye_known() && Clock::now() < give_up) {
       if (turn()) continue;
       mesh_->arm();
@@ -438,7 +440,7 @@ class Engine::Impl {
   Preparation preparation_;
   Turn turn_;
   Clock::duration spin_;
-  bool is_crowded_;
+  bool is_oversubscribed_;
   CoreSharing sharing_;
   Logger logger_;
   ProgressToken token_;

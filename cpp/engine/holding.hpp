@@ -12,7 +12,7 @@ class Holding {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  explicit Holding(std::chrono::nanoseconds patience) : patience_(patience) {}
+  explicit Holding(std::chrono::nanoseconds window) : window_(window) {}
 
   // Whether anything is held now, and whether something was added.
   void update(bool holds_any, bool has_progress, TimePoint now) {
@@ -21,15 +21,15 @@ class Holding {
       return;
     }
     if (!due_) began_ = now;
-    if (!due_ || has_progress) due_ = std::min(now + patience_, began_ + kMostPatience * patience_);
+    if (!due_ || has_progress) due_ = std::min(now + window_, began_ + kMostWindows * window_);
   }
   bool is_over(TimePoint now) const { return due_ && now >= *due_; }
   std::optional<TimePoint> due() const { return due_; }
 
  private:
-  static constexpr int kMostPatience = 20;
+  static constexpr int kMostWindows = 20;
 
-  std::chrono::nanoseconds patience_;
+  std::chrono::nanoseconds window_;
   TimePoint began_;
   std::optional<TimePoint> due_;
 };

@@ -11,7 +11,7 @@ namespace ciranda {
 namespace {
 
 // A request waits for the rest of its planned group while others come, and then for no longer than this.
-constexpr std::chrono::milliseconds kPatience{20};
+constexpr std::chrono::milliseconds kBatchingWindow{20};
 
 // The world's first lane has an arena if it can have one; two ranks that send to each other would have one each for
 // little.
@@ -74,7 +74,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       sweeps_(limits_of(around.config).shutdown),
       repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
-      holding_(kPatience),
+      holding_(kBatchingWindow),
       may_swap_(mesh_.size() <= kMostSwapping && !shares_memory_with_all(mesh_) && !log_.has_relays()),
       brings_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
@@ -109,7 +109,7 @@ void Lane::submit(Submission submission, TimePoint now) {
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
-  // when this rank has lost patience (Turn::insist).
+  // when this rank will look no longer (Turn::insist).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr) {

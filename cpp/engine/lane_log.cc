@@ -13,7 +13,7 @@ namespace ciranda {
 namespace {
 
 // Longer than what ranks of a host differ by while they do the same work.
-constexpr std::chrono::milliseconds kRelayPatience{50};
+constexpr std::chrono::milliseconds kRelayWindow{50};
 // Of a planned step, where groups are announced by number: as few as keep agreement and data going side by side.
 constexpr std::size_t kMostGroups = 32;
 
@@ -60,7 +60,7 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
 }  // namespace
 
 LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger)
-    : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayPatience) {
+    : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayWindow) {
   const std::optional<RelayTree> tree = relay_tree(id, mesh, config);
   if (tree) {
     has_relays_ = true;

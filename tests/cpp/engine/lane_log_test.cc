@@ -27,9 +27,9 @@ Signature a_sum() {
 }
 
 // Rank 2, the relay of ranks 2 and 3. There is a group of one name.
-class RelayPatience : public ::testing::Test {
+class RelayWindow : public ::testing::Test {
  protected:
-  RelayPatience() {
+  RelayWindow() {
     const PlanEntry plan{1, {{0}}};
     const ExecuteGroupsEntry first_use{1, {0}, Check::kNone};
     EXPECT_TRUE(log_.hear(0, LogMessage{{plan, first_use}}, kBegin).ok());
@@ -62,7 +62,7 @@ class RelayPatience : public ::testing::Test {
   LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_};
 };
 
-TEST_F(RelayPatience, EndsForWhatItsHostsOtherRankDoesNotAnnounce) {
+TEST_F(RelayWindow, EndsForWhatItsHostsOtherRankDoesNotAnnounce) {
   ASSERT_TRUE(log_.has_relays());
   log_.announce(GroupsMessage{1, {0}}, kBegin);
   EXPECT_FALSE(passes_on(kBegin)) << "it is gathered";
@@ -74,7 +74,7 @@ TEST_F(RelayPatience, EndsForWhatItsHostsOtherRankDoesNotAnnounce) {
 }
 
 // As each new name is: the rest of the group is then likely to be on its way, but need not be.
-TEST_F(RelayPatience, EndsAlsoWhileMoreIsPassedOn) {
+TEST_F(RelayWindow, EndsAlsoWhileMoreIsPassedOn) {
   TimePoint now = kBegin;
   log_.announce(GroupsMessage{1, {0}}, now);
   EXPECT_FALSE(passes_on(now));

@@ -1,4 +1,4 @@
-#include "engine/crowding.hpp"
+#include "engine/oversubscription.hpp"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 namespace ciranda {
 namespace {
 
-// Not those that this process may use: ranks that are pinned to a core each are not crowded.
+// Not those that this process may use: ranks that are pinned to a core each do not oversubscribe the host.
 int n_cores() { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
 
 // Ranks that this one shares cores with, whether or not it shares memory with them.
@@ -24,6 +24,6 @@ int n_ranks_here(const Mesh& mesh) {
 
 }  // namespace
 
-bool is_crowded(const Mesh& mesh) { return n_ranks_here(mesh) > n_cores(); }
+bool is_oversubscribed(const Mesh& mesh) { return n_ranks_here(mesh) > n_cores(); }
 
 }  // namespace ciranda

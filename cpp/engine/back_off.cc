@@ -1,4 +1,4 @@
-#include "engine/patience.hpp"
+#include "engine/back_off.hpp"
 
 #include <sched.h>
 
@@ -26,8 +26,8 @@ void step_aside() {
 
 }  // namespace
 
-bool Patience::look_again() {
-  if (++n_looks_ < kLooksBeforeYield && !is_crowded_) {
+bool BackOff::look_again() {
+  if (++n_looks_ < kLooksBeforeYield && !is_oversubscribed_) {
     relax();
     return true;
   }
@@ -36,10 +36,10 @@ bool Patience::look_again() {
   return Clock::now() - *idle_since_ < limit_;
 }
 
-void Patience::yield() {
+void BackOff::yield() {
   const Clock::time_point begin = Clock::now();
   sched_yield();
-  if (is_crowded_) return;
+  if (is_oversubscribed_) return;
   if (Clock::now() - begin < kLonelyYield) {
     sharing_.n_yields.store(0, std::memory_order_relaxed);
     return;

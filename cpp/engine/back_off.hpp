@@ -1,4 +1,4 @@
-// Patience: how a thread that turns the engine passes the time while nothing moves: it looks again at once for the time
+// BackOff: how a thread that turns the engine passes the time while nothing moves: it looks again at once for the time
 // in which a running peer answers, then yields its core between looks, and in the end gives up.
 //
 // One thread. No failure.
@@ -20,14 +20,14 @@ struct CoreSharing {
   std::atomic<int> n_yields{0};  // in a row, that let somebody else run
 };
 
-class Patience {
+class BackOff {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Gives up after `limit` in which nothing moved. Crowded: there are more ranks than cores, so it yields at once.
-  // REQUIRES: `sharing` outlives this.
-  Patience(Clock::duration limit, bool is_crowded, CoreSharing& sharing)
-      : limit_(limit), is_crowded_(is_crowded), sharing_(sharing) {}
+  // Gives up after `limit` in which nothing moved. Oversubscribed: there are more ranks than cores, so it yields at
+  // once. REQUIRES: `sharing` outlives this.
+  BackOff(Clock::duration limit, bool is_oversubscribed, CoreSharing& sharing)
+      : limit_(limit), is_oversubscribed_(is_oversubscribed), sharing_(sharing) {}
 
   // Something moved. (When, is asked for only once nothing has moved for a while: most waits are over before.)
   void renew() {
@@ -42,7 +42,7 @@ class Patience {
   void yield();
 
   Clock::duration limit_;
-  bool is_crowded_;
+  bool is_oversubscribed_;
   CoreSharing& sharing_;
   int n_looks_ = 0;
   std::optional<Clock::time_point> idle_since_;

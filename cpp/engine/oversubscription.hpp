@@ -6,6 +6,6 @@
 namespace ciranda {
 
 // Whether they are more than the cores.
-bool is_crowded(const Mesh& mesh);
+bool is_oversubscribed(const Mesh& mesh);
 
 }  // namespace ciranda

@@ -1,4 +1,4 @@
-#include "engine/patience.hpp"
+#include "engine/back_off.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -45,14 +45,14 @@ class CompanyOn {
   std::thread thread_;
 };
 
-TEST(Patience, ThatStepsAsideMayRunWhereItMightBefore) {
+TEST(BackOff, ThatStepsAsideMayRunWhereItMightBefore) {
   const cpu_set_t before = usable_cores();
   CoreSharing sharing(0);
   {
     const CompanyOn company(sched_getcpu());
     for (int wait = 0; wait < 200; ++wait) {  // each too short to tell by itself that the core is shared
-      Patience patience(std::chrono::microseconds(100), false, sharing);
-      while (patience.look_again()) {
+      BackOff back_off(std::chrono::microseconds(100), false, sharing);
+      while (back_off.look_again()) {
       }
     }
   }
@@ -60,15 +60,15 @@ TEST(Patience, ThatStepsAsideMayRunWhereItMightBefore) {
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
-TEST(Patience, OfTwoRanksOneStepsAsideFirst) {
+TEST(BackOff, OfTwoRanksOneStepsAsideFirst) {
   EXPECT_NE(CoreSharing(0).n_yields_before_step_aside, CoreSharing(1).n_yields_before_step_aside);
 }
 
-TEST(Patience, EndsWhenNothingMovesForItsTime) {
+TEST(BackOff, EndsWhenNothingMovesForItsTime) {
   CoreSharing sharing(0);
-  Patience patience(std::chrono::milliseconds(1), false, sharing);
+  BackOff back_off(std::chrono::milliseconds(1), false, sharing);
   const auto began = std::chrono::steady_clock::now();
-  while (patience.look_again()) {
+  while (back_off.look_again()) {
   }
   EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(1));
 }
