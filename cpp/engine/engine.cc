@@ -13,6 +13,7 @@
 #include "base/block_signals.hpp"
 #include "complete/callback_threads.hpp"
 #include "complete/callbacks.hpp"
+#include "engine/auto_names.hpp"
 #include "engine/back_off.hpp"
 #include "engine/oversubscription.hpp"
 #include "engine/preparation.hpp"
@@ -21,7 +22,6 @@
 #include "engine/submission_coalescing.hpp"
 #include "engine/time_left.hpp"
 #include "engine/turn.hpp"
-#include "engine/unnamed.hpp"
 #include "engine/waits.hpp"
 #include "observe/timeline.hpp"
 
@@ -47,8 +47,8 @@ class Engine::Impl {
   Impl(std::unique_ptr<Mesh> mesh, const Config& config)
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
-        preparation_(mesh_->rank(), sets_, unnamed_),
-        turn_(*mesh_, config, submissions_, {names_, unnamed_}, sets_, *recorder_),
+        preparation_(mesh_->rank(), sets_, auto_names_),
+        turn_(*mesh_, config, submissions_, {names_, auto_names_}, sets_, *recorder_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_oversubscribed_(is_oversubscribed(*mesh_)),
@@ -435,7 +435,7 @@ class Engine::Impl {
   const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
   SubmissionQueue submissions_;
   NamesInUse names_;
-  Unnamed unnamed_;
+  AutoNames auto_names_;
   ProcessSets sets_;
   Preparation preparation_;
   Turn turn_;

@@ -19,12 +19,12 @@ std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
 }
 
-PeerWatch::Limits limits_of(const Config& config) {
+LivenessProbe::Limits limits_of(const Config& config) {
   return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
 }
 
-std::vector<PeerWatch::Watched> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
-  std::vector<PeerWatch::Watched> ranks;
+std::vector<LivenessProbe::Watched> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
+  std::vector<LivenessProbe::Watched> ranks;
   for (const int member : log.above()) {
     const bool coordinates = member == log.above().back();
     ranks.push_back({mesh.ranks()[static_cast<std::size_t>(member)],
@@ -34,8 +34,8 @@ std::vector<PeerWatch::Watched> ranks_above(const LaneLog& log, const LaneMesh& 
 }
 
 // All others but these, where they are so few that they may swap.
-std::vector<PeerWatch::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh) {
-  std::vector<PeerWatch::Watched> ranks;
+std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh) {
+  std::vector<LivenessProbe::Watched> ranks;
   if (mesh.size() > kMostSwapping) return ranks;
   const std::vector<int>& above = log.above();
   for (int member = 0; member < mesh.size(); ++member) {
@@ -61,16 +61,16 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       changes_(around.changes),
       mux_(around.mux),
       mesh_(around.world, around.mux, id, ranks, arena),
-      unnamed_(around.names.unnamed),
+      auto_names_(around.names.automatic),
       in_flight_(around.names.in_use, around.output_memory, around.recorder),
       participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
                                   SharedArena::has_buffers(mesh_.size())}),
       meetings_(mesh_, in_flight_, around.n_met),
       swaps_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),
-      watch_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
-      swap_watch_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
-      wire_watch_(limits_of(around.config), control_, logger_),
+      probe_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
+      swap_probe_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
+      stall_detector_(limits_of(around.config), control_, logger_),
       sweeps_(limits_of(around.config).shutdown),
       repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
@@ -260,13 +260,13 @@ Result<bool> Lane::agree(TimePoint now) {
   const LogMessage log = log_.write(data_.is_idle(), n_bytes_under_way, now);
   if (Status status = apply(log, now); !status.ok()) return status;
   if (participant_.has_pending()) {
-    if (Status status = watch_.look(now); !status.ok()) return status;
+    if (Status status = probe_.look(now); !status.ok()) return status;
     if (sweeps_.is_due(now)) {
       if (Status status = sweep(now); !status.ok()) return status;
     }
   }
   if (!swaps_.empty()) {
-    if (Status status = swap_watch_.look(now); !status.ok()) return status;
+    if (Status status = swap_probe_.look(now); !status.ok()) return status;
   }
   return has_met || passed_on.value() || !log.entries.empty();
 }
@@ -317,7 +317,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
     // The ranks have made different numbers of calls. They know that all have joined by the set's first lane.
-    if (lane_of(id_) == 0) unnamed_.restart(set_of(id_));
+    if (lane_of(id_) == 0) auto_names_.restart(set_of(id_));
     in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
@@ -376,13 +376,13 @@ bool Lane::change_sets(Participant::Execute& entry) {
 
 Result<bool> Lane::execute(TimePoint now) {
   if (data_.is_idle()) {
-    wire_watch_.moved();
+    stall_detector_.moved();
     return false;
   }
   sweeps_.note_busy();
   Result<bool> stepped = data_.step();
   if (!stepped.ok() || stepped.value()) {
-    wire_watch_.moved();
+    stall_detector_.moved();
     return stepped;
   }
   const auto awaited = [this] {
@@ -390,7 +390,7 @@ Result<bool> Lane::execute(TimePoint now) {
     for (int& rank : ranks) rank = mesh_.ranks()[static_cast<std::size_t>(rank)];
     return ranks;
   };
-  const Status status = wire_watch_.stuck(
+  const Status status = stall_detector_.stuck(
       now, [this] { return data_.describe_current(); }, awaited);
   if (!status.ok()) return status;
   return false;
@@ -398,9 +398,9 @@ Result<bool> Lane::execute(TimePoint now) {
 
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
-  if (participant_.has_pending()) next = earliest(next, earliest(watch_.due(), sweeps_.due()));
-  if (!swaps_.empty()) next = earliest(next, swap_watch_.due());
-  return earliest(next, wire_watch_.due());
+  if (participant_.has_pending()) next = earliest(next, earliest(probe_.due(), sweeps_.due()));
+  if (!swaps_.empty()) next = earliest(next, swap_probe_.due());
+  return earliest(next, stall_detector_.due());
 }
 
 }  // namespace ciranda

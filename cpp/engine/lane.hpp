@@ -14,20 +14,20 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "engine/auto_names.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/data_plane.hpp"
 #include "engine/holding.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
+#include "engine/liveness_probe.hpp"
 #include "engine/meetings.hpp"
 #include "engine/names_in_use.hpp"
-#include "engine/peer_watch.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/repeated_calls.hpp"
+#include "engine/stall_detector.hpp"
 #include "engine/submission.hpp"
 #include "engine/sweeps.hpp"
-#include "engine/unnamed.hpp"
-#include "engine/wire_watch.hpp"
 #include "negotiate/participant.hpp"
 #include "negotiate/swaps.hpp"
 #include "transport/lane_mesh.hpp"
@@ -37,7 +37,7 @@ namespace ciranda {
 // The names of this rank's requests; any thread's.
 struct Names {
   NamesInUse& in_use;
-  Unnamed& unnamed;
+  AutoNames& automatic;
 };
 
 // Carries out entries that change who the lanes are.
@@ -140,7 +140,7 @@ class Lane {
   Status apply(Participant::Action action, TimePoint now);
   Status sweep(TimePoint now);
   void begin_to_wait(TimePoint now) {
-    watch_.begin(now);
+    probe_.begin(now);
     sweeps_.begin(now);
   }
   void stand_in(Participant::Execute& entry);
@@ -155,15 +155,15 @@ class Lane {
   LaneChanges& changes_;
   LaneMux& mux_;
   LaneMesh mesh_;
-  Unnamed& unnamed_;
+  AutoNames& auto_names_;
   InFlight in_flight_;
   Participant participant_;
   Meetings meetings_;
   Swaps swaps_;
   LaneLog log_;
-  PeerWatch watch_;       // while anything is pending
-  PeerWatch swap_watch_;  // while a swap is
-  WireWatch wire_watch_;
+  LivenessProbe probe_;       // while anything is pending
+  LivenessProbe swap_probe_;  // while a swap is
+  StallDetector stall_detector_;
   Sweeps sweeps_;  // while anything is pending
   RepeatedCalls repeated_;
   DataPlane data_;

@@ -16,7 +16,7 @@ bool Lane::swap(Participant::Ticket ticket, TimePoint now) {
   if (input.empty()) return false;
   const auto swap = participant_.swap(in_flight_.at(ticket).request, ticket);
   if (!swap) return false;
-  if (swaps_.empty()) swap_watch_.begin(now);
+  if (swaps_.empty()) swap_probe_.begin(now);
   const SwapMessage message{swap->slot, swap->round, {input.begin(), input.end()}};
   in_flight_.begin(ticket);  // from here on the inputs of the others decide, or the log does
   control_.hurry();

@@ -68,7 +68,7 @@ void Preparation::complete_name(Request& request, bool is_unnamed) const {
     if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
     return;
   }
-  if (!request.is_cacheable) request.name = unnamed_.next(request, is_unnamed ? "noname" : request.name);
+  if (!request.is_cacheable) request.name = auto_names_.next(request, is_unnamed ? "noname" : request.name);
   if (signature.collective == Collective::kTransfer) {
     request.name = "from " + std::to_string(signature.root) + " " + request.name;
   }

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "engine/auto_names.hpp"
 #include "engine/process_sets.hpp"
-#include "engine/unnamed.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
@@ -14,7 +14,8 @@ namespace ciranda {
 class Preparation {
  public:
   // `rank`: in the world. The references outlive this.
-  Preparation(int rank, const ProcessSets& sets, Unnamed& unnamed) : rank_(rank), sets_(sets), unnamed_(unnamed) {}
+  Preparation(int rank, const ProcessSets& sets, AutoNames& auto_names)
+      : rank_(rank), sets_(sets), auto_names_(auto_names) {}
 
   // Not ok: it is refused.
   Status prepare(Request& request) const;
@@ -25,7 +26,7 @@ class Preparation {
 
   int rank_;
   const ProcessSets& sets_;
-  Unnamed& unnamed_;
+  AutoNames& auto_names_;
 };
 
 }  // namespace ciranda

@@ -82,7 +82,7 @@ struct Request {
   // bring as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
   // inputs, and may be the same memory; then all ranks must bring as much, in equal parts.
   bool has_room_for_all = false;
-  bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see Unnamed
+  bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see AutoNames
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: others need not be told before
   // What calls back does so on the thread that makes progress, and only hands on: see complete/callbacks.hpp.

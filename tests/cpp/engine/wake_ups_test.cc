@@ -65,7 +65,7 @@ class Rank {
   CountingMesh mesh_;
   SubmissionQueue submissions_;
   NamesInUse names_;
-  Unnamed unnamed_;
+  AutoNames auto_names_;
   ProcessSets sets_{mesh_.size()};
   Recorder recorder_;
   static Config config() {
@@ -74,7 +74,7 @@ class Rank {
     return config;
   }
 
-  Turn turn_{mesh_, config(), submissions_, {names_, unnamed_}, sets_, recorder_};
+  Turn turn_{mesh_, config(), submissions_, {names_, auto_names_}, sets_, recorder_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 

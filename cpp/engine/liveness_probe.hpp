@@ -1,6 +1,6 @@
-// PeerWatch: whether those live whom a rank waits for without the coordinator's help: those through whom it gets the
-// log, or whose inputs to swaps it lacks. One that is stopped cannot report itself, nor can the coordinator report a
-// relay to those who hear of nothing but through it. So whoever has waited for long asks each.
+// LivenessProbe: whether those live whom a rank waits for without the coordinator's help: those through whom it gets
+// the log, or whose inputs to swaps it lacks. One that is stopped cannot report itself, nor can the coordinator report
+// a relay to those who hear of nothing but through it. So whoever has waited for long asks each.
 //
 // One thread (the holder of the progress token).
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace ciranda {
 
-class PeerWatch {
+class LivenessProbe {
  public:
   struct Limits {
     std::chrono::nanoseconds warning;   // 0: never
@@ -28,7 +28,7 @@ class PeerWatch {
   };
 
   // The control plane and the logger outlive this.
-  PeerWatch(std::vector<Watched> peers, const Limits& limits, ControlPlane& control, const Logger& logger);
+  LivenessProbe(std::vector<Watched> peers, const Limits& limits, ControlPlane& control, const Logger& logger);
 
   // There is a question now, and there was none: silence counts from here.
   void begin(TimePoint now) { began_ = now; }

@@ -1,7 +1,7 @@
-// Unnamed: names for requests that have none of their own, or share one: the shared name and a number. Ranks that make
-// the same calls in the same order get the same names: calls are counted for each shared name of each lane by itself,
-// and between two ranks for each direction. When all ranks have joined, counting begins anew, as some have made fewer
-// calls.
+// AutoNames: names for requests that have none of their own, or share one: the shared name and a number. Ranks that
+// make the same calls in the same order get the same names: calls are counted for each shared name of each lane by
+// itself, and between two ranks for each direction. When all ranks have joined, counting begins anew, as some have made
+// fewer calls.
 //
 // Any thread.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace ciranda {
 
-class Unnamed {
+class AutoNames {
  public:
   std::string next(const Request& request, const std::string& shared) {
     const int sender = request.signature.collective == Collective::kTransfer ? request.signature.root : -1;

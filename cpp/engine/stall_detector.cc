@@ -1,17 +1,17 @@
-#include "engine/wire_watch.hpp"
+#include "engine/stall_detector.hpp"
 
 #include <algorithm>
 
 namespace ciranda {
 
-WireWatch::WireWatch(const PeerWatch::Limits& limits, ControlPlane& control, const Logger& logger)
+StallDetector::StallDetector(const LivenessProbe::Limits& limits, ControlPlane& control, const Logger& logger)
     : limits_(limits),
       interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown),
       control_(control),
       logger_(logger) {}
 
-Status WireWatch::stuck(TimePoint now, const std::function<std::string()>& what,
-                        const std::function<std::vector<int>()>& awaited) {
+Status StallDetector::stuck(TimePoint now, const std::function<std::string()>& what,
+                            const std::function<std::vector<int>()>& awaited) {
   if (interval_.count() == 0) return Status::ok_status();
   if (!stuck_since_) {
     stuck_since_ = now;
@@ -25,7 +25,7 @@ Status WireWatch::stuck(TimePoint now, const std::function<std::string()>& what,
   return Status::ok_status();
 }
 
-Status WireWatch::report(TimePoint now, const std::string& what, const std::vector<int>& awaited) {
+Status StallDetector::report(TimePoint now, const std::string& what, const std::vector<int>& awaited) {
   const TimePoint asked = *asked_;
   asked_.reset();
   const bool do_all_answer =
@@ -42,7 +42,7 @@ Status WireWatch::report(TimePoint now, const std::string& what, const std::vect
   return Status::ok_status();
 }
 
-std::optional<TimePoint> WireWatch::due() const {
+std::optional<TimePoint> StallDetector::due() const {
   if (!stuck_since_) return std::nullopt;
   return next_;
 }

@@ -1,4 +1,4 @@
-#include "engine/peer_watch.hpp"
+#include "engine/liveness_probe.hpp"
 
 #include <algorithm>
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace ciranda {
 
-PeerWatch::PeerWatch(std::vector<Watched> peers, const Limits& limits, ControlPlane& control, const Logger& logger)
+LivenessProbe::LivenessProbe(std::vector<Watched> peers, const Limits& limits, ControlPlane& control,
+                             const Logger& logger)
     : peers_(std::move(peers)),
       limits_(limits),
       interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown),
       control_(control),
       logger_(logger) {}
 
-Status PeerWatch::look(TimePoint now) {
+Status LivenessProbe::look(TimePoint now) {
   for (Watched& watched : peers_) {
     if (Status status = look_at(watched, now); !status.ok()) return status;
   }
   return Status::ok_status();
 }
 
-Status PeerWatch::look_at(Watched& watched, TimePoint now) {
+Status LivenessProbe::look_at(Watched& watched, TimePoint now) {
   if (interval_.count() == 0) return Status::ok_status();
   const TimePoint heard = this->heard(watched);
   const auto silence = now - heard;
@@ -39,7 +40,7 @@ Status PeerWatch::look_at(Watched& watched, TimePoint now) {
   return Status::ok_status();
 }
 
-std::optional<TimePoint> PeerWatch::due() const {
+std::optional<TimePoint> LivenessProbe::due() const {
   std::optional<TimePoint> next;
   if (interval_.count() == 0) return next;
   for (const Watched& watched : peers_) {

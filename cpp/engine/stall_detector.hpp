@@ -1,6 +1,6 @@
-// WireWatch: whether what all ranks have begun to carry out still moves. Where it does not, a peer was stopped, or a
-// link is cut, in the middle of the data. Whom this rank waits for may itself wait for that peer: so it asks them, and
-// those who answer are not to blame. Somebody who waits for the one that does not answer will tell all.
+// StallDetector: whether what all ranks have begun to carry out still moves. Where it does not, a peer was stopped, or
+// a link is cut, in the middle of the data. Whom this rank waits for may itself wait for that peer: so it asks them,
+// and those who answer are not to blame. Somebody who waits for the one that does not answer will tell all.
 //
 // One thread (the holder of the progress token).
 #pragma once
@@ -13,14 +13,14 @@
 
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
-#include "engine/peer_watch.hpp"
+#include "engine/liveness_probe.hpp"
 
 namespace ciranda {
 
-class WireWatch {
+class StallDetector {
  public:
   // The control plane and the logger outlive this.
-  WireWatch(const PeerWatch::Limits& limits, ControlPlane& control, const Logger& logger);
+  StallDetector(const LivenessProbe::Limits& limits, ControlPlane& control, const Logger& logger);
 
   // Something has moved, or there is nothing to.
   void moved() {
@@ -36,7 +36,7 @@ class WireWatch {
  private:
   Status report(TimePoint now, const std::string& what, const std::vector<int>& awaited);
 
-  PeerWatch::Limits limits_;
+  LivenessProbe::Limits limits_;
   std::chrono::nanoseconds interval_;  // between reports; 0: none
   ControlPlane& control_;
   const Logger& logger_;
