@@ -2,7 +2,7 @@
 // are; where there are several, or several lengths of their segments, the cost model chooses, corrected by what calls
 // of this job took, or the settings do.
 //
-// One thread (the holder of the progress token). Plans run one after the other, in the order of the response log.
+// One thread (the holder of the progress lock). Plans run one after the other, in the order of the response log.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Callbacks: how what the user wants to be called with is called.
 //
 // A *direct* callback runs on whichever thread completes the operation, usually the one that makes progress, while it
-// holds the progress token. So nothing moves until it returns, and it may hand on but not wait for the engine. Any
+// holds the progress lock. So nothing moves until it returns, and it may hand on but not wait for the engine. Any
 // other callback runs on a thread that is there for callbacks (CallbackThreads).
 //
 // Threads: any. Failure: what a callback throws is told on standard error, and goes no further.

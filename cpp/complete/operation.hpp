@@ -1,7 +1,7 @@
 // Operation: a submitted request's handle. It is pending until the engine completes it once, with a status and, for
 // collectives that allocate their output, the output.
 //
-// Threads: the engine's turning thread completes; any number of threads may look, wait, or hold references.
+// Threads: the thread that runs the progress loop completes; any number of threads may look, wait, or hold references.
 #pragma once
 
 #include <atomic>

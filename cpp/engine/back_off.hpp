@@ -1,5 +1,5 @@
-// BackOff: how a thread that turns the engine passes the time while nothing moves: it looks again at once for the time
-// in which a running peer answers, then yields its core between looks, and in the end gives up.
+// BackOff: how a thread that runs the progress loop passes the time while nothing moves: it looks again at once for the
+// time in which a running peer answers, then yields its core between looks, and in the end gives up.
 //
 // One thread. No failure.
 #pragma once

@@ -2,7 +2,7 @@
 //
 // Each rank remembers a checksum of every such result. Now and then, at the same place of the log, ranks compare one
 // number, a checksum of those; only when it differs do they tell each other all, and so find the first result that
-// differs, and where. One thread (the holder of the progress token).
+// differs, and where. One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // ControlPlane: carries messages between ranks: frames them, sends and receives them; and notices who leaves, dies, or
 // falls silent. What the messages of a lane mean is the lane's to know.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // DataPlane: executes the response log, entry after entry, a bounded step at a time.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>

@@ -17,11 +17,11 @@
 #include "engine/back_off.hpp"
 #include "engine/oversubscription.hpp"
 #include "engine/preparation.hpp"
-#include "engine/progress_token.hpp"
+#include "engine/progress_lock.hpp"
+#include "engine/progress_loop.hpp"
 #include "engine/shared_memory.hpp"
 #include "engine/submission_coalescing.hpp"
 #include "engine/time_left.hpp"
-#include "engine/turn.hpp"
 #include "engine/waits.hpp"
 #include "observe/timeline.hpp"
 
@@ -31,8 +31,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
-constexpr int kTurnsInPassing = 4;
-constexpr int kTurnsWhileArming = 4;
+constexpr int kIterationsInPassing = 4;
+constexpr int kIterationsWhileArming = 4;
 // At a meeting, before all else that is done for a waiting thread: about as long as that takes.
 constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
@@ -40,7 +40,7 @@ constexpr auto kSignalTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
-// The progress token is `token_`. A thread that holds it has disarmed the mesh's doorbell; whoever gives it back arms
+// The progress lock is `lock_`. A thread that holds it has disarmed the mesh's doorbell; whoever gives it back arms
 // the doorbell and looks once more, so that the background thread, asleep in Mesh::sleep, is woken by whatever comes.
 class Engine::Impl {
  public:
@@ -48,7 +48,7 @@ class Engine::Impl {
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
         preparation_(mesh_->rank(), sets_, auto_names_),
-        turn_(*mesh_, config, submissions_, {names_, auto_names_}, sets_, *recorder_),
+        loop_(*mesh_, config, submissions_, {names_, auto_names_}, sets_, *recorder_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_oversubscribed_(is_oversubscribed(*mesh_)),
@@ -66,15 +66,15 @@ class Engine::Impl {
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) {
     std::vector<Candidate> found;
     {
-      token_.take();
+      lock_.take();
       const Holder holder(*this);
-      found = turn_.candidates(collective, n_bytes);
+      found = loop_.candidates(collective, n_bytes);
     }
     see_what_came_late();
     return found;
   }
-  std::uint64_t n_met() const { return turn_.n_met(); }
-  bool has_failed() const { return turn_.has_failed(); }
+  std::uint64_t n_met() const { return loop_.n_met(); }
+  bool has_failed() const { return loop_.has_failed(); }
 
   OperationPtr submit(Request request, Operation::Callback callback) {
     const std::uint64_t submitted = recorder_->now();
@@ -99,7 +99,7 @@ class Engine::Impl {
           "Duplicate name '" + request.name + "' on rank " + std::to_string(mesh_->rank()) +
           ": its first use is still pending. Wait for the first one, or give each its own name."));
       request.memory.clear();
-      if (request.process_set == kWorldSet) turn_.note_failure();  // now: what this rank does next is after it
+      if (request.process_set == kWorldSet) loop_.note_failure();  // now: what this rank does next is after it
     }
     const bool is_awaited = request.is_awaited;
     const std::size_t n_bytes = request.signature.n_bytes();
@@ -110,7 +110,7 @@ class Engine::Impl {
     if (is_shut_down_.load()) {
       fail_late_submissions();
     } else if (!is_awaited) {
-      turn_or_leave_it(n_bytes);
+      progress_or_leave_it(n_bytes);
     }
     return operation;
   }
@@ -120,12 +120,12 @@ class Engine::Impl {
     Stages stages;
     const bool is_recorded = recorder_->is_on();
     if (is_recorded) stages.note(Stage::kSubmitted);
-    if (!token_.try_take()) return std::nullopt;
+    if (!lock_.try_take()) return std::nullopt;
     std::optional<OperationPtr> repeated;
     {
       const Holder holder(*this);
       const bool is_free = !is_shut_down_.load() && submissions_.is_empty();
-      if (is_free) repeated = turn_.repeat(call, is_recorded ? &stages : nullptr, n_looks_at_once());
+      if (is_free) repeated = loop_.repeat(call, is_recorded ? &stages : nullptr, n_looks_at_once());
     }
     see_what_came_late();
     return repeated;
@@ -135,8 +135,8 @@ class Engine::Impl {
     if (Status status = may("wait"); !status.ok()) return status;
     if (operation->is_done()) return operation->status();
     Waiting waiting(waits_);
-    // Asked before each sleep: a signal that comes while this thread turns the engine cuts no system call short. One
-    // that comes just before the system call is noticed when that ends.
+    // Asked before each sleep: a signal that comes while this thread runs the progress loop cuts no system call short.
+    // One that comes just before the system call is noticed when that ends.
     bool is_late = false;
     while (!drive_until_done(*operation, deadline, waiting)) {
       is_late = deadline && Clock::now() >= *deadline;
@@ -154,17 +154,17 @@ class Engine::Impl {
           waiting->end();
           callback(done);
         });
-    if (!operation->is_done()) turn_in_passing(true);
+    if (!operation->is_done()) progress_in_passing(true);
   }
 
   void call_back(const OperationPtr& operation, Operation::Callback callback) {
     const Flush flush(callback_threads_);  // of one that is done already
     operation->when_done(on_own_thread(std::move(callback)));
-    if (!operation->is_done()) turn_in_passing(false);  // one that is awaited is told to other ranks now
+    if (!operation->is_done()) progress_in_passing(false);  // one that is awaited is told to other ranks now
   }
 
   bool poll(const OperationPtr& operation) {
-    if (!operation->is_done()) turn_in_passing(true);
+    if (!operation->is_done()) progress_in_passing(true);
     return operation->is_done();
   }
 
@@ -204,14 +204,14 @@ class Engine::Impl {
     CallbackThreads& threads_;
   };
 
-  // Gives the token back, then wakes a thread for the callbacks of what this thread has completed.
+  // Gives the lock back, then wakes a thread for the callbacks of what this thread has completed.
   class Holder {
    public:
-    explicit Holder(Impl& engine) : flush_(engine.callback_threads_), holder_(engine.token_) {}
+    explicit Holder(Impl& engine) : flush_(engine.callback_threads_), holder_(engine.lock_) {}
 
    private:
     Flush flush_;
-    TokenHolder holder_;
+    ProgressLockHolder holder_;
   };
 
   // What does so.
@@ -221,9 +221,9 @@ class Engine::Impl {
     };
   }
 
-  // One turn, and one wake for all callbacks of what was done in it. REQUIRES: the token.
-  bool turn() {
-    const bool moved = turn_.run();
+  // One iteration, and one wake for all callbacks of what was done in it. REQUIRES: the lock.
+  bool progress() {
+    const bool moved = loop_.run();
     callback_threads_.flush();
     return moved;
   }
@@ -237,10 +237,10 @@ class Engine::Impl {
     mesh_->kick();
     background_.join();
     {
-      token_.take();
+      lock_.take();
       const Holder holder(*this);
       mesh_->disarm();
-      turn_.say_bye();
+      loop_.say_bye();
       say_goodbye_until_known();
     }
     fail_late_submissions();
@@ -251,12 +251,12 @@ class Engine::Impl {
   // which the other ranks are there already, and is then done before anything more is made of it. The mesh stays armed:
   // nothing is received, and whatever comes meanwhile wakes the background thread.
   bool take_in(Submission& submission) {
-    if (!token_.try_take()) return false;
+    if (!lock_.try_take()) return false;
     bool is_taken = false;
     {
       const Holder holder(*this);
       is_taken = !is_shut_down_.load() && submissions_.is_empty();
-      if (is_taken) turn_.submit(std::move(submission), n_looks_at_once());
+      if (is_taken) loop_.submit(std::move(submission), n_looks_at_once());
     }
     see_what_came_late();
     return is_taken;
@@ -264,12 +264,12 @@ class Engine::Impl {
 
   int n_looks_at_once() const { return is_oversubscribed_ ? 1 : kLooksAtOnce; }
 
-  // Takes the token if it is free, turns as `drive` does, and gives the token back. Returns whether it had the token.
-  // `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended
-  // before this thread had the token, but cannot be over with before the token is given back.
+  // Takes the lock if it is free, runs the loop as `drive` does, and gives the lock back. Returns whether it had the
+  // lock. `in_burst`: the mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended
+  // before this thread had the lock, but cannot be over with before the lock is given back.
   template <typename Drive>
-  bool with_token(Drive drive, bool in_burst = false) {
-    if (!token_.try_take()) return false;
+  bool with_lock(Drive drive, bool in_burst = false) {
+    if (!lock_.try_take()) return false;
     const Holder holder(*this);
     if (is_shut_down_.load()) return true;
     mesh_->disarm();
@@ -280,58 +280,58 @@ class Engine::Impl {
   }
 
   // What came between the last look and arming rings no bell, so there is another look. Often it is the next call of a
-  // rank that was first: cheaper to take in at once than to wake the background thread for. REQUIRES: the token.
+  // rank that was first: cheaper to take in at once than to wake the background thread for. REQUIRES: the lock.
   bool arm_when_nothing_moves() {
-    for (int i = 0; i < kTurnsWhileArming; ++i) {
+    for (int i = 0; i < kIterationsWhileArming; ++i) {
       arm();
-      if (!turn()) return true;
+      if (!progress()) return true;
     }
     return false;
   }
 
-  // REQUIRES: the token.
+  // REQUIRES: the lock.
   void arm() {
     waits_.heed();
-    const bool is_any_waiting = waits_.are_any();  // those that sleep, or did not get the token
-    if (is_any_waiting) turn_.expect_no_more();
-    turn_.leave_meetings();  // also those to which what was just taken in has come
-    if (is_any_waiting) turn_.insist();
-    const bool awaits = is_any_waiting || turn_.awaits_lazy_news();
-    const Sleeper without = turn_.has_work() ? Sleeper::kIdle : Sleeper::kResting;
+    const bool is_any_waiting = waits_.are_any();  // those that sleep, or did not get the lock
+    if (is_any_waiting) loop_.expect_no_more();
+    loop_.leave_meetings();  // also those to which what was just taken in has come
+    if (is_any_waiting) loop_.insist();
+    const bool awaits = is_any_waiting || loop_.awaits_lazy_news();
+    const Sleeper without = loop_.has_work() ? Sleeper::kIdle : Sleeper::kResting;
     mesh_->arm(awaits ? Sleeper::kAwaits : without);
   }
 
-  // REQUIRES: the token.
+  // REQUIRES: the lock.
   bool is_due_before_background_wakes() const {
-    const auto deadline = turn_.next_deadline();
+    const auto deadline = loop_.next_deadline();
     return deadline && (!deadline_ || *deadline < *deadline_);
   }
 
-  // A submission pushed, or a wait begun, while the token was held may have been seen by nobody: that thread could not
-  // take the token and the holder had looked already. So whoever gives it back looks again.
+  // A submission pushed, or a wait begun, while the lock was held may have been seen by nobody: that thread could not
+  // take the lock and the holder had looked already. So whoever gives it back looks again.
   bool is_something_unseen() const { return !submissions_.is_empty() || !waits_.are_heeded(); }
   void see_what_came_late() {
     while (is_something_unseen() && !is_shut_down_.load()) {
-      if (!with_token([this] { turn(); })) return;
+      if (!with_lock([this] { progress(); })) return;
     }
   }
 
-  void turn_or_leave_it(std::size_t n_bytes) {
+  void progress_or_leave_it(std::size_t n_bytes) {
     const SubmissionCoalescing::Choice choice = coalescing_.choose(n_bytes, Clock::now());
     if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_->kick();
-    if (choice != SubmissionCoalescing::Choice::kTurn) return;
-    turn_in_passing(false, !waits_.are_any());
-    coalescing_.turned(Clock::now());
+    if (choice != SubmissionCoalescing::Choice::kProgress) return;
+    progress_in_passing(false, !waits_.are_any());
+    coalescing_.progressed(Clock::now());
   }
 
-  void turn_in_passing(bool is_waited_for, bool in_burst = false) {
+  void progress_in_passing(bool is_waited_for, bool in_burst = false) {
     const auto drive = [&] {
-      if (is_waited_for) turn_.expect_no_more();
-      for (int i = 0; i < kTurnsInPassing && turn(); ++i) {
+      if (is_waited_for) loop_.expect_no_more();
+      for (int i = 0; i < kIterationsInPassing && progress(); ++i) {
       }
     };
-    const bool had_token = with_token(drive, in_burst);
-    if (had_token) see_what_came_late();
+    const bool had_lock = with_lock(drive, in_burst);
+    if (had_lock) see_what_came_late();
   }
 
   // Returns whether the operation is done. Gives up at the deadline, and when nothing has moved for the spin time: then
@@ -347,14 +347,14 @@ class Engine::Impl {
     n_drivers_.fetch_add(1);
     bool goes_on = true;
     while (goes_on && !operation.is_done()) {
-      const bool had_token = with_token([&] {
+      const bool had_lock = with_lock([&] {
         n_waiters_driving_.fetch_add(1);
-        turn_.expect_no_more();
-        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = goes_on_after(turn());
+        loop_.expect_no_more();
+        while (goes_on && !operation.is_done() && !is_shut_down_.load()) goes_on = goes_on_after(progress());
         if (operation.is_done()) waiting.end();
         n_waiters_driving_.fetch_sub(1);  // before it arms: whoever sees one that drives knows that it still will
       });
-      if (!had_token) goes_on = goes_on_after(false);
+      if (!had_lock) goes_on = goes_on_after(false);
       if (is_shut_down_.load()) break;
     }
     n_drivers_.fetch_sub(1);
@@ -374,48 +374,48 @@ class Engine::Impl {
         if (n_waiters_driving_.load() > 0) continue;
       }
       if (is_shut_down_.load()) return;
-      token_.take();
+      lock_.take();
       const Holder holder(*this);
       mesh_->disarm();
       drive_in_background();
       if (!arm_when_nothing_moves()) mesh_->kick();
-      deadline_ = deadline = turn_.next_deadline();
+      deadline_ = deadline = loop_.next_deadline();
     }
   }
 
-  // Takes in what a burst leaves, until it ends. A thread that turns the engine does so anyway.
+  // Takes in what a burst leaves, until it ends. A thread that runs the progress loop does so anyway.
   void watch_burst() {
     const auto take_in = [this] {
-      while (turn()) {
+      while (progress()) {
       }
     };
     while (coalescing_.is_watched() && !is_shut_down_.load()) {
       coalescing_.begin_look();
-      with_token(take_in, true);
+      with_lock(take_in, true);
       if (coalescing_.ends()) return;
       mesh_->sleep(coalescing_.until_next_look(Clock::now()));
     }
   }
 
-  // REQUIRES: the token. A thread that waits gets it as soon as nothing moves.
+  // REQUIRES: the lock. A thread that waits gets it as soon as nothing moves.
   void drive_in_background() {
     BackOff back_off(spin_, is_oversubscribed_, sharing_);
     while (!is_shut_down_.load()) {
-      if (turn()) {
+      if (progress()) {
         back_off.renew();
-      } else if (n_drivers_.load() > 0 || !turn_.has_work() || is_oversubscribed_ || !back_off.look_again()) {
+      } else if (n_drivers_.load() > 0 || !loop_.has_work() || is_oversubscribed_ || !back_off.look_again()) {
         return;
       }
     }
   }
 
-  // REQUIRES: the token, and no background thread.
+  // REQUIRES: the lock, and no background thread.
   void say_goodbye_until_known() {
     const auto give_up = Clock::now() + kGoodbyeTimeout;
-    while (!turn_.is_bye_known() && Clock::now() < give_up) {
-      if (turn()) continue;
+    while (!loop_.is_bye_known() && Clock::now() < give_up) {
+      if (progress()) continue;
       mesh_->arm();
-      if (!turn()) mesh_->sleep(give_up - Clock::now());
+      if (!progress()) mesh_->sleep(give_up - Clock::now());
       mesh_->disarm();
     }
   }
@@ -438,18 +438,18 @@ class Engine::Impl {
   AutoNames auto_names_;
   ProcessSets sets_;
   Preparation preparation_;
-  Turn turn_;
+  ProgressLoop loop_;
   Clock::duration spin_;
   bool is_oversubscribed_;
   CoreSharing sharing_;
   Logger logger_;
-  ProgressToken token_;
+  ProgressLock lock_;
   SubmissionCoalescing coalescing_;
-  std::atomic<int> n_drivers_{0};          // threads that turn the engine, or try to
-  std::atomic<int> n_waiters_driving_{0};  // of those, who wait, have the token, and have yet to arm the mesh
+  std::atomic<int> n_drivers_{0};          // threads that run the progress loop, or try to
+  std::atomic<int> n_waiters_driving_{0};  // of those, who wait, have the lock, and have yet to arm the mesh
   Waits waits_;
   std::atomic<bool> is_shut_down_{false};
-  std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the token
+  std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the lock
   std::mutex timeline_mutex_;
   std::unique_ptr<Timeline> timeline_;
   std::thread background_;

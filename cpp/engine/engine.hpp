@@ -1,9 +1,9 @@
 // Engine: takes requests, agrees on them with the other ranks, carries them out, completes their operations.
 //
 // Threads: submit(), wait(), poll() from any thread at any time; create(), shutdown() by one thread. At any moment at
-// most one thread *turns* the engine (holds the progress token): a caller that waits, or the background thread when
-// nobody waits and there is work. Callbacks run on threads of their own (complete/callback_threads.hpp) and may do what
-// any thread may, shutdown() too; but for direct ones (complete/callbacks.hpp), in which nothing may wait.
+// most one thread runs the *progress loop* (holds the progress lock): a caller that waits, or the background thread
+// when nobody waits and there is work. Callbacks run on threads of their own (complete/callback_threads.hpp) and may do
+// what any thread may, shutdown() too; but for direct ones (complete/callbacks.hpp), in which nothing may wait.
 // Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
 #pragma once
 
@@ -79,7 +79,7 @@ class Engine {
   // Calls back as of a request that is submitted with `callback`: on a thread that is there for callbacks.
   void call_back(const OperationPtr& operation, Operation::Callback callback);
 
-  // One look, and one turn of the engine if it is free. Returns is_done().
+  // One look, and one iteration of the progress loop if it is free. Returns is_done().
   bool poll(const OperationPtr& operation);
 
   // Of a process set, ascending; empty when there is none of this id.

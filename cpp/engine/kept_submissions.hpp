@@ -1,5 +1,5 @@
 // KeptSubmissions: what is for lanes that cannot take it yet, in the order in which it came. One thread (the holder of
-// the progress token).
+// the progress lock).
 #pragma once
 
 #include <algorithm>

@@ -109,7 +109,7 @@ void Lane::submit(Submission submission, TimePoint now) {
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
-  // when this rank will look no longer (Turn::insist).
+  // when this rank will look no longer (ProgressLoop::insist).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr) {

@@ -1,7 +1,7 @@
 // Lane: some ranks, their agreement on what to do, and the doing: one ordered log. The world is a lane; so is each
 // process set, and each further lane of either. Lanes know nothing of each other and move at the same time.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <atomic>
@@ -167,7 +167,7 @@ class Lane {
   Sweeps sweeps_;  // while anything is pending
   RepeatedCalls repeated_;
   DataPlane data_;
-  ReadyMessage ready_;    // announcements of this turn, to travel in one frame
+  ReadyMessage ready_;    // announcements of this iteration, to travel in one frame
   GroupsMessage groups_;  // and in another
   Holding holding_;       // requests may be held for the rest of their group
   bool may_swap_;         // the coordinator decides who does; whatever this rank's own settings say

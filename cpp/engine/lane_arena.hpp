@@ -6,7 +6,7 @@
 // so that it happens at the same place of the log everywhere. Where anything fails the lane goes on without, and the
 // rank that knows why warns.
 //
-// One thread (the holder of the progress token). Ownership: this rank's mapping; the memory is gone when all lanes are.
+// One thread (the holder of the progress lock). Ownership: this rank's mapping; the memory is gone when all lanes are.
 #pragma once
 
 #include <cstddef>

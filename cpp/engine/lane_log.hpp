@@ -2,7 +2,7 @@
 // from it: directly, or through relays, which the world's lane has where its ranks are on several hosts and some host
 // has more than one. The coordinator and the relays are in here, on the ranks that are them.
 //
-// "Member" is a rank of the lane. One thread (the holder of the progress token).
+// "Member" is a rank of the lane. One thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,7 @@
 // the log, or whose inputs to swaps it lacks. One that is stopped cannot report itself, nor can the coordinator report
 // a relay to those who hear of nothing but through it. So whoever has waited for long asks each.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // make_plans: from an entry of the response log to what a backend carries out.
 //
 // Ranks in plans are members of the mesh that is given; whoever makes plans for a part of the ranks translates here.
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // What a rank brings to a meeting, and what it makes of what all have brought. negotiate/meeting_places.hpp says how
 // that lies in memory.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

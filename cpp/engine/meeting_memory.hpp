@@ -6,7 +6,7 @@
 // the meeting's word lies there: the cache line that tells of the meeting brings it along. For what is too much for the
 // area two members exchange buffers; which one it hands over, each says beside the word.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 // A meeting is for ranks that wait and look. None sleeps over one: it closes the meeting first, and announces the call
 // as any other, so that who comes later wakes it in the ordinary way.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // (meetings.hpp); where they come at the same time that is all there is to do, and no request is made; nor an
 // operation, where the caller has given memory for the result.
 //
-// Of the world's first lane. One thread (the holder of the progress token).
+// Of the world's first lane. One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>

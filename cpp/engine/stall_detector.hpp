@@ -2,7 +2,7 @@
 // a link is cut, in the middle of the data. Whom this rank waits for may itself wait for that peer: so it asks them,
 // and those who answer are not to blame. Somebody who waits for the one that does not answer will tell all.
 //
-// One thread (the holder of the progress token).
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// SubmissionQueue: where any thread leaves a request, to be taken in by the engine's next turn.
+// SubmissionQueue: where any thread leaves a request, to be taken in by the next iteration.
 #pragma once
 
 #include <atomic>

@@ -1,10 +1,11 @@
-// SubmissionCoalescing: which submissions give the engine a turn in passing. Of many small ones, one soon after the
+// SubmissionCoalescing: which submissions run the progress loop in passing. Of many small ones, one soon after the
 // other, most leave it to a later one, and travel with that.
 //
 // Should no later one come, what was left must not lie there for long: nobody may ever wait for it. So a burst is
-// *watched*: the background thread, woken once, turns the engine at once. Has anything been left meanwhile, the burst
-// goes on, and the watcher looks again after half as long as the burst has taken so far. So what is left last waits for
-// a part of the time in which the burst was submitted, and a burst is looked at a few times, however long it is.
+// *watched*: the background thread, woken once, runs the progress loop at once. Has anything been left meanwhile, the
+// burst goes on, and the watcher looks again after half as long as the burst has taken so far. So what is left last
+// waits for a part of the time in which the burst was submitted, and a burst is looked at a few times, however long it
+// is.
 //
 // Threads: any. Those that submit at the same time may each take the other's for its own, which costs no more than
 // time.
@@ -26,27 +27,27 @@ class SubmissionCoalescing {
   static constexpr std::chrono::microseconds kMostBetweenLooks{250};
 
   enum class Choice : std::uint8_t {
-    kTurn,
+    kProgress,
     kLeave,
     kLeaveAndWake,  // the background thread, to watch
   };
 
-  // REQUIRES: the submission is where the next turn takes it in.
+  // REQUIRES: the submission is where the next iteration takes it in.
   Choice choose(std::size_t n_bytes, TimePoint now) {
     const std::size_t n_left_bytes = n_left_bytes_.fetch_add(n_bytes, std::memory_order_relaxed) + n_bytes;
-    const bool is_soon = now - TimePoint(last_turn_.load(std::memory_order_relaxed)) < kBetweenTurns;
+    const bool is_soon = now - TimePoint(last_iteration_.load(std::memory_order_relaxed)) < kBetweenIterations;
     if (!is_soon) n_quick_.store(0, std::memory_order_relaxed);
-    if (!is_soon || n_left_bytes >= kMostLeftBytes) return Choice::kTurn;
+    if (!is_soon || n_left_bytes >= kMostLeftBytes) return Choice::kProgress;
     n_left_.fetch_add(1);
     if (is_watched_.load()) return Choice::kLeave;
-    if (n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 < kQuickInARow) return Choice::kTurn;
+    if (n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 < kQuickInARow) return Choice::kProgress;
     began_.store(now.time_since_epoch(), std::memory_order_relaxed);
     return is_watched_.exchange(true) ? Choice::kLeave : Choice::kLeaveAndWake;
   }
 
-  // A turn was given in passing.
-  void turned(TimePoint now) {
-    last_turn_.store(now.time_since_epoch(), std::memory_order_relaxed);
+  // The progress loop was run in passing.
+  void progressed(TimePoint now) {
+    last_iteration_.store(now.time_since_epoch(), std::memory_order_relaxed);
     n_left_bytes_.store(0, std::memory_order_relaxed);
   }
 
@@ -74,15 +75,15 @@ class SubmissionCoalescing {
   // Less would be gone before the watcher slept.
   static constexpr std::chrono::microseconds kLeastBetweenLooks{5};
   // Short beside what data takes to travel, long beside what a submission takes.
-  static constexpr std::chrono::microseconds kBetweenTurns{30};
-  // So much takes longer than a turn.
+  static constexpr std::chrono::microseconds kBetweenIterations{30};
+  // So much takes longer than an iteration.
   static constexpr std::size_t kMostLeftBytes = 256 << 10;
   // A layer brings two or three gradients at once; to wake a thread for these does not pay.
   static constexpr int kQuickInARow = 3;
 
-  std::atomic<Duration> last_turn_{Duration::min() / 2};
+  std::atomic<Duration> last_iteration_{Duration::min() / 2};
   std::atomic<std::size_t> n_left_bytes_{0};  // since then
-  std::atomic<int> n_quick_{0};               // submissions in a row, each soon after a turn
+  std::atomic<int> n_quick_{0};               // submissions in a row, each soon after an iteration
   std::atomic<std::uint64_t> n_left_{0};      // submissions
   std::atomic<bool> is_watched_{false};
   std::atomic<Duration> began_{Duration::zero()};  // when it was first watched

@@ -1,4 +1,4 @@
-// Waits: the threads that are in wait(), and whether the holder of the progress token knows of all of them.
+// Waits: the threads that are in wait(), and whether the holder of the progress lock knows of all of them.
 //
 // Any thread.
 #pragma once
@@ -13,7 +13,7 @@ class Waits {
  public:
   bool are_any() const { return n_waiting_.load() > 0; }
 
-  // The holder of the token: that it knows of all that have begun by now. Whether that is still so.
+  // The holder of the lock: that it knows of all that have begun by now. Whether that is still so.
   void heed() { n_heeded_.store(n_begun_.load()); }
   bool are_heeded() const { return n_begun_.load() == n_heeded_.load(); }
 
@@ -24,7 +24,7 @@ class Waits {
   std::atomic<std::uint64_t> n_heeded_{0};
 };
 
-// A thread in wait(). Once its operation is done it waits no more, though it may still hold the token.
+// A thread in wait(). Once its operation is done it waits no more, though it may still hold the lock.
 class Waiting {
  public:
   explicit Waiting(Waits& waits) : waits_(waits) {

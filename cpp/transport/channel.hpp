@@ -2,7 +2,7 @@
 //
 // Implementations: a socket (tcp), several of them (striped), a ring in shared memory (shm), a ring in private memory
 // (loopback, for tests).
-// Thread-safety: one thread at a time on each end (the holder of the engine's progress token).
+// Thread-safety: one thread at a time on each end (the holder of the engine's progress lock).
 // Failure: a channel never throws. Once state() is not kOpen it stays so; bytes that arrived before are still readable.
 #pragma once
 

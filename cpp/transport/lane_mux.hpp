@@ -5,7 +5,7 @@
 // kept in memory until it does: nobody is held up by somebody else's slowness, whatever the order in which ranks come
 // to their lanes. What can gather is what a sender may be ahead of a receiver: a broadcast or a gather of one tensor.
 //
-// Threads: one at a time (the holder of the progress token). The mesh outlives this.
+// Threads: one at a time (the holder of the progress lock). The mesh outlives this.
 #pragma once
 
 #include <array>

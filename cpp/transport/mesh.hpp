@@ -4,8 +4,8 @@
 // then only used. It carries bytes and wake-ups, and knows which peers are gone; it understands none of what it
 // carries.
 //
-// Threads: all methods are for the holder of the engine's progress token, except kick() (any thread), and sleep()
-// (the engine's background thread, which does not hold the token meanwhile).
+// Threads: all methods are for the holder of the engine's progress lock, except kick() (any thread), and sleep()
+// (the engine's background thread, which does not hold the lock meanwhile).
 #pragma once
 
 #include <chrono>

@@ -1,11 +1,11 @@
 // SleepGate: what ends the sleep of a rank's background thread: the bell at any time, and what comes by the sockets
-// while nobody else turns the engine.
+// while nobody else runs the progress loop.
 //
 // To let the sockets through, and to stop it, is a system call each. A rank that makes one small call after the other
 // would pay for both in every call. The sleeper then *lingers*: it looks every few milliseconds whether the calls have
 // ended, and lets the sockets through itself.
 //
-// Threads: open(), shut(): the holder of the progress token. sleep(): the one that sleeps, without the token.
+// Threads: open(), shut(): the holder of the progress lock. sleep(): the one that sleeps, without the lock.
 // Ownership: the descriptors are not owned and outlive this.
 #pragma once
 

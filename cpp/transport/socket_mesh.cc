@@ -356,8 +356,8 @@ void SocketMesh::notify(Urgency urgency) {
   }
 }
 
-// While a thread turns the engine it takes in what the sockets bring: a sleeper that each arrival woke would only take
-// its core away.
+// While a thread runs the progress loop it takes in what the sockets bring: a sleeper that each arrival woke would only
+// take its core away.
 void SocketMesh::arm(Sleeper sleeper) {
   const bool at_once = sleeper != Sleeper::kResting || !gate_->lingers();
   if (looks_at_sockets_ && at_once) take_events();  // of what has been read: they would wake the sleeper for nothing
@@ -376,7 +376,7 @@ void SocketMesh::disarm() {
   }
 }
 
-// Waits until the gate has something to tell; what the sockets have is left there for the holder of the token.
+// Waits until the gate has something to tell; what the sockets have is left there for the holder of the lock.
 void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) {
     return;

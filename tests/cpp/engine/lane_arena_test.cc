@@ -22,7 +22,7 @@ using testing::options_for;
 
 constexpr std::size_t kSlotBytes = 4096;
 
-// One member, turned by hand.
+// One member, run by hand.
 class Member {
  public:
   Member(LoopbackFabric& fabric, int rank, std::size_t slot_bytes)

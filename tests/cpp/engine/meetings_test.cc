@@ -35,7 +35,7 @@ using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
-// Whoever comes last needs no turn of the engine.
+// Whoever comes last needs no iteration of the progress loop.
 TEST(Meetings, AreOverAsSoonAsTheLastHasCome) {
   const Watchdog watchdog("meetings");
   World world(2, patient());
@@ -411,7 +411,7 @@ TEST(Meetings, AnInterruptedWaitLeavesTheCallToTheEngine) {
       const Status status = engine.wait(operation, [] { return true; });
       EXPECT_EQ(status.kind(), ErrorKind::kAborted);
       has_given_up.count_down();
-      while (!operation->is_done()) std::this_thread::yield();  // without turning the engine
+      while (!operation->is_done()) std::this_thread::yield();  // without running the progress loop
       EXPECT_TRUE(operation->status().ok());
     }
     EXPECT_EQ(values.front(), expected(2, 1));

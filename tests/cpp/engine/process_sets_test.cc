@@ -150,7 +150,7 @@ TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
                                      self == 2 ? Operation::Callback(hold_relay) : Operation::Callback());
     if (self == 3) meet(5, hold_rank_3);
     ASSERT_TRUE(engine.wait(added).ok());
-    if (self == 2) {  // a turn after that in which it was held
+    if (self == 2) {  // an iteration after that in which it was held
       meet(0);
       news_is_passed_on.count_down();
     }

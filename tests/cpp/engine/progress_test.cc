@@ -1,4 +1,4 @@
-// Who turns the engine: several threads of a rank, callbacks, waits that are interrupted, and nobody at all.
+// Who runs the progress loop: several threads of a rank, callbacks, waits that are interrupted, and nobody at all.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -76,9 +76,9 @@ TEST_P(ProgressTest, SeveralThreadsWaitForOneOperation) {
   });
 }
 
-// Without spinning every wait soon sleeps, often while another thread holds the progress token. What may be held back
+// Without spinning every wait soon sleeps, often while another thread holds the progress lock. What may be held back
 // must go out all the same: a wait that nobody has seen would never end.
-TEST_P(ProgressTest, AWaitThatDoesNotGetTheTokenIsSeen) {
+TEST_P(ProgressTest, AWaitThatDoesNotGetTheLockIsSeen) {
   const Watchdog watchdog("unseen waits");
   testing::WorldOptions hasty = options();
   hasty.config.spin_microseconds = 0;
@@ -269,7 +269,7 @@ TEST(InterruptTest, ASignalEndsAWaitAndTheOperationGoesOn) {
   EXPECT_EQ(value, 3);
 }
 
-// A signal may come while the waiting thread turns the engine: no system call is there to be cut short by it.
+// A signal may come while the waiting thread runs the progress loop: no system call is there to be cut short by it.
 TEST(InterruptTest, ASignalThatCameBeforeTheThreadSleptIsNotLost) {
   const Watchdog watchdog("early signal");
   World world(2);

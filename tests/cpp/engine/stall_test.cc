@@ -32,7 +32,7 @@ WorldOptions impatient(bool with_arena) {
   return options;
 }
 
-// Carries the request out, and turns the engine no further until it may go on.
+// Carries the request out, and runs the progress loop no further until it may go on.
 void stop_when_done(Engine& engine, Request r, std::latch& has_stopped, std::latch& goes_on) {
   r.calls_back_directly = true;
   const auto operation = engine.submit(std::move(r), [&](const Operation&) {
@@ -194,7 +194,7 @@ TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
       rank_0_has_submitted.wait();
       Engine::OperationPtr operation;
       std::latch has_submitted(1);
-      // What a callback submits is taken in by one turn, and so travels together.
+      // What a callback submits is taken in by one iteration, and so travels together.
       static_cast<void>(engine.submit(go(), [&](const Operation&) {
         static_cast<void>(submit_small([&](const Operation&) { rank_0_has_failed.wait(); }));
         operation = submit_large();

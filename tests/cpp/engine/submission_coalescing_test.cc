@@ -1,4 +1,4 @@
-// Which submissions give the engine a turn, and which leave it to others. Time is what the test says.
+// Which submissions run the progress loop, and which leave it to others. Time is what the test says.
 #include "engine/submission_coalescing.hpp"
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@ constexpr std::size_t kSmall = 1024;
 
 class SubmissionCoalescingTest : public ::testing::Test {
  protected:
-  // A submission `later` than the last; a turn takes no time.
+  // A submission `later` than the last; an iteration takes no time.
   Choice submit(microseconds later, std::size_t n_bytes = kSmall) {
     now_ += later;
     const Choice choice = coalescing_.choose(n_bytes, now_);
-    if (choice == Choice::kTurn) coalescing_.turned(now_);
+    if (choice == Choice::kProgress) coalescing_.progressed(now_);
     return choice;
   }
   void begin_burst() {
@@ -29,36 +29,36 @@ class SubmissionCoalescingTest : public ::testing::Test {
   SubmissionCoalescing::TimePoint now_{std::chrono::hours(1)};
 };
 
-TEST_F(SubmissionCoalescingTest, WhatComesNowAndThenGivesTurns) {
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(submit(microseconds(100)), Choice::kTurn);
+TEST_F(SubmissionCoalescingTest, WhatComesNowAndThenRunsTheLoop) {
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(submit(microseconds(100)), Choice::kProgress);
   EXPECT_FALSE(coalescing_.is_watched());
 }
 
 TEST_F(SubmissionCoalescingTest, TwoAtOnceWakeNobody) {
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(submit(microseconds(100)), Choice::kTurn);
-    EXPECT_EQ(submit(microseconds(1)), Choice::kTurn);
+    EXPECT_EQ(submit(microseconds(100)), Choice::kProgress);
+    EXPECT_EQ(submit(microseconds(1)), Choice::kProgress);
   }
   EXPECT_FALSE(coalescing_.is_watched());
 }
 
-TEST_F(SubmissionCoalescingTest, ManyAtOnceLeaveTheirTurnsAndWakeOnce) {
-  int n_turns = 0;
+TEST_F(SubmissionCoalescingTest, ManyAtOnceLeaveTheirIterationsAndWakeOnce) {
+  int n_iterations = 0;
   int n_wakes = 0;
   for (int i = 0; i < 1000; ++i) {
     const Choice choice = submit(microseconds(1), 16);
-    n_turns += choice == Choice::kTurn ? 1 : 0;
+    n_iterations += choice == Choice::kProgress ? 1 : 0;
     n_wakes += choice == Choice::kLeaveAndWake ? 1 : 0;
   }
   EXPECT_EQ(n_wakes, 1);
-  EXPECT_GT(n_turns, 10) << "what is left travels while the rest is submitted";
-  EXPECT_LT(n_turns, 100);
+  EXPECT_GT(n_iterations, 10) << "what is left travels while the rest is submitted";
+  EXPECT_LT(n_iterations, 100);
 }
 
 TEST_F(SubmissionCoalescingTest, WhatIsLargeIsNotLeft) {
   begin_burst();
   EXPECT_EQ(submit(microseconds(1)), Choice::kLeave);
-  EXPECT_EQ(submit(microseconds(1), 1 << 20), Choice::kTurn);
+  EXPECT_EQ(submit(microseconds(1), 1 << 20), Choice::kProgress);
   EXPECT_EQ(submit(microseconds(1)), Choice::kLeave);
 }
 

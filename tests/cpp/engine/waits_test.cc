@@ -1,4 +1,4 @@
-// Waits: that a thread which begins to wait while another holds the progress token is seen by the one that holds it.
+// Waits: that a thread which begins to wait while another holds the progress lock is seen by the one that holds it.
 #include "engine/waits.hpp"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class HoldingMesh final : public MeshAround {
     if (state_.compare_exchange_strong(asked, State::kHolds)) state_.wait(State::kHolds);
   }
 
-  // Returns once a thread that has seen nobody wait is held up, with the progress token.
+  // Returns once a thread that has seen nobody wait is held up, with the progress lock.
   void hold() {
     state_ = State::kAsked;
     kick();  // once: what is kicked twice looks again by itself
@@ -80,7 +80,7 @@ TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
   auto owned_mesh = std::make_unique<HoldingMesh>(fabric.take_mesh(1));
   HoldingMesh& mesh = *owned_mesh;
   Config config;
-  config.spin_microseconds = 0;      // who does not get the token soon sleeps
+  config.spin_microseconds = 0;      // who does not get the lock soon sleeps
   config.stall_warning_seconds = 0;  // and nothing else wakes the engine
   config.stall_shutdown_seconds = 0;
   const auto coordinator = Engine::create(fabric.take_mesh(0), config);

@@ -1,4 +1,4 @@
-// Who is woken for what. One thread turns two ranks by hand, so that nothing depends on time.
+// Who is woken for what. One thread runs two ranks by hand, so that nothing depends on time.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/mesh_around.hpp"
-#include "engine/turn.hpp"
+#include "engine/progress_loop.hpp"
 #include "engine/world.hpp"
 #include "transport/loopback_fabric.hpp"
 
@@ -42,7 +42,7 @@ class Rank {
   Rank(LoopbackFabric& fabric, int rank) : mesh_(fabric.take_mesh(rank)) {}
 
   CountingMesh& mesh() { return mesh_; }
-  Turn& turn() { return turn_; }
+  ProgressLoop& loop() { return loop_; }
 
   std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kMany) {
     auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
@@ -53,10 +53,10 @@ class Rank {
     return operation;
   }
 
-  // Turns until nothing moves. How often those were to be woken who do not wait.
+  // Runs until nothing moves. How often those were to be woken who do not wait.
   int run() {
     const int before = mesh_.n_urgent();
-    while (turn_.run()) {
+    while (loop_.run()) {
     }
     return mesh_.n_urgent() - before;
   }
@@ -74,7 +74,7 @@ class Rank {
     return config;
   }
 
-  Turn turn_{mesh_, config(), submissions_, {names_, auto_names_}, sets_, recorder_};
+  ProgressLoop loop_{mesh_, config(), submissions_, {names_, auto_names_}, sets_, recorder_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 
@@ -122,11 +122,11 @@ TEST_P(WakeUpsTest, AKnownNameIsNotUrgentUntilItsRankHasWaitedLong) {
   call_once("x");
   const auto operation = other_.submit("x", true);
   EXPECT_EQ(other_.run(), 0);
-  EXPECT_FALSE(coordinator_.turn().awaits_lazy_news());
+  EXPECT_FALSE(coordinator_.loop().awaits_lazy_news());
   const int before = other_.mesh().n_urgent();
-  other_.turn().insist();
+  other_.loop().insist();
   EXPECT_EQ(other_.mesh().n_urgent(), before + 1);
-  other_.turn().insist();
+  other_.loop().insist();
   EXPECT_EQ(other_.mesh().n_urgent(), before + 1) << "there was no news since";
   const auto missing = coordinator_.submit("x", true);
   complete(*missing);
@@ -137,17 +137,17 @@ TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
   call_once("x");
   const auto operation = coordinator_.submit("x", true);
   coordinator_.run();
-  EXPECT_TRUE(coordinator_.turn().awaits_lazy_news()) << "the other's announcement is all that lacks";
+  EXPECT_TRUE(coordinator_.loop().awaits_lazy_news()) << "the other's announcement is all that lacks";
   const auto awaited = other_.submit("x", true);
   other_.run();
-  EXPECT_FALSE(other_.turn().awaits_lazy_news());
+  EXPECT_FALSE(other_.loop().awaits_lazy_news());
   EXPECT_GT(coordinator_.run(), 0) << "the log is urgent";
-  EXPECT_TRUE(coordinator_.turn().awaits_lazy_news()) << "it executes";
+  EXPECT_TRUE(coordinator_.loop().awaits_lazy_news()) << "it executes";
   EXPECT_EQ(other_.run(), 0);
   complete(*operation);
   complete(*awaited);
-  EXPECT_FALSE(coordinator_.turn().awaits_lazy_news());
-  EXPECT_FALSE(other_.turn().awaits_lazy_news());
+  EXPECT_FALSE(coordinator_.loop().awaits_lazy_news());
+  EXPECT_FALSE(other_.loop().awaits_lazy_news());
 }
 
 // Where ranks share no memory: the coordinator is done once it has heard of the other, which is done with the log.

@@ -1,4 +1,4 @@
-#include "engine/turn.hpp"
+#include "engine/progress_loop.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +18,8 @@ constexpr std::size_t kMostKeptSubmissions = 4096;
 
 }  // namespace
 
-Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets,
-           Recorder& recorder)
+ProgressLoop::ProgressLoop(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names,
+                           ProcessSets& sets, Recorder& recorder)
     : mesh_(mesh),
       config_(config),
       logger_(mesh.rank(), log_level_from(config.log_level)),
@@ -34,14 +34,14 @@ Turn::Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const
 
 // --- lanes
 
-Lane* Turn::find(LaneId id) const {
+Lane* ProgressLoop::find(LaneId id) const {
   if (id == 0) return lanes_.front().get();
   const auto found = lane_by_id_.find(id);
   return found == lane_by_id_.end() ? nullptr : found->second;
 }
 
 // Sets that need no agreement come to be by being used.
-Lane* Turn::find_or_make(LaneId id) {
+Lane* ProgressLoop::find_or_make(LaneId id) {
   Lane* lane = find(id);
   if (lane != nullptr || !needs_no_agreement(id)) return lane;
   const Ranks ranks = sets_.ranks(id);
@@ -49,7 +49,7 @@ Lane* Turn::find_or_make(LaneId id) {
   return is_ours ? &make_lane(id, *ranks) : nullptr;
 }
 
-Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
+Lane& ProgressLoop::make_lane(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
   lanes_.push_back(std::make_unique<Lane>(id, ranks, arena,
                                           Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this,
@@ -62,19 +62,19 @@ Lane& Turn::make_lane(LaneId id, const std::vector<int>& ranks) {
 }
 
 // Those that the settings ask for. Others come to be when they are first used.
-void Turn::make_lanes(std::uint32_t process_set, const std::vector<int>& ranks) {
+void ProgressLoop::make_lanes(std::uint32_t process_set, const std::vector<int>& ranks) {
   for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(config_.num_lanes); ++lane) {
     make_lane(lane_id(process_set, lane), ranks);
   }
 }
 
-Status Turn::change_sets(const Request& request, std::int64_t& result) {
+Status ProgressLoop::change_sets(const Request& request, std::int64_t& result) {
   if (request.signature.collective == Collective::kAddLane) return add_lane(request);
   return request.signature.collective == Collective::kAddProcessSet ? add_set(request, result)
                                                                     : remove_set(request, result);
 }
 
-Status Turn::add_set(const Request& request, std::int64_t& result) {
+Status ProgressLoop::add_set(const Request& request, std::int64_t& result) {
   const std::vector<int> ranks(request.signature.arguments.begin(), request.signature.arguments.end());
   if (const auto existing = sets_.find(ranks)) {
     return Status::invalid_argument("a process set with ranks " + to_string(ranks) + " exists already: set " +
@@ -86,7 +86,7 @@ Status Turn::add_set(const Request& request, std::int64_t& result) {
   return Status::ok_status();
 }
 
-Status Turn::remove_set(const Request& request, std::int64_t& result) {
+Status ProgressLoop::remove_set(const Request& request, std::int64_t& result) {
   const auto id = static_cast<std::uint32_t>(request.signature.arguments.front());
   result = id;
   if (!sets_.remove(id)) return Status::invalid_argument("there is no process set " + std::to_string(id) + ".");
@@ -99,7 +99,7 @@ Status Turn::remove_set(const Request& request, std::int64_t& result) {
 }
 
 // At the same place of the log of the set's first lane on all members, so that none joins a lane that another lacks.
-Status Turn::add_lane(const Request& request) {
+Status ProgressLoop::add_lane(const Request& request) {
   const std::vector<std::int64_t>& arguments = request.signature.arguments;
   const Ranks ranks = sets_.ranks(request.process_set);
   const bool is_possible = ranks && arguments.size() == 1 && arguments.front() >= 0 &&
@@ -116,7 +116,7 @@ Status Turn::add_lane(const Request& request) {
   return Status::ok_status();
 }
 
-void Turn::remove_lanes_that_are_over() {
+void ProgressLoop::remove_lanes_that_are_over() {
   std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
     if (!lane->is_over()) return false;
     lane_by_id_.erase(lane->id());
@@ -124,7 +124,7 @@ void Turn::remove_lanes_that_are_over() {
   });
 }
 
-Status Turn::on_message(int peer, LaneId id, Message message, TimePoint now) {
+Status ProgressLoop::on_message(int peer, LaneId id, Message message, TimePoint now) {
   if (Lane* lane = find_or_make(id)) {
     // It may just have come to be, by the message before this one or by a thread that has formed its set.
     if (Status status = hear_early(*lane, now); !status.ok()) return status;
@@ -140,7 +140,7 @@ Status Turn::on_message(int peer, LaneId id, Message message, TimePoint now) {
 }
 
 // What came for the lane before it was known here, in that order.
-Status Turn::hear_early(Lane& lane, TimePoint now) {
+Status ProgressLoop::hear_early(Lane& lane, TimePoint now) {
   if (early_.empty()) return Status::ok_status();
   const auto is_for_another = [&lane](const Early& early) { return early.lane != lane.id(); };
   const auto first = std::stable_partition(early_.begin(), early_.end(), is_for_another);
@@ -152,9 +152,9 @@ Status Turn::hear_early(Lane& lane, TimePoint now) {
   return Status::ok_status();
 }
 
-// --- the turn
+// --- an iteration
 
-bool Turn::run() {
+bool ProgressLoop::run() {
   const TimePoint now = std::chrono::steady_clock::now();
   if (!kept_.is_empty()) submit_what_was_kept(now);
   bool moved = take_submissions(now);
@@ -175,7 +175,7 @@ bool Turn::run() {
   return moved;
 }
 
-Result<bool> Turn::agree(TimePoint now) {
+Result<bool> ProgressLoop::agree(TimePoint now) {
   Result<bool> received = control_.receive(*this, now);
   if (!received.ok()) return received;
   bool moved = received.value();
@@ -198,7 +198,7 @@ Result<bool> Turn::agree(TimePoint now) {
   return moved;
 }
 
-Result<bool> Turn::execute(TimePoint now) {
+Result<bool> ProgressLoop::execute(TimePoint now) {
   bool moved = mux_.flush();
   bool is_any_over = false;
   for (const auto& lane : lanes_) {
@@ -211,7 +211,7 @@ Result<bool> Turn::execute(TimePoint now) {
   return mux_.has_made_room() || moved;
 }
 
-bool Turn::take_submissions(TimePoint now) {
+bool ProgressLoop::take_submissions(TimePoint now) {
   if (submissions_.is_empty()) return false;
   submissions_.take(taken_);
   for (Submission& submission : taken_) take(std::move(submission), now);
@@ -220,7 +220,7 @@ bool Turn::take_submissions(TimePoint now) {
   return true;
 }
 
-void Turn::submit(Submission submission, int n_looks) {
+void ProgressLoop::submit(Submission submission, int n_looks) {
   const TimePoint now = std::chrono::steady_clock::now();
   Lane* lane = take(std::move(submission), now);
   if (lane != nullptr && lane->is_swapping() && control_.send()) mesh_.notify(control_.take_urgency());
@@ -231,7 +231,7 @@ void Turn::submit(Submission submission, int n_looks) {
 }
 
 // Returns the lane that has it; null if it is not for one.
-Lane* Turn::take(Submission submission, TimePoint now) {
+Lane* ProgressLoop::take(Submission submission, TimePoint now) {
   const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
   Lane* lane = failure_ ? nullptr : find_or_make(id);
   if (const std::optional<Status> refused = refusal_of(submission.request)) {
@@ -255,7 +255,7 @@ Lane* Turn::take(Submission submission, TimePoint now) {
 
 // What counts is the first lane of the set, which there is as long as the set, and whose log tells when all have
 // joined.
-std::optional<Status> Turn::refusal_of(const Request& request) const {
+std::optional<Status> ProgressLoop::refusal_of(const Request& request) const {
   if (failure_) return failure_;
   const Lane* const first = find(lane_id(request.process_set, 0));
   if (first == nullptr) {
@@ -269,12 +269,12 @@ std::optional<Status> Turn::refusal_of(const Request& request) const {
 
 // The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
 // was announced now would come from a rank that has joined. REQUIRES: refusal_of() has none.
-bool Turn::must_wait(LaneId id, const Lane* lane) const {
+bool ProgressLoop::must_wait(LaneId id, const Lane* lane) const {
   return lane == nullptr || lane->has_joined() || kept_.has_any_for(id);
 }
 
 // All members do, each before its first request there; who has joined hears of it by the log.
-void Turn::ask_for_lane(LaneId id, TimePoint now) {
+void ProgressLoop::ask_for_lane(LaneId id, TimePoint now) {
   std::shared_ptr<Operation>& asked = asked_for_[id];
   if (asked) return;
   asked = std::make_shared<Operation>();
@@ -288,7 +288,7 @@ void Turn::ask_for_lane(LaneId id, TimePoint now) {
   find(lane_id(set_of(id), 0))->submit({std::move(request), asked}, now);
 }
 
-void Turn::submit_what_was_kept(TimePoint now) {
+void ProgressLoop::submit_what_was_kept(TimePoint now) {
   std::erase_if(asked_for_, [this](const auto& asked) {
     if (!asked.second->is_done()) return false;
     if (find(asked.first) == nullptr) fail(kept_.take(asked.first), asked.second->status());
@@ -305,7 +305,7 @@ void Turn::submit_what_was_kept(TimePoint now) {
   }
 }
 
-void Turn::fail(std::vector<Submission> submissions, const Status& why) {
+void ProgressLoop::fail(std::vector<Submission> submissions, const Status& why) {
   for (Submission& submission : submissions) {
     if (!submission.is_duplicate) names_.in_use.release(submission.request);
     submission.operation->complete(why);
@@ -313,7 +313,7 @@ void Turn::fail(std::vector<Submission> submissions, const Status& why) {
 }
 
 // A rank joins all lanes of a set; the first one's log tells when.
-void Turn::join(const Submission& submission, TimePoint now) {
+void ProgressLoop::join(const Submission& submission, TimePoint now) {
   const std::uint32_t set = submission.request.process_set;
   for (std::uint32_t number = 0; number < n_lanes_of(set); ++number) {
     Lane* lane = find(lane_id(set, number));
@@ -325,7 +325,7 @@ void Turn::join(const Submission& submission, TimePoint now) {
 
 // --- the end
 
-void Turn::heed_departures() {
+void ProgressLoop::heed_departures() {
   const std::vector<Departure>& departures = control_.departures();
   for (; n_departures_heeded_ < departures.size(); ++n_departures_heeded_) {
     has_failed_.store(true);
@@ -336,7 +336,7 @@ void Turn::heed_departures() {
   for (const auto& lane : lanes_) lane->fail_what_cannot_come();
 }
 
-void Turn::break_circle(Status why, bool tell_others) {
+void ProgressLoop::break_circle(Status why, bool tell_others) {
   if (failure_) return;
   failure_ = std::move(why);
   keep_own_memory();
@@ -349,7 +349,7 @@ void Turn::break_circle(Status why, bool tell_others) {
   mesh_.notify();
 }
 
-void Turn::expect_no_more() {
+void ProgressLoop::expect_no_more() {
   if (failure_) return;
   take_submissions(std::chrono::steady_clock::now());
   bool has_said_something = false;
@@ -357,12 +357,12 @@ void Turn::expect_no_more() {
   if (has_said_something) run();
 }
 
-void Turn::leave_meetings() {
+void ProgressLoop::leave_meetings() {
   if (failure_) return;
   for (const auto& lane : lanes_) lane->leave_meetings();
 }
 
-void Turn::say_bye() {
+void ProgressLoop::say_bye() {
   const Status ended = Status::aborted("rank " + std::to_string(mesh_.rank()) + " shut down before this was done.");
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
@@ -379,7 +379,7 @@ void Turn::say_bye() {
 
 // A rank that is not waited for any longer may still be at a collective: stopped, it goes on when it can, with memory
 // that it has mapped. So those who have it for their own must not share it when they are told that this has failed.
-void Turn::keep_own_memory() {
+void ProgressLoop::keep_own_memory() {
   const SharedArena* arena = mesh_.arena();
   if (arena == nullptr) return;
   if (const Status status = arena->regions().make_private(); !status.ok()) {
@@ -387,7 +387,7 @@ void Turn::keep_own_memory() {
   }
 }
 
-bool Turn::is_bye_known() const {
+bool ProgressLoop::is_bye_known() const {
   if (failure_) return true;
   if (!control_.is_bye_known()) return false;
   for (int peer = 0; peer < mesh_.size(); ++peer) {
@@ -396,21 +396,21 @@ bool Turn::is_bye_known() const {
   return true;
 }
 
-void Turn::insist() {
+void ProgressLoop::insist() {
   if (std::exchange(has_lazy_news_, false)) mesh_.notify(Urgency::kUrgent);
 }
 
-bool Turn::awaits_lazy_news() const {
+bool ProgressLoop::awaits_lazy_news() const {
   return mux_.has_unsent() || control_.has_unsent() ||
          std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->awaits_lazy_news(); });
 }
 
-bool Turn::has_work() const {
+bool ProgressLoop::has_work() const {
   return !submissions_.is_empty() ||
          std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->has_pending(); });
 }
 
-std::optional<TimePoint> Turn::next_deadline() const {
+std::optional<TimePoint> ProgressLoop::next_deadline() const {
   if (failure_) return std::nullopt;
   std::optional<TimePoint> next;
   for (const auto& lane : lanes_) next = earliest(next, lane->next_deadline());

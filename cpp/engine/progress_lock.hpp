@@ -1,5 +1,5 @@
-// ProgressToken: the right to turn the engine, of one thread at a time. A thread that holds it may not ask for it again
-// (a callback that submits does ask: it is refused).
+// ProgressLock: the right to run the progress loop, of one thread at a time. A thread that holds it may not ask for it
+// again (a callback that submits does ask: it is refused).
 //
 // Any thread.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace ciranda {
 
-class ProgressToken {
+class ProgressLock {
  public:
   bool try_take() {
     if (owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() || !mutex_.try_lock()) return false;
@@ -31,16 +31,16 @@ class ProgressToken {
   std::atomic<std::thread::id> owner_{};
 };
 
-// Gives a taken token back at the end of the scope.
-class TokenHolder {
+// Gives a taken lock back at the end of the scope.
+class ProgressLockHolder {
  public:
-  explicit TokenHolder(ProgressToken& token) : token_(token) {}
-  ~TokenHolder() { token_.give_back(); }
-  TokenHolder(const TokenHolder&) = delete;
-  TokenHolder& operator=(const TokenHolder&) = delete;
+  explicit ProgressLockHolder(ProgressLock& lock) : lock_(lock) {}
+  ~ProgressLockHolder() { lock_.give_back(); }
+  ProgressLockHolder(const ProgressLockHolder&) = delete;
+  ProgressLockHolder& operator=(const ProgressLockHolder&) = delete;
 
  private:
-  ProgressToken& token_;
+  ProgressLock& lock_;
 };
 
 }  // namespace ciranda

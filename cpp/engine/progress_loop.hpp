@@ -1,5 +1,5 @@
-// Turn: one turn of the engine: take submissions in, agree, execute a step of each lane, complete. Everything here
-// belongs to the holder of the progress token; engine.cc decides which thread that is.
+// ProgressLoop: in each iteration it takes submissions in, agrees, executes a step of each lane, and completes.
+// Everything here belongs to the holder of the progress lock; engine.cc decides which thread that is.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,11 @@
 
 namespace ciranda {
 
-class Turn final : private LaneMessages, private LaneChanges {
+class ProgressLoop final : private LaneMessages, private LaneChanges {
  public:
   // All outlive this.
-  Turn(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets,
-       Recorder& recorder);
+  ProgressLoop(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets,
+               Recorder& recorder);
 
   // Returns whether anything moved.
   bool run();
