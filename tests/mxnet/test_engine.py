@@ -71,6 +71,45 @@ def _convolutions_keep_their_layout() -> None:
     np.testing.assert_allclose(mine.asnumpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
+def _weights_that_convolutions_lay_out_anew() -> None:
+    """A convolution that has been asked for changes the layout of its weights when it is carried out."""
+    from mxnet_ranks import hvd, mx, np
+
+    rank, n = hvd.rank(), hvd.size()
+    values = np.random.default_rng(6).normal(size=(64, 32, 3, 3)).astype("f")
+    images = mx.nd.array(np.random.default_rng(7).normal(size=(4, 32, 20, 20)).astype("f"))
+    for turn in range(8):
+        weight = mx.nd.array(values * (rank + 1))
+        for _ in range(4):
+            mx.nd.Convolution(images, weight, kernel=(3, 3), num_filter=64, no_bias=True)
+        if turn % 4 == 0:
+            every = hvd.allgather(weight.reshape((1, -1)), name="laid out").asnumpy()
+            np.testing.assert_array_equal(every, [values.ravel() * (each + 1) for each in range(n)])
+        elif turn % 4 == 1:
+            hvd.broadcast_(weight, 1, name="laid out")
+            np.testing.assert_array_equal(weight.asnumpy(), values * 2)
+        elif turn % 4 == 2:
+            total = hvd.allreduce(weight, op=hvd.Max, name="laid out")
+            np.testing.assert_array_equal(total.asnumpy(), np.maximum(values, values * n))
+        else:
+            first, _ = hvd.alltoall(weight, [64, *[0] * (n - 1)], name="laid out")
+            if rank == 0:
+                np.testing.assert_array_equal(first.asnumpy()[64:128], values * 2)
+        np.testing.assert_array_equal(weight.asnumpy(), values * (2 if turn % 4 == 1 else rank + 1))
+
+
+def _shutdown_after_calls_that_nobody_has_waited_for() -> None:
+    from mxnet_ranks import hvd, mx
+
+    x = mx.nd.ones((200, 200)) / 200
+    for _ in range(30):
+        x = mx.nd.dot(x, mx.nd.ones((200, 200)))
+    after = hvd.allreduce(x, name="last")
+    hvd.shutdown()
+    assert after.asnumpy().shape == (200, 200)
+    hvd.init()
+
+
 def _views_of_one_array() -> None:
     from mxnet_ranks import hvd, mx, np
 
@@ -269,10 +308,33 @@ def _failures_come_where_mxnet_raises() -> None:
     assert hvd.allreduce(mx.nd.ones((2,)), name="anew").asnumpy()[0] == 1
 
 
+def _failures_of_calls_that_wait() -> None:
+    """They, too, are MXNetErrors, which scripts of Horovod catch; last_error() knows them, and they can be pickled."""
+    import pickle
+
+    from mxnet_ranks import hvd, mx, raised
+
+    rank, n = hvd.rank(), hvd.size()
+    kinds = {
+        "shapes": (lambda: hvd.allgather(mx.nd.ones((2, 2 + rank)), name="shapes"), hvd.errors.MismatchError),
+        "splits": (lambda: hvd.alltoall(mx.nd.ones((n,)), [2] * n, name="splits"), ValueError),
+        "root": (lambda: hvd.broadcast(mx.nd.ones((2,)), n, name="root"), ValueError),
+    }
+    for name, (call, kind) in kinds.items():
+        error = raised(call)
+        assert isinstance(error, mx.base.MXNetError), name
+        assert isinstance(error, kind), repr(error)
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
+    assert type(hvd.last_error()) is hvd.errors.MismatchError
+    assert "'shapes'" in str(hvd.last_error())
+
+
 def test_the_engine(three: Ranks) -> None:
     three.run(_order_is_that_of_the_arrays)
     three.run(_many_in_flight_in_any_order, 500)
     three.run(_convolutions_keep_their_layout)
+    three.run(_weights_that_convolutions_lay_out_anew)
     three.run(_views_of_one_array)
     three.run(_results_in_the_engines_memory)
     three.run(_gradients_of_numpy_arrays)
@@ -289,3 +351,5 @@ def test_bad_calls(three: Ranks) -> None:
 
 def test_failures(three: Ranks) -> None:
     three.run(_failures_come_where_mxnet_raises)
+    three.run(_failures_of_calls_that_wait)
+    three.run(_shutdown_after_calls_that_nobody_has_waited_for)

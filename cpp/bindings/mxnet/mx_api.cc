@@ -1,6 +1,8 @@
 #include "bindings/mxnet/mx_api.hpp"
 
+#include <algorithm>
 #include <ciranda/native/symbols.hpp>
+#include <utility>
 
 namespace ciranda::mxnet {
 
@@ -23,8 +25,12 @@ std::string find_mx_api(void* library, const std::string& version) {
        wanted("MXNDArrayGetStorageType", found.NDArrayGetStorageType),
        wanted("MXNDArrayFromDLPackEx", found.NDArrayFromDLPackEx)});
   if (!problem.empty()) return problem;
-  (void)native::find_symbols(library, "MXNet", version,
-                             {wanted("_ZNK5mxnet7NDArray20Reorder2DefaultAsyncEv", found.Reorder2DefaultAsync)});
+  const std::string lacking = native::find_symbols(library, "MXNet", version,
+                                                   {wanted("_ZNK5mxnet7NDArray5Chunk8IsMKLDNNEv", found.IsOneDnn),
+                                                    wanted("_ZN5mxnet7NDArray5Chunk15Reorder2DefaultEv", found.Reorder),
+                                                    wanted("_ZNK5mxnet7NDArray15Reorder2DefaultEv", found.Reordered),
+                                                    wanted("_ZN5mxnet7NDArrayD1Ev", found.Destroy)});
+  if (!lacking.empty()) found.IsOneDnn = nullptr;
   return "";
 }
 
@@ -32,6 +38,18 @@ Array share(ArrayHandle array) {
   ArrayHandle copy = nullptr;
   if (mx().ShallowCopyNDArray(array, &copy) != 0) return nullptr;
   return Array(copy);
+}
+
+std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, std::vector<const void*> without) {
+  std::vector<const void*> seen = std::move(without);
+  std::vector<ArrayHandle> found;
+  for (const Array& array : arrays) {
+    const void* const memory = memory_of(array.get());
+    if (std::find(seen.begin(), seen.end(), memory) != seen.end()) continue;
+    seen.push_back(memory);
+    found.push_back(array.get());
+  }
+  return found;
 }
 
 }  // namespace ciranda::mxnet

@@ -6,9 +6,11 @@
 // Threads: any, once find_mx_api() has returned.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ciranda::mxnet {
 
@@ -56,6 +58,19 @@ struct DlManagedTensor {
   void (*give_back)(DlManagedTensor* self);
 };
 
+// An mxnet::NDArray by value, as functions return it that are not of the C API.
+class OwnArray {
+ public:
+  OwnArray(const OwnArray&) = delete;
+  OwnArray& operator=(const OwnArray&) = delete;
+  ~OwnArray();
+
+  ArrayHandle handle() { return bytes_; }
+
+ private:
+  alignas(64) std::byte bytes_[1024];  // of which it takes about a fifth
+};
+
 struct MxApi {
   const char* (*GetLastError)();
   int (*EnginePushAsyncND)(void (*run)(void*, void*, void*), void* argument, void (*discard)(void*), const void* device,
@@ -69,9 +84,16 @@ struct MxApi {
   int (*NDArrayGetContext)(ArrayHandle array, int* device_type, int* device_number);
   int (*NDArrayGetStorageType)(ArrayHandle array, int* storage);
   int (*NDArrayFromDLPackEx)(void* tensor, bool is_transient, ArrayHandle* array);
-  // mxnet::NDArray::Reorder2DefaultAsync() const: an operation that brings the array to the usual layout. Without it,
-  // NDArrayGetData() inside an operation would wait for that operation itself. Not there in builds without oneDNN.
-  void (*Reorder2DefaultAsync)(const void* array);
+  // What follows is not there in builds without oneDNN; all of it or nothing. `memory` is that of memory_of().
+  // mxnet::NDArray::Chunk::IsMKLDNN() const: whether it is in a layout of oneDNN's. Elsewhere NDArrayGetData() would
+  // wait for an operation that changes it, which waits for the operation that asks.
+  bool (*IsOneDnn)(const void* memory);
+  // mxnet::NDArray::Chunk::Reorder2Default(): brings it to the usual layout. For whoever may write it.
+  void (*Reorder)(const void* memory);
+  // mxnet::NDArray::Reorder2Default() const: a copy in the usual layout.
+  OwnArray (*Reordered)(const void* array);
+  // mxnet::NDArray::~NDArray().
+  void (*Destroy)(void* array);
 };
 
 // The functions found. REQUIRES: find_mx_api() has returned "".
@@ -83,6 +105,8 @@ std::string find_mx_api(void* library, const std::string& version);
 struct FreeArray {
   void operator()(void* array) const { (void)mx().NDArrayFree(array); }
 };
+inline OwnArray::~OwnArray() { mx().Destroy(bytes_); }
+
 // A reference to an array, of our own.
 using Array = std::unique_ptr<void, FreeArray>;
 
@@ -92,5 +116,9 @@ Array share(ArrayHandle array);
 // The same for all arrays that share memory, and so are one variable to MXNet's engine: NDArray begins with a
 // std::shared_ptr of its memory.
 inline const void* memory_of(const void* array) { return *static_cast<const void* const*>(array); }
+
+// Of arrays that share memory the first, as MXNet's engine wants each of its variables once; `without` what is there
+// already, by memory_of().
+std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, std::vector<const void*> without = {});
 
 }  // namespace ciranda::mxnet

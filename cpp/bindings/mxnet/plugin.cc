@@ -4,10 +4,12 @@
 #include <ciranda/native/plugin.hpp>
 #include <ciranda/native/symbols.hpp>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "bindings/mxnet/held.hpp"
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/lent.hpp"
 #include "bindings/mxnet/mx_api.hpp"
@@ -19,6 +21,19 @@ namespace {
 
 void copy_out(const std::string& text, char* message, size_t capacity) {
   if (capacity > 0) std::snprintf(message, capacity, "%s", text.c_str());
+}
+
+// What `body` returns; if it throws, `failed`, and the message says why: nothing is thrown into C.
+template <typename Body>
+int32_t guarded(int32_t failed, char* message, size_t capacity, Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    if (capacity > 0) std::snprintf(message, capacity, "%s", error.what());
+  } catch (...) {
+    if (capacity > 0) std::snprintf(message, capacity, "%s", "an exception of unknown type");
+  }
+  return failed;
 }
 
 }  // namespace
@@ -39,25 +54,53 @@ extern "C" {
 
 // Pushes a collective on `count` arrays; `flags`: 1, an average divides by all; 2, it is chained. 0; or 1, and
 // `message` says what is wrong with the call; or 2: it has failed with `message`, which only MXNet's naive engine knows
-// at once.
+// at once; or 3: for want of memory or the like.
 CIRANDA_API int32_t ciranda_mxnet_push(int32_t collective, void** inputs, void** outputs, int32_t count,
                                        const char* name, int32_t op, int32_t root, double prescale, double postscale,
                                        uint64_t process_set, uint32_t flags, int32_t priority, void* carrier,
                                        char* message, size_t message_capacity) {
-  auto running = std::make_unique<ciranda::mxnet::Running>(ciranda::mxnet::Asked{
-      name, collective, op, root, priority, process_set, (flags & 1) != 0, (flags & 2) != 0, prescale, postscale});
-  std::string report;
-  std::string problem = running->prepare(inputs, outputs, static_cast<size_t>(std::max(count, 0)), carrier);
-  if (problem.empty()) problem = ciranda::mxnet::push(std::move(running), &report);
-  copy_out(problem.empty() ? report : problem, message, message_capacity);
-  return problem.empty() ? (report.empty() ? 0 : 2) : 1;
+  return guarded(3, message, message_capacity, [&] {
+    if (count < 1) {
+      copy_out("at least one array is needed, not " + std::to_string(count), message, message_capacity);
+      return 1;
+    }
+    auto running = std::make_unique<ciranda::mxnet::Running>(ciranda::mxnet::Asked{
+        name, collective, op, root, priority, process_set, (flags & 1) != 0, (flags & 2) != 0, prescale, postscale});
+    std::string report;
+    std::string problem = running->prepare(inputs, outputs, static_cast<size_t>(count), carrier);
+    if (problem.empty()) problem = ciranda::mxnet::push(std::move(running), &report);
+    copy_out(problem.empty() ? report : problem, message, message_capacity);
+    return problem.empty() ? (report.empty() ? 0 : 2) : 1;
+  });
 }
+
+// By how many names calls are in MXNet's queues or under way.
+CIRANDA_API size_t ciranda_mxnet_pushed_names() { return ciranda::mxnet::n_pushed_names(); }
+
+// Waits for arrays, and keeps them from what would write them until `*held` is given to ciranda_mxnet_let_go().
+// `addresses` are where they lie. 0; 1, and `message` says why it could not be; 2 if an array has failed.
+CIRANDA_API int32_t ciranda_mxnet_hold(void** arrays, int32_t count, void** addresses, void** held, char* message,
+                                       size_t message_capacity) {
+  return guarded(1, message, message_capacity, [&] {
+    std::string problem;
+    auto taken = ciranda::mxnet::Held::take({arrays, static_cast<size_t>(std::max(count, 0))}, problem);
+    copy_out(problem, message, message_capacity);
+    if (taken == nullptr) return problem.empty() ? 2 : 1;
+    std::copy(taken->data().begin(), taken->data().end(), addresses);
+    *held = taken.release();
+    return 0;
+  });
+}
+
+CIRANDA_API void ciranda_mxnet_let_go(void* held) { delete static_cast<ciranda::mxnet::Held*>(held); }
 
 // Makes *array, of MXNet's, in memory that belongs to `owner`. 0, or 1 with MXGetLastError().
 CIRANDA_API int32_t ciranda_mxnet_lend(void* data, const int64_t* shape, int32_t ndim, int32_t dtype, void* owner,
                                        void** array) {
-  *array = ciranda::mxnet::lend(data, {shape, static_cast<size_t>(std::max(ndim, 0))}, dtype, owner).release();
-  return *array == nullptr ? 1 : 0;
+  return guarded(1, nullptr, 0, [&] {
+    *array = ciranda::mxnet::lend(data, {shape, static_cast<size_t>(std::max(ndim, 0))}, dtype, owner).release();
+    return *array == nullptr ? 1 : 0;
+  });
 }
 
 // Owners whose memory MXNet does not need any more; returns how many of them. What is fetched is not told again.
@@ -65,10 +108,20 @@ CIRANDA_API size_t ciranda_mxnet_fetch_given_back(void** owners, size_t capacity
   return ciranda::mxnet::fetch_given_back({owners, capacity});
 }
 
+// A call that this library does not make has failed.
+CIRANDA_API void ciranda_mxnet_note_error(ciranda_status status, const char* message) {
+  (void)guarded(1, nullptr, 0, [&] {
+    ciranda::mxnet::last_error().note(status, message);
+    return 0;
+  });
+}
+
 // The status of the call that has failed last, and its message.
 CIRANDA_API ciranda_status ciranda_mxnet_last_error(char* message, size_t message_capacity) {
-  const auto [status, text] = ciranda::mxnet::last_error().get();
-  copy_out(text, message, message_capacity);
-  return status;
+  return guarded(CIRANDA_INTERNAL, message, message_capacity, [&] {
+    const auto [status, text] = ciranda::mxnet::last_error().get();
+    copy_out(text, message, message_capacity);
+    return status;
+  });
 }
 }

@@ -1,7 +1,9 @@
 #include "bindings/mxnet/push.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,9 +29,15 @@ class Operation {
  private:
   enum Event { kPushed = 1, kDiscarded = 2 };
 
-  void note(Event event) {
+  // On threads of MXNet's, into which nothing must be thrown.
+  void note(Event event) noexcept {
     if ((events_.fetch_or(event) | event) != (kPushed | kDiscarded)) return;
-    if (running_) Running::submit_nothing(std::move(running_));
+    try {
+      if (running_) Running::submit_nothing(std::move(running_));
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "ciranda.mxnet: the other ranks could not be told of an array that has failed: %s\n",
+                   error.what());
+    }
     delete this;
   }
 
@@ -37,23 +45,18 @@ class Operation {
   std::atomic<int> events_{0};
 };
 
+}  // namespace
+
 bool is_naive() {
-  const char* const engine = std::getenv("MXNET_ENGINE_TYPE");
+  static const char* const engine = std::getenv("MXNET_ENGINE_TYPE");  // MXNet, too, looks once
   return engine != nullptr && std::string_view(engine) == "NaiveEngine";
 }
 
-}  // namespace
-
 std::string push(std::unique_ptr<Running> running, std::string* report) {
-  static const bool waits = is_naive();
-  const std::shared_ptr<std::string> told = waits ? std::make_shared<std::string>() : nullptr;
+  const std::shared_ptr<std::string> told = is_naive() ? std::make_shared<std::string>() : nullptr;
   running->report_to(told);
   std::vector<ArrayHandle> read = running->read();
   std::vector<ArrayHandle> written = running->written();
-  if (mx().Reorder2DefaultAsync != nullptr) {
-    for (const void* const array : read) mx().Reorder2DefaultAsync(array);
-    for (const void* const array : written) mx().Reorder2DefaultAsync(array);
-  }
   const int priority = running->priority();
   auto operation = std::make_unique<Operation>(std::move(running));
   const int failed = mx().EnginePushAsyncND(&Operation::run, operation.get(), &Operation::discard, &kCpu, read.data(),

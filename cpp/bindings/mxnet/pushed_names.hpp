@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -52,6 +53,12 @@ class PushedNames {
     const std::lock_guard guard(lock_);
     const auto found = pushed_.find(key);
     if (found != pushed_.end() && --found->second.n_calls == 0) pushed_.erase(found);
+  }
+
+  // How many names are in use.
+  std::size_t count() {
+    const std::lock_guard guard(lock_);
+    return pushed_.size();
   }
 
  private:

@@ -23,18 +23,6 @@ PushedNames& pushed_names() {
   return *names;
 }
 
-std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, const std::vector<const void*>& without) {
-  std::vector<const void*> seen = without;
-  std::vector<ArrayHandle> found;
-  for (const Array& array : arrays) {
-    const void* const memory = memory_of(array.get());
-    if (std::find(seen.begin(), seen.end(), memory) != seen.end()) continue;
-    seen.push_back(memory);
-    found.push_back(array.get());
-  }
-  return found;
-}
-
 bool is_rooted(std::int32_t collective) { return collective == CIRANDA_BROADCAST; }
 
 bool combines(std::int32_t collective) {
@@ -42,6 +30,8 @@ bool combines(std::int32_t collective) {
 }
 
 }  // namespace
+
+std::size_t n_pushed_names() { return pushed_names().count(); }
 
 Running::~Running() {
   if (has_name_) pushed_names().end({circle_.get(), asked_.process_set, asked_.name});
@@ -122,10 +112,14 @@ std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::siz
 }
 
 std::vector<ArrayHandle> Running::written() const {
-  return carrier_ ? std::vector<ArrayHandle>{carrier_.get()} : one_each(outputs_, {});
+  return carrier_ ? std::vector<ArrayHandle>{carrier_.get()} : one_each(outputs_);
 }
 
 std::vector<ArrayHandle> Running::read() const { return one_each(inputs_, uses_.written); }
+
+bool Running::writes(ArrayHandle array) const {
+  return std::find(uses_.written.begin(), uses_.written.end(), memory_of(array)) != uses_.written.end();
+}
 
 std::string Running::take_tensors() {
   shapes_.reserve(inputs_.size());
@@ -135,10 +129,15 @@ std::string Running::take_tensors() {
     void* output = nullptr;
     int ndim = 0;
     const std::int64_t* shape = nullptr;
-    if (mx().NDArrayGetData(inputs_[i].get(), &input) != 0 || mx().NDArrayGetData(outputs_[i].get(), &output) != 0 ||
-        mx().NDArrayGetShapeEx64(inputs_[i].get(), &ndim, &shape) != 0) {
-      return mx().GetLastError();
+    // What another of the arrays shares the memory of, and writes, is one that this operation may write.
+    std::string problem = carrier_ ? "" : data_to_write(outputs_[i].get(), &output);
+    if (problem.empty()) {
+      problem = writes(inputs_[i].get()) ? data_to_write(inputs_[i].get(), &input)
+                                         : data_to_read(inputs_[i].get(), copies_, &input);
     }
+    if (!problem.empty()) return problem;
+    if (carrier_) output = input;
+    if (mx().NDArrayGetShapeEx64(inputs_[i].get(), &ndim, &shape) != 0) return mx().GetLastError();
     shapes_.emplace_back(shape, shape + std::max(ndim, 0));
     ciranda_tensor tensor{};
     tensor.input = input;
@@ -186,7 +185,12 @@ ciranda_request Running::request() const {
 
 void Running::submit(std::unique_ptr<Running> running, const OnComplete& done) {
   running->done_ = done;
-  const std::string problem = running->take_tensors();
+  std::string problem;
+  try {
+    problem = running->take_tensors();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
   if (!problem.empty()) {
     running->tell(CIRANDA_INTERNAL, "'" + running->asked_.name + "': " + problem);
     return;

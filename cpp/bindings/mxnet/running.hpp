@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/mxnet/layout.hpp"
 #include "bindings/mxnet/mx_api.hpp"
 #include "bindings/mxnet/pushed_names.hpp"
 
@@ -35,6 +36,9 @@ struct Asked {
 
   std::uint32_t set_number() const { return static_cast<std::uint32_t>(process_set); }
 };
+
+// How many names are in use by what MXNet has in its queues, or both engines under way.
+std::size_t n_pushed_names();
 
 class Running {
  public:
@@ -69,6 +73,7 @@ class Running {
  private:
   std::string problem_of(ArrayHandle array, std::int32_t* dtype) const;
   std::string problem_of_set() const;
+  bool writes(ArrayHandle array) const;
   std::string take_tensors();
   bool outputs_overlap() const;
   ciranda_request request() const;
@@ -81,6 +86,7 @@ class Running {
   Asked asked_;
   std::vector<Array> inputs_;
   std::vector<Array> outputs_;
+  Copies copies_;
   Array carrier_;
   Uses uses_;
   bool has_name_ = false;

@@ -28,7 +28,6 @@ from ciranda._basics import (
     local_rank,
     local_size,
     rank,
-    shutdown,
     size,
 )
 from ciranda._builds import (
@@ -64,6 +63,7 @@ from ciranda.mxnet.ops import (
     grouped_reducescatter,
     join,
     reducescatter,
+    shutdown,
 )
 from ciranda.mxnet.optimizer import DistributedOptimizer
 from ciranda.mxnet.parameters import broadcast_parameters

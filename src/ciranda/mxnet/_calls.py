@@ -145,10 +145,9 @@ def _shape_of_rows(tensor: NDArray, name: str) -> tuple[int, ...]:
 
 def _run(collective: int, tensors: Sequence[NDArray], call: Call, splits: list[list[int]] | None = None) -> list[Any]:
     """Make a collective whose results' shapes nobody knows beforehand, and wait for it."""
-    described = [arrays.described(tensor) for tensor in tensors]
-    return _basics.engine().run(
-        collective, described, None, call.name, Sum, -1, 1.0, 1.0, splits, id_of(call.process_set)
-    )
+    engine = _basics.engine()
+    with arrays.described(tensors) as described:
+        return engine.run(collective, described, None, call.name, Sum, -1, 1.0, 1.0, splits, id_of(call.process_set))
 
 
 def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:

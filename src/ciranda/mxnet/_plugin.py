@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ciranda import _basics
 from ciranda._frameworks import plugin
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import AbortedError, InternalError, InvalidArgumentError
 from ciranda.mxnet import _versions
 
 _VERSION = _versions.check()
@@ -57,6 +58,15 @@ _push.argtypes = [
     ctypes.c_size_t,
 ]
 _push.restype = ctypes.c_int32
+library.ciranda_mxnet_hold.argtypes = [
+    *(ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
+]
+library.ciranda_mxnet_hold.restype = ctypes.c_int32
+library.ciranda_mxnet_let_go.argtypes = [ctypes.c_void_p]
+library.ciranda_mxnet_let_go.restype = None
+library.ciranda_mxnet_pushed_names.restype = ctypes.c_size_t
+library.ciranda_mxnet_note_error.argtypes = [ctypes.c_int32, ctypes.c_char_p]
+library.ciranda_mxnet_note_error.restype = None
 library.ciranda_mxnet_last_error.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
 library.ciranda_mxnet_last_error.restype = ctypes.c_int32
 library.ciranda_mxnet_lend.argtypes = [
@@ -129,7 +139,38 @@ def push(
     )
     if ended:
         text = message.value.decode(errors="replace")
-        raise failures.of_message(text) if ended == 2 else InvalidArgumentError(f"ciranda.mxnet: {name!r}: {text}")
+        if ended == 2:
+            raise failures.of_message(text)
+        raise (InvalidArgumentError if ended == 1 else InternalError)(f"ciranda.mxnet: {name!r}: {text}")
+
+
+@contextmanager
+def held(arrays: Sequence[Any]) -> Iterator[list[int]]:
+    """Wait for arrays, and keep them as they are while their memory is read; gives where they lie.
+
+    Raises:
+        MXNetError: what MXNet raises for an array that has failed.
+    """
+    count = len(arrays)
+    addresses, holder = (ctypes.c_void_p * count)(), ctypes.c_void_p()
+    handles = (ctypes.c_void_p * count)(*[array.handle.value for array in arrays])
+    message = _buffer.message
+    ended = library.ciranda_mxnet_hold(handles, count, addresses, ctypes.byref(holder), message, _MESSAGE_BYTES)
+    if ended == 1:
+        raise InternalError(f"ciranda.mxnet: {message.value.decode(errors='replace')}")
+    if ended:
+        for array in arrays:
+            array.wait_to_read()
+        raise AbortedError("ciranda.mxnet: an array that was to be read has failed")
+    try:
+        yield [address or 0 for address in addresses]
+    finally:
+        library.ciranda_mxnet_let_go(holder)
+
+
+def note_failure(status: int, message: str) -> None:
+    """Remember what a call has failed with that is none of MXNet's engine."""
+    library.ciranda_mxnet_note_error(status, message.encode())
 
 
 def last_failure() -> tuple[int, str]:
@@ -165,6 +206,11 @@ def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
         ctypes.pythonapi.Py_DecRef(owner)
         return None
     return handle
+
+
+def pushed_names() -> int:
+    """Return by how many names calls are in MXNet's queues or under way."""
+    return int(library.ciranda_mxnet_pushed_names())
 
 
 def live_calls() -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import mxnet as mx
@@ -13,7 +14,7 @@ from mxnet.ndarray import NDArray
 
 from ciranda import _core
 from ciranda.errors import InvalidArgumentError
-from ciranda.mxnet._plugin import address_of, lend
+from ciranda.mxnet._plugin import address_of, held, lend
 
 #: How many rows go to each rank: an array, or anything that `numpy.asarray` takes.
 Splits = Any
@@ -59,8 +60,19 @@ def number_of(dtype: Any) -> int:
     return _core.DATA_TYPES[name]
 
 
-def described(array: NDArray) -> _core.TensorDescription:
-    """Wait for an array, and return it by address, which the description keeps alive."""
+@contextmanager
+def described(arrays: Sequence[NDArray]) -> Iterator[list[_core.TensorDescription]]:
+    """Wait for arrays, and give them by address, which the descriptions keep alive; nothing writes them meanwhile."""
+    for array in arrays:
+        _require_dense(array)
+    with held(arrays) as addresses:
+        yield [
+            _core.TensorDescription(address, shape_of(array), number_of(array.dtype), array)
+            for address, array in zip(addresses, arrays, strict=True)
+        ]
+
+
+def _require_dense(array: NDArray) -> None:
     if array.stype != _DENSE:
         raise InvalidArgumentError(
             f"an array of storage type {array.stype} was given to a function of dense ones: array.tostype('default')"
@@ -70,8 +82,6 @@ def described(array: NDArray) -> _core.TensorDescription:
             f"the array is on {array.ctx}, but only arrays in the memory of the CPU are supported: "
             "array.as_in_context(mx.cpu())"
         )
-    array.wait_to_read()
-    return _core.TensorDescription(address_of(array), shape_of(array), number_of(array.dtype), array)
 
 
 def from_engine(output: np.ndarray[Any, Any], like: NDArray) -> NDArray:

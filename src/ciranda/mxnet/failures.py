@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from mxnet.base import MXNetError, register_error
 
@@ -19,21 +22,41 @@ _KINDS: tuple[type[errors.CirandaError], ...] = (
 )
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
 class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
     """A collective has failed in MXNet's engine: raised where MXNet raises, when an array is waited for.
 
     Each is also the error of `ciranda.errors` that says what can be done about it.
     """
 
+    _kind: type[errors.CirandaError]
+
     def __init__(self, message: str) -> None:
         super().__init__(message.partition(": ")[2] if message.partition(": ")[0] in _MADE else message)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._kind, str(self))
+
+
+_by_kind: dict[type[errors.CirandaError], type[MXNetCollectiveError]] = {}
+
 
 def _make(kind: type[errors.CirandaError]) -> type[MXNetCollectiveError]:
-    made = type(kind.__name__, (MXNetCollectiveError, kind), {"__doc__": kind.__doc__, "__module__": __name__})
-    # MXNet looks for the word before the first colon of a message: cpp/bindings/mxnet/tables.hpp.
-    register_error(_word(kind), made)
+    """Return the class that is both `kind` and an MXNetError."""
+    if kind in _by_kind:
+        return _by_kind[kind]
+    members = {"__doc__": kind.__doc__, "__module__": __name__, "_kind": kind}
+    made = _by_kind[kind] = type(kind.__name__, (MXNetCollectiveError, kind), members)
+    if kind in _KINDS:
+        # MXNet looks for the word before the first colon of a message: cpp/bindings/mxnet/tables.hpp.
+        register_error(_word(kind), made)
     return made
+
+
+def _again(kind: type[errors.CirandaError], message: str) -> MXNetCollectiveError:
+    return _make(kind)(message)
 
 
 def _word(kind: type[errors.CirandaError]) -> str:
@@ -48,6 +71,29 @@ def of_message(text: str) -> MXNetCollectiveError:
     """Return the exception that MXNet makes of a message of the native part."""
     found = _MESSAGE.search(text)
     return _MADE[found[1]](text) if found else MXNetCollectiveError(text)
+
+
+def raises_mxnet_errors(function: Function) -> Function:
+    """Return `function`, whose errors of `ciranda.errors` are MXNetErrors as well, which users of MXNet catch."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except errors.CirandaError as error:
+            if isinstance(error, MXNetError):
+                raise
+            if type(error) in _KINDS and isinstance(error, errors.HorovodInternalError):
+                _note(error)
+            raise _make(type(error))(str(error)).with_traceback(error.__traceback__) from None
+
+    return cast(Function, call)
+
+
+def _note(error: errors.CirandaError) -> None:
+    from ciranda.mxnet._plugin import note_failure  # which needs this module
+
+    note_failure(_KINDS.index(type(error)) + 1, str(error))
 
 
 def last_error() -> errors.CirandaError | None:

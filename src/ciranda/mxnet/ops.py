@@ -21,6 +21,7 @@ down; InternalError when the system refuses something. All but the first are Hor
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,10 +31,16 @@ from mxnet.ndarray import NDArray
 from ciranda import _basics, _ops
 from ciranda._ops import Average, Divisor
 from ciranda.mxnet import _calls, _gradients, arrays
+from ciranda.mxnet._plugin import pushed_names
 from ciranda.mxnet.arrays import Splits
+from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set
 
+#: How long shutdown() waits for calls.
+_SHUTDOWN_SECONDS = 5.0
 
+
+@raises_mxnet_errors
 def allreduce(
     tensor: NDArray,
     average: bool | None = None,
@@ -64,6 +71,7 @@ def allreduce(
     )[0]
 
 
+@raises_mxnet_errors
 def allreduce_(
     tensor: NDArray,
     average: bool | None = None,
@@ -80,6 +88,7 @@ def allreduce_(
     return tensor
 
 
+@raises_mxnet_errors
 def grouped_allreduce(
     tensors: Sequence[NDArray],
     average: bool | None = None,
@@ -99,6 +108,7 @@ def grouped_allreduce(
     return _gradients.allreduce(given, call)
 
 
+@raises_mxnet_errors
 def grouped_allreduce_(
     tensors: Sequence[NDArray],
     average: bool | None = None,
@@ -118,6 +128,7 @@ def grouped_allreduce_(
     return given
 
 
+@raises_mxnet_errors
 def broadcast(
     tensor: NDArray,
     root_rank: int,
@@ -130,6 +141,7 @@ def broadcast(
     return _gradients.broadcast(given, _broadcast(name, root_rank, priority, process_set))
 
 
+@raises_mxnet_errors
 def broadcast_(
     tensor: NDArray,
     root_rank: int,
@@ -148,6 +160,7 @@ def _broadcast(name: str | None, root_rank: int, priority: int, process_set: Pro
     return _calls.Call(its_name, process_set, priority, root=root_rank)
 
 
+@raises_mxnet_errors
 def reducescatter(
     tensor: NDArray,
     op: int = Average,
@@ -168,6 +181,7 @@ def reducescatter(
     ]
 
 
+@raises_mxnet_errors
 def grouped_reducescatter(
     tensors: Sequence[NDArray],
     op: int = Average,
@@ -186,6 +200,7 @@ def grouped_reducescatter(
     return _gradients.reducescatter(given, call)
 
 
+@raises_mxnet_errors
 def allgather(
     tensor: NDArray, name: str | None = None, priority: int = 0, process_set: ProcessSet = global_process_set
 ) -> NDArray:
@@ -196,6 +211,7 @@ def allgather(
     return grouped_allgather([tensor], name, priority, process_set)[0]
 
 
+@raises_mxnet_errors
 def grouped_allgather(
     tensors: Sequence[NDArray], name: str | None = None, priority: int = 0, process_set: ProcessSet = global_process_set
 ) -> list[NDArray]:
@@ -205,6 +221,7 @@ def grouped_allgather(
     return _gradients.allgather(given, _calls.Call(its_name, process_set, priority))
 
 
+@raises_mxnet_errors
 def alltoall(
     tensor: NDArray,
     splits: Splits | None = None,
@@ -239,6 +256,7 @@ def _counts(counts: Sequence[int], like: Any) -> Any:
         return module.array(counts, dtype="int32")
 
 
+@raises_mxnet_errors
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
     """Say that this rank has no more work, and wait until all ranks have said so; as `ciranda.join()`.
 
@@ -254,3 +272,15 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
     """
     mx.nd.waitall()
     return _ops.join(device, process_set)
+
+
+def shutdown() -> None:
+    """Leave the circle, as `ciranda.shutdown()`, when the calls have ended that are in MXNet's queues or under way.
+
+    Calls that nobody waits for are the rule in MXNet: the last step of a training is one. Those that have not ended
+    after some seconds, as other ranks never make them, fail with AbortedError.
+    """
+    deadline = time.monotonic() + _SHUTDOWN_SECONDS
+    while _basics.is_initialized() and pushed_names() and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    _basics.shutdown()

@@ -17,6 +17,7 @@ from ciranda._ops import BROADCAST
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.mxnet import arrays
 from ciranda.mxnet._plugin import push
+from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 _calls = Numbering()
@@ -67,6 +68,7 @@ class _Note(NamedTuple):
         return [_Broadcast(*each) for each in (is_of_this_circle and self.made_elsewhere) or (self.standing,)]
 
 
+@raises_mxnet_errors
 def broadcast_parameters(
     params: Any, root_rank: int = 0, prefix: str | None = None, process_set: ProcessSet = global_process_set
 ) -> None:

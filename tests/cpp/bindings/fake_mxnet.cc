@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <list>
 #include <mutex>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <thread>
@@ -33,6 +35,12 @@ struct Memory {
   std::vector<float> values;
   DlManagedTensor* lent;  // whose data is used instead
   std::string error;      // of what wrote it last
+  bool is_negated = false;
+
+  void negate() {
+    for (float& value : values) value = -value;
+    is_negated = !is_negated;
+  }
 };
 
 // Begins with its memory, as MXNet's does.
@@ -99,6 +107,12 @@ class Engine {
     changed_.wait(guard, [&] { return is_so(operations_); });
   }
 
+  // Also what is done after an operation's end.
+  void wait_until_idle() {
+    std::unique_lock guard(lock_);
+    changed_.wait(guard, [&] { return operations_.empty() && n_beginning_ == 0; });
+  }
+
   static void complete(void* engine, void* operation, const void* error) {
     const auto* const failed = static_cast<const std::runtime_error*>(error);
     static_cast<Engine*>(engine)->end(static_cast<Operation*>(operation), failed == nullptr ? "" : failed->what());
@@ -121,9 +135,12 @@ class Engine {
       ready->has_begun = true;
       Operation* const operation = &*ready;
       const std::string error = error_of(*operation);
+      ++n_beginning_;
       guard.unlock();
       begin(operation, error);
       guard.lock();
+      --n_beginning_;
+      changed_.notify_all();
     }
   }
 
@@ -162,6 +179,7 @@ class Engine {
   std::mutex lock_;
   std::condition_variable changed_;
   std::list<Operation> operations_;
+  int n_beginning_ = 0;
   bool is_over_ = false;
   std::thread threads_[3];
 };
@@ -206,9 +224,27 @@ void push_add(const Array& array, float summand) {
       {run, new Sum{memory, summand}, [](void* argument) { delete static_cast<Sum*>(argument); }, {}, {memory}});
 }
 
-void wait_for_all() {
-  engine().wait_until([](const std::list<Operation>& operations) { return operations.empty(); });
+void fail(const Array& array, const std::string& error) {
+  const auto run = [](void*, void* done, void* argument) {
+    const std::runtime_error failure(*static_cast<std::string*>(argument));
+    const OnComplete copy = *static_cast<OnComplete*>(done);
+    copy.callback(copy.engine, copy.operation, &failure);
+  };
+  engine().push({run,
+                 new std::string(error),
+                 [](void* argument) { delete static_cast<std::string*>(argument); },
+                 {},
+                 {array_of(array.get()).memory}});
 }
+
+void lay_out_otherwise(const Array& array) { array_of(array.get()).memory->negate(); }
+
+std::atomic<int>& n_reordered() {
+  static std::atomic<int> count{0};
+  return count;
+}
+
+void wait_for_all() { engine().wait_until_idle(); }
 
 std::int64_t live_memories() { return n_memories; }
 std::int64_t live_handles() { return n_handles; }
@@ -273,3 +309,35 @@ FAKE int MXNDArrayFromDLPackEx(void* tensor, bool is_transient, void** array) {
   *array = new mx_fake::FakeArray(std::make_shared<mx_fake::Memory>(std::vector<float>(), lent));
   return 0;
 }
+
+// mxnet::NDArray's, by their mangled names.
+FAKE bool _ZNK5mxnet7NDArray5Chunk8IsMKLDNNEv(const void* memory) {
+  return static_cast<const mx_fake::Memory*>(memory)->is_negated;
+}
+
+FAKE void _ZN5mxnet7NDArray5Chunk15Reorder2DefaultEv(void* memory) {
+  ++mx_fake::n_reordered();
+  static_cast<mx_fake::Memory*>(memory)->negate();
+}
+
+class ByValue {
+ public:
+  explicit ByValue(const mx_fake::FakeArray& array) {
+    auto* const made = new (bytes_) mx_fake::FakeArray(std::make_shared<mx_fake::Memory>(array.memory->values));
+    made->memory->negate();
+    made->memory->is_negated = false;
+  }
+  ByValue(const ByValue&) = delete;
+  ByValue& operator=(const ByValue&) = delete;
+  ~ByValue() {}  // not trivial, so that it is returned where the caller has room for it
+
+ private:
+  alignas(mx_fake::FakeArray) std::byte bytes_[sizeof(mx_fake::FakeArray)];
+};
+
+FAKE ByValue _ZNK5mxnet7NDArray15Reorder2DefaultEv(const void* array) {
+  ++mx_fake::n_reordered();
+  return ByValue(*static_cast<const mx_fake::FakeArray*>(array));
+}
+
+FAKE void _ZN5mxnet7NDArrayD1Ev(void* array) { static_cast<mx_fake::FakeArray*>(array)->~FakeArray(); }

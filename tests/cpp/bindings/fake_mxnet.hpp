@@ -5,6 +5,7 @@
 // The functions of MXNet's C API that the binding finds by name are in fake_mxnet.cc.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,14 @@ Read read(const Array& array);
 
 // Adds `summand` to the array, as an operation.
 void push_add(const Array& array, float summand);
+
+// Fails the array, as an operation that writes it does.
+void fail(const Array& array, const std::string& error);
+
+// Brings the array into a layout of "oneDNN's", which has the negatives of its numbers, and counts how often one is
+// brought out of it, in place or as a copy.
+void lay_out_otherwise(const Array& array);
+std::atomic<int>& n_reordered();
 
 // Waits until all operations have ended.
 void wait_for_all();

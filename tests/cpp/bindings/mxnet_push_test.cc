@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/fake_mxnet.hpp"
+#include "bindings/mxnet/held.hpp"
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/lent.hpp"
 #include "bindings/mxnet/push.hpp"
@@ -166,6 +167,57 @@ TEST(MxnetPush, NamesAndCirclesAreCheckedByTheCall) {
         std::vector<float> values(kLength);
         EXPECT_EQ(plain_sum(circle, "go", values), CIRANDA_OK);  // "used" is still under way there
         EXPECT_EQ(plain_sum(circle, "used", values), CIRANDA_OK);
+      });
+}
+
+TEST(MxnetHeld, NothingWritesWhatIsHeld) {
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "of the test"), "");
+  {
+    const Array one = fake::make(std::vector<float>(kLength, 1.0F));
+    const Array other = fake::make(std::vector<float>(kLength, 2.0F));
+    const std::vector<ArrayHandle> arrays{one.get(), other.get(), one.get()};
+    fake::push_add(one, 1);
+    std::string problem;
+    std::unique_ptr<Held> held = Held::take(arrays, problem);
+    ASSERT_NE(held, nullptr) << problem;
+    fake::push_add(one, 1);
+    ASSERT_EQ(held->data().size(), 3U);
+    EXPECT_EQ(held->data()[0], held->data()[2]);
+    EXPECT_EQ(*static_cast<const float*>(held->data()[0]), 2.0F);
+    EXPECT_EQ(*static_cast<const float*>(held->data()[1]), 2.0F);
+    held.reset();
+    EXPECT_EQ(fake::read(one).values, std::vector<float>(kLength, 3.0F));
+    fake::fail(other, "it has failed");
+    EXPECT_EQ(Held::take(arrays, problem), nullptr);
+    EXPECT_EQ(problem, "");
+  }
+  fake::wait_for_all();
+  EXPECT_EQ(fake::live_memories(), 0);
+  EXPECT_EQ(fake::live_handles(), 0);
+}
+
+// What oneDNN has laid out in its own way is read from a copy, and written to where it lies.
+TEST(MxnetPush, LayoutsOfOneDnn) {
+  fake::n_reordered() = 0;
+  with_a_peer(
+      [](ciranda_context*&) {
+        const Array read = fake::make(std::vector<float>(kLength, 1.0F));
+        const Array written = fake::make(std::vector<float>(kLength));
+        fake::lay_out_otherwise(read);
+        fake::lay_out_otherwise(written);
+        auto running = std::make_unique<Running>(sum("layouts"));
+        ArrayHandle input = read.get();
+        ArrayHandle output = written.get();
+        std::string report;
+        ASSERT_EQ(running->prepare(&input, &output, 1, nullptr), "");
+        ASSERT_EQ(push(std::move(running), &report), "");
+        EXPECT_EQ(fake::read(written).values, std::vector<float>(kLength, 3.0F));
+        EXPECT_EQ(fake::read(read).values, std::vector<float>(kLength, -1.0F));  // as it was, which is by its negatives
+        EXPECT_EQ(fake::n_reordered(), 2);
+      },
+      [](ciranda_context*& circle) {
+        std::vector<float> values(kLength, 2.0F);
+        EXPECT_EQ(plain_sum(circle, "layouts", values), CIRANDA_OK);
       });
 }
 

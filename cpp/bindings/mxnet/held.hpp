@@ -1,0 +1,53 @@
+// Held: arrays that a blocking call reads, kept from what would write them while it does, as one operation of MXNet's
+// engine keeps them. To have waited for an array is not enough: MXNet's convolutions change the layout of their weights
+// later, unasked.
+//
+// Ownership: refers to its arrays until it ends.
+// Threads: any; MXNet's engine calls in on one of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bindings/mxnet/layout.hpp"
+#include "bindings/mxnet/mx_api.hpp"
+
+namespace ciranda::mxnet {
+
+class Held {
+ public:
+  // Waits until nothing writes the arrays, and holds them. Null if one has failed, or with `problem` if MXNet could
+  // not. With MXNet's naive engine, where nothing else happens meanwhile, it only waits.
+  static std::unique_ptr<Held> take(std::span<const ArrayHandle> arrays, std::string& problem);
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  // Lets go.
+  ~Held();
+
+  // Where each array lies, in the order given.
+  const std::vector<void*>& data() const { return data_; }
+
+ private:
+  enum class State : std::uint8_t { kWaiting, kHolds, kFailed };
+  class Operation;
+
+  void begin(const OnComplete& done);
+  void note(State state);
+
+  std::vector<Array> arrays_;
+  Copies copies_;
+  std::vector<void*> data_;
+  std::string problem_;
+  OnComplete done_{};
+  std::mutex lock_;
+  std::condition_variable changed_;
+  State state_ = State::kWaiting;
+};
+
+}  // namespace ciranda::mxnet

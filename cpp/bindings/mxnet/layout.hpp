@@ -1,0 +1,25 @@
+// layout: where the numbers of an array lie, row after row.
+//
+// oneDNN keeps arrays in layouts of its own. An operation that only reads an array may have another change it: MXNet's
+// convolutions do so with their weights, at any time, by an operation that they push while they run. So the layout is
+// looked at inside the operation that holds the array, where nothing changes it any more.
+//
+// Threads: any, inside an operation of MXNet's engine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/mxnet/mx_api.hpp"
+
+namespace ciranda::mxnet {
+
+// What data_to_read() has copied, at least until the operation ends.
+using Copies = std::vector<std::unique_ptr<OwnArray>>;
+
+// Of an array that the operation reads, or writes; *data is null if it has no elements. "", or why MXNet could not.
+std::string data_to_read(ArrayHandle array, Copies& copies, void** data);
+std::string data_to_write(ArrayHandle array, void** data);
+
+}  // namespace ciranda::mxnet
