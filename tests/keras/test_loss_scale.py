@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import IS_KERAS_3, MODES, SOME_MODES, Plan, alone, assert_close, make_model
+from fitting import BACKEND, IS_KERAS_3, MODES, SOME_MODES, Plan, alone, assert_close, make_model
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
@@ -143,3 +143,87 @@ def test_gradients_that_a_rank_keeps_overflow_in_keras_2(two: Ranks, keeps: str,
             expected[-1] *= 2 / 3  # of three rows, two are used
             np.testing.assert_allclose(last, expected, rtol=1e-5)
             assert scale == (2.0 if (keeps, combine_when) == ("passes", "compute") else 4.0)
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 accumulates what has no scale")
+@pytest.mark.parametrize("combine_when", ["apply", "compute"])
+def test_passes_add_up_while_the_scale_changes_in_keras_2(two: Ranks, combine_when: str) -> None:
+    """The scale doubles with each pass; and what is finite in each of them is not when it has been combined."""
+
+    def train(legacy: bool, graph: bool, too_much: bool) -> tuple[float, float, int]:
+        import keras
+        import tensorflow as tf
+
+        import ciranda.keras as hvd
+
+        inner = hvd.DistributedOptimizer(
+            (keras.optimizers.legacy if legacy else keras.optimizers).SGD(1.0),
+            backward_passes_per_step=2,
+            combine_when=combine_when,
+            op=hvd.Sum,
+            compression=hvd.Compression.fp16 if too_much else hvd.Compression.none,
+        )
+        optimizer = keras.mixed_precision.LossScaleOptimizer(
+            inner, initial_scale=8.0, dynamic_growth_steps=100 if too_much else 1
+        )
+        weight = tf.Variable(0.0)
+
+        def step(slope: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = slope * weight
+            optimizer.minimize(loss, [weight], tape=tape)
+
+        run = tf.function(step) if graph else step
+        for number in range(4):
+            run(tf.constant(20000.0 if too_much else number + 1.0))
+        return float(weight), float(optimizer.loss_scale), int(optimizer.iterations)
+
+    for legacy, graph in product((False, True), (False, True)):
+        assert two.run(train, legacy, graph, False) == [(-20.0, 128.0, 4)] * 2, (legacy, graph)
+        # Once with each sum, which is 80000.
+        assert two.run(train, legacy, graph, True) == [(0.0, 2.0, 4)] * 2, (legacy, graph)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="for TensorFlow")
+@pytest.mark.parametrize("how", ["graph", pytest.param("eager", marks=pytest.mark.slow)])
+def test_a_tape_that_leaves_layers_to_ranks_skips_steps_on_all(two: Ranks, how: str) -> None:
+    """With a LossScaleOptimizer that is not distributed: rank 1 alone sees that its own gradients are infinite."""
+
+    def train(how: str) -> tuple[list[float], list[float], float]:
+        import keras
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        layers = [keras.layers.Dense(1, use_bias=False, kernel_initializer="ones") for _ in range(2)]
+        for layer in layers:
+            layer.build((None, 1))
+        variables = [layer.trainable_weights[0] for layer in layers]
+        if IS_KERAS_3:
+            optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=8.0)
+            optimizer.build(variables)
+        else:
+            optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=8.0)
+
+        def step(x: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layers[0].kernel * x) + tf.reduce_sum(layers[1].kernel)
+                scaled = optimizer.scale_loss(loss) if IS_KERAS_3 else optimizer.get_scaled_loss(loss)
+            tape = hvd.PartialDistributedGradientTape(tape, local_layers=layers[0], scale_local_gradients=False)
+            gradients = tape.gradient(scaled, variables)
+            if not IS_KERAS_3:
+                gradients = optimizer.get_unscaled_gradients(gradients)
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+        run = tf.function(step) if how == "graph" else step
+        found = []
+        for bad in (True, False):
+            run(tf.constant(np.inf if bad and hvd.rank() == 1 else hvd.rank() + 1.0))
+            found.append([float(np.squeeze(layer.kernel.numpy())) for layer in layers])
+        scale = optimizer.dynamic_scale if IS_KERAS_3 else optimizer.loss_scale
+        return found[0], found[1], float(scale)
+
+    for rank, (first, last, scale) in enumerate(two.run(train, how)):
+        assert first == [1.0, 1.0]
+        assert last == [1.0 - 0.25 * (rank + 1), 0.75]
+        assert scale == 4.0

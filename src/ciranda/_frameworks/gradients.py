@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -53,6 +53,16 @@ def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
     return chosen
 
 
+#: Of a variable that a tape leaves to each rank: the combiner that does.
+_KEPT_BY = "_ciranda_kept_by"
+
+
+def combiner_that_keeps(variables: Iterable[Any]) -> GradientCombiner | None:
+    """Return the combiner that was last told to leave one of these to each rank, or None."""
+    found = (getattr(variable, _KEPT_BY, None) for variable in variables)
+    return next((combiner for combiner in found if combiner is not None), None)
+
+
 class GradientCombiner:
     """Combines the gradients of variables over the ranks of a process set.
 
@@ -89,6 +99,12 @@ class GradientCombiner:
     def keep_local(self, variable: Any) -> None:
         """Leave the gradient of `variable` to each rank: it is not combined."""
         self._local[identity_of(variable)] = variable  # kept, so that no other gets its identity
+
+    def keep_local_for_others(self, variable: Any) -> None:
+        """The same, where what steps with the gradients does not know this combiner: see `combiner_that_keeps()`."""
+        self.keep_local(variable)
+        if hasattr(variable, "assign"):
+            setattr(variable, _KEPT_BY, self)
 
     def is_local(self, variable: Any) -> bool:
         """Whether the gradient of `variable` is not combined."""

@@ -12,7 +12,8 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._ops import Average, choose_op
 from ciranda.errors import InvalidArgumentError
 from ciranda.keras import backends, values
-from ciranda.keras.wrapping import DistributedOptimizer, is_distributed
+from ciranda.keras.marked import is_distributed
+from ciranda.keras.wrapping import DistributedOptimizer
 from ciranda.numpy import ops
 from ciranda.process_sets import ProcessSet, global_process_set
 

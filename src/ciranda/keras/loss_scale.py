@@ -2,52 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import keras
 
-def agree_on_finite(scaler: type, is_distributed: Callable[[Any], bool]) -> None:
-    """Make LossScaleOptimizers with a distributed inner optimizer ask all ranks whether gradients are finite.
+from ciranda._frameworks.gradients import combiner_that_keeps
+from ciranda.keras import backends
+from ciranda.keras.marked import is_distributed
 
-    Keras puts a LossScaleOptimizer around the optimizer of a model that computes in float16, and has no other place
-    where this could be said. Without it, a rank whose gradients are not finite would leave out the collective that the
-    others are in.
+_MARK = "_ciranda_shares"
+
+Original = Callable[..., Any]
+
+
+def share_overflow() -> None:
+    """Make LossScaleOptimizers skip the steps that any rank skips, where ranks have gradients that others do not see.
+
+    These are the gradients of a rank before a distributed inner optimizer combines them, and those of variables that a
+    tape leaves to each rank. Keras puts a LossScaleOptimizer around the optimizer of a model that computes in float16,
+    and has no other place where this could be said. Without it, a rank whose gradients are not finite would alone leave
+    out the step, or the collective that the others are in, and halve its scale.
     """
-    original: Callable[[Any, Any], Any] = scaler.check_finite  # type: ignore[attr-defined]
-    if hasattr(original, "_ciranda_agrees"):
+    if backends.is_keras_3():
+        scaler = keras.optimizers.LossScaleOptimizer
+        _wrap(scaler, ["check_finite"], _check_finite)
         return
-
-    def check_finite(self: Any, grads: Any) -> Any:
-        mine = original(self, grads)
-        inner = self.inner_optimizer
-        return inner._all_finite(mine) if is_distributed(inner) else mine
-
-    check_finite._ciranda_agrees = True  # type: ignore[attr-defined]
-    scaler.check_finite = check_finite  # type: ignore[attr-defined]
+    for scaler in keras.mixed_precision.LossScaleOptimizer.__subclasses__():
+        _wrap(scaler, ["apply_gradients"], _apply_gradients)
+        computing = ["compute_gradients", "_compute_gradients", "get_gradients"]
+        _wrap(scaler, computing, _compute_gradients)
 
 
-def share_overflow(scalers: Iterable[type], is_distributed: Callable[[Any], bool]) -> None:
-    """Make LossScaleOptimizers of Keras 2 with a distributed inner optimizer skip the steps that any rank skips.
+def _wrap(scaler: type, names: Iterable[str], instead: Callable[..., Any]) -> None:
+    """Replace methods of a class by functions that get the original first."""
+    for name in names:
+        original: Original | None = vars(scaler).get(name)
+        if original is None or hasattr(original, _MARK):
+            continue
 
-    They look at the gradients that they are about to apply. Of those that are this rank's own, as of local layers or
-    while passes accumulate, the other ranks do not see that they are not finite: this rank alone would leave the step
-    out, and halve its scale.
-    """
-    for scaler in scalers:
-        _share_overflow_of(scaler, is_distributed)
+        def method(self: Any, *args: Any, _original: Original = original, **kwargs: Any) -> Any:
+            return instead(_original, self, *args, **kwargs)
+
+        setattr(method, _MARK, True)
+        setattr(scaler, name, method)
 
 
-def _share_overflow_of(scaler: type, is_distributed: Callable[[Any], bool]) -> None:
-    original: Callable[..., Any] = scaler.apply_gradients  # type: ignore[attr-defined]
-    if hasattr(original, "_ciranda_shares"):
-        return
+@contextmanager
+def _told(inner: Any, attribute: str, value: Any) -> Iterator[None]:
+    """Set an attribute of an optimizer, past what Keras does with attributes, for what is done meanwhile."""
+    before = getattr(inner, attribute, None)
+    object.__setattr__(inner, attribute, value)
+    try:
+        yield
+    finally:
+        object.__setattr__(inner, attribute, before)
 
-    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        inner = self.inner_optimizer
-        if self.dynamic and is_distributed(inner):
-            pairs = inner._with_overflow_of_all(pairs)
-        return original(self, pairs, *args, **kwargs)
 
-    apply_gradients._ciranda_shares = True  # type: ignore[attr-defined]
-    scaler.apply_gradients = apply_gradients  # type: ignore[attr-defined]
+def _check_finite(original: Original, scaler: Any, grads: Any) -> Any:
+    mine = original(scaler, grads)
+    inner = scaler.inner_optimizer
+    if is_distributed(inner):
+        return inner._all_finite(mine)
+    combiner = combiner_that_keeps(getattr(inner, "_trainable_variables", ()))
+    if combiner is None:
+        return mine
+    return keras.ops.cast(combiner.least(keras.ops.cast(mine, "float32")), "bool")
+
+
+def _apply_gradients(original: Original, scaler: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+    pairs = list(grads_and_vars)
+    inner = scaler.inner_optimizer
+    if not scaler.dynamic:
+        return original(scaler, pairs, *args, **kwargs)
+    if is_distributed(inner):
+        with _told(inner, "_applying_scaler", scaler):
+            return original(scaler, inner._with_overflow_of_all(pairs), *args, **kwargs)
+    combiner = combiner_that_keeps(variable for _, variable in pairs)
+    if combiner is not None:
+        from ciranda.keras.overflow import with_overflow_of_all
+
+        pairs = with_overflow_of_all(combiner, pairs, combiner.is_local)
+    return original(scaler, pairs, *args, **kwargs)
+
+
+def _compute_gradients(original: Original, scaler: Any, *args: Any, **kwargs: Any) -> Any:
+    inner = scaler.inner_optimizer
+    if not is_distributed(inner):
+        return original(scaler, *args, **kwargs)
+    with _told(inner, "_computing_scaler", scaler):
+        return original(scaler, *args, **kwargs)

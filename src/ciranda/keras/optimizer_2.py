@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ciranda._frameworks.gradients import GradientCombiner
 from ciranda._frameworks.options import Options
+from ciranda.keras.overflow import are_finite_everywhere, times, with_overflow_of_all
 from ciranda.tensorflow.accumulating import Accumulator
 
 Pairs = list[tuple[Any, Any]]
@@ -19,6 +20,9 @@ class Keras2Combining:
 
     _make_combiner: Callable[[], GradientCombiner]
     _distribution: Options
+    #: The LossScaleOptimizers that this one is asked by, while it computes or applies gradients.
+    _computing_scaler: Any = None
+    _applying_scaler: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,8 +43,16 @@ class Keras2Combining:
         """Combine gradients; or, where several passes accumulate, add them to those before."""
         accumulator: Accumulator | None = self._accumulator  # type: ignore[attr-defined]
         if accumulator is not None:
-            return accumulator.added(list(grads), list(vars))
+            return self._added(accumulator, list(grads), list(vars))
         return self._combiner.combined(list(grads), list(vars))  # type: ignore[attr-defined,no-any-return]
+
+    def _added(self, accumulator: Accumulator, grads: list[Any], vars: list[Any]) -> list[Any]:
+        """Add gradients, without their scale: that of the next pass may be another."""
+        if self._computing_scaler is None:
+            return accumulator.added(grads, vars)
+        scale = self._computing_scaler.loss_scale
+        sums = accumulator.added([times(gradient, 1.0 / scale) for gradient in grads], vars)
+        return [times(gradient, scale) for gradient in sums]
 
     def _combined_pairs(self, grads_and_vars: Any) -> Pairs:
         pairs = list(grads_and_vars)
@@ -48,20 +60,10 @@ class Keras2Combining:
         return list(zip(self._allreduce([gradient for gradient, _ in pairs], variables), variables, strict=True))
 
     def _with_overflow_of_all(self, pairs: Pairs) -> Pairs:
-        """Return the gradients, or none that are finite where gradients that a rank keeps to itself are not.
-
-        Those that are combined tell all ranks anyway.
-        """
+        """Return the gradients, or none that are finite where those that a rank still has to itself are not."""
         combiner: GradientCombiner = self._combiner  # type: ignore[attr-defined]
         keeps_all = self._accumulator is not None  # type: ignore[attr-defined]
-        own = [gradient for gradient, variable in pairs if keeps_all or combiner.is_local(variable)]
-        if not own:
-            return pairs
-        present = [_values(gradient) for gradient in own if gradient is not None]
-        are_finite = tf.reduce_all([True, *(tf.reduce_all(tf.math.is_finite(values)) for values in present)])
-        everyones = combiner.least(tf.cast(are_finite, tf.float32))
-        factor = tf.where(everyones > 0, 1.0, float("inf"))
-        return [(_times(gradient, factor), variable) for gradient, variable in pairs]
+        return with_overflow_of_all(combiner, pairs, lambda variable: keeps_all or combiner.is_local(variable))
 
     def _applied(self, pairs: Pairs, apply: Callable[[], Any]) -> Any:
         """Make the step that `apply` makes; or, while passes accumulate, count it only."""
@@ -91,20 +93,6 @@ class Keras2Combining:
                 self._create_all_weights(variables)  # type: ignore[attr-defined]
 
 
-def _values(gradient: Any) -> Any:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _times(gradient: Any, factor: Any) -> Any:
-    if gradient is None:
-        return None
-    values = _values(gradient)
-    product = values * tf.cast(factor, values.dtype)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(product, gradient.indices, gradient.dense_shape)
-    return product
-
-
 class AtApply(Keras2Combining):
     """Combines the gradients that are applied, wherever they come from."""
 
@@ -119,10 +107,30 @@ class AtApply(Keras2Combining):
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """Combine the gradients and use them, or accumulate them; see the class that this is added to."""
         pairs = list(grads_and_vars)
-        if self._accumulator is not None:  # type: ignore[attr-defined]
-            pairs = self._combined_pairs(pairs)
         step = super().apply_gradients  # type: ignore[misc]
-        return self._applied(pairs, lambda: step(pairs, *args, **kwargs))
+        if self._accumulator is None:  # type: ignore[attr-defined]
+            return step(pairs, *args, **kwargs)
+        pairs = self._combined_pairs(pairs)
+        return self._applied(pairs, lambda: self._unless_overflow(pairs, lambda: step(pairs, *args, **kwargs)))
+
+    def _unless_overflow(self, pairs: Pairs, step: Callable[[], Any]) -> Any:
+        """Make the step, unless gradients that were finite in each pass are so no more, now that they are combined."""
+        scaler = self._applying_scaler
+        if scaler is None:
+            return step()
+        iterations = self.iterations  # type: ignore[attr-defined]
+
+        def skip() -> Any:
+            update = scaler._loss_scale.update([tf.constant(float("inf"))])
+            with tf.control_dependencies([one for one in tf.nest.flatten(update) if tf.is_tensor(one)]):
+                return tf.convert_to_tensor(iterations.assign_add(1))
+
+        def make() -> Any:
+            with tf.control_dependencies([done] if isinstance(done := step(), tf.Operation) else []):
+                return tf.convert_to_tensor(iterations)
+
+        combiner: GradientCombiner = self._combiner  # type: ignore[attr-defined]
+        return tf.cond(are_finite_everywhere(combiner, [gradient for gradient, _ in pairs]), make, skip)
 
 
 class AtCompute(Keras2Combining):

@@ -19,17 +19,11 @@ from ciranda._frameworks.options import PREFIX, Options, check_factor, positive
 from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.keras import backends
-from ciranda.keras.loss_scale import agree_on_finite, share_overflow
+from ciranda.keras.loss_scale import share_overflow
+from ciranda.keras.marked import MARK, is_distributed
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
-_MARK = "_ciranda_added"
-
 When = Literal["apply", "compute"]
-
-
-def is_distributed(optimizer: Any) -> bool:
-    """Whether this is what DistributedOptimizer returned."""
-    return hasattr(type(optimizer), _MARK)
 
 
 def combines_every_step(optimizer: Any) -> bool:
@@ -46,7 +40,7 @@ def _combiner(options: Options, groups: Groups, name: str | None, wrapped: type)
 
 def _derived(base: type, added: type, **attributes: Any) -> Any:
     names = {"__module__": base.__module__, "__doc__": base.__doc__, "__qualname__": base.__qualname__}
-    return type(base.__name__, (added, base), {**names, **attributes, _MARK: added})
+    return type(base.__name__, (added, base), {**names, **attributes, MARK: added})
 
 
 def _taken_over(optimizer: Any, derived: Any) -> Any:
@@ -153,10 +147,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         scale_local=scale_local_gradients,
         averages_passes=average_aggregated_gradients,
     )
-    if backends.is_keras_3():
-        agree_on_finite(keras.optimizers.LossScaleOptimizer, is_distributed)
-    else:
-        share_overflow(keras.mixed_precision.LossScaleOptimizer.__subclasses__(), is_distributed)
+    share_overflow()
     inner = getattr(optimizer, "inner_optimizer", None)
     wrapped = optimizer if inner is None else inner
     if is_distributed(wrapped):

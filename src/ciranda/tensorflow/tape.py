@@ -26,8 +26,11 @@ class _CombiningTape:
 
     def register_local_source(self, source: Any) -> None:
         """Leave the gradient with regard to `source` to each rank: it is not combined."""
+        from ciranda.keras.loss_scale import share_overflow
+
         self._combiner.keep_local(source)
-        self._generic.keep_local(source)
+        self._generic.keep_local_for_others(source)
+        share_overflow()
 
     def gradient(
         self,

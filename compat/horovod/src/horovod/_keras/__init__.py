@@ -13,7 +13,7 @@ import keras
 
 import ciranda.keras as circle
 from ciranda.errors import InvalidArgumentError
-from ciranda.keras.wrapping import is_distributed
+from ciranda.keras.marked import is_distributed
 
 _IS_KERAS_3 = int(keras.__version__.partition(".")[0]) >= 3
 

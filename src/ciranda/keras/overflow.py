@@ -1,0 +1,46 @@
+"""Gradients of Keras 2 that are not finite on some ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from ciranda._frameworks.gradients import GradientCombiner
+
+Pairs = list[tuple[Any, Any]]
+
+
+def _values(gradient: Any) -> Any:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def times(gradient: Any, factor: Any) -> Any:
+    """Return a gradient multiplied by a factor; None stays None."""
+    if gradient is None:
+        return None
+    values = _values(gradient)
+    product = values * tf.cast(factor, values.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(product, gradient.indices, gradient.dense_shape)
+    return product
+
+
+def are_finite_everywhere(combiner: GradientCombiner, gradients: Iterable[Any]) -> Any:
+    """Return whether the gradients of all ranks are finite. A collective."""
+    present = [_values(gradient) for gradient in gradients if gradient is not None]
+    mine = tf.reduce_all([True, *(tf.reduce_all(tf.math.is_finite(values)) for values in present)])
+    return combiner.least(tf.cast(mine, tf.float32)) > 0
+
+
+def with_overflow_of_all(combiner: GradientCombiner, pairs: Pairs, is_own: Callable[[Any], bool]) -> Pairs:
+    """Return the gradients, or none that are finite where gradients that a rank keeps to itself are not.
+
+    Those that are combined tell all ranks anyway.
+    """
+    own = [gradient for gradient, variable in pairs if is_own(variable)]
+    if not own:
+        return pairs
+    factor = tf.where(are_finite_everywhere(combiner, own), 1.0, float("inf"))
+    return [(times(gradient, factor), variable) for gradient, variable in pairs]
