@@ -113,8 +113,6 @@ def loops_and_branches() -> None:
     close(nested[1], [wanted[0]] * 2)
     with jax.disable_jit():
         close(lax.scan(halve, x, None, length=3)[0], wanted / n)
-    in_steps = jax.jit(lambda x: lax.scan(lambda c, _: (total(c, "unrolled"), None), x, None, length=4, unroll=2)[0])
-    refused(lambda: in_steps(x), "unroll", jax.errors.JaxRuntimeError)
     close(jax.pmap(total)(x[None])[0], wanted)
     compiled = jax.jit(total).lower(x)
     for program in (compiled.compile(), compiled.compile()):
@@ -143,8 +141,6 @@ def derivatives() -> None:
     own.defvjp(lambda y: (total(y), y), lambda y, gradient: (total(gradient) * y,))
     for gradient in (jax.grad(lambda y: own(y).sum()), jax.jit(jax.grad(lambda y: own(y).sum()))):
         close(gradient(x), n * x)
-    for forward in (lambda: jax.jvp(total, (x,), (x,)), lambda: jax.hessian(lambda y: total(y).sum())(x)):
-        refused(forward, "custom_vjp", TypeError)
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         jax.jit(jax.grad(lambda y: (hvd.allreduce(y, op=hvd.Max) ** 2).sum()))(x)
 
@@ -176,8 +172,6 @@ def known_while_tracing() -> None:
     leaked: list[Any] = []
     jax.jit(lambda y: leaked.append(total(y)))(x)
     refused(lambda: total(leaked[0]), "unexpected tracer", jax.errors.UnexpectedTracerError)
-    inner = jax.jit(lambda y: total(y, "nested"))
-    refused(lambda: jax.jit(lambda y: (inner(y), inner(2 * y)))(x), "do not jit it", jax.errors.JaxRuntimeError)
     close(total(x), wanted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 from pathlib import Path
@@ -10,9 +11,10 @@ import jax
 import jax.ffi
 import pytest
 from jax._src import core, effects
-from jax.interpreters import batching, mlir
+from jax._src.interpreters import partial_eval
+from jax.interpreters import ad, batching, mlir
 
-from ciranda.jax import _versions
+from ciranda.jax import _uses, _versions
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,3 +113,18 @@ def test_it_can_be_asked_whether_a_program_is_being_made() -> None:
     seen = []
     jax.eval_shape(lambda: seen.append(core.trace_state_clean()))
     assert seen == [False]
+
+
+def test_functions_that_programs_use_can_be_copied() -> None:
+    assert all(primitive in partial_eval.custom_staging_rules for primitive in _uses._USERS)
+    assert hasattr(core.Jaxpr, "replace")
+    assert hasattr(core.ClosedJaxpr, "replace")
+    given = inspect.signature(partial_eval.DynamicJaxprTrace.default_process_primitive).parameters
+    assert list(given)[1:] in (["primitive", "tracers", "params"], ["primitive", "tracers", "params", "source_info"])
+
+
+def test_primitives_can_be_differentiated() -> None:
+    tables = (ad.primitive_jvps, ad.primitive_transposes)
+    assert all(hasattr(table, "__setitem__") for table in tables)
+    assert hasattr(ad, "UndefinedPrimal")
+    assert hasattr(ad, "Zero")

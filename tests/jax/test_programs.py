@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax_ranks
 import jax_threads
+import jax_transformed
 import pytest
 from ranks import Ranks, assert_in_time
 
@@ -24,6 +25,19 @@ def test_values_known_before(three_or_four: Ranks) -> None:
 
 def test_gradients(three_or_four: Ranks) -> None:
     three_or_four.run(jax_ranks.gradients_in_jit)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tangents",
+        "tangents_of_what_differs",
+        pytest.param("functions_used_twice", marks=pytest.mark.slow),
+        pytest.param("second_derivatives", marks=pytest.mark.slow),
+    ],
+)
+def test_derivatives_and_uses(three_or_four: Ranks, name: str) -> None:
+    three_or_four.run(getattr(jax_transformed, name), timeout=200)
 
 
 def test_transformations(three_or_four: Ranks) -> None:

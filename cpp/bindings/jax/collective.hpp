@@ -14,4 +14,7 @@ ffi::Error* run_collective(ffi::Frame* frame);
 // Writes how many ranks the process set of the attributes has: an int32 without dimensions.
 ffi::Error* get_size(ffi::Frame* frame);
 
+// A step of a program that is there to be one: XLA:CPU does programs of few steps one after the other.
+ffi::Error* do_nothing(ffi::Frame* frame);
+
 }  // namespace ciranda::jax

@@ -21,4 +21,8 @@ CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_collective(ciranda::jax::ffi::
 CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_size(ciranda::jax::ffi::Frame* frame) {
   return ciranda::jax::get_size(frame);
 }
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_nothing(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::do_nothing(frame);
+}
 }

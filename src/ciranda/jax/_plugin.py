@@ -12,6 +12,7 @@ from ciranda.jax import _versions
 
 COLLECTIVE = "ciranda_jax_collective"
 SIZE = "ciranda_jax_size"
+NOTHING = "ciranda_jax_nothing"
 #: What the calls run on.
 PLATFORM = "cpu"
 
@@ -26,7 +27,7 @@ def _register(target: str) -> None:
         raise ImportError(f"ciranda.jax: jaxlib {_versions.check()} does not take {target}: {error}") from error
 
 
-for _target in (COLLECTIVE, SIZE):
+for _target in (COLLECTIVE, SIZE, NOTHING):
     _register(_target)
 
 
@@ -37,4 +38,5 @@ def live_calls() -> int:
 
 def describe() -> str:
     """Return what was found, for `ciranda doctor`."""
-    return f"jaxlib {_versions.check()} has taken {COLLECTIVE} and {SIZE}, for programs of its platform {PLATFORM}"
+    taken = f"{COLLECTIVE}, {SIZE} and {NOTHING}"
+    return f"jaxlib {_versions.check()} has taken {taken}, for programs of its platform {PLATFORM}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -17,21 +16,23 @@ import jax.ffi
 import numpy as np
 from jax._src import effects
 from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
+from jax.interpreters import mlir
 
 from ciranda import _core
-from ciranda._ops import ALLREDUCE, BROADCAST, REDUCE, Adasum, Sum
+from ciranda._ops import ALLREDUCE, BROADCAST, REDUCE, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.jax import _plugin
 
 _NAMES = {number: name for name, number in _core.COLLECTIVES.items()}
-#: Of which each element of the result is made of the elements at its place.
-_ELEMENTWISE = (ALLREDUCE, BROADCAST, REDUCE)
+#: Whose results can be written to the memory of their tensors.
+_IN_PLACE = (ALLREDUCE, BROADCAST, REDUCE)
 #: ciranda_request.flags: divide by the number of all ranks, and fail while one has joined.
 _DIVIDE_BY_ALL, _NEEDS_ALL = 4, 32
-#: A program all of whose buffers are that small does one thing after the other, waiting for each: ranks that come to
-#: their calls in different orders would wait for each other. One larger buffer, which nobody reads, prevents it.
+#: XLA:CPU does a computation one step after the other, waiting for each, if all of its buffers are that small, or if
+#: it has so few steps. Ranks that come to its calls in different orders would wait for each other. One larger buffer,
+#: which nobody reads, and so many steps more, which do nothing, prevent it.
 _SMALL_BYTES = 512
+_FEW_STEPS = 8
 
 
 class Call(NamedTuple):
@@ -42,6 +43,7 @@ class Call(NamedTuple):
         name: None: made of the program's name and the place of the call in it.
         rows: the first dimensions of the results, where they are not those of the tensors.
         splits: of an alltoall outside jit, which then also results in the numbers of rows received, for each tensor.
+        received: of the tangents of such a one: how many rows of each came from each rank.
         n_ranks: how many ranks the process set has, where shapes depend on that; else 0.
     """
 
@@ -55,6 +57,7 @@ class Call(NamedTuple):
     name: str | None = None
     rows: tuple[int, ...] | None = None
     splits: tuple[tuple[int, ...], ...] | None = None
+    received: tuple[tuple[int, ...], ...] | None = None
     n_ranks: int = 0
 
     @property
@@ -105,31 +108,11 @@ collective_p.def_effectful_abstract_eval(_abstract)
 size_p.def_abstract_eval(lambda *, call: jax.core.ShapedArray((), np.dtype(np.int32)))
 
 
-# --- vmap
-
-
-def _batched(tensors: Sequence[Any], dimensions: Sequence[Any], *, call: Call) -> Any:
-    if call.collective not in _ELEMENTWISE or call.op == Adasum:
-        what = "with op=Adasum " if call.op == Adasum else ""
-        raise NotSupportedError(
-            f"{call.kind} {what}has no vmap: its result is not made element by element. Call it on the whole batch, "
-            "outside vmap"
-        )
-    moved = [
-        tensor if dimension is None else jax.numpy.moveaxis(tensor, dimension, 0)
-        for tensor, dimension in zip(tensors, dimensions, strict=True)
-    ]
-    return collective_p.bind(*moved, call=call), [None if each is None else 0 for each in dimensions]
-
-
-batching.primitive_batchers[collective_p] = _batched
-
-
 # --- compiling
 
 
 class _Names(Counter[str]):
-    """How often a name was given in one program; kept where JAX keeps what belongs to a program."""
+    """How often a name was given in one program, and where; kept where JAX keeps what belongs to a program."""
 
     _programs: ClassVar[defaultdict[str, itertools.count[int]]] = defaultdict(itertools.count)
 
@@ -139,10 +122,24 @@ class _Names(Counter[str]):
         #: No other program of this process has it: jaxlib 0.5.3 numbers the runs of programs that are alike with the
         #: same numbers. It depends on programs of the same name only, so that one kept on disk is found again.
         self.unique = f"{program}/{next(self._programs[program])}"
+        self._n_calls = 0
+        #: Where there are steps enough.
+        self._long_blocks: list[Any] = []
 
     def next(self, name: str) -> int:
         self[name] += 1
         return self[name] - 1
+
+    def needs_steps(self, block: Any) -> bool:
+        """Whether another call, in this block, may be in a computation of few steps with one before; true once for it.
+
+        Blocks may become one computation later: of two calls in such a one, the second is not the first of the program.
+        """
+        self._n_calls += 1
+        if self._n_calls == 1 or block in self._long_blocks:
+            return False
+        self._long_blocks.append(block)
+        return True
 
 
 def _names_of(module: Any) -> _Names:
@@ -199,11 +196,19 @@ def _n_bytes(value: Any) -> int:
     return int(np.prod(value.shape)) * int(value.dtype.itemsize)
 
 
+def _add_steps(context: Any) -> None:
+    rule = jax.ffi.ffi_lowering(_plugin.NOTHING, has_side_effect=True)
+    for _ in range(_FEW_STEPS):
+        rule(context.replace(avals_in=(), avals_out=()))
+
+
 def _lower(context: Any, *tensors: Any, call: Call) -> Any:
     _check_program(context, call)
-    aliases = {index: index for index in range(len(tensors))} if call.collective in _ELEMENTWISE else {}
+    aliases = {index: index for index in range(len(tensors))} if call.collective in _IN_PLACE else {}
     names = _names_of(context.module_context)
     name = _name_of(call, names)
+    if names.needs_steps(mlir.ir.InsertionPoint.current.block):
+        _add_steps(context)
     if max(map(_n_bytes, (*context.avals_in, *context.avals_out)), default=0) <= _SMALL_BYTES:
         ballast = np.zeros(2 * _SMALL_BYTES, np.uint8)
         context = context.replace(avals_in=(*context.avals_in, jax.core.ShapedArray(ballast.shape, ballast.dtype)))

@@ -27,8 +27,8 @@ import numpy as np
 from ciranda import _ops
 from ciranda._collectives import Adapter, CompressedCollectives
 from ciranda.jax import arrays
-from ciranda.jax._gradients import Tracing
 from ciranda.jax._primitive import Call, collective_p
+from ciranda.jax._tracing import Tracing
 from ciranda.jax.arrays import ArrayLike, Splits
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 

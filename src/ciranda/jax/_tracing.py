@@ -1,15 +1,10 @@
-"""Traced calls, with their gradients: those that `ciranda._collectives.rules` describes.
-
-What a rule there asks of the ranks one after the other stands here as one more collective of the compiled program,
-which keeps neither rank nor size: allgather's gradient is a reducescatter, broadcast's a reduce.
-"""
+"""Traced calls: those that `ciranda._collectives.rules` describes. Their derivatives are in `_derivatives`."""
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,20 +20,13 @@ from ciranda._ops import (
     ALLREDUCE,
     ALLTOALL,
     BROADCAST,
-    REDUCE,
     REDUCESCATTER,
-    Average,
-    Max,
-    Min,
-    Sum,
     divides_by_all,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError, ScalarError
-from ciranda.jax import _eager, arrays
+from ciranda.jax import _derivatives, _uses, arrays  # noqa: F401 (two say how JAX treats the primitive)
 from ciranda.jax._primitive import Call, collective_p, size_p
 from ciranda.process_sets import ProcessSet, id_of
-
-Residuals = Any
 
 # The engine's limit.
 _LONGEST_NAME = 1024
@@ -60,7 +48,7 @@ class Tracing(Gradients[jax.Array]):
         """Return the results of the rule's call."""
         traced = [arrays.communicable(jnp.asarray(tensor)) for tensor in tensors]
         call = _call_of(rule, traced)
-        results = apply(call, traced)
+        results = list(collective_p.bind(*traced, call=call))
         if call.collective == ALLTOALL and call.splits is None:
             results += [_equal_counts(call, each) for each in traced]
         return results
@@ -72,11 +60,6 @@ class Tracing(Gradients[jax.Array]):
     def cast(self, tensor: Any, dtype: Any) -> jax.Array:
         """Return the tensor in another dtype."""
         return jnp.asarray(tensor, dtype)
-
-
-def apply(call: Call, tensors: Sequence[Any]) -> list[Any]:
-    """Make the call, so that it can be differentiated."""
-    return list(_differentiable(call)(*tensors))
 
 
 def _call_of(rule: rules.Rule[jax.Array], tensors: Sequence[jax.Array]) -> Call:
@@ -181,104 +164,3 @@ def _equal_counts(call: Call, tensor: jax.Array) -> jax.Array:
     """Return how many rows come from each rank; a program in which nobody asks does not ask either."""
     size = size_p.bind(call=Call(ALLREDUCE, process_set=call.process_set, name=call.name, n_ranks=call.n_ranks))
     return jnp.broadcast_to(tensor.shape[0] // size, (call.n_ranks,))
-
-
-# --- the rules
-
-
-@functools.lru_cache(maxsize=4096)
-def _differentiable(call: Call) -> Callable[..., Any]:
-    def plain(*tensors: Any) -> tuple[Any, ...]:
-        return tuple(collective_p.bind(*tensors, call=call))
-
-    run: Any = jax.custom_vjp(plain)
-
-    def forward(*tensors: Any) -> tuple[tuple[Any, ...], Residuals]:
-        results = run(*tensors)
-        return results, _residuals(call, tensors, results)
-
-    def backward(residuals: Residuals, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        # Of integers there are none, and so of the numbers of rows that an alltoall may also result in.
-        there = [index for index, gradient in enumerate(gradients) if gradient.dtype != jax.dtypes.float0]
-        found = dict(zip(there, _gradients(call, residuals, [gradients[index] for index in there], there), strict=True))
-        n_tensors = len(gradients) // (2 if call.splits is not None else 1)
-        return tuple(found.get(index) for index in range(n_tensors))
-
-    run.defvjp(forward, backward)
-    return run  # type: ignore[no-any-return]
-
-
-def _residuals(call: Call, tensors: Sequence[Any], results: Sequence[Any]) -> Residuals:
-    if call.collective == ALLREDUCE and call.op in (Min, Max):
-        # The factors may have changed what was compared, or turned the order around.
-        inner: Sequence[Any] = results
-        if (call.prescale, call.postscale) != (1.0, 1.0):
-            op = call.op if call.prescale >= 0 else Min + Max - call.op
-            plain = call._replace(op=op, prescale=1.0, postscale=1.0, name=call.named("unscaled"))
-            inner = apply(plain, tensors)
-        return [tensor == result for tensor, result in zip(tensors, inner, strict=True)]
-    if call.splits is not None:
-        return results[len(tensors) :]
-    # Of no dimension but the first: residuals are arrays, and these are known when the backward pass is traced.
-    return [jnp.empty((tensor.shape[0], 0)) for tensor in tensors] if call.rows is not None else None
-
-
-def _gradients(call: Call, residuals: Residuals, gradients: Sequence[Any], there: Sequence[int]) -> list[Any]:
-    """Return the gradients of the tensors `there`, given those of their results."""
-    if not gradients:
-        return []
-    own = call._replace(name=call.named("gradient"), rows=None)
-    average = own._replace(op=Average, prescale=1.0, postscale=1.0)
-    if call.collective == ALLREDUCE:
-        return _of_allreduce(own, residuals, gradients, there)
-    if call.collective == ALLGATHER:
-        return _of_allgather(average, [residuals[index].shape[0] for index in there], gradients)
-    if call.collective == BROADCAST:
-        return apply(average._replace(collective=REDUCE), gradients)
-    if call.collective == REDUCESCATTER:
-        return _of_reducescatter(own, [residuals[index].shape[0] for index in there], gradients)
-    if call.collective == REDUCE:
-        # Of broadcast's gradient: what the root's result gets, in equal parts.
-        parts = apply(own._replace(collective=BROADCAST, op=Sum), gradients)
-        return [part / _size(call).astype(part.dtype) for part in parts]
-    if call.splits is not None:  # back the way that the rows came
-        received = tuple(tuple(np.asarray(residuals[index]).tolist()) for index in there)
-        return apply(own._replace(splits=received), gradients)[: len(gradients)]
-    return apply(own, gradients)
-
-
-def _of_allreduce(call: Call, are_chosen: Any, gradients: Sequence[Any], there: Sequence[int]) -> list[Any]:
-    if call.op in (Average, Sum):
-        return apply(call, gradients)
-    if call.op not in (Min, Max):
-        raise NotSupportedError(
-            "allreduce has a gradient with op=Average, Sum, Min and Max only: jax.lax.stop_gradient() its tensor"
-        )
-    totals = apply(call._replace(op=Sum), gradients)
-    chosen = [are_chosen[index].astype(total.dtype) for index, total in zip(there, totals, strict=True)]
-    counting = call._replace(op=Sum, prescale=1.0, postscale=1.0, name=call.named("chosen"))
-    counts = apply(counting, chosen)
-    return [total * mine / jnp.maximum(n, 1) for total, mine, n in zip(totals, chosen, counts, strict=True)]
-
-
-def _of_allgather(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
-    if not any(map(is_traced, gradients)):  # outside jit, where ranks may bring different numbers of rows
-        reduced = apply(call._replace(collective=ALLREDUCE), gradients)
-        begins = _eager.rows_of_ranks_before(rows, call.process_set)
-        return [each[begin : begin + n] for each, begin, n in zip(reduced, begins, rows, strict=True)]
-    return apply(call._replace(collective=REDUCESCATTER, rows=tuple(rows)), gradients)
-
-
-def _of_reducescatter(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
-    if call.op not in (Average, Sum):
-        raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
-    factor = call.prescale * call.postscale
-    scaled = [gradient * factor for gradient in gradients]
-    if call.op == Sum:
-        scaled = [gradient * _size(call).astype(gradient.dtype) for gradient in scaled]
-    gather = Call(ALLGATHER, process_set=call.process_set, name=call.name, rows=tuple(rows), n_ranks=call.n_ranks)
-    return apply(gather, scaled)
-
-
-def _size(call: Call) -> jax.Array:
-    return size_p.bind(call=Call(ALLREDUCE, process_set=call.process_set))

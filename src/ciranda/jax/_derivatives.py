@@ -1,0 +1,185 @@
+"""What JAX's transformations make of a collective: its derivatives, in both modes, and `vmap`.
+
+Collectives but Min and Max are linear: the tangent of the result is the same collective of the tangents. The transposes
+are those of `ciranda._collectives.rules`, for the gradients of averaged losses. What a rule there asks of the ranks one
+after the other is one more collective here, in a program that keeps neither rank nor size: allgather's gradient is a
+reducescatter, broadcast's a reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src import core
+from jax.interpreters import ad, batching
+
+from ciranda._ops import (
+    ALLGATHER,
+    ALLREDUCE,
+    BROADCAST,
+    REDUCE,
+    REDUCESCATTER,
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Sum,
+)
+from ciranda.errors import NotSupportedError
+from ciranda.jax import _eager
+from ciranda.jax._primitive import Call, collective_p, size_p
+
+#: Of which each element of the result is made of the elements at its place.
+_ELEMENTWISE = (ALLREDUCE, BROADCAST, REDUCE)
+_TANGENT = "tangent"
+
+
+def _made(call: Call, tensors: Sequence[Any]) -> list[Any]:
+    return list(collective_p.bind(*tensors, call=call))
+
+
+def _of_gradient(call: Call) -> Call:
+    """Return the call with the name that its gradient has: that of the user's call, whose tangents it is made for."""
+    name = None if call.name is None else f"{call.name.removesuffix(f'.{_TANGENT}')}.gradient"
+    return call._replace(name=name, rows=None, received=None)
+
+
+# --- forward
+
+
+def _tangents(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
+    """Return the results, and their tangents: of all tensors that can have one, as on the other ranks."""
+    results = _made(call, primals)
+    moving = [index for index, primal in enumerate(primals) if jnp.issubdtype(primal.dtype, jnp.inexact)]
+    given = [ad.instantiate_zeros(tangents[index]) for index in moving]
+    own = _only(call, moving, results, len(primals))
+    if call.collective in (ALLREDUCE, REDUCESCATTER) and call.op not in (Average, Sum):
+        found = _of_extremes(own, [primals[index] for index in moving], [results[index] for index in moving], given)
+    else:
+        found = _made(own, given)[: len(moving)]
+    there = dict(zip(moving, found, strict=True))
+    return results, [there[index] if index in there else _no_tangent(each) for index, each in enumerate(results)]
+
+
+def _no_tangent(value: Any) -> Any:
+    return ad.Zero(jax.core.ShapedArray(value.shape, jax.dtypes.float0))
+
+
+def _only(call: Call, chosen: Sequence[int], results: Sequence[Any], n_tensors: int) -> Call:
+    """Return the call of the tangents of some of its tensors."""
+    own = call._replace(name=call.named(_TANGENT))
+    if call.rows is None and call.splits is None:
+        return own
+    own = own._replace(rows=tuple(results[index].shape[0] for index in chosen))
+    if call.splits is None:
+        return own
+    counts = results[n_tensors:]
+    if any(isinstance(each, jax.core.Tracer) for each in counts):  # in jit, where such a call is refused
+        return own._replace(splits=tuple(call.splits[index] for index in chosen))
+    received = tuple(tuple(np.asarray(counts[index]).tolist()) for index in chosen)
+    return own._replace(splits=tuple(call.splits[index] for index in chosen), received=received)
+
+
+def _of_extremes(call: Call, primals: Sequence[Any], results: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Return the tangents of the least or largest elements: means over the ranks that have brought them."""
+    if call.collective == REDUCESCATTER:
+        raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
+    if call.op not in (Min, Max):
+        raise NotSupportedError(
+            "allreduce has a gradient with op=Average, Sum, Min and Max only: jax.lax.stop_gradient() its tensor"
+        )
+    plain = call._replace(prescale=1.0, postscale=1.0)
+    inner = results
+    if (call.prescale, call.postscale) != (1.0, 1.0):
+        # The factors may have changed what was compared, or turned the order around.
+        op = call.op if call.prescale >= 0 else Min + Max - call.op
+        inner = _made(plain._replace(op=op, name=call.named("unscaled")), primals)
+    chosen = [(mine == best).astype(mine.dtype) for mine, best in zip(primals, inner, strict=True)]
+    counts = _made(plain._replace(op=Sum, name=call.named("chosen")), chosen)
+    moved = [tangent * mine for tangent, mine in zip(tangents, chosen, strict=True)]
+    totals = _made(call._replace(op=Sum), moved)
+    return [total / jnp.maximum(count, 1) for total, count in zip(totals, counts, strict=True)]
+
+
+ad.primitive_jvps[collective_p] = _tangents
+
+
+# --- backward
+
+
+def _transposed(gradients: Sequence[Any], *tensors: Any, call: Call) -> list[Any]:
+    """Return the gradients of the tensors, given those of the results."""
+    n = len(tensors)
+    if all(isinstance(each, ad.Zero) for each in gradients[:n]):
+        return [None] * n
+    rows = [(each.aval if ad.is_undefined_primal(each) else each).shape[:1] for each in tensors]
+    found = _gradients(call, [each[0] if each else 0 for each in rows], list(map(ad.instantiate_zeros, gradients[:n])))
+    pairs = zip(found, tensors, strict=True)
+    return [gradient if ad.is_undefined_primal(tensor) else None for gradient, tensor in pairs]
+
+
+ad.primitive_transposes[collective_p] = _transposed
+
+
+def _gradients(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
+    own = _of_gradient(call)
+    average = own._replace(op=Average, prescale=1.0, postscale=1.0)
+    if call.collective == ALLGATHER:
+        return _of_allgather(average, rows, gradients)
+    if call.collective == BROADCAST:
+        return _made(average._replace(collective=REDUCE), gradients)
+    if call.collective == REDUCESCATTER:
+        return _of_reducescatter(own, rows, gradients)
+    if call.collective == REDUCE:
+        # Of broadcast's gradient: what the root's result gets, in equal parts.
+        parts = _made(own._replace(collective=BROADCAST, op=Sum), gradients)
+        return [part / _size(call).astype(part.dtype) for part in parts]
+    if call.splits is not None:  # back the way that the rows came
+        return _made(own._replace(splits=call.received, rows=tuple(rows)), gradients)[: len(gradients)]
+    return _made(own, gradients)
+
+
+def _of_allgather(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
+    if core.trace_state_clean() and not any(isinstance(each, jax.core.Tracer) for each in gradients):
+        # Outside jit ranks may bring different numbers of rows.
+        reduced = _made(call._replace(collective=ALLREDUCE), gradients)
+        begins = _eager.rows_of_ranks_before(rows, call.process_set)
+        return [each[begin : begin + n] for each, begin, n in zip(reduced, begins, rows, strict=True)]
+    return _made(call._replace(collective=REDUCESCATTER, rows=tuple(rows)), gradients)
+
+
+def _of_reducescatter(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
+    factor = call.prescale * call.postscale
+    scaled = [gradient * factor for gradient in gradients]
+    if call.op == Sum:
+        scaled = [gradient * _size(call).astype(gradient.dtype) for gradient in scaled]
+    gather = Call(ALLGATHER, process_set=call.process_set, name=call.name, rows=tuple(rows), n_ranks=call.n_ranks)
+    return _made(gather, scaled)
+
+
+def _size(call: Call) -> jax.Array:
+    return size_p.bind(call=Call(ALLREDUCE, process_set=call.process_set))
+
+
+# --- vmap
+
+
+def _batched(tensors: Sequence[Any], dimensions: Sequence[Any], *, call: Call) -> Any:
+    if call.collective not in _ELEMENTWISE or call.op == Adasum:
+        what = "with op=Adasum " if call.op == Adasum else ""
+        raise NotSupportedError(
+            f"{call.kind} {what}has no vmap: its result is not made element by element. Call it on the whole batch, "
+            "outside vmap"
+        )
+    moved = [
+        tensor if dimension is None else jax.numpy.moveaxis(tensor, dimension, 0)
+        for tensor, dimension in zip(tensors, dimensions, strict=True)
+    ]
+    return collective_p.bind(*moved, call=call), [None if each is None else 0 for each in dimensions]
+
+
+batching.primitive_batchers[collective_p] = _batched
