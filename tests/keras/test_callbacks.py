@@ -143,6 +143,26 @@ def test_metrics_are_averages(circle: Ranks) -> None:
             assert loss == results[0][2]
 
 
+def test_ranks_that_make_fewer_steps_are_told(two: Ranks) -> None:
+    """Before the first step; without the callback, the others would wait for their gradients."""
+
+    def train() -> list[str]:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(16 + 8 * hvd.rank())
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+        average = hvd.callbacks.MetricAverageCallback()
+        with pytest.raises(hvd.errors.MismatchError, match="2 on rank 0, 3 on rank 1"):
+            model.fit(x, y, batch_size=8, verbose=0, callbacks=[average])
+        pairs = ((x[at : at + 8], y[at : at + 8]) for at in (0, 8))
+        return list(model.fit(pairs, verbose=0, callbacks=[average]).history)
+
+    assert two.run(train) == [["loss"]] * 2
+
+
 def rates(
     make: Any, epochs: int = 4, momentum: float = 0.0, legacy: bool = False
 ) -> tuple[list[float], list[float], list[Any]]:

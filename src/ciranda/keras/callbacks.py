@@ -12,12 +12,12 @@ from ciranda import _basics
 from ciranda._frameworks.gradients import identity_of
 from ciranda._frameworks.naming import joined
 from ciranda._ops import LogicalAnd
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.keras import values
 from ciranda.keras.data import warn_of_same_data
 from ciranda.keras.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
 from ciranda.keras.wrapping import combines_every_step
-from ciranda.numpy.ops import allreduce
+from ciranda.numpy.ops import allgather, allreduce
 
 __all__ = [
     "BestModelCheckpoint",
@@ -30,6 +30,8 @@ __all__ = [
 
 #: Losses of the first may be the same whatever the data: where weights begin with zeros.
 _N_BATCHES_OF_SAME_DATA = 3
+#: Steps of an epoch, where the data do not say how many.
+_UNKNOWN = -1
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -92,6 +94,8 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Averages the metrics of an epoch over all ranks, for the callbacks that stand behind it in the list.
 
     Put it before ReduceLROnPlateau, EarlyStopping, TensorBoard and checkpoints. All ranks must have the same metrics.
+    Where a DistributedOptimizer combines the gradients of each step, they must also make the same number of steps in an
+    epoch: if their data say how many, a MismatchError tells all ranks which do not, when training begins.
 
     Args:
         device: accepted for compatibility; without effect.
@@ -102,6 +106,18 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self.device = device
         self.weight = weight
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Make sure that no rank averages metrics while others still wait for its gradients."""
+        steps = self.params.get("steps") if combines_every_step(self.model.optimizer) else None
+        of_ranks = allgather(np.array([_UNKNOWN if steps is None else steps]), name="MetricAverageCallback.steps")
+        if _UNKNOWN not in of_ranks and len(set(of_ranks.tolist())) > 1:
+            told = ", ".join(f"{n_steps} on rank {rank}" for rank, n_steps in enumerate(of_ranks.tolist()))
+            raise MismatchError(
+                f"the ranks make different numbers of steps in an epoch: {told}. Those that make fewer would wait at "
+                "its end while the others wait for their gradients: use GlobalBatches, or give fit() the same "
+                "steps_per_epoch"
+            )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Put the averages in the place of this rank's numbers."""
