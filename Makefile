@@ -120,7 +120,7 @@ build: build/release/build.ninja  ## build the library and its tests in build/re
 
 wheel: $(BUILT)/.built $(VENV)/.wheel-tools  ## make the wheels of ciranda and of the module horovod in dist
 	rm -rf dist
-	$(BIN)/auditwheel repair --wheel-dir dist $(BUILT)/ciranda-*.whl
+	$(BIN)/auditwheel repair --exclude libpaddle.so --wheel-dir dist $(BUILT)/ciranda-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
 
 # --- using it ---------------------------------------------------------------------------------------------------

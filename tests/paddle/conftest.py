@@ -15,6 +15,7 @@ pytest.importorskip("paddle")
 ENVIRONMENT = {
     "GLOG_minloglevel": "2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    **{name: os.environ[name] for name in ("CIRANDA_PADDLE_OPS",) if name in os.environ},
     "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])),
 }
 

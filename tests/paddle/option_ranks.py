@@ -72,22 +72,32 @@ def adaptive_interval(is_old: bool) -> None:
     assert isinstance(raised(lambda: plain.report_loss(1.0)), InvalidArgumentError)
 
 
-def scaled_losses(is_old: bool) -> None:
-    """Loss scaling: where one rank's gradients overflow, all ranks leave out the step, and go on alike.
+class _ScaledInPir:
+    """What GradScaler does to a program of PIR where it is on. On CPUs it turns itself off."""
 
-    In the old IR: in PIR Paddle's own optimizer fails on CPUs, as it makes no scale there.
-    """
-    if not is_old:
-        return
+    def __init__(self, amp: Any) -> None:
+        self._amp = amp
+
+    def minimize(self, loss: Any, startup: Any) -> None:
+        self._amp._loss_scaling = paddle.pir.core.create_persistable_value(
+            "float32", [1], "loss_scaling", initializer=paddle.nn.initializer.ConstantInitializer(8.0)
+        )
+        self._amp._scaled_loss = loss * self._amp._loss_scaling
+        self._amp.minimize(self._amp._scaled_loss, startup)
+
+
+def scaled_losses(is_old: bool) -> None:
+    """Loss scaling: where one rank's gradients overflow, all ranks leave out the step, and go on alike."""
     black = {"mul", "matmul", "matmul_v2", "elementwise_add", "tanh", "square", "mean", "reduce_mean", "scale"}
 
     def optimizer() -> Any:
         lists = paddle.static.amp.CustomOpLists(custom_black_list=black)
         plain = paddle.optimizer.Momentum(0.05, 0.9)
-        return paddle.static.amp.decorate(
+        amp = paddle.static.amp.decorate(
             plain, lists, init_loss_scaling=8.0, use_dynamic_loss_scaling=True, incr_every_n_steps=1000,
             decr_every_n_nan_or_inf=1,
         )  # fmt: skip
+        return amp if is_old else _ScaledInPir(amp)
 
     made = training.written(optimizer, is_old, hvd.GradAllReduce(2, 0).transpile)
     found, _ = training.trained(made, *training._mine(), training.parameters())
@@ -151,34 +161,54 @@ def accumulated(is_old: bool) -> None:
 
 
 def sparse_gradients(is_old: bool) -> None:
-    """Refused, by the name of the parameter and with the way out: in the old IR (PIR makes them dense) and dygraph."""
-    with static(is_old) as (main, startup):
-        rows = paddle.static.data("rows", [None], "int64")
-        embedding = paddle.nn.Embedding(5, 3, sparse=True, weight_attr=paddle.ParamAttr(name="table"))
-        paddle.optimizer.SGD(0.1).minimize(paddle.mean(embedding(rows)), startup)
-        if is_old:
-            error = raised(lambda: hvd.GradAllReduce().transpile(startup, main))
-            assert isinstance(error, InvalidArgumentError), error
-            assert all(part in str(error) for part in ("table", "sparse=False")), error
-        else:
+    """Combined with all their rows, in programs and in dygraph."""
+    everyones = [np.array([rank, rank, 3]) for rank in range(hvd.size())]
+    table = np.arange(15, dtype=np.float32).reshape(5, 3)
+    wanted = table.copy()
+    for rows in everyones:
+        np.add.at(wanted, rows, np.full((3, 3), -0.1 * 2 / 9 / hvd.size(), np.float32))
+    for make in (paddle.optimizer.SGD, paddle.optimizer.Adam):
+        with static(is_old) as (main, startup):
+            rows = paddle.static.data("rows", [None], "int64")
+            embedding = paddle.nn.Embedding(5, 3, sparse=True, weight_attr=paddle.ParamAttr(name="table"))
+            # Used twice, so that two sparse gradients are summed.
+            make(0.1).minimize(paddle.mean(embedding(rows)) + paddle.mean(embedding(rows)), startup)
             hvd.GradAllReduce().transpile(startup, main)
+        with running(main) as exe:
+            exe.run(startup)
+            tensor = paddle.static.global_scope().find_var("table").get_tensor()
+            tensor.set(table, paddle.CPUPlace())
+            exe.run(main, {"rows": everyones[hvd.rank()]}, [])
+            if make is paddle.optimizer.SGD:
+                close(np.array(tensor), wanted)
+            assert _are_alike({"table": np.array(tensor)})
     eager = paddle.nn.Embedding(5, 3, sparse=True)
+    eager.weight.set_value(table)
     optimizer = hvd.DistributedOptimizer(paddle.optimizer.SGD(0.1, parameters=eager.parameters()))
-
-    def step() -> None:
-        eager(paddle.to_tensor([hvd.rank()])).sum().backward()
-        optimizer.step()
-
-    error = raised(step)
-    assert isinstance(error, InvalidArgumentError), error
-    assert "sparse=False" in str(error), error
+    rows = paddle.to_tensor(everyones[hvd.rank()])
+    (eager(rows).mean() + eager(rows).mean()).backward()
+    optimizer.step()
+    close(eager.weight.numpy(), wanted)
     optimizer.clear_grad()
+    _clipped_sparse(is_old)
     one = paddle.nn.Linear(2, 1)
     twice = hvd.DistributedOptimizer(paddle.optimizer.SGD(0.1, parameters=one.parameters()))
     for _ in range(2):
         one(paddle.ones([1, 2])).sum().backward()
     assert "a second time" in str(raised(twice.step))
     hvd.barrier()
+
+
+def _clipped_sparse(is_old: bool) -> None:
+    """What reads a sparse gradient as such is refused, in the old IR (PIR makes them dense)."""
+    with static(is_old) as (main, startup):
+        embedding = paddle.nn.Embedding(5, 3, sparse=True, weight_attr=paddle.ParamAttr(name="table"))
+        optimizer = paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.3))
+        optimizer.minimize(paddle.mean(embedding(paddle.static.data("rows", [None], "int64"))), startup)
+        if is_old:
+            error = raised(lambda: hvd.GradAllReduce().transpile(startup, main))
+            assert isinstance(error, InvalidArgumentError), error
+            assert all(part in str(error) for part in ("table", "sparse=False")), error
 
 
 def norms_that_would_differ(is_old: bool) -> None:

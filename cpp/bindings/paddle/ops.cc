@@ -7,7 +7,6 @@
 #include <paddle/phi/api/ext/tensor_compat.h>
 #include <paddle/phi/api/include/tensor.h>
 #include <paddle/phi/api/include/tensor_utils.h>
-#include <paddle/phi/core/enforce.h>
 
 #include <algorithm>
 #include <ciranda/native/plugin.hpp>
@@ -18,6 +17,7 @@
 #include "bindings/paddle/calls.hpp"
 #include "bindings/paddle/device.hpp"
 #include "bindings/paddle/labels.hpp"
+#include "bindings/paddle/raising.hpp"
 #include "bindings/paddle/runs.hpp"
 #include "bindings/paddle/tensors.hpp"
 
@@ -258,7 +258,7 @@ Tensors no_gradient(const Tensor& /*gradient*/, const std::string& name, int /*r
 
 }  // namespace
 
-void raise(const std::string& message) { PADDLE_THROW(::phi::errors::PreconditionNotMet("%s", message)); }
+void raise(const std::string& message) { raise_theirs(message, __FILE__, __LINE__); }
 
 const Device& device_of(const Tensor& tensor) {
   static const Cpu cpu;
@@ -380,3 +380,5 @@ ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* /*fra
 int64_t ciranda_plugin_live_calls() { return ours::started.count(); }
 
 extern "C" void ciranda_paddle_set_interval(const char* name, int every) { ours::runs.set_interval(name, every); }
+
+extern "C" void ciranda_paddle_begin_anew() { ours::runs.begin_anew(); }

@@ -1,28 +1,20 @@
 // Runs: which runs of a program communicate, where only every k-th does.
 //
-// Threads: any. Counts begin anew in each circle.
+// Threads: any. Counts begin anew in each circle: at the end of one, begin_anew() is called.
 #pragma once
 
-#include <ciranda/table.h>
-
-#include <ciranda/native/context.hpp>
 #include <map>
 #include <mutex>
 #include <string>
 
 namespace ciranda::paddle_ops {
 
-// Counts the runs of each name in a circle: of `every` runs the last one communicates.
+// Counts the runs of each name: of `every` runs the last one communicates.
 class Runs {
  public:
   bool is_due(const std::string& name, int every) {
-    const native::Context context;
     const std::scoped_lock lock(mutex_);
     Count& count = counts_[name];
-    if (count.circle != context.get()) {
-      count.circle = context.get();
-      count.runs = 0;
-    }
     if (++count.runs < (count.every > 0 ? count.every : every)) return false;
     count.runs = 0;
     return true;
@@ -31,14 +23,16 @@ class Runs {
   // Counts anew, up to `every` in place of what the program says; 0: up to that.
   void set_interval(const std::string& name, int every) {
     const std::scoped_lock lock(mutex_);
-    Count& count = counts_[name];
-    count.runs = 0;
-    count.every = every;
+    counts_[name] = {0, every};
+  }
+
+  void begin_anew() {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [name, count] : counts_) count.runs = 0;
   }
 
  private:
   struct Count {
-    const ciranda_context* circle = nullptr;
     int runs = 0;   // since the last that has communicated
     int every = 0;  // 0: as the program says
   };

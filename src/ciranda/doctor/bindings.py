@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
+from ciranda.doctor.settings import BINDINGS_OWN
 
 #: The framework, and the module of its binding whose `describe()` says what was found.
 _NATIVE = (
@@ -30,7 +31,9 @@ def bindings() -> Iterator[Finding]:
 def _examined(framework: str, module: str) -> Finding:
     name = f"binding for {framework}"
     try:
-        done = run_python(["-c", f"from {module} import describe; print(describe())"], keep=(), seconds=_SECONDS)
+        done = run_python(
+            ["-c", f"from {module} import describe; print(describe())"], keep=BINDINGS_OWN, seconds=_SECONDS
+        )
     except subprocess.TimeoutExpired:
         return Finding(name, "warn", f"not loaded after {_SECONDS} s", f"try: python -c 'import {framework}'")
     if done.returncode == 0:

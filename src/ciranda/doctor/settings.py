@@ -24,6 +24,8 @@ print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horov
 """
 # What the launcher gives to ranks for its own ends.
 _INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD")
+# What bindings read themselves.
+BINDINGS_OWN = ("CIRANDA_PADDLE_OPS",)
 _SECONDS = 30
 
 
@@ -39,7 +41,7 @@ def settings() -> Iterator[Finding]:
     if answer["problem"]:
         yield Finding("settings", "fail", answer["problem"], "init() refuses it")
     for name in given:
-        if name.startswith("CIRANDA_") and name not in answer["names"]:
+        if name.startswith("CIRANDA_") and name not in (*answer["names"], *BINDINGS_OWN):
             close = difflib.get_close_matches(name, answer["names"], n=1)
             advice = f"{close[0]} is one: is that meant?" if close else "docs/guide/settings.md lists them"
             yield Finding("settings", "warn", f"{name} is set, but there is no such setting", advice)

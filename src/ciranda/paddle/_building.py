@@ -27,10 +27,16 @@ class CannotBuildError(Exception):
     """There is no library, and none can be made; the message says why."""
 
 
-def made_ahead() -> Path | None:
-    """Return the library that came with the package, which serves every supported version of Paddle; or None."""
+def made_ahead() -> Path:
+    """Return the library that came with the package, which serves every supported version of Paddle.
+
+    Raises:
+        CannotBuildError: none did.
+    """
     path = _PACKAGE / "lib" / _NAME
-    return path if path.exists() else None
+    if not path.exists():
+        raise CannotBuildError("no library was made when the package was built")
+    return path
 
 
 def _compiler() -> str:
@@ -55,7 +61,7 @@ def _command(compiler: str, output: Path) -> list[str]:
         *(f"-I{folder}" for folder in includes),
         *(str(_SOURCES / "bindings" / "paddle" / "ops.cc"), "-o", str(output)),
         # By its name alone, so that the library finds whichever Paddle is loaded.
-        *(f"-L{libpaddle}", "-Wl,--no-as-needed", "-l:libpaddle.so"),
+        *(f"-L{libpaddle}", "-Wl,--no-as-needed", "-l:libpaddle.so", "-Wl,-z,now", "-ldl"),
     ]
 
 

@@ -17,6 +17,9 @@ from ciranda.paddle.rewriting import Combining, Pair
 
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
+_SPARSE = core.VarDesc.VarType.SELECTED_ROWS
+#: What is for sparse gradients alone.
+_OF_SPARSE = ("merge_selected_rows", "get_tensor_from_selected_rows")
 _BACKWARD = int(core.op_proto_and_checker_maker.OpRole.Backward)
 _OPTIMIZE = int(core.op_proto_and_checker_maker.OpRole.Optimize)
 
@@ -93,8 +96,8 @@ class OldProgram:
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """As of `Rewritable`."""
         variable, name = pair.gradient, pair.gradient.name
-        if not is_own and variable.type == core.VarDesc.VarType.SELECTED_ROWS:
-            raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
+        if not is_own and variable.type == _SPARSE:
+            self._make_dense(pair)
         writers = [
             index
             for index, op in enumerate(self._ops)
@@ -113,6 +116,20 @@ class OldProgram:
             )
         readers = [index for index in range(ready, len(self._ops)) if name in self._ops[index].input_arg_names]
         return Tensor(pair.name, self._n_bytes(pair.parameter), ready, tuple(readers), None, is_own)
+
+    def _make_dense(self, pair: Pair) -> None:
+        """Have the embeddings of a parameter write all rows of its gradient, and not those of the batch alone."""
+        parts = {each for each in self._block.vars if each.startswith(pair.name + core.grad_var_suffix())}
+        for op in self._ops:
+            if op.has_attr("is_sparse") and pair.name in op.input_arg_names:
+                op._set_attr("is_sparse", False)
+            elif op.type in _OF_SPARSE and not parts.isdisjoint(op.input_arg_names):
+                raise InvalidArgumentError(
+                    f"the gradient of {pair.name} is sparse, and {op.type} reads it, as where gradients are clipped or "
+                    "regularized: use the embedding with sparse=False"
+                )
+        for each in parts:
+            self._block.var(each).desc.set_type(pair.parameter.type)
 
     def readers(self, pair: Pair) -> list[str]:
         """As of `Rewritable`."""
@@ -155,7 +172,7 @@ class OldProgram:
                 self._cast(position, pair.gradient, variable, role)
         attributes = {**combining.start(bucket), _ROLE: role}
         names = [each.name for each in sent]
-        self._insert(position, **programs.description("allreduce_start", names, attributes))
+        self._insert(position, **programs.description("allreduce_start", names, names, attributes))
 
     def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
         """As of `Rewritable`."""
@@ -165,7 +182,8 @@ class OldProgram:
         of_parameters = [pair for pair in pairs if pair.gradient is not pair.parameter]
         made = [name for pair in of_parameters for name in (pair.name, pair.gradient.name)]
         attributes = {"names": list(names), "ring_id": ring, _ROLE: role, **({_ROLE_VAR: made} if made else {})}
-        self._insert(position, **programs.description("sync_comm", [each.name for each in sent], attributes))
+        variables = [each.name for each in sent]
+        self._insert(position, **programs.description("sync_comm", variables, variables, attributes))
         for pair, variable in zip(pairs, sent, strict=True):
             if variable is not pair.gradient:
                 self._cast(position, variable, pair.gradient, role)
@@ -182,9 +200,4 @@ class OldProgram:
             if name in distributed or is_distributed(parameter) or not block.has_var(name):
                 continue
             attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
-            block.append_op(
-                type=programs.PREFIX + "broadcast",
-                inputs={"X": [name]},
-                outputs={"Out": [name]},
-                attrs=attributes,
-            )
+            block.append_op(**programs.description("broadcast", [name], [name], attributes))

@@ -1,8 +1,10 @@
-"""The operators of programs, registered with Paddle."""
+"""The operators of programs, registered with Paddle: those of a library, or Python functions."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -11,75 +13,108 @@ from typing import Any
 import paddle
 from paddle.utils.cpp_extension.extension_utils import load_op_meta_info_and_register_op
 
+from ciranda._basics import at_end
 from ciranda._frameworks import plugin
 from ciranda.errors import NotSupportedError
-from ciranda.paddle import _building
+from ciranda.paddle import _building, _py_func
 
-#: "ahead", "jit" or "none": which to use, for tests; by default the first that there is.
+#: "ahead", "jit" or "py_func": which alone to try, for tests; by default the first that works.
 CHOICE = "CIRANDA_PADDLE_OPS"
 
 
 class Build(Enum):
     """Where the operators come from."""
 
-    AHEAD = "made when the package was built"
-    JIT = "compiled on this machine"
-    NONE = "none"
+    AHEAD = "ahead"
+    JIT = "jit"
+    PY_FUNC = "py_func"
 
 
-@cache
-def _found() -> tuple[Build, Path | None, str]:
-    """Return which is in use, the library, and why there is none."""
-    choice = os.environ.get(CHOICE, "")
-    ahead = _building.made_ahead()
-    if ahead is not None and choice in ("", "ahead"):
-        return Build.AHEAD, ahead, ""
-    if choice == "none":
-        return Build.NONE, None, f"{CHOICE} says so"
+_SAID = {
+    Build.AHEAD: "has taken the operators, made when the package was built",
+    Build.JIT: "has taken the operators, compiled just in time on this machine",
+    Build.PY_FUNC: "calls the operators by py_func, in programs of the old IR only",
+}
+
+
+@dataclass(frozen=True)
+class _Taken:
+    build: Build
+    path: Path | None = None
+    library: Any = None
+    #: Why not what comes before it.
+    why: str = ""
+
+
+def _of_library(build: Build, find: Callable[[], Path]) -> _Taken:
+    path = find()
     try:
-        return Build.JIT, _building.just_in_time(), ""
-    except _building.CannotBuildError as error:
-        return Build.NONE, None, str(error)
+        load_op_meta_info_and_register_op(str(path))
+        return _Taken(build, path, plugin.opened("paddle", paddle.__version__, path))
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        raise _building.CannotBuildError(f"{path} does not fit Paddle {paddle.__version__}: {error}") from error
+
+
+_FINDERS = {Build.AHEAD: _building.made_ahead, Build.JIT: _building.just_in_time}
 
 
 @cache
+def _taken() -> _Taken:
+    """Register the operators with Paddle, once in a process: those of the first library that there is."""
+    choice = os.environ.get(CHOICE, "")
+    whys = []
+    for build, find in _FINDERS.items():
+        if choice not in ("", build.value):
+            whys.append(f"{CHOICE}={choice}")
+            continue
+        try:
+            taken = _of_library(build, find)
+        except _building.CannotBuildError as error:
+            whys.append(str(error))
+        else:
+            at_end.append(taken.library.ciranda_paddle_begin_anew)
+            return taken
+    paddle.set_flags({_py_func.IN_ORDER: True})
+    return _Taken(Build.PY_FUNC, why="; ".join(dict.fromkeys(whys)))
+
+
 def load() -> Build:
     """Register the operators with Paddle, once in a process; return where they come from."""
-    build, path, _ = _found()
-    if path is not None:
-        load_op_meta_info_and_register_op(str(path))
-        plugin.opened("paddle", paddle.__version__, path)
-    return build
+    return _taken().build
+
+
+def require_operators(what: str, is_pir: bool) -> None:
+    """Register the operators. Raises NotSupportedError for a program of PIR without a library, saying why."""
+    if is_pir and load() is Build.PY_FUNC:
+        raise NotSupportedError(
+            f"{what}: Paddle's PIR has no py_func, and there is no library of the operators: {_taken().why}. Make one "
+            "possible, or write the program in the old IR (Paddle 2.6; in 3.0, within paddle.pir_utils.OldIrGuard())"
+        )
 
 
 def require_library(what: str) -> None:
-    """Register the operators. Raises NotSupportedError if there is no library, saying why."""
-    if load() is Build.NONE:
-        raise NotSupportedError(f"{what} needs the operators' library: {_found()[2]}")
-
-
-def _opened() -> Any:
-    """Return the library, or None."""
-    load()
-    path = _found()[1]
-    return None if path is None else plugin.opened("paddle", paddle.__version__, path)
+    """Register the operators. Raises NotSupportedError if there is no library of them, saying why."""
+    if load() is Build.PY_FUNC:
+        raise NotSupportedError(f"{what} needs the operators' library: {_taken().why}")
 
 
 def live_calls() -> int:
     """How many collectives of programs have been started and not waited for."""
-    library = _opened()
-    return 0 if library is None else int(library.ciranda_plugin_live_calls())
+    taken = _taken()
+    return _py_func.live_calls() if taken.library is None else int(taken.library.ciranda_plugin_live_calls())
 
 
 def set_interval(name: str, every: int) -> None:
     """Have a start of that name communicate in every so many runs from now on; 0: as its attribute says."""
-    _opened().ciranda_paddle_set_interval(name.encode(), every)
+    taken = _taken()
+    if taken.library is None:
+        _py_func.set_interval(name, every)
+    else:
+        taken.library.ciranda_paddle_set_interval(name.encode(), every)
 
 
 def describe() -> str:
     """Return what was found, for `ciranda doctor`."""
-    build, path, why = _found()
-    load()
-    if path is None:
-        return f"Paddle {paddle.__version__} has no operators, so that only dygraph can communicate: {why}"
-    return f"Paddle {paddle.__version__} has taken the operators, {build.value} ({path})"
+    taken = _taken()
+    found = f"Paddle {paddle.__version__} {_SAID[taken.build]}"
+    return f"{found}, as {taken.why}" if taken.path is None else f"{found} ({taken.path})"

@@ -94,18 +94,16 @@ class EagerGradients:
                 "a gradient was computed a second time while it is being combined: call step() or synchronize() "
                 "after each backward pass, or let those that accumulate be within no_sync()"
             )
-        parameter = travelling.members[member]
-        if parameter.grad is not None and parameter.grad.is_selected_rows():
-            raise InvalidArgumentError(
-                f"the gradient of {parameter.name} is sparse: use the embedding with sparse=False"
-            )
         travelling.come.add(member)
         if len(travelling.come) == len(travelling.members):
             self._start(travelling)
 
     def _start(self, travelling: _Travelling) -> None:
         combining = self._combining
-        gradients = [parameter.grad for parameter in travelling.members]
+        gradients = [
+            _dense(parameter) if parameter.grad.is_selected_rows() else parameter.grad
+            for parameter in travelling.members
+        ]
         with paddle.no_grad():
             travelling.sent = [_sent(gradient, combining.wire) for gradient in gradients]
             travelling.handle = ops.grouped_allreduce_async_(
@@ -182,6 +180,24 @@ def flat(parameters: Iterable[Any] | None) -> list[Any]:
     return found
 
 
+def _dense(parameter: Any) -> Any:
+    """Return the gradient, which has some of the parameter's rows, with all of them."""
+    gradient = parameter.grad
+    if gradient.dtype == paddle.bfloat16:
+        raise InvalidArgumentError(f"the gradient of {parameter.name} is sparse: use the embedding with sparse=False")
+    values = gradient.numpy()
+    dense = np.zeros(list(parameter.shape), values.dtype)
+    np.add.at(dense, np.array(gradient.rows(), np.int64), values)
+    return paddle.to_tensor(dense)
+
+
+def _set_all_rows(gradient: Any, dense: Any) -> None:
+    """Have a gradient of some rows be one of all: Paddle lets it not become a dense one."""
+    rows = gradient.get_selected_rows()
+    rows.set_rows(list(range(dense.shape[0])))
+    rows.get_tensor().set(dense.astype(gradient.dtype).numpy(), paddle.CPUPlace())
+
+
 def _sent(gradient: Any, wire: Any) -> Any:
     return gradient if wire is None or gradient.dtype not in (paddle.float32, paddle.float64) else gradient.astype(wire)
 
@@ -189,5 +205,7 @@ def _sent(gradient: Any, wire: Any) -> Any:
 def _bring_back(travelling: _Travelling) -> None:
     with paddle.no_grad():
         for parameter, sent in zip(travelling.members, travelling.sent, strict=True):
-            if sent.dtype != parameter.grad.dtype:
+            if parameter.grad.is_selected_rows():
+                _set_all_rows(parameter.grad, sent)
+            elif sent.dtype != parameter.grad.dtype:
                 paddle.assign(sent.astype(parameter.grad.dtype), parameter.grad)

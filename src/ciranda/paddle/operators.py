@@ -43,7 +43,7 @@ def _in_program(kind: str, x: Tensor, name: str | None, ring_id: int, **more: An
         raise InvalidArgumentError(
             f"{kind} takes a tensor, of dygraph or of a program being written; got {type(x).__name__}"
         )
-    _plugin.require_library(f"{kind} in a program")
+    _plugin.require_operators(f"{kind} in a program", programs.in_pir())
     return programs.call(kind, x, {"name": name or programs.numbered(kind), "ring_id": ring_id, **more})
 
 
@@ -159,7 +159,7 @@ def shard_labels(
         else 0; 1 for the samples of this rank, else 0; the numbers of these; and how many samples this rank and all
         ranks have, at least 1. `exe.run()` fails on all ranks where one gives what is no class.
     """
-    _plugin.require_library("a sharded layer in a program")
+    _plugin.require_operators("a sharded layer in a program", programs.in_pir())
     attributes = {
         "name": programs.numbered("shard_labels"),
         "ring_id": programs.check_ring(ring_id),
@@ -168,7 +168,7 @@ def shard_labels(
         "n_classes": n_classes,
         "n_shards": n_shards,
     }
-    outputs = ("Places", "IsHere", "IsMine", "Own", "Counts")
+    outputs = {"Places": (-1, 2), "IsHere": (-1,), "IsMine": (-1,), "Own": (-1,), "Counts": (2,)}
     return programs.call_of_several("shard_labels", {"X": labels, "Shape": shape}, outputs, "int64", attributes)
 
 
@@ -207,7 +207,7 @@ def allreduce_start(
         )
         _started.update({id(tensor): (tensor, handle) for tensor in tensors})
         return tensors
-    _plugin.require_library("allreduce_start in a program")
+    _plugin.require_operators("allreduce_start in a program", programs.in_pir())
     attributes = {
         "name": name or programs.numbered("allreduce_start"),
         "ring_id": programs.check_ring(ring_id),
@@ -240,7 +240,7 @@ def sync_comm(x: Sequence[Tensor], names: Sequence[str] = (), ring_id: int = 0) 
         return tensors
     if not names:
         raise InvalidArgumentError("sync_comm: names of the calls to wait for are needed in a program")
-    _plugin.require_library("sync_comm in a program")
+    _plugin.require_operators("sync_comm in a program", programs.in_pir())
     attributes = {"names": list(names), "ring_id": programs.check_ring(ring_id)}
     return list(programs.call("sync_comm", tensors, attributes))
 

@@ -9,12 +9,15 @@ import paddle
 from paddle.base.layer_helper import LayerHelper
 
 from ciranda.errors import InvalidArgumentError
+from ciranda.paddle import _py_func
+from ciranda.paddle._plugin import Build, load
 
 #: Paddle's executor keeps the order of operators whose names begin with c_, and which have an attribute ring_id.
 PREFIX = "c_ciranda_"
 PIR_PREFIX = "custom_op."
 #: The suffix of inputs and outputs that are lists.
 _LIST = "@VECTOR"
+_OF_LISTS = ("allreduce_start", "sync_comm")
 
 _VALUES = (paddle.static.Variable, *([paddle.pir.Value] if hasattr(paddle, "pir") else []))
 _HAS_PIR = hasattr(paddle.framework, "in_pir_mode")
@@ -43,12 +46,16 @@ def type_of(op: Any) -> str:
 
 def kind_of(op: Any) -> str | None:
     """Return the collective that an operator of either IR is, as "allreduce_sum"; None for others."""
+    if type_of(op) == _py_func.TYPE:
+        return _py_func.kind_of(op)
     name = type_of(op).removeprefix(PIR_PREFIX).removesuffix("_")
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
 def attribute(op: Any, name: str) -> Any:
-    """Return an attribute of an operator of either IR."""
+    """Return an attribute of a collective of either IR."""
+    if type_of(op) == _py_func.TYPE:
+        return _py_func.attribute(op, name)
     return op.attr(name) if hasattr(op, "attr") else op.attrs()[name]
 
 
@@ -76,43 +83,59 @@ def call(kind: str, x: Any, attributes: dict[str, Any]) -> Any:
         results = paddle._C_ops._run_custom_op(PREFIX + kind, list(x) if is_list else x, *attributes.values())
         return _flat(results) if is_list else results[0]
     helper = LayerHelper(PREFIX + kind)
-    suffix = _LIST if is_list else ""
-    outputs = list(x) if is_list else [helper.create_variable_for_type_inference(dtype=x.dtype)]
-    helper.append_op(
-        type=PREFIX + kind,
-        inputs={f"X{suffix}": list(x) if is_list else [x]},
-        outputs={f"Out{suffix}": outputs},
-        attrs=attributes,
-    )
-    return outputs if is_list else outputs[0]
+    if is_list:
+        helper.append_op(**description(kind, list(x), list(x), attributes))
+        return list(x)
+    output = helper.create_variable_for_type_inference(dtype=x.dtype)
+    if load() is Build.PY_FUNC:
+        output.desc.set_shape(_py_func.shape_of(kind, x.shape))
+    helper.append_op(**description(kind, [x], [output], attributes))
+    return output
 
 
 def call_of_several(
-    kind: str, inputs: Mapping[str, Any], outputs: Sequence[str], dtype: str, attributes: dict[str, Any]
+    kind: str, inputs: Mapping[str, Any], outputs: Mapping[str, Sequence[int]], dtype: str, attributes: dict[str, Any]
 ) -> list[Any]:
-    """Add an operator with several inputs and outputs, which have no gradient and all the same dtype; return these."""
+    """Add an operator with several inputs and outputs, which have no gradient and all the same dtype; return these.
+
+    Args:
+        kind: the collective.
+        inputs: the tensors, by name.
+        outputs: the shapes of the results, by name.
+        dtype: of the results.
+        attributes: in the operator's order.
+    """
     if in_pir():
         results = _flat(paddle._C_ops._run_custom_op(PREFIX + kind, *inputs.values(), *attributes.values()))
     else:
         helper = LayerHelper(PREFIX + kind)
         results = [helper.create_variable_for_type_inference(dtype=dtype) for _ in outputs]
-        helper.append_op(
-            type=PREFIX + kind,
-            inputs={name: [value] for name, value in inputs.items()},
-            outputs={name: [value] for name, value in zip(outputs, results, strict=True)},
-            attrs=attributes,
-        )
+        if load() is Build.PY_FUNC:
+            for value, shape in zip(results, outputs.values(), strict=True):
+                value.desc.set_shape(list(shape))
+            operator = _py_func.description(kind, list(inputs.values()), results, attributes)
+        else:
+            operator = {
+                "type": PREFIX + kind,
+                "inputs": {name: [value] for name, value in inputs.items()},
+                "outputs": {name: [value] for name, value in zip(outputs, results, strict=True)},
+                "attrs": attributes,
+            }
+        helper.append_op(**operator)
     for each in results:
         each.stop_gradient = True
     return results
 
 
-def description(kind: str, names: Sequence[str], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return an operator in place of the old IR, to be inserted into a block."""
+def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return a collective of the old IR, with variables or their names, to be put into a block."""
+    if load() is Build.PY_FUNC:
+        return _py_func.description(kind, inputs, outputs, attributes)
+    suffix = _LIST if kind in _OF_LISTS else ""
     return {
         "type": PREFIX + kind,
-        "inputs": {f"X{_LIST}": list(names)},
-        "outputs": {f"Out{_LIST}": list(names)},
+        "inputs": {f"X{suffix}": list(inputs)},
+        "outputs": {f"Out{suffix}": list(outputs)},
         "attrs": attributes,
     }
 

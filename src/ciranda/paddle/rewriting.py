@@ -113,7 +113,7 @@ class Rewritable(Protocol):
 
 def open_program(program: Any) -> Rewritable:
     """Return a program of either IR, to be rewritten."""
-    _plugin.require_library("rewriting a program")
+    _plugin.require_operators("rewriting a program", is_pir=not programs.is_old(program))
     if programs.is_old(program):
         from ciranda.paddle._old_ir import OldProgram
 

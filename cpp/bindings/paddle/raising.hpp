@@ -1,0 +1,57 @@
+// Raising: exceptions that Paddle's executor hands on with their message. It does so with those of its own class only,
+// whose name and size depend on the version: so the class is asked of the Paddle that is loaded, and not of the headers
+// that this was compiled with, which are those of the oldest where the library was made ahead.
+//
+// Threads: any.
+#pragma once
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <paddle/common/errors.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <typeinfo>
+
+namespace ciranda::paddle_ops {
+
+// EnforceNotMet of some version of Paddle.
+struct TheirException {
+  using Construct = void (*)(void* self, const ::common::ErrorSummary&, const char* file, int line);
+  using Destroy = void (*)(void* self);
+
+  std::type_info* type;
+  Construct construct;
+  Destroy destroy;
+
+  bool is_there() const { return type != nullptr && construct != nullptr && destroy != nullptr; }
+
+  // Names are mangled; that of the summary depends on whether it is of the same namespace.
+  static TheirException in(const std::string& space, const std::string& summary) {
+    const std::string name = "N" + space + "7enforce13EnforceNotMet";
+    const auto find = [](const std::string& symbol) { return dlsym(RTLD_DEFAULT, symbol.c_str()); };
+    void* const construct = find("_Z" + name + "C1ERK" + summary + "EPKci");
+    return {static_cast<std::type_info*>(find("_ZTI" + name + "E")), reinterpret_cast<Construct>(construct),
+            reinterpret_cast<Destroy>(find("_Z" + name + "D1Ev"))};
+  }
+
+  static const TheirException& loaded() {
+    static const TheirException newer = in("6common", "NS_12ErrorSummary");
+    static const TheirException older = in("3phi", "N6common12ErrorSummary");
+    return newer.is_there() ? newer : older;
+  }
+};
+
+// More than the exception of any version has, which begins with the same members and may have grown at its end.
+inline constexpr std::size_t kExceptionBytes = 1024;
+
+[[noreturn]] inline void raise_theirs(const std::string& message, const char* file, int line) {
+  const TheirException& theirs = TheirException::loaded();
+  if (!theirs.is_there()) throw std::runtime_error(message);
+  void* exception = abi::__cxa_allocate_exception(kExceptionBytes);
+  theirs.construct(exception, ::common::ErrorSummary(::common::ErrorCode::PRECONDITION_NOT_MET, message), file, line);
+  abi::__cxa_throw(exception, theirs.type, theirs.destroy);
+}
+
+}  // namespace ciranda::paddle_ops

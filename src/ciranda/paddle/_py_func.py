@@ -1,0 +1,333 @@
+"""The operators of programs where there is no library of them: Python functions, which Paddle's `py_func` calls.
+
+Names and results are those of the library, so that ranks with and without it meet. Starts copy what they are given,
+and syncs return the copies. Paddle's PIR has no `py_func`: this is for programs of the old IR.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import paddle
+from paddle.base import core
+from paddle.static.nn.common import PyFuncRegistry
+
+from ciranda import _basics
+from ciranda._basics import at_end
+from ciranda._core import REDUCE_OPS
+from ciranda._ops import Max, Min, Product, Sum
+from ciranda.errors import CirandaError, InvalidArgumentError, NotSupportedError
+from ciranda.numpy import ops
+from ciranda.process_sets import ProcessSet, global_process_set
+
+Array: TypeAlias = Any
+Attributes: TypeAlias = Mapping[str, Any]
+
+TYPE = "py_func"
+#: Paddle's executor then runs a program's operators in its order, those of the backward pass too, which Paddle writes:
+#: else ranks could wait for each other in different ones.
+IN_ORDER = "FLAGS_new_executor_sequential_run"
+_OPS = {"allreduce_sum": Sum, "allreduce_max": Max, "allreduce_min": Min, "allreduce_prod": Product}
+_TENSOR = getattr(core, "DenseTensor", None) or core.LoDTensor
+
+
+class _Function(NamedTuple):
+    """What one operator of a program is."""
+
+    kind: str
+    attributes: Attributes
+
+
+#: By the number that Paddle knows them by.
+_functions: dict[int, _Function] = {}
+
+
+def kind_of(op: Any) -> str | None:
+    """Return the collective that a `py_func` of the old IR is; None for others."""
+    found = _functions.get(op.attr("forward_callable_id"))
+    return None if found is None else found.kind
+
+
+def attribute(op: Any, name: str) -> Any:
+    """Return an attribute of a collective."""
+    return _functions[op.attr("forward_callable_id")].attributes[name]
+
+
+def description(
+    kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Attributes, skipped: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the operator in place of the library's, to be put into a block.
+
+    Args:
+        kind: the collective.
+        inputs: variables, or their names.
+        outputs: of its results.
+        attributes: those of the library's operator; what Paddle adds to them begins with op_role.
+        skipped: the names of what the gradient does not need.
+    """
+    ours = {name: value for name, value in attributes.items() if not name.startswith("op_role")}
+    forward = PyFuncRegistry(_on_tensors(_FORWARD.get(kind, _reduced(kind)), ours)).id
+    _functions[forward] = _Function(kind, ours)
+    gradient = _BACKWARD.get(kind)
+    numbers = {
+        "forward_callable_id": forward,
+        "backward_callable_id": -1 if gradient is None else PyFuncRegistry(_on_tensors(gradient, ours)).id,
+        "backward_skip_vars": list(skipped),
+    }
+    roles = {name: value for name, value in attributes.items() if name.startswith("op_role")}
+    return {
+        "type": TYPE,
+        "inputs": {"X": list(inputs)},
+        "outputs": {"Out": list(outputs)},
+        # Where printed programs say what it is.
+        "attrs": {**numbers, **roles, "op_namescope": f"/ciranda/{kind}/{ours.get('name', '')}/"},
+    }
+
+
+def shape_of(kind: str, shape: Sequence[int]) -> list[int]:
+    """Return the shape of the result of a collective with one: how many rows there are is known to the ranks only."""
+    return [-1, *shape[1:]] if kind in ("allgather", "reducescatter") else list(shape)
+
+
+# --- tensors
+
+
+def _on_tensors(function: Callable[[Attributes, list[Any]], Sequence[Any]], attributes: Attributes) -> Any:
+    def call(*tensors: Any) -> list[Any]:
+        return list(function(attributes, list(tensors)))
+
+    return call
+
+
+def _array(tensor: Any) -> Array:
+    array = np.array(tensor)
+    if "bfloat16" in str(tensor._dtype()):
+        import ml_dtypes
+
+        array = array.view(ml_dtypes.bfloat16)
+    return array
+
+
+def _tensor(array: Array) -> Any:
+    plain = np.ascontiguousarray(array).reshape(np.shape(array))
+    tensor = _TENSOR()
+    # 16 bits without a sign are what Paddle has of bfloat16 in NumPy.
+    tensor.set(plain.view(np.uint16) if plain.dtype.name == "bfloat16" else plain, paddle.CPUPlace())
+    return tensor
+
+
+def _memory(tensor: Any, like: Array) -> Array:
+    """Return the tensor's own memory as an array."""
+    if not like.size:
+        return like
+    return np.frombuffer((ctypes.c_char * like.nbytes).from_address(tensor._ptr()), like.dtype).reshape(like.shape)
+
+
+def _lane(attributes: Attributes) -> ProcessSet:
+    return global_process_set.lane(attributes["ring_id"])
+
+
+# --- what returns its result
+
+
+def _reduced(kind: str) -> Any:
+    def forward(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+        found = ops.allreduce(_array(tensors[0]), name=attributes["name"], op=_OPS[kind], process_set=_lane(attributes))
+        return [_tensor(found)]
+
+    return forward
+
+
+def _allgather(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    return [_tensor(ops.allgather(_array(tensors[0]), attributes["name"], _lane(attributes)))]
+
+
+def _reducescatter(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    array = _array(tensors[0])
+    return [_tensor(ops.reducescatter(array, name=attributes["name"], op=Sum, process_set=_lane(attributes)))]
+
+
+def _broadcast(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    root = attributes["root"]
+    return [_tensor(ops.broadcast(_array(tensors[0]), root, attributes["name"], _lane(attributes)))]
+
+
+def _shard_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    labels, sizes = (np.array(tensor) for tensor in tensors)
+    name, lane = attributes["name"], _lane(attributes)
+    told = np.concatenate([[sizes[0], len(labels)], labels]).astype(np.int64)
+    everything = ops.allgather(told, name, lane)
+    rows = []
+    while len(everything):
+        rows.append(everything[: _N_TOLD + everything[1]])
+        everything = everything[len(rows[-1]) :]
+    for rank, row in enumerate(rows):
+        _check_labels(f"{name}: rank {rank} gives", row, attributes["n_classes"])
+    if len(rows) != attributes["n_shards"]:
+        raise InvalidArgumentError(
+            f"{name}: {len(rows)} ranks take part in a sharded layer that was made for {attributes['n_shards']}: make "
+            "it anew after the number of ranks has changed"
+        )
+    everyones = np.concatenate([row[_N_TOLD:] for row in rows])
+    rank_of = np.repeat(np.arange(len(rows)), [len(row) - _N_TOLD for row in rows])
+    is_here = (attributes["first"] <= everyones) & (everyones < attributes["end"])
+    places = np.stack([np.arange(len(everyones)), np.where(is_here, everyones - attributes["first"], 0)], axis=1)
+    is_mine = rank_of == _basics.rank()
+    counts = np.maximum([is_mine.sum(), len(everyones)], 1)
+    found = (places, is_here, is_mine, np.flatnonzero(is_mine), counts)
+    return [_tensor(each.astype(np.int64)) for each in found]
+
+
+#: How many numbers a rank tells before its labels.
+_N_TOLD = 2
+
+
+def _check_labels(who: str, row: Array, n_classes: int) -> None:
+    if row[0] != row[1]:
+        raise InvalidArgumentError(f"{who} {row[1]} labels for {row[0]} samples")
+    wrong = np.flatnonzero((row[_N_TOLD:] < 0) | (row[_N_TOLD:] >= n_classes))
+    if len(wrong):
+        raise InvalidArgumentError(
+            f"{who} label {row[_N_TOLD + wrong[0]]} for its sample {wrong[0]}, but the layer's classes are 0 to "
+            f"{n_classes - 1}"
+        )
+
+
+# --- gradients: the last tensor is the gradient of the result, the first the input
+
+
+def _gradient_name(attributes: Attributes) -> str:
+    return f"{attributes['name']}.gradient"
+
+
+def _sum_of(gradient: Array, attributes: Attributes) -> Array:
+    return ops.allreduce(gradient, name=_gradient_name(attributes), op=Sum, process_set=_lane(attributes))
+
+
+def _allreduce_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    return [_tensor(_sum_of(_array(tensors[-1]), attributes))]
+
+
+def _allgather_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    n_rows, gradient = len(np.array(tensors[0])), _array(tensors[-1])
+    name, lane = _gradient_name(attributes), _lane(attributes)
+    rows = ops.allgather(np.array([n_rows], np.int64), f"{name}.rows", lane)
+    if (rows == n_rows).all():
+        return [_tensor(ops.reducescatter(gradient, name=name, op=Sum, process_set=lane))]
+    before = int(rows[: _basics.rank()].sum())
+    return [_tensor(_sum_of(gradient, attributes)[before : before + n_rows])]
+
+
+def _reducescatter_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    return [_tensor(ops.allgather(_array(tensors[-1]), _gradient_name(attributes), _lane(attributes)))]
+
+
+def _broadcast_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    gradient, root = _array(tensors[-1]), attributes["root"]
+    found = ops.reduce(gradient, root, op=Sum, name=_gradient_name(attributes), process_set=_lane(attributes))
+    return [_tensor(found if _basics.rank() == root else np.zeros_like(gradient))]
+
+
+def _no_gradient(attributes: Attributes, _: list[Any]) -> list[Any]:
+    raise NotSupportedError(
+        f"{attributes['name']} has no gradient: the allreduce of this type is not differentiable. Detach its input or "
+        "its result (stop_gradient = True)"
+    )
+
+
+# --- in two halves
+
+
+class _Started(NamedTuple):
+    handle: Any
+    #: Kept until it is done: the engine writes to their memory.
+    tensors: list[Any]
+
+
+#: What has been started and not been waited for, by name; None where a run does not communicate.
+_started: dict[str, _Started | None] = {}
+#: How many runs there have been since one communicated, and after how many one does where the program does not say.
+_runs: dict[str, int] = {}
+_intervals: dict[str, int] = {}
+at_end.append(_runs.clear)
+
+
+def set_interval(name: str, every: int) -> None:
+    """As of the library."""
+    _runs[name], _intervals[name] = 0, every
+
+
+def live_calls() -> int:
+    """As of the library."""
+    return len(_started)
+
+
+def _is_due(attributes: Attributes) -> bool:
+    name = attributes["name"]
+    _runs[name] = _runs.get(name, 0) + 1
+    if _runs[name] < (_intervals.get(name) or attributes["every"]):
+        return False
+    _runs[name] = 0
+    return True
+
+
+def _allreduce_start(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    name = attributes["name"]
+    before = _started.get(name)
+    if before is not None and not before.handle.poll():
+        raise InvalidArgumentError(
+            f"{name} is started again before the call of the same name has ended: give collectives names of their own"
+        )
+    _started[name] = None
+    if not _is_due(attributes):
+        return tensors
+    arrays = [_array(tensor) for tensor in tensors]
+    copies = [_tensor(array) for array in arrays]
+    handle = ops.grouped_allreduce_async_(
+        [_memory(copy, array) for copy, array in zip(copies, arrays, strict=True)],
+        op=REDUCE_OPS[attributes["op"]],
+        name=name,
+        prescale_factor=float(attributes["prescale"]),
+        postscale_factor=float(attributes["postscale"]),
+        process_set=_lane(attributes),
+    )
+    _started[name] = _Started(handle, copies)
+    return copies
+
+
+def _sync_comm(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    failure: CirandaError | None = None
+    for name in attributes["names"]:
+        if name not in _started:
+            raise InvalidArgumentError(f"sync_comm waits for {name}, which no allreduce_start of this run has started")
+        started = _started.pop(name)
+        try:
+            if started is not None:
+                started.handle.wait()
+        except CirandaError as error:
+            failure = failure or error  # the others are waited for as well
+    if failure is not None:
+        raise failure
+    return tensors
+
+
+_FORWARD: dict[str, Any] = {
+    "allgather": _allgather,
+    "reducescatter": _reducescatter,
+    "broadcast": _broadcast,
+    "shard_labels": _shard_labels,
+    "allreduce_start": _allreduce_start,
+    "sync_comm": _sync_comm,
+}
+_BACKWARD: dict[str, Any] = {
+    "allreduce_sum": _allreduce_gradient,
+    "allreduce_max": _no_gradient,
+    "allreduce_min": _no_gradient,
+    "allreduce_prod": _no_gradient,
+    "allgather": _allgather_gradient,
+    "reducescatter": _reducescatter_gradient,
+    "broadcast": _broadcast_gradient,
+}

@@ -1,0 +1,65 @@
+"""The three ways in which Paddle gets the operators: made ahead, just in time, and called by py_func."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import operator_ranks
+import option_ranks
+import pytest
+import sharded_ranks
+import training_ranks
+from ranks import Ranks
+from writing import HAS_OLD, HAS_PIR
+
+from ciranda.paddle import _building
+
+pytestmark = pytest.mark.multiprocess
+
+SAID = """
+from ciranda.doctor.bindings import _examined
+print(_examined("paddle", "ciranda.paddle._plugin"))
+"""
+
+
+def _doctor(environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", SAID], check=True, capture_output=True, text=True, timeout=120,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_doctor_says_which_is_in_use(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Where there is no compiler, and none has been there before, it is py_func."""
+    _building.just_in_time()  # which may take longer than doctor waits
+    alone = {**environment, "CIRANDA_PADDLE_OPS": "jit"}  # whatever came with the package
+    assert "just in time" in _doctor(alone)
+    said = _doctor({**alone, "PATH": "/nowhere", "CXX": "", "XDG_CACHE_HOME": str(tmp_path)})
+    assert all(part in said for part in ("py_func", "there is no C++ compiler")), said
+
+
+@pytest.mark.skipif(not HAS_OLD, reason="this Paddle writes programs of PIR, which has no py_func: refused below")
+@pytest.mark.parametrize("builds", [("py_func", "py_func"), ("py_func", "jit")])
+def test_py_func(builds: tuple[str, str], environment: dict[str, str]) -> None:
+    """Ranks with and without a library meet: names, results and gradients are the same."""
+    with Ranks(2, env=environment, env_of=lambda rank: {"CIRANDA_PADDLE_OPS": builds[rank]}) as ranks:
+        if builds[0] == builds[1]:  # what has no gradient is refused by py_func when it runs, by a library before
+            ranks.run(operator_ranks.results_and_gradients, "old")
+        ranks.run(operator_ranks.element_types, True)
+        ranks.run(operator_ranks.in_two_halves, True, timeout=60)
+        ranks.run(operator_ranks.bad_input, True)
+        ranks.run(operator_ranks.circles_that_follow, True)
+        ranks.run(training_ranks.gradients_transpiled, "clipping", True, 2, 1e-4)
+        ranks.run(training_ranks.averaged_parameters, True, 3)
+        ranks.run(option_ranks.adaptive_interval, True)
+        ranks.run(sharded_ranks.trained_in_program, True, False)
+
+
+@pytest.mark.skipif(not HAS_PIR, reason="this Paddle has no programs of PIR")
+def test_no_py_func_in_pir(environment: dict[str, str]) -> None:
+    with Ranks(1, env={**environment, "CIRANDA_PADDLE_OPS": "py_func"}) as ranks:
+        ranks.run(operator_ranks.refused_in_pir)
