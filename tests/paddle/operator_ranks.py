@@ -142,6 +142,48 @@ def in_two_halves_by_one_thread(is_old: bool) -> None:
         paddle.set_flags({name: False})
 
 
+def rings_in_other_orders(is_old: bool, n_runs: int = 5) -> None:
+    """One rank starts and syncs ring 0 before ring 1, another after it: each sync has the starts of both."""
+    n, rank = hvd.size(), hvd.rank()
+    rings = [0, 1] if rank % 2 == 0 else [1, 0]
+    with static(is_old) as (main, _):
+        data = paddle.static.data("x", [3], "float32")
+        started = {
+            ring: hvd.allreduce_start([paddle.scale(data, ring + 1.0)], ring, f"ring.{ring}")[0] for ring in rings
+        }
+        values = list(started.values())
+        for ring in rings:
+            values = hvd.sync_comm(values, [f"ring.{ring}"], ring)
+        fetch = [paddle.scale(value, 1.0) for value in values]
+    with running(main) as exe:
+        for step in range(n_runs):
+            found = exe.run(main, feed={"x": np.full(3, rank + step, np.float32)}, fetch_list=fetch)
+            for ring, value in zip(rings, found, strict=True):
+                close(value, np.full(3, (ring + 1) * sum(each + step for each in range(n))))
+
+
+def many_in_any_order(is_old: bool, n_runs: int) -> None:
+    """Every run of 100 collectives, in an order of each rank's own, has the right results."""
+    n, rank, n_tensors = hvd.size(), hvd.rank(), 100
+    order = list(range(n_tensors))
+    random.Random(7 + rank).shuffle(order)
+    with static(is_old) as (main, _):
+        data = paddle.static.data("x", [3], "float32")
+        started = {
+            index: hvd.allreduce_start([paddle.scale(data, index + 1.0)], index % 4, f"many.{index}")[0]
+            for index in order
+        }
+        names = [f"many.{index}" for index in range(n_tensors)]
+        synced = dict(zip(order, hvd.sync_comm([started[index] for index in order], names), strict=True))
+        whole = paddle.stack([paddle.scale(synced[index], 1.0) for index in range(n_tensors)])
+    with running(main) as exe:
+        for step in range(n_runs):
+            (found,) = exe.run(main, feed={"x": np.full(3, rank + step, np.float32)}, fetch_list=[whole])
+            total = sum(each + step for each in range(n))
+            assert np.array_equal(found, np.outer(np.arange(1, n_tensors + 1), np.full(3, total))), (step, found)
+    assert _plugin.live_calls() == 0
+
+
 def in_two_halves_in_dygraph() -> None:
     tensor = paddle.to_tensor(np.full(3, hvd.rank(), np.float32))
     (started,) = hvd.allreduce_start([tensor], name="dygraph")

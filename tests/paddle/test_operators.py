@@ -23,8 +23,18 @@ def test_programs(two: Ranks, is_old: bool) -> None:
     two.run(operator_ranks.element_types, is_old)
     two.run(operator_ranks.in_two_halves, is_old, timeout=60)
     two.run(operator_ranks.in_two_halves_by_one_thread, is_old, timeout=60)
+    two.run(operator_ranks.rings_in_other_orders, is_old)
     two.run(operator_ranks.bad_input, is_old)
     two.run(operator_ranks.circles_that_follow, is_old)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_old", IS_OLD)
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+def test_a_thousand_runs(environment: dict[str, str], n_ranks: int, is_old: bool) -> None:
+    with Ranks(n_ranks, env=environment) as ranks:
+        ranks.run(operator_ranks.many_in_any_order, is_old, 1000 if n_ranks == 2 else 100, timeout=300)
+        ranks.run(operator_ranks.rings_in_other_orders, is_old, 100, timeout=100)
 
 
 def test_two_halves_in_dygraph(two: Ranks) -> None:

@@ -91,7 +91,8 @@ class OldProgram:
 
     def operators(self) -> list[str]:
         """As of `Rewritable`."""
-        return [op.type for op in self._ops]
+        kinds = [programs.kind_of(op) for op in self._ops]
+        return [programs.PREFIX + kind if kind else op.type for kind, op in zip(kinds, self._ops, strict=True)]
 
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """As of `Rewritable`."""

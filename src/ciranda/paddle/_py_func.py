@@ -56,9 +56,7 @@ def attribute(op: Any, name: str) -> Any:
     return _functions[op.attr("forward_callable_id")].attributes[name]
 
 
-def description(
-    kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Attributes, skipped: Sequence[str] = ()
-) -> dict[str, Any]:
+def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Attributes) -> dict[str, Any]:
     """Return the operator in place of the library's, to be put into a block.
 
     Args:
@@ -66,17 +64,15 @@ def description(
         inputs: variables, or their names.
         outputs: of its results.
         attributes: those of the library's operator; what Paddle adds to them begins with op_role.
-        skipped: the names of what the gradient does not need.
     """
     ours = {name: value for name, value in attributes.items() if not name.startswith("op_role")}
     forward = PyFuncRegistry(_on_tensors(_FORWARD.get(kind, _reduced(kind)), ours)).id
     _functions[forward] = _Function(kind, ours)
-    gradient = _BACKWARD.get(kind)
-    numbers = {
-        "forward_callable_id": forward,
-        "backward_callable_id": -1 if gradient is None else PyFuncRegistry(_on_tensors(gradient, ours)).id,
-        "backward_skip_vars": list(skipped),
-    }
+    backward = -1
+    if kind in _BACKWARD:
+        backward = PyFuncRegistry(_on_tensors(_BACKWARD[kind], ours)).id
+        _functions[backward] = _Function(f"{kind}_grad", ours)
+    numbers = {"forward_callable_id": forward, "backward_callable_id": backward, "backward_skip_vars": []}
     roles = {name: value for name, value in attributes.items() if name.startswith("op_role")}
     return {
         "type": TYPE,
