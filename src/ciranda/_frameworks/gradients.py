@@ -32,7 +32,9 @@ class Operations(Protocol):
 
 def identity_of(variable: Any) -> int:
     """Return what tells a variable from others, however a framework wraps it."""
-    return id(getattr(variable, "handle", variable))
+    # One of tf.distribute, which may be within one of Keras, has a handle in replicas only: that of its first.
+    of_replica = getattr(getattr(variable, "_value", variable), "_primary", variable)
+    return id(getattr(of_replica, "handle", of_replica))
 
 
 def check_groups(groups: Groups, num_groups: int = 0) -> Groups:

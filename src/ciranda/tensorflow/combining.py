@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ciranda._frameworks.gradients import GradientCombiner, Groups
 from ciranda._frameworks.options import Options
+from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, id_of
 from ciranda.tensorflow import ops
 from ciranda.tensorflow.places import size_op
@@ -29,7 +30,18 @@ class _Placed:
         return ops.allreduce(tensor, **self._where, **how)
 
     def grouped_allreduce(self, tensors: Sequence[Any], **how: Any) -> list[Any]:
+        _require_one_replica()
         return ops.grouped_allreduce(tensors, **self._where, **how)
+
+
+def _require_one_replica() -> None:
+    """Raise NotSupportedError where a strategy of `tf.distribute` makes of this process several, or one of several."""
+    n_replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    if n_replicas > 1:
+        raise NotSupportedError(
+            f"gradients are combined over the ranks, which cannot be combined with the {n_replicas} replicas of "
+            "tf.distribute's strategy, too: leave the strategy out, or give it one device"
+        )
 
 
 def densified(gradient: Any) -> Any:
