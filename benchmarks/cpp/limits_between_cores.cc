@@ -1,0 +1,134 @@
+// How fast one core's stores reach another: single cache lines, and larger pieces through memory that both share.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <thread>
+
+#include "base/copy_bytes.hpp"
+#include "limits.hpp"
+
+namespace limits {
+namespace {
+
+constexpr std::array<std::size_t, 5> kPieceBytes{16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
+
+double one_way_ns(int first, int second, double seconds) {
+  struct alignas(128) Line {
+    std::atomic<std::uint64_t> turn{0};
+  } line;
+  constexpr std::uint64_t kTurns = 2000;
+  std::atomic<bool> is_over{false};
+  double best = 1e9;
+  std::thread other([&] {
+    stay_on(second);
+    while (!is_over.load(std::memory_order_relaxed)) {
+      const std::uint64_t turn = line.turn.load(std::memory_order_acquire);
+      if (turn % 2 == 1) line.turn.store(turn + 1, std::memory_order_release);
+    }
+  });
+  std::thread one([&] {
+    stay_on(first);
+    std::uint64_t turn = 0;
+    const auto begin = Clock::now();
+    do {
+      const auto start = Clock::now();
+      for (std::uint64_t i = 0; i < kTurns; ++i) {
+        line.turn.store(++turn, std::memory_order_release);
+        ++turn;
+        while (line.turn.load(std::memory_order_acquire) != turn) {
+        }
+      }
+      best = std::min(best, seconds_since(start) * 1e9 / (2 * kTurns));
+    } while (seconds_since(begin) < seconds);
+    is_over.store(true);
+  });
+  one.join();
+  other.join();
+  return best;
+}
+
+double median(std::vector<double>& values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// A piece goes to and fro: each thread rewrites memory of its own, copies it to where it has itself just read, and the
+// other copies it out of there. That is the cheapest way between private memories without the kernel.
+class Handover {
+ public:
+  explicit Handover(std::size_t n_bytes) : shared_(n_bytes) {}
+
+  void run(std::size_t place) {
+    std::vector<std::byte> own(shared_.size());
+    const std::uint64_t n_turns = std::max(kLeastTurns, kAllBytes / shared_.size());
+    for (std::uint64_t turn = 0; turn < n_turns; ++turn) {
+      if (turn % 2 == place) {
+        while (n_read_.load(std::memory_order_acquire) != turn) {
+        }
+        std::ranges::fill(own, static_cast<std::byte>(turn));
+        write_us_.push_back(micros([&] { ciranda::copy_for_others(shared_.data(), own.data(), own.size()); }));
+        n_written_.store(turn + 1, std::memory_order_release);
+      } else {
+        while (n_written_.load(std::memory_order_acquire) != turn + 1) {
+        }
+        read_us_.push_back(micros([&] { ciranda::copy_bytes(own.data(), shared_.data(), own.size()); }));
+        n_read_.store(turn + 1, std::memory_order_release);
+      }
+    }
+  }
+
+  double write_us() { return median(write_us_); }
+  double read_us() { return median(read_us_); }
+
+ private:
+  template <typename Body>
+  static double micros(Body body) {
+    const auto begin = Clock::now();
+    body();
+    return seconds_since(begin) * 1e6;
+  }
+
+  static constexpr std::uint64_t kLeastTurns = 20;
+  static constexpr std::uint64_t kAllBytes = 64 << 20;
+
+  std::vector<std::byte> shared_;
+  alignas(128) std::atomic<std::uint64_t> n_written_{0};
+  alignas(128) std::atomic<std::uint64_t> n_read_{0};
+  std::vector<double> write_us_;  // one thread writes at a time
+  std::vector<double> read_us_;
+};
+
+}  // namespace
+
+void print_cache_lines(const std::vector<int>& cpus, double seconds) {
+  for (std::size_t i = 0; i < cpus.size(); ++i) {
+    for (std::size_t j = i + 1; j < cpus.size(); ++j) {
+      std::printf("{\"limit\": \"cache_line\", \"cores\": [%d, %d], \"one_way_ns\": %.1f}\n", cpus[i], cpus[j],
+                  one_way_ns(cpus[i], cpus[j], seconds));
+    }
+  }
+}
+
+void print_handovers(const std::vector<int>& cpus) {
+  if (cpus.size() < 2) return;
+  for (const std::size_t n_bytes : kPieceBytes) {
+    Handover handover(n_bytes);
+    std::thread other([&] {
+      stay_on(cpus[1]);
+      handover.run(1);
+    });
+    std::thread one([&] {
+      stay_on(cpus[0]);
+      handover.run(0);
+    });
+    one.join();
+    other.join();
+    std::printf("{\"limit\": \"handover\", \"bytes\": %zu, \"write_us\": %.2f, \"read_us\": %.2f}\n", n_bytes,
+                handover.write_us(), handover.read_us());
+  }
+}
+
+}  // namespace limits
