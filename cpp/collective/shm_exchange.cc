@@ -1,6 +1,7 @@
 #include "collective/shm_exchange.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "collective/copy_pieces.hpp"
 #include "collective/slices.hpp"
@@ -14,7 +15,8 @@ class ShmExchange final : public RunningCollective {
       : session_(session),
         plan_(plan),
         is_shared_out_(is_shared_out),
-        part_bytes_(is_shared_out ? session.share_bytes(session.n_members() - 1) : session.slot_bytes()),
+        part_bytes_(std::min(is_shared_out ? session.share_bytes(session.n_members() - 1) : session.slot_bytes(),
+                             kMostPartBytes)),
         n_chunks_((plan.n_bytes + part_bytes_ - 1) / part_bytes_),
         first_chunk_(session.take(n_chunks_)) {}
 
@@ -41,14 +43,30 @@ class ShmExchange final : public RunningCollective {
  private:
   using Counter = ArenaSession::Counter;
 
+  // What is under way, and where it comes from and goes to, is to fit into a core's own caches.
+  static constexpr std::size_t kMostPartBytes = 128 << 10;
+
   // The part of n_bytes that chunk i carries; empty when its bytes have ended.
   Slice range(std::size_t i, std::size_t n_bytes) const {
     const std::size_t begin = std::min(i * part_bytes_, n_bytes);
     return {begin, std::min(part_bytes_, n_bytes - begin)};
   }
-  // Where in the owner's slot that lies which is for a member: the owner itself has no share.
-  std::size_t offset_for(int member, int owner) const {
-    return is_shared_out_ ? static_cast<std::size_t>(member < owner ? member : member - 1) * part_bytes_ : 0;
+  // Where that lies which a member has for another. In every other turn of the slots members write where they have
+  // read in the last: then the lines are in the writer's own caches. Where all receive the same, each goes on by one
+  // slot; where not, two members exchange their shares.
+  std::byte* place(int from, int to, std::size_t i) const {
+    const std::uint64_t chunk = first_chunk_ + i;
+    const std::uint64_t turn = chunk / 2;
+    if (!is_shared_out_) {
+      const auto n_members = static_cast<std::uint64_t>(session_.n_members());
+      return session_.slot(static_cast<int>((static_cast<std::uint64_t>(from) + turn) % n_members), chunk);
+    }
+    if (turn % 2 == 1) std::swap(from, to);
+    return session_.slot(from, chunk) + share_offset(to, from);
+  }
+  // Of a member's share in another's slot: the owner itself has none.
+  std::size_t share_offset(int member, int owner) const {
+    return static_cast<std::size_t>(member < owner ? member : member - 1) * part_bytes_;
   }
   const OutputPieces& output_of(int member) const { return plan_.output_by_rank[static_cast<std::size_t>(member)]; }
 
@@ -69,8 +87,7 @@ class ShmExchange final : public RunningCollective {
   void pack_for(int member, std::size_t i) {
     const InputPieces& input = plan_.input_for(member);
     const Slice part = range(i, input.n_bytes());
-    const std::size_t offset = offset_for(member, session_.member());
-    gather_for_others(input, part.offset, {session_.own_slot(first_chunk_ + i) + offset, part.n_bytes});
+    gather_for_others(input, part.offset, {place(session_.member(), member, i), part.n_bytes});
   }
 
   // Only those are waited for that have something for this rank.
@@ -90,8 +107,7 @@ class ShmExchange final : public RunningCollective {
     for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
       const int member = (self + step) % session_.n_members();
       const Slice part = range(i, output_of(member).n_bytes());
-      scatter(output_of(member), part.offset,
-              {session_.slot(member, first_chunk_ + i) + offset_for(self, member), part.n_bytes});
+      scatter(output_of(member), part.offset, {place(member, self, i), part.n_bytes});
     }
     session_.publish(Counter::kConsumed, first_chunk_ + i);
   }

@@ -34,18 +34,25 @@ struct RowBytes {
 };
 
 // Those of a member, where rows are cut as even_splits() does.
-RowBytes share_of_rows(std::int64_t n_rows, std::size_t row_bytes, const Mesh& mesh) {
-  const auto n_ranks = static_cast<std::int64_t>(mesh.size());
-  const auto self = static_cast<std::int64_t>(mesh.rank());
-  const std::int64_t first = self * (n_rows / n_ranks) + std::min(self, n_rows % n_ranks);
-  const std::int64_t n_own = n_rows / n_ranks + (self < n_rows % n_ranks ? 1 : 0);
+RowBytes share_of_rows(std::int64_t n_rows, std::size_t row_bytes, std::size_t member, std::size_t n_members) {
+  const auto n_ranks = static_cast<std::int64_t>(n_members);
+  const auto rank = static_cast<std::int64_t>(member);
+  const std::int64_t first = rank * (n_rows / n_ranks) + std::min(rank, n_rows % n_ranks);
+  const std::int64_t n_own = n_rows / n_ranks + (rank < n_rows % n_ranks ? 1 : 0);
   return {static_cast<std::size_t>(first) * row_bytes, static_cast<std::size_t>(n_own) * row_bytes};
 }
 
+// What the others need, without a gap where this member's own rows were: so the members of a pair write to the same
+// lines of the buffers that they exchange, each to those that it has read last.
 void bring_all_but(const RowBytes& own, const std::byte* input, std::size_t n_bytes, std::byte* to) {
   const std::size_t end = own.begin + own.n_bytes;
   copy_for_others(to, input, own.begin);
-  copy_for_others(to + end, input + end, n_bytes - end);
+  copy_for_others(to + own.begin, input + end, n_bytes - end);
+}
+
+// Where a member's rows begin in what another has so brought; its own input has no gap.
+std::size_t begin_in(std::size_t rank, const RowBytes& of_rank, std::size_t self, const RowBytes& of_self) {
+  return of_self.begin - (rank < self ? of_rank.n_bytes : 0);
 }
 
 // Its own rows first: they may lie where those of another are to be (an output that is the input).
@@ -63,16 +70,26 @@ void gather_rows(std::byte* to, std::span<const std::byte* const> from, std::spa
 
 // Moves `from` to the rows of this member.
 void reduce_rows(const kernels::Reduction& reduction, std::byte* to, std::span<const std::byte*> from,
-                 const RowBytes& own) {
+                 std::int64_t n_rows, std::size_t row_bytes, std::size_t self) {
+  const RowBytes own = share_of_rows(n_rows, row_bytes, self, from.size());
   if (own.n_bytes == 0) return;
-  for (const std::byte*& source : from) source += own.begin;
+  for (std::size_t rank = 0; rank < from.size(); ++rank) {
+    from[rank] += begin_in(rank, share_of_rows(n_rows, row_bytes, rank, from.size()), self, own);
+  }
   kernels::reduce(reduction, from, to, own.n_bytes / size_of(reduction.dtype));
+}
+
+// Those for a rank, where so many go to each.
+RowBytes rows_for(std::size_t rank, std::span<const std::int64_t> rows, std::size_t row_bytes) {
+  return {static_cast<std::size_t>(sum(rows.first(rank))) * row_bytes,
+          static_cast<std::size_t>(rows[rank]) * row_bytes};
 }
 
 // As many to each.
 void exchange_rows(std::byte* to, std::span<const std::byte* const> from, std::size_t n_bytes, std::size_t self) {
   for (std::size_t rank = 0; rank < from.size(); ++rank) {
-    copy_unless_there(to + rank * n_bytes, from[rank] + self * n_bytes, n_bytes);
+    const std::size_t begin = begin_in(rank, {rank * n_bytes, n_bytes}, self, {self * n_bytes, n_bytes});
+    copy_unless_there(to + rank * n_bytes, from[rank] + begin, n_bytes);
   }
 }
 
@@ -128,8 +145,8 @@ class MeetingResult {
     if (!outputs.ok()) return outputs.status();
     for (std::size_t i = 0; i < tensors().size(); ++i) {
       const TensorSignature& tensor = tensors()[i];
-      reduce_rows(reduction(i), outputs.value().memory[i], sources(i, self_),
-                  share_of_rows(tensor.shape.front(), tensor.row_bytes(), mesh_));
+      reduce_rows(reduction(i), outputs.value().memory[i], sources(i, self_), tensor.shape.front(), tensor.row_bytes(),
+                  self_);
       skip(whole_lines(tensor.n_bytes()));
     }
     operation_.set_outputs(std::move(outputs).value().buffers);
@@ -158,10 +175,9 @@ class MeetingResult {
       std::byte* to = outputs.value().memory[i];
       for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
         const std::vector<std::int64_t>& rows = splits[rank][i];
-        const std::size_t n_bytes = static_cast<std::size_t>(rows[self_]) * row_bytes;
-        const auto n_before = static_cast<std::size_t>(sum(std::span(rows).first(self_)));
-        copy_bytes(to, from[rank] + n_before * row_bytes, n_bytes);
-        to += n_bytes;
+        const RowBytes for_self = rows_for(self_, rows, row_bytes);
+        copy_bytes(to, from[rank] + begin_in(rank, rows_for(rank, rows, row_bytes), self_, for_self), for_self.n_bytes);
+        to += for_self.n_bytes;
         from_[rank] += whole_lines(static_cast<std::size_t>(sum(rows)) * row_bytes);
       }
     }
@@ -239,21 +255,21 @@ std::byte* write_splits(const Request& request, std::byte* to) {
 // Rows that this member brings to itself.
 RowBytes own_rows(const Request& request, std::size_t i, const Mesh& mesh) {
   const TensorSignature& tensor = request.signature.tensors[i];
+  const auto self = static_cast<std::size_t>(mesh.rank());
   if (request.signature.collective == Collective::kReducescatter) {
-    return share_of_rows(tensor.shape.front(), tensor.row_bytes(), mesh);
+    return share_of_rows(tensor.shape.front(), tensor.row_bytes(), self, static_cast<std::size_t>(mesh.size()));
   }
   if (request.signature.collective != Collective::kAlltoall) return {};
-  const auto self = static_cast<std::size_t>(mesh.rank());
-  const std::vector<std::int64_t>& rows = request.splits[i];
-  return {static_cast<std::size_t>(sum(std::span(rows).first(self))) * tensor.row_bytes(),
-          static_cast<std::size_t>(rows[self]) * tensor.row_bytes()};
+  return rows_for(self, request.splits[i], tensor.row_bytes());
 }
 
 // --- a call
 
 RowBytes own_rows(const Call& call, const Mesh& mesh) {
   const bool has_own = call.collective == Collective::kReducescatter || call.collective == Collective::kAlltoall;
-  return has_own ? share_of_rows(call.shape.front(), call.row_bytes(), mesh) : RowBytes{};
+  if (!has_own) return {};
+  return share_of_rows(call.shape.front(), call.row_bytes(), static_cast<std::size_t>(mesh.rank()),
+                       static_cast<std::size_t>(mesh.size()));
 }
 
 }  // namespace
@@ -282,7 +298,8 @@ void carry_out_meeting(const Call& call, std::byte* output, const FirstDims* fir
     case Collective::kAllreduce: return kernels::reduce(reduction, brought, output, call.count());
     case Collective::kBroadcast: return copy_unless_there(output, brought.front(), call.n_bytes());
     case Collective::kAllgather: return gather_rows(output, brought, first_dims->front(), call.row_bytes(), self);
-    case Collective::kReducescatter: return reduce_rows(reduction, output, brought, own_rows(call, mesh));
+    case Collective::kReducescatter:
+      return reduce_rows(reduction, output, brought, call.shape.front(), call.row_bytes(), self);
     case Collective::kAlltoall: return exchange_rows(output, brought, own_rows(call, mesh).n_bytes, self);
     default: return;
   }

@@ -18,9 +18,9 @@ SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const Partic
   return buffer;
 }
 
-// Of others, a member does not read the lines of a buffer that it writes.
+// In a broadcast one member writes only, and the other only reads.
 ExchangedBuffers::Choice choice_for(Collective collective) {
-  const bool reads_as_it_writes = collective == Collective::kAllreduce || collective == Collective::kAllgather;
+  const bool reads_as_it_writes = collective != Collective::kBroadcast;
   return reads_as_it_writes ? ExchangedBuffers::Choice::kReadLast : ExchangedBuffers::Choice::kUnusedLongest;
 }
 
