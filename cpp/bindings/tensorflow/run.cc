@@ -21,6 +21,10 @@ std::string name_in_loop(const std::string& name, std::int64_t iteration, std::i
   return number == 0 ? name : name + "#" + std::to_string(number);
 }
 
+constexpr const char* kTooManyAtOnce =
+    " If more than 1024 iterations of a loop are under way at once, which call a function that was traced before the "
+    "loop: trace it in the loop, or give tf.while_loop at most 1024 parallel_iterations.";
+
 void let_go(void* /*data*/, std::size_t /*len*/, void* kept) {
   std::unique_ptr<native::Kept> gone(static_cast<native::Kept*>(kept));
 }
@@ -111,7 +115,9 @@ bool Run::prepare(Outputs outputs, bool has_splits) {
 
 void Run::submit(std::unique_ptr<Run> run, const Attributes& attributes, ciranda_collective collective) {
   ciranda_request request = attributes.request(collective);
-  const std::string name = name_in_loop(attributes.name, tf().GetIterId(run->context_), attributes.iterations);
+  const std::int64_t iteration = tf().GetIterId(run->context_);
+  run->repeats_name_ = iteration >= attributes.iterations;
+  const std::string name = name_in_loop(attributes.name, iteration, attributes.iterations);
   if (request.name != nullptr) request.name = name.c_str();
   request.tensors = run->tensors_.data();
   request.tensors_count = run->tensors_.size();
@@ -123,7 +129,8 @@ void Run::end(const native::Outcome& outcome) {
     set_outputs(outcome);
     finish();
   } else {
-    fail(kCodes.theirs(outcome.status).value_or(kInternal), message_of(outcome));
+    const char* const way_out = repeats_name_ && outcome.status == CIRANDA_INVALID_ARGUMENT ? kTooManyAtOnce : "";
+    fail(kCodes.theirs(outcome.status).value_or(kInternal), message_of(outcome) + way_out);
   }
 }
 

@@ -51,6 +51,8 @@ class Run {
   TF_OpKernelContext* context_;
   Done done_;
   Outputs outputs_ = Outputs::kNone;
+  // Whether an iteration of a loop has the name of one long before.
+  bool repeats_name_ = false;
   std::vector<Tensor> held_;
   std::vector<std::vector<std::int64_t>> shapes_;
   std::vector<std::vector<std::int64_t>> splits_;
