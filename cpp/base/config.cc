@@ -158,6 +158,9 @@ constexpr std::array kSettings{
          "Seconds after which a warning names the ranks that others wait for; 0 for never."),
     real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
          kMaxSeconds, "Seconds after which a tensor fails that some rank has not submitted; 0 for never."),
+    boolean("FAIL_OTHER_ORDERS", "", &Config::fail_other_orders,
+            "Fail calls that ranks make in different orders after CIRANDA_STALL_WARNING_SECONDS, instead of telling of "
+            "them: where a rank does nothing else until its call has ended. The lowest rank's value counts."),
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
          "Least severe messages to show: trace, debug, info, warning, error or fatal."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,

@@ -61,6 +61,7 @@ struct Config {
   // Faults.
   double stall_warning_seconds = 10;
   double stall_shutdown_seconds = 600;
+  bool fail_other_orders = false;
   std::string log_level = "warning";
   // Not the engine's.
   std::string timeline;

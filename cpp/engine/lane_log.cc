@@ -54,6 +54,7 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);
+  options.fails_other_orders = config.fail_other_orders;
   return options;
 }
 

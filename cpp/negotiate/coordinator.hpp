@@ -48,6 +48,9 @@ struct CoordinatorOptions {
   std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
   std::chrono::nanoseconds stall_warning{0};   // 0: never
   std::chrono::nanoseconds stall_shutdown{0};  // 0: never
+  // Every call is waited for before the next: ranks that make theirs in different orders wait for each other for ever,
+  // which is told by failing them when the warning is due.
+  bool fails_other_orders = false;
 };
 
 class Coordinator {
@@ -148,7 +151,7 @@ class Coordinator {
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);
   StallReport stall_report(const NamedRounds& name, TimePoint now, bool tells_order) const;
-  std::string other_order_text(const Round& stalled, int missing) const;
+  bool note_other_order(const Round& stalled, int missing, StallReport& report) const;
 
   CoordinatorOptions options_;
   Members members_;

@@ -17,6 +17,12 @@ constexpr std::size_t kMissingAsked = 4;
 // In how many reports of one check: each passes over all names.
 constexpr std::size_t kReportsOfOrder = 4;
 
+struct Failing {
+  NamedRounds* name;
+  ErrorKind kind;
+  std::string text;
+};
+
 }  // namespace
 
 std::optional<TimePoint> Coordinator::first_due(TimePoint opened, TimePoint next_report) const {
@@ -33,20 +39,33 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   if (!stall_check_due_ || now < *stall_check_due_) return reports;
   disperse_stalled(now);
   std::optional<TimePoint> next;
-  std::vector<std::pair<NamedRounds*, std::string>> to_fail;  // told of while all of them are open
+  std::vector<Failing> to_fail;  // told of while all of them are open
   std::size_t n_told = 0;
   const auto report_of = [&](const NamedRounds& name) { return stall_report(name, now, n_told++ < kReportsOfOrder); };
+  const auto fail_later = [&](NamedRounds& name, ErrorKind kind, const std::string& text) {
+    const auto is_it = [&](const Failing& each) { return each.name == &name; };
+    if (std::none_of(to_fail.begin(), to_fail.end(), is_it)) to_fail.push_back({&name, kind, text});
+  };
   for (auto& [key, name] : names_) {
     Round& round = name->round;
     if (!round.is_open || round.is_ready) continue;
-    const bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
+    bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
+    const bool is_due = options_.stall_warning.count() > 0 && now >= round.next_report;
+    StallReport report;
+    if (is_due || (is_over && !round.is_swap)) report = report_of(*name);
+    const bool is_in_vain = options_.fails_other_orders && is_due && report.crossed != nullptr;
+    const ErrorKind kind = is_over ? ErrorKind::kTimeout : ErrorKind::kMismatch;
+    is_over = is_over || is_in_vain;
     if (is_over && !round.is_swap) {
-      to_fail.emplace_back(name.get(), report_of(*name).text);
+      fail_later(*name, kind, report.text);
+      if (is_in_vain && !report.crossed->round.is_swap) {
+        fail_later(*report.crossed, kind, report_of(*report.crossed).text);
+      }
       continue;
     }
     if (is_over && !std::exchange(round.is_called_off, true)) call_offs_.push_back({name->slot, round.swap_round});
-    if (options_.stall_warning.count() > 0 && now >= round.next_report) {
-      reports.push_back(report_of(*name));
+    if (is_due) {
+      reports.push_back(report);
       round.next_report = now + options_.stall_warning;
     }
     if (!is_over) next = earliest(next, first_due(round.opened, round.next_report));
@@ -57,7 +76,7 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
     next = earliest(next, first_due(group->opened, group->opened + options_.stall_warning));
   }
   stall_check_due_ = next;
-  for (const auto& [name, text] : to_fail) fail_round(*name, ErrorKind::kTimeout, text + " It has failed now.");
+  for (const auto& [name, kind, text] : to_fail) fail_round(*name, kind, text + " It has failed now.");
   return reports;
 }
 
@@ -65,28 +84,28 @@ StallReport Coordinator::stall_report(const NamedRounds& name, TimePoint now, bo
   StallReport report = name.stall_report(members_, now);
   const std::size_t n_asked = tells_order ? std::min(report.missing.size(), kMissingAsked) : 0;
   for (std::size_t i = 0; i < n_asked; ++i) {
-    const std::string text = other_order_text(name.round, report.missing[i]);
-    if (text.empty()) continue;
-    report.text += text;
-    break;
+    if (note_other_order(name.round, report.missing[i], report)) break;
   }
   return report;
 }
 
-// "" unless the missing member has made a call that one of those who wait here has not: then each waits for the other.
-std::string Coordinator::other_order_text(const Round& stalled, int missing) const {
+// Whether the missing member has made a call that one of those who wait here has not: then each waits for the other.
+bool Coordinator::note_other_order(const Round& stalled, int missing, StallReport& report) const {
   for (const auto& [key, other] : names_) {
     const Round& round = other->round;
     if (!round.is_open || round.is_ready || !round.has_arrived(missing)) continue;
     for (int member = 0; member < members_.size(); ++member) {
       if (!stalled.has_arrived(member) || round.has_arrived(member) || members_.has_joined(member)) continue;
-      return " Rank " + std::to_string(members_.rank(missing)) + " has submitted '" + other->name +
-             "' instead, which rank " + std::to_string(members_.rank(member)) +
-             " has not: these two make their calls in different orders, or make different calls. A rank that waits for "
-             "one call before it makes the next must make them in the same order as the others.";
+      report.crossed = other.get();
+      report.text +=
+          " Rank " + std::to_string(members_.rank(missing)) + " has submitted '" + other->name +
+          "' instead, which rank " + std::to_string(members_.rank(member)) +
+          " has not: these two make their calls in different orders, or make different calls. A rank that waits for "
+          "one call before it makes the next must make them in the same order as the others.";
+      return true;
     }
   }
-  return "";
+  return false;
 }
 
 }  // namespace ciranda

@@ -56,9 +56,11 @@ struct Round {
   void close();
 };
 
+struct NamedRounds;
 struct StallReport {
-  std::string text;          // for a person
-  std::vector<int> missing;  // the members not heard of for this name
+  std::string text;                // for a person
+  std::vector<int> missing;        // the members not heard of for this name
+  NamedRounds* crossed = nullptr;  // what one of them has announced instead, and one of those who wait here has not
 };
 
 struct PlannedGroup;

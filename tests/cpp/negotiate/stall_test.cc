@@ -66,6 +66,39 @@ TEST(Stall, TellsOfCallsInDifferentOrders) {
   EXPECT_TRUE(has(reports[0].text, "Rank 0 has submitted 'f' instead, which rank 1 has not")) << reports[0].text;
 }
 
+TEST(Stall, FailsCallsInDifferentOrdersWhereThatIsAskedFor) {
+  CoordinatorOptions options = three_ranks(seconds(10), seconds(600));
+  options.fails_other_orders = true;
+  Coordinator coordinator(options);
+  request(coordinator, 1, "late", kStart - seconds(1));
+  for (const int rank : {0, 2}) request(coordinator, rank, "late", kStart - seconds(1));
+  (void)coordinator.take_entries(true);
+  request(coordinator, 0, "f", kStart);
+  request(coordinator, 2, "f", kStart);
+  EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(9)).empty());
+  request(coordinator, 1, "g", kStart + seconds(9));
+  EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(10)).empty());
+  const auto entries = coordinator.take_entries(false);
+  ASSERT_EQ(entries.size(), 2U);  // also what the others have not come to
+  const auto first = std::get<FailEntry>(entries[0]);
+  EXPECT_EQ(first.kind, ErrorKind::kMismatch);
+  EXPECT_EQ(targets_of(first), (std::vector<std::int32_t>{0, 2}));
+  EXPECT_TRUE(has(first.text, "Rank 1 has submitted 'g' instead, which rank 0 has not")) << first.text;
+  const auto second = std::get<FailEntry>(entries[1]);
+  EXPECT_EQ(targets_of(second), (std::vector<std::int32_t>{1}));
+  EXPECT_TRUE(has(second.text, "Rank 0 has submitted 'f' instead, which rank 1 has not")) << second.text;
+  EXPECT_FALSE(coordinator.next_stall_check());
+}
+
+TEST(Stall, DoesNotFailARankThatIsOnlyLate) {
+  CoordinatorOptions options = three_ranks(seconds(10), seconds(600));
+  options.fails_other_orders = true;
+  Coordinator coordinator(options);
+  for (const int rank : {0, 2}) request(coordinator, rank, "f", kStart);
+  EXPECT_EQ(coordinator.check_stalls(kStart + seconds(10)).size(), 1U);
+  EXPECT_TRUE(coordinator.take_entries(false).empty());
+}
+
 TEST(Stall, DoesNotTellSoOfARankThatIsOnlyAhead) {
   Coordinator coordinator(three_ranks(seconds(10), seconds(0)));
   for (const int rank : {0, 2}) request(coordinator, rank, "f", kStart);
