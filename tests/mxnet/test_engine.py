@@ -274,7 +274,7 @@ def _names_in_use() -> None:
 
 
 def _failures_come_where_mxnet_raises() -> None:
-    from mxnet_ranks import hvd, mx, np, raised
+    from mxnet_ranks import hvd, mx, raised
 
     rank = hvd.rank()
     bad = hvd.allreduce(mx.nd.ones((2 + (rank == 1),)), name="shapes")
@@ -289,7 +289,12 @@ def _failures_come_where_mxnet_raises() -> None:
     assert type(last) is hvd.errors.MismatchError
     assert "'shapes'" in str(last)
     assert good.asnumpy()[0] == 1
-    assert np.isnan(bad.asnumpy()).all()  # MXNet has raised its error; none of it is left
+    for read in (bad.asnumpy, bad.wait_to_read, bad.asnumpy):  # MXNet itself raises once
+        assert str(raised(read)) == str(error)
+    bad[:] = 3
+    assert bad.asnumpy()[0] == 3
+    pair = hvd.grouped_allreduce([mx.nd.ones((2 + (rank == 1),), dtype="int32"), mx.np.ones((2,))], name="pair")
+    assert all(isinstance(raised(each.asnumpy), hvd.errors.MismatchError) for each in pair)
     # An array that has failed on one rank: the others must hear of it.
     broken = hvd.allreduce(mx.nd.ones((2 + (rank == 1),)), name="broken")
     if rank == 0:

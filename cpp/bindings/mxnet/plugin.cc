@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/mxnet/failed_results.hpp"
 #include "bindings/mxnet/held.hpp"
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/lent.hpp"
@@ -106,6 +107,15 @@ CIRANDA_API int32_t ciranda_mxnet_lend(void* data, const int64_t* shape, int32_t
 // Owners whose memory MXNet does not need any more; returns how many of them. What is fetched is not told again.
 CIRANDA_API size_t ciranda_mxnet_fetch_given_back(void** owners, size_t capacity) {
   return ciranda::mxnet::fetch_given_back({owners, capacity});
+}
+
+// 1, with what it has failed with, if the array is the result of a call that has failed; else 0. Nothing may write it.
+CIRANDA_API int32_t ciranda_mxnet_failure_of(void* array, char* message, size_t message_capacity) {
+  return guarded(0, nullptr, 0, [&] {
+    const std::string failure = ciranda::mxnet::failed_results().message_of(array);
+    copy_out(failure, message, message_capacity);
+    return failure.empty() ? 0 : 1;
+  });
 }
 
 // A call that this library does not make has failed.

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bindings/mxnet/failed_results.hpp"
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/tables.hpp"
 
@@ -218,16 +219,15 @@ void Running::submit_nothing(std::unique_ptr<Running> running) {
   native::submit(circle, std::move(running), request);
 }
 
-void Running::spoil_outputs() const {
+void Running::spoil_outputs(const std::string& message) const {
   for (std::size_t i = 0; i < tensors_.size() && i < outputs_.size(); ++i) {
     const ciranda_tensor& tensor = tensors_[i];
-    int ndim = 0;
-    const std::int64_t* shape = nullptr;
-    const bool is_in_place = memory_of(inputs_[i].get()) == memory_of(outputs_[i].get());
-    if (is_in_place || mx().NDArrayGetShapeEx64(outputs_[i].get(), &ndim, &shape) != 0) continue;
-    std::size_t n_bytes = ciranda_dtype_size(tensor.dtype);
-    for (int dimension = 0; dimension < ndim; ++dimension) n_bytes *= static_cast<std::size_t>(shape[dimension]);
-    if (n_bytes != 0) std::memset(tensor.output, tensor.dtype == CIRANDA_BOOL ? 1 : 0xFF, n_bytes);
+    const ArrayHandle output = outputs_[i].get();
+    if (memory_of(inputs_[i].get()) == memory_of(output)) continue;
+    const std::size_t n_bytes = n_bytes_of(output, ciranda_dtype_size(tensor.dtype));
+    if (n_bytes == 0) continue;
+    std::memset(tensor.output, tensor.dtype == CIRANDA_BOOL ? 1 : 0xFF, n_bytes);
+    failed_results().add(output, message);
   }
 }
 
@@ -242,7 +242,7 @@ void Running::tell(ciranda_status status, const std::string& message) {
   }
   const std::string text = std::string(kKinds.theirs(status).value_or("CirandaInternal")) + ": " + message;
   if (done_.callback == nullptr) return;  // MXNet has another error already
-  spoil_outputs();
+  spoil_outputs(text);
   last_error().note(status, message);
   if (report_) *report_ = text;
   const std::runtime_error error(text);  // as which MXNet copies it

@@ -77,9 +77,9 @@ class Running {
   std::string take_tensors();
   bool outputs_overlap() const;
   ciranda_request request() const;
-  // MXNet raises an error once: what reads a result that has failed after that finds no plausible numbers there, but
-  // NaN in all floating types. Arrays that are communicated in place are left alone.
-  void spoil_outputs() const;
+  // Whoever reads a result that has failed finds no plausible numbers there (failed_results.hpp). Arrays that are
+  // communicated in place are left alone.
+  void spoil_outputs(const std::string& message) const;
   void tell(ciranda_status status, const std::string& message);
 
   native::Context circle_;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,10 @@ _buffer = _Buffer()
 
 library = plugin.opened("mxnet", _VERSION)
 
+if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
+    # Each call waits for its end: in another order of them, ranks would wait for each other for ever.
+    os.environ.setdefault("CIRANDA_FAIL_OTHER_ORDERS", "1")
+
 _push = library.ciranda_mxnet_push
 _push.argtypes = [
     ctypes.c_int32,
@@ -65,6 +70,8 @@ library.ciranda_mxnet_hold.restype = ctypes.c_int32
 library.ciranda_mxnet_let_go.argtypes = [ctypes.c_void_p]
 library.ciranda_mxnet_let_go.restype = None
 library.ciranda_mxnet_pushed_names.restype = ctypes.c_size_t
+library.ciranda_mxnet_failure_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+library.ciranda_mxnet_failure_of.restype = ctypes.c_int32
 library.ciranda_mxnet_note_error.argtypes = [ctypes.c_int32, ctypes.c_char_p]
 library.ciranda_mxnet_note_error.restype = None
 library.ciranda_mxnet_last_error.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
@@ -206,6 +213,13 @@ def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
         ctypes.pythonapi.Py_DecRef(owner)
         return None
     return handle
+
+
+def failure_of(array: Any) -> str:
+    """Return what has failed whose result an array is that nothing writes; "" if it is none."""
+    message = _buffer.message
+    has_failed = library.ciranda_mxnet_failure_of(array.handle, message, _MESSAGE_BYTES)
+    return message.value.decode(errors="replace") if has_failed else ""
 
 
 def pushed_names() -> int:

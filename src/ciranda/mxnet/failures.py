@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from mxnet.base import MXNetError, register_error
+from mxnet.ndarray import NDArray
 
 from ciranda import errors
 
@@ -34,12 +35,39 @@ class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
     _kind: type[errors.CirandaError]
 
     def __init__(self, message: str) -> None:
+        _raise_again()
         super().__init__(message.partition(": ")[2] if message.partition(": ")[0] in _MADE else message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._kind, str(self))
 
 
+def _raise_again() -> None:
+    """From now on have arrays that have failed raise whenever they are read: MXNet itself raises an error once.
+
+    Done when the first is raised, so that reading takes no longer where nothing has failed.
+    """
+    for name in ("asnumpy", "wait_to_read"):
+        own = getattr(NDArray, name)
+        if not hasattr(own, _IS_WRAPPED):
+            setattr(NDArray, name, _checked(own))
+
+
+def _checked(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
+    @wraps(own)
+    def read(self: NDArray) -> Any:
+        result = own(self)
+        from ciranda.mxnet._plugin import failure_of  # which needs this module
+
+        if message := failure_of(self):
+            raise of_message(message)
+        return result
+
+    setattr(read, _IS_WRAPPED, True)
+    return read
+
+
+_IS_WRAPPED = "_ciranda_raises_again"
 _by_kind: dict[type[errors.CirandaError], type[MXNetCollectiveError]] = {}
 
 

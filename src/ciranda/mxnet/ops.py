@@ -37,7 +37,7 @@ from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set
 
 #: How long shutdown() waits for calls.
-_SHUTDOWN_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 2.0
 
 
 @raises_mxnet_errors
@@ -278,7 +278,7 @@ def shutdown() -> None:
     """Leave the circle, as `ciranda.shutdown()`, when the calls have ended that are in MXNet's queues or under way.
 
     Calls that nobody waits for are the rule in MXNet: the last step of a training is one. Those that have not ended
-    after some seconds, as other ranks never make them, fail with AbortedError.
+    after two seconds, as other ranks never make them, fail with AbortedError.
     """
     deadline = time.monotonic() + _SHUTDOWN_SECONDS
     while _basics.is_initialized() and pushed_names() and time.monotonic() < deadline:
