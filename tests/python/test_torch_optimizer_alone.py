@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ciranda.torch as hvd  # noqa: E402
+from ciranda._frameworks.groups import make_groups  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -189,6 +190,26 @@ def test_gradients_that_do_not_come_are_none() -> None:
     assert unused.grad is None
     assert unused.tolist() == [1.0, 1.0]
     assert unused not in optimizer.state
+
+
+def test_a_gradient_that_a_hook_takes_away() -> None:
+    """Between its coming and that of its neighbours, with which it was to travel."""
+    model, alone = _model(), _model()
+    optimizer = _wrapped(model)
+    model[2].weight.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", None))
+    alone[2].weight.requires_grad_(False)
+    assert _train(model, optimizer) == _train(alone, _sgd(alone))
+
+
+def test_small_neighbours_travel_together() -> None:
+    sizes = [1000, 200_000, 50_000, 400_000, 10]
+    parameters = [torch.nn.Parameter(torch.ones(size)) for size in sizes]
+    groups = make_groups(parameters, None, torch.Tensor, lambda parameter: parameter.nbytes)
+    assert [[parameter.numel() for parameter in group] for group in groups] == [
+        [10],
+        [400_000],
+        [50_000, 200_000, 1000],
+    ]
 
 
 def test_more_passes_than_agreed() -> None:

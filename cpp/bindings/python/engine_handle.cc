@@ -212,11 +212,12 @@ std::optional<EngineHandle> attach() {
 
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
              double prescale, double postscale, nb::handle splits, std::uint64_t place, std::optional<double> weight,
-             bool divides_by_all) {
+             bool divides_by_all, std::int32_t priority) {
   CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true, read_splits(splits)};
   options.set_place(place);
   options.weight = weight;
   options.divides_by_all = divides_by_all;
+  options.priority = priority;
   return self.run(options, inputs, outputs);
 }
 
@@ -354,7 +355,7 @@ void bind_engine_handle(nb::module_& m) {
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),
-           nb::arg("divides_by_all") = false)
+           nb::arg("divides_by_all") = false, nb::arg("priority") = 0)
       .def(
           "record", [](const EngineHandle& self) { return RecordingHandle(self.engine().record()); },
           "What this rank's calls do from here on.")

@@ -81,6 +81,7 @@ from ciranda.torch.functions import (
     check_consistency,
     empty,
 )
+from ciranda.torch.gradient_optimizer import GradientOptimizer
 from ciranda.torch.local_sgd import LocalOptimizer, LocalSGD
 from ciranda.torch.ops import (
     allgather,
@@ -140,7 +141,7 @@ from ciranda.torch.ops import (
     send,
     send_async,
 )
-from ciranda.torch.optimizer import DistributedOptimizer, GradientOptimizer
+from ciranda.torch.optimizer import DistributedOptimizer
 from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
 from ciranda.torch.sparse import sparse_allreduce_async
 from ciranda.torch.sync_batch_norm import SyncBatchNorm

@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
 
 import torch
 
 from ciranda import _core
 from ciranda._basics import circle, engine
-from ciranda._frameworks.compression import NoneCompressor
+from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda.torch.buckets import Bucket
 from ciranda.torch.sparse import SparseReduction
-from ciranda.torch.tensors import contiguous, for_engine
+from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous
 
 Tensor = torch.Tensor
 Hook = Callable[[Tensor], None]
+_is_sparse = attrgetter("is_sparse")
 
 
 class Kind(enum.IntFlag):
@@ -44,11 +48,11 @@ class GradientGroup:
     """
 
     __slots__ = (
+        "_come",
         "_finishers",
         "_options",
         "_prepared",
         "_remaining",
-        "_to_send",
         "_waiting_for",
         "_watched",
         "bucket",
@@ -82,7 +86,8 @@ class GradientGroup:
         self._remaining[:] = [self._options.passes] * n_members
         self._waiting_for = n_members
         self.is_here = [False] * n_members
-        self._to_send: list[Tensor | None] = [None] * n_members
+        #: The parameters whose gradients have come, until all are there.
+        self._come: list[Tensor | None] = [None] * n_members
         self.operation = None
         #: Whether the step has been made but for its end, which the next forward pass waits for.
         self.is_deferred = False
@@ -122,7 +127,7 @@ class GradientGroup:
         if self.is_deferred:
             return False
         passes = self._options.passes
-        return self._waiting_for < len(self.names) or any(left != passes for left in self._remaining)
+        return self._waiting_for < len(self.names) or self._remaining.count(passes) < len(self.names)
 
     # --- a gradient comes ---
 
@@ -151,28 +156,53 @@ class GradientGroup:
 
     def add(self, member: int, parameter: Tensor) -> None:
         """Take this step's gradient of `member`; start when all members are there. REQUIRES: it has a gradient."""
-        gradient = parameter.grad
-        assert gradient is not None
-        if gradient.is_sparse:
-            if self._options.sparse_as_dense:
-                self.densified[member] = gradient.sparse_dim()
-                gradient = parameter.grad = gradient.to_dense()
-            else:
-                self._start_sparse(member, gradient, parameter)
-                return
-        if self.bucket is not None:
-            gradient = parameter.grad = self.bucket.take(member, gradient)
-        self._to_send[member] = self._prepare_to_send(gradient)
-        self._watched = gradient, gradient._version
+        self._come[member] = parameter
         self._count_in(member)
 
     def _count_in(self, member: int) -> None:
         self.is_here[member] = True
         self._waiting_for -= 1
         if self._waiting_for == 0:
-            self._submit()
+            try:
+                self._start()
+            except BaseException:  # it is seen again, when the optimizer waits
+                self._finishers.clear()
+                self.is_here[member] = False
+                self._waiting_for = 1
+                raise
 
-    def _start_sparse(self, member: int, gradient: Tensor | None, parameter: Tensor) -> None:
+    def _start(self) -> None:
+        """Send what has come, in one call: to look at each gradient as it comes costs a small model's step more."""
+        come = self._come
+        members = [member for member, each in enumerate(come) if each is not None and each.grad is not None]
+        gradients: list[Any] = [come[member].grad for member in members]  # type: ignore[union-attr]
+        if any(map(_is_sparse, gradients)):
+            members = [member for member in members if not self._is_apart(member, come[member])]
+            gradients = [come[member].grad for member in members]  # type: ignore[union-attr]
+        if self.bucket is not None:
+            gradients = [self.bucket.take(*pair) for pair in zip(members, gradients, strict=True)]
+            for member, gradient in zip(members, gradients, strict=True):
+                come[member].grad = gradient  # type: ignore[union-attr]
+        if gradients:
+            self._submit(members, self._prepare_to_send(gradients))
+            self._watched = gradients[-1], gradients[-1]._version
+        self._come = []
+
+    def _is_apart(self, member: int, parameter: Tensor | None) -> bool:
+        """Whether the gradient travels by itself, as sparse ones do; where they are not to, it is made dense."""
+        assert parameter is not None
+        gradient = parameter.grad
+        assert gradient is not None
+        if member in self.sparse or not gradient.is_sparse:
+            return member in self.sparse
+        if self._options.sparse_as_dense:
+            self.densified[member] = gradient.sparse_dim()
+            parameter.grad = gradient.to_dense()
+            return False
+        self._begin_sparse(member, gradient, parameter)
+        return True
+
+    def _begin_sparse(self, member: int, gradient: Tensor | None, parameter: Tensor) -> None:
         name = f"{PREFIX}.{self.names[member]}.sparse"
         options = self._options
         self.sparse[member] = SparseReduction(
@@ -184,29 +214,30 @@ class GradientGroup:
             options.weight,
             options.divisor_of_any,
         )
-        self._count_in(member)
 
-    def _prepare_to_send(self, gradient: Tensor) -> Tensor:
+    def _prepare_to_send(self, gradients: list[Tensor]) -> list[Tensor]:
         compression = self._options.compression
-        if compression is NoneCompressor:
-            work = contiguous(gradient)
-            if work is not gradient:
-                self._finishers.append(lambda: _copy(gradient, work))
-            return work
+        if compression is not NoneCompressor:
+            return [self._compressed(gradient, compression) for gradient in gradients]
+        work = all_contiguous(gradients)
+        for gradient, copy in zip(gradients, work, strict=True):
+            if copy is not gradient:
+                self._finishers.append(partial(_copy, gradient, copy))
+        return work
+
+    def _compressed(self, gradient: Tensor, compression: type[Compressor]) -> Tensor:
         compressed, context = compression.compress(gradient)
         work = contiguous(compressed)
         self._finishers.append(lambda: _copy(gradient, compression.decompress(work, context)))
         return work
 
-    def _submit(self) -> None:
+    def _submit(self, members: list[int], to_send: list[Tensor]) -> None:
         connected = circle.engine or engine()  # the second raises
-        to_send = self._to_send
-        if self.bucket is not None and self.bucket.has_all(to_send):
+        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(to_send):
             to_send = list(self.bucket.flats)
-        tensors = [for_engine(tensor) for tensor in to_send if tensor is not None]
-        if tensors:
-            target = tensors[0] if len(tensors) == 1 else tensors
-            self.operation = connected.submit_prepared(self._prepared, target, self._options.weight)
+        tensors = all_for_engine(to_send)
+        target = tensors[0] if len(tensors) == 1 else tensors
+        self.operation = connected.submit_prepared(self._prepared, target, self._options.weight)
 
     # --- the optimizer waits ---
 
@@ -230,7 +261,8 @@ class GradientGroup:
         elif parameter.grad is not None:
             self.add(member, parameter)
         elif kind == Kind.SPARSE and not self._options.sparse_as_dense:
-            self._start_sparse(member, None, parameter)
+            self._begin_sparse(member, None, parameter)
+            self._count_in(member)
         else:
             parameter.grad = torch.zeros_like(parameter)
             if kind == Kind.SPARSE:

@@ -11,7 +11,7 @@ import torch
 from ciranda import _core
 from ciranda._frameworks.options import Options
 from ciranda.torch.forward_overlap import ForwardOverlap
-from ciranda.torch.optimizer import GradientOptimizer, is_asked_by_scaler
+from ciranda.torch.gradient_optimizer import GradientOptimizer, is_asked_by_scaler
 
 Tensor = torch.Tensor
 

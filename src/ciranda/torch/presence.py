@@ -16,6 +16,9 @@ from ciranda.torch.gradients import GradientGroup, Kind
 from ciranda.torch.tensors import for_engine
 
 Tensor = torch.Tensor
+Groups = Sequence[GradientGroup]
+#: The parameters of each group.
+Members = Sequence[Sequence[Tensor]]
 
 
 class Presence:
@@ -30,47 +33,64 @@ class Presence:
         self._priority = priority
         self._op = options.op if options.op in (Average, Sum) else Max
         #: A column for each gradient, and one for the step. Row 0: whether it is dense, or the step's number even;
-        #: row 1: whether it is sparse, or the number odd.
-        self._usual = torch.empty(2, 0)
+        #: row 1: whether it is sparse, or the number odd. Here where all are dense, for an even step and an odd one.
+        self._usual: list[Tensor] = []
         #: The same of all ranks together: what is above zero, somebody has.
         self._table = torch.empty(2, 0)
+        self._is_odd = False
+        #: Tables that were found to be in order, of an even step and an odd one. Most that come are equal to them.
+        self._in_order = [self._table, self._table]
 
-    def tell(
-        self, groups: Sequence[GradientGroup], members: Sequence[Sequence[Tensor]], nth_step: int
-    ) -> _core.Operation:
+    def tell(self, groups: Groups, members: Members, nth_step: int) -> _core.Operation:
         """Start to tell the others. When the operation is done, `check()` and `kinds()` know of all ranks together."""
-        if not all(group.is_usual for group in groups):
-            mine = _look(groups, members)
-        else:
-            if self._usual.shape[1] != sum(map(len, members)) + 1:
-                self._usual = _look(groups, members)
-            mine = self._usual.clone()
-        mine[nth_step % 2, -1] = 1.0
-        self._table = torch.empty_like(mine)
-        connected = circle.engine or engine()
-        factors = self._options.factors(self._op)
-        return connected.submit(
-            ALLREDUCE,
-            for_engine(mine),
-            for_engine(self._table),
-            self._name,
-            self._op,
-            -1,
-            *factors,
+        mine = self._look(groups, members, nth_step)
+        return (circle.engine or engine()).submit(
+            *self._call(mine),
             True,
             process_set=id_of(self._options.process_set),
             divides_by_all=self._options.divides_by_all(self._op),
             priority=self._priority,
         )
 
-    def check(self, groups: Sequence[GradientGroup]) -> None:
+    def exchange(self, groups: Groups, members: Members, nth_step: int) -> None:
+        """Tell the others, and wait for what they tell: `check()` and `kinds()` know of all ranks together."""
+        mine = self._look(groups, members, nth_step)
+        connected = circle.engine or engine()
+        if connected.size == 1:
+            self._table = mine
+            return
+        connected.run(
+            *self._call(mine),
+            process_set=id_of(self._options.process_set),
+            divides_by_all=self._options.divides_by_all(self._op),
+            priority=self._priority,
+        )
+
+    def _look(self, groups: Groups, members: Members, nth_step: int) -> Tensor:
+        """Return what this rank has, and at which step it is."""
+        self._is_odd = bool(nth_step % 2)
+        if not all(group.is_usual for group in groups):
+            return _table_of(groups, members, nth_step)
+        if not self._usual or self._usual[0].shape[1] != sum(map(len, members)) + 1:
+            self._usual = [_table_of(groups, members, nth) for nth in range(2)]
+        return self._usual[nth_step % 2]
+
+    def _call(self, mine: Tensor) -> tuple[int, object, object, str, int, int, float, float]:
+        self._table = torch.empty_like(mine)
+        tensors = for_engine(mine), for_engine(self._table)
+        return ALLREDUCE, *tensors, self._name, self._op, -1, *self._options.factors(self._op)
+
+    def check(self, groups: Groups) -> None:
         """Make sure that all ranks are at the same step, and combine the same. REQUIRES: the operation is done.
 
         Raises:
             MismatchError: on all ranks, which could else wait for each other, or combine what does not belong together.
         """
+        if torch.equal(self._table, self._in_order[self._is_odd]):
+            return
         both = self._table.prod(dim=0)
         if not both.any():
+            self._in_order[self._is_odd] = self._table
             return
         if both[-1]:
             raise MismatchError(
@@ -91,8 +111,8 @@ class Presence:
         return [Kind(is_dense + 2 * is_sparse) for is_dense, is_sparse in zip(dense, sparse, strict=True)]
 
 
-def _look(groups: Sequence[GradientGroup], members: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return a table of what this rank has, without the step."""
+def _table_of(groups: Groups, members: Members, nth_step: int) -> Tensor:
     kinds = [kind for group, parameters in zip(groups, members, strict=True) for kind in group.kinds(parameters)]
     rows = [[float(kind == of_row) for kind in (*kinds, Kind.NONE)] for of_row in (Kind.DENSE, Kind.SPARSE)]
+    rows[nth_step % 2][-1] = 1.0
     return torch.tensor(rows)

@@ -1,0 +1,367 @@
+"""GradientOptimizer: what DistributedOptimizer adds to an optimizer, so that it steps with the gradients of all ranks.
+
+As soon as the backward pass has computed a gradient, its allreduce starts, in place, while the backward pass goes on;
+`step()` waits for all of them and then makes the wrapped optimizer's step; or leaves that to the next forward pass
+(overlapping_optimizer.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ciranda import _core
+from ciranda._frameworks.naming import joined
+from ciranda._frameworks.options import PREFIX, Options, positive
+from ciranda._numbering import Era, era_of
+from ciranda._ops import Average, Handle, is_done_within
+from ciranda.errors import InvalidArgumentError
+from ciranda.torch import ops
+from ciranda.torch.buckets import Bucket, share
+from ciranda.torch.gradients import GradientGroup, Kind
+from ciranda.torch.own_gradients import share_overflow
+from ciranda.torch.presence import Presence
+from ciranda.torch.wrapping import WrappedOptimizer
+
+Tensor = torch.Tensor
+
+_PATIENCE = 0.001  # seconds
+
+#: The method of torch.amp.GradScaler that divides gradients by its scale.
+_CHANGED_BY_SCALER = "_unscale_grads_"
+
+
+def _remove(hooks: list[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+def is_asked_by_scaler() -> bool:
+    """Whether it is GradScaler that reads `param_groups`, to change the gradients, of which it tells in no other way.
+
+    What it does to them torch counts as no new version, so that it would not be noticed afterwards either.
+    """
+    frame = sys._getframe(2)
+    while frame.f_code.co_name == "param_groups" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name == _CHANGED_BY_SCALER
+
+
+class GradientOptimizer(WrappedOptimizer):
+    """The methods that DistributedOptimizer adds to the class that it wraps."""
+
+    def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
+        self._groups: list[GradientGroup] = []
+        self._hooks: list[Any] = []
+        self._warned: set[str] = set()
+        self._synchronized = False
+        self._should_synchronize = True
+        #: Whether who called synchronize() ought to step within skip_synchronize().
+        self._is_expected_to_skip = False
+        #: Since when steps are counted, how many there were, and whether the next has begun.
+        self._era: Era | None = None
+        self._n_steps = 0
+        self._has_told = False
+        #: What is under way between the ranks about the step that has begun.
+        self._numbers: Handle[Tensor] | None = None
+        self._told: _core.Operation | None = None
+        self._presence = Presence(joined(list(names.values())), options, self._priority_of(list(names)))
+        weakref.finalize(self, _remove, self._hooks).atexit = False
+        super()._distribute(options, names, members)
+
+    def _priority_of(self, _parameters: list[Tensor]) -> int:
+        """Return the priority with which the gradients of these parameters travel."""
+        return 0
+
+    def _add_group(self, parameters: list[Tensor]) -> None:
+        if not self._takes_part:
+            return
+        bucket = Bucket(parameters) if self._options.has_buckets else None
+        names = [self._parameter_names[parameter] for parameter in parameters]
+        group = GradientGroup(names, self._options, bucket, self._priority_of(parameters))
+        self._members.append(parameters)
+        self._groups.append(group)
+        for member, parameter in enumerate(parameters):
+            hook = group.make_hook(member)
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+
+    def _adopt_thawed(self) -> None:
+        """Combine the gradients of parameters that were frozen when the optimizer was wrapped, and no longer are."""
+        if self._frozen:
+            self._adopt([parameter for parameter in self._frozen if parameter.requires_grad])
+
+    @property
+    def param_groups(self) -> Any:
+        """The parameter groups. Who reads them when a backward pass is complete gets to gradients that are combined.
+
+        So does `GradScaler`, which divides the gradients by its scale right before it calls step(), also where a
+        backward pass has not reached all of them: only those that nobody has begun to combine are its own to change.
+        """
+        attributes = vars(self)
+        groups = attributes.get("_groups")
+        if groups is None:
+            return attributes["param_groups"]
+        by_scaler = is_asked_by_scaler()
+        if groups and self._should_synchronize:
+            is_complete = all(group.is_under_way for group in groups)
+            if is_complete or (by_scaler and self._has_started()):
+                self._synchronize(has_come_to_step=False)
+        if by_scaler and self._takes_part:
+            share_overflow(self._parameter_names, self._options.process_set)
+        return attributes["param_groups"]
+
+    @param_groups.setter
+    def param_groups(self, value: Any) -> None:
+        vars(self)["param_groups"] = value
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """How many backward passes accumulate locally before the gradients are combined."""
+        return self._options.passes
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Change how many backward passes accumulate locally; gradients not yet combined are given all of them."""
+        self._options.passes = positive(passes)
+        for group in self._groups:
+            group.restart_passes()
+
+    def set_weight(self, weight: float | None) -> None:
+        """Say what this rank's gradients count in the average from now on, as the number of its samples.
+
+        What comes out is the sum of weight * gradient over the sum of the weights, so that ranks whose batches differ
+        in size train as one process does with all of them. 0 is a rank that has no samples, and need not make a
+        backward pass. All ranks must set weights, or none; None ends it. Call it before the backward pass.
+
+        Raises:
+            InvalidArgumentError: the weight is negative or not finite, or the optimizer's op is not Average.
+            AssertionError: a backward pass has begun, whose gradients may be under way.
+        """
+        if weight is not None and (self._options.op != Average or not 0 <= weight < float("inf")):
+            raise InvalidArgumentError(f"set_weight({weight}): weights are 0 or more, and for op=Average only")
+        if self._has_started():
+            raise AssertionError("set_weight() was called between backward() and step(); call it before backward()")
+        self._options.weight = weight
+
+    # --- combining ---
+
+    def synchronize(self) -> None:
+        """Wait until all gradients are combined; start those that the backward pass did not reach.
+
+        For what has to happen between the backward pass and the step, as gradient clipping; then step within
+        `skip_synchronize()`. Every rank must call it.
+
+        Raises:
+            AssertionError: a gradient was changed while it travelled.
+            HorovodInternalError: a gradient could not be combined: ranks disagree, a rank has died.
+        """
+        # Who has read param_groups since the backward pass has combined the gradients already.
+        if not self._synchronized or self._is_expected_to_skip or self._has_started():
+            self._synchronize()
+        self._hear()
+        self._is_expected_to_skip = True
+
+    def _synchronize(self, has_come_to_step: bool = True) -> None:
+        self._adopt_thawed()
+        try:
+            missing = self._combine(has_come_to_step) if self._takes_part else []
+        except BaseException:
+            self._numbers = self._told = None
+            raise
+        finally:
+            for group in self._groups:
+                group.reset()
+        self._synchronized = True
+        self._is_expected_to_skip = False
+        self._warn_of_missing(missing)
+
+    def _tell(self) -> None:
+        """Start to tell the others what this rank has, and that it has come to this step."""
+        self._begin_to_tell()
+        self._told = self._presence.tell(self._groups, self._members, self._n_steps)
+
+    def _exchange(self) -> None:
+        """Do so, and wait for what the others tell."""
+        self._begin_to_tell()
+        self._compare(lambda: self._presence.exchange(self._groups, self._members, self._n_steps))
+
+    def _begin_to_tell(self) -> None:
+        era = era_of(self._options.process_set)
+        if self._era != era:
+            self._era, self._n_steps = era, 0
+            self._numbers = self._told = None
+        self._hear()  # about a step that was left out
+        self._numbers = self._tell_number()
+        self._has_told = True
+
+    def _has_heard(self) -> bool:
+        """Whether _hear() would not block."""
+        return all(each.poll() for each in (self._numbers, self._told) if each is not None)
+
+    def _hear(self) -> None:
+        """Wait for what the others tell, and make sure that it goes together with what this rank has."""
+        if self._told is not None:
+            told, self._told = self._told, None
+            self._compare(told.wait)
+
+    def _compare(self, wait: Callable[[], object]) -> None:
+        self._share_buckets()
+        numbers, self._numbers = self._numbers, None
+        self._check_number(numbers)  # first: with other numbers the others have other names for all else
+        wait()
+        self._presence.check(self._groups)
+
+    def _share_buckets(self) -> None:
+        if self._options.shares_buckets:
+            share([group.bucket for group in self._groups if group.bucket is not None])
+
+    def _count_step(self) -> None:
+        self._n_steps += self._has_told
+        self._has_told = self._synchronized = False
+
+    def _combine(self, has_come_to_step: bool) -> list[str]:
+        """Return the names of the gradients that other ranks have and this one does not."""
+        is_usual = all(group.is_usual for group in self._groups)
+        if has_come_to_step or not is_usual:
+            self._exchange()
+        else:
+            self._tell()
+            self._wait_before_step()
+        kinds = None if is_usual else self._kinds()
+        missing = [] if kinds is None else self._complete(kinds)
+        _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        for index, group in enumerate(self._groups):
+            group.finish(self._members[index], () if kinds is None else kinds[index])
+        return missing
+
+    def _kinds(self) -> list[list[Kind]]:
+        """Return what all ranks together have, group by group."""
+        kinds = self._presence.kinds()
+        ends = itertools.accumulate(map(len, self._members))
+        return [kinds[end - len(group) : end] for group, end in zip(self._members, ends, strict=True)]
+
+    def _complete(self, kinds: list[list[Kind]]) -> list[str]:
+        missing: list[str] = []
+        for group, parameters, its_kinds in zip(self._groups, self._members, kinds, strict=True):
+            missing += [] if group.is_under_way else group.complete(parameters, its_kinds)
+        return missing
+
+    def _wait_before_step(self) -> None:
+        """Wait for the gradients alone, as the others may need this rank to go on before they come to their step."""
+        operations = [group.operation for group in self._groups if group.operation is not None]
+        while not self._has_heard() and operations:
+            if is_done_within(operations[-1], _PATIENCE):
+                operations.pop()
+        if self._has_heard():
+            self._hear()
+
+    def _warn_of_missing(self, missing: list[str]) -> None:
+        new = [name for name in missing if name not in self._warned]
+        if new:
+            self._warned.update(new)
+            warnings.warn(
+                f"parameters got a gradient on other ranks, but none on this one, which takes part with zeros: "
+                f"{', '.join(new)} (said once for each parameter)",
+                stacklevel=4,
+            )
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within this, step() takes the gradients as they are. Call synchronize() before."""
+        if not self._should_synchronize:
+            raise AssertionError("skip_synchronize() is entered twice")
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def _has_started(self) -> bool:
+        return any(group.has_started for group in self._groups)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Combine the gradients, then make the wrapped optimizer's step.
+
+        After an explicit `synchronize()` that no backward pass followed, the gradients are not combined again. The
+        gradients that `closure` computes are combined each time it has been called; for LBFGS, which decides by the
+        loss, the loss that it returns is combined too.
+        """
+        if self._should_synchronize:
+            self._synchronize_if_due(closure is not None)
+        self._count_step()
+        if closure is None:
+            return super().step()
+        return super().step(self._synchronizing(closure))
+
+    # What torch adds around step(), once a class, stands around the wrapped optimizer's already.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _synchronize_if_due(self, has_closure: bool) -> None:
+        if self._has_combined():
+            self._hear()
+            if self._is_expected_to_skip:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(); the "
+                    "gradients are not combined again. Write: with optimizer.skip_synchronize(): optimizer.step()",
+                    stacklevel=4,
+                )
+        elif not has_closure or self._has_started():
+            self._synchronize()
+
+    def _has_combined(self) -> bool:
+        """Whether the gradients that there are have been combined, and not yet used."""
+        return (
+            self._synchronized
+            and not self._has_started()
+            and any(parameter.grad is not None for parameter in self._parameter_names)
+        )
+
+    def _synchronizing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def synchronized() -> Any:
+            loss = closure()
+            if not self._should_synchronize:
+                return loss
+            if not self._has_combined():
+                self._synchronize()
+            self._synchronized = False
+            return self._combined_loss(loss) if isinstance(self, torch.optim.LBFGS) else loss
+
+        return synchronized
+
+    def _combined_loss(self, loss: Any) -> Tensor:
+        """Return the loss of all ranks. Ranks that decided by their own would make different steps."""
+        mine = torch.as_tensor(loss).detach()
+        name = f"{PREFIX}.{joined(list(self._parameter_names.values()))}.loss"
+        options = self._options
+        return ops.allreduce(
+            mine,
+            name=name,
+            op=options.op,
+            process_set=options.process_set,
+            weight=options.weight,
+            divisor=options.divisor_of_any,
+        )
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clear the gradients. Raises AssertionError while they are being combined."""
+        if any(group.operation is not None or group.sparse for group in self._groups):
+            raise AssertionError(
+                "zero_grad() was called between backward() and step() or synchronize(), while the gradients are being "
+                "combined; call it before backward() or after step()"
+            )
+        self._synchronized = False
+        super().zero_grad(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Load the wrapped optimizer's state. What the last backward pass has begun is dropped."""
+        for group in self._groups:
+            group.reset()
+        self._numbers = self._told = None
+        self._synchronized = False
+        super().load_state_dict(*args, **kwargs)
