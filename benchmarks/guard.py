@@ -7,6 +7,8 @@ A baseline is a small file in ``baselines``, by processor and number of cores, t
 times as long gloo takes, the best call of each against the best of the other, in one run and in turns. The best calls
 are what a busy machine changes least. A ratio that falls below half of the baseline's is measured a second time, and
 only if it is so low again the exit code is 1. A machine without a baseline is measured and passes.
+
+A blocking call without a name is held against one with a name, on any machine (unnamed.py).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,7 @@ from ciranda.bench.plan import format_size
 FOLDER = Path(__file__).with_name("baselines")
 PEER = "gloo"
 MOST_LOSS = 2.0
+MOST_UNNAMED = 1.5  # of the time of a named call; 1.0 where nothing disturbs
 _WHAT = ["--peers", PEER, "--sizes", "1K,256K,4M,16M", "--iterations", "2000"]
 
 Ratios = dict[int, float]  # by bytes
@@ -89,6 +93,15 @@ def measure(seconds: float) -> Ratios:
     return ratios(peers.measure(args, [PEER], "no MPI", None))
 
 
+def measure_unnamed() -> float:
+    """How many times as long a blocking call takes without a name as with one."""
+    script = Path(__file__).with_name("unnamed.py")
+    launcher = str(Path(sys.executable).with_name("ciranda"))
+    command = [launcher, "run", "-np", "2", sys.executable, str(script)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    return float(done.stdout.split()[-1])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Hold Ciranda's speed against its baseline.")
     parser.add_argument("--write", action="store_true", help="make what is measured the baseline")
@@ -111,7 +124,13 @@ def main() -> int:
     lost = [each for each in held if each.is_lost]
     for each in lost:
         print(f"guard: {format_size(each.n_bytes)} takes more than {MOST_LOSS:g} times as long as it did beside {PEER}")
-    return 1 if lost else 0
+    unnamed = measure_unnamed()
+    if unnamed > MOST_UNNAMED:
+        unnamed = min(unnamed, measure_unnamed())
+    print(f"{'allreduce 4, unnamed':<20} {unnamed:>8.2f} times as long as with a name")
+    if unnamed > MOST_UNNAMED:
+        print(f"guard: a call without a name takes more than {MOST_UNNAMED:g} times as long as one with a name")
+    return 1 if lost or unnamed > MOST_UNNAMED else 0
 
 
 if __name__ == "__main__":

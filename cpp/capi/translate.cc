@@ -127,7 +127,8 @@ std::optional<Call> as_call(const ciranda_request& request) {
                                         CIRANDA_REQUEST_HAS_ROOM | CIRANDA_REQUEST_DIRECT_CALLBACK;
   const bool is_plain = request.process_set == 0 && request.lane == 0 && (request.flags & ~kPlainFlags) == 0 &&
                         request.callback == nullptr && request.arguments_count == 0 && request.weight == nullptr;
-  if (!is_plain || request.name == nullptr || request.tensors_count != 1 || request.tensors == nullptr) return {};
+  const bool is_name_empty = request.name != nullptr && *request.name == '\0';
+  if (!is_plain || is_name_empty || request.tensors_count != 1 || request.tensors == nullptr) return {};
   const ciranda_tensor& tensor = *request.tensors;
   const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
   const auto op = from_abi(request.op, reduce_op_from_wire);
@@ -135,7 +136,7 @@ std::optional<Call> as_call(const ciranda_request& request) {
   const bool has_shape = tensor.ndim == 0 ? !is_along_rows : tensor.ndim > 0 && tensor.shape != nullptr;
   if (!dtype || !op || !has_shape || tensor.splits != nullptr || !has_memory(request, *collective)) return {};
 
-  Call call{.name = request.name, .collective = *collective, .dtype = *dtype};
+  Call call{.name = request.name == nullptr ? "" : request.name, .collective = *collective, .dtype = *dtype};
   if (info(*collective).is_reduction) {
     call.op = *op;
     call.prescale = request.prescale;

@@ -3,36 +3,52 @@
 // itself, and between two ranks for each direction. When all ranks have joined, counting begins anew, as some have made
 // fewer calls.
 //
-// Any thread.
+// A call gets its number when it is taken in, or carried out at once: both are in the order of calls.
+//
+// One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 
+#include "negotiate/unnamed.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
 
+// Whether the request shares its name with others, from which a number tells it apart. What is about sets of ranks is
+// told apart by that.
+inline bool is_numbered(const Request& request) {
+  const Collective collective = request.signature.collective;
+  return !request.is_cacheable && collective != Collective::kJoin && collective != Collective::kAddProcessSet &&
+         collective != Collective::kRemoveProcessSet && collective != Collective::kAddLane;
+}
+
 class AutoNames {
  public:
-  std::string next(const Request& request, const std::string& shared) {
-    const int sender = request.signature.collective == Collective::kTransfer ? request.signature.root : -1;
-    const std::lock_guard lock(mutex_);
-    return shared + "." + std::to_string(n_calls_[{request.process_set, request.lane, sender, shared}]++);
+  // REQUIRES: is_numbered(request), and it has no number yet.
+  void number(Request& request) {
+    const bool is_of_world = request.process_set == 0 && request.lane == 0 && request.name == kUnnamed;
+    std::uint64_t& n = is_of_world ? n_unnamed_ : n_calls_[{request.process_set, request.lane, request.name}];
+    request.name += "." + std::to_string(n++);
   }
+
+  // How many calls without a name the world's first lane has seen. One that is carried out without a request is
+  // counted by itself.
+  std::uint64_t n_unnamed() const { return n_unnamed_; }
+  void count_unnamed() { ++n_unnamed_; }
 
   // On all lanes of the set.
   void restart(std::uint32_t process_set) {
-    const std::lock_guard lock(mutex_);
+    if (process_set == 0) n_unnamed_ = 0;
     std::erase_if(n_calls_, [&](const auto& counted) { return std::get<0>(counted.first) == process_set; });
   }
 
  private:
-  std::mutex mutex_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, int, std::string>, std::uint64_t> n_calls_;
+  std::uint64_t n_unnamed_ = 0;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::string>, std::uint64_t> n_calls_;
 };
 
 }  // namespace ciranda

@@ -47,7 +47,7 @@ class Engine::Impl {
   Impl(std::unique_ptr<Mesh> mesh, const Config& config)
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
-        preparation_(mesh_->rank(), sets_, auto_names_),
+        preparation_(mesh_->rank(), sets_),
         loop_(*mesh_, config, submissions_, {names_, auto_names_}, sets_, *recorder_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),

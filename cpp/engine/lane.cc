@@ -72,7 +72,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       swap_probe_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
       stall_detector_(limits_of(around.config), control_, logger_),
       sweeps_(limits_of(around.config).shutdown),
-      repeated_(participant_, meetings_, log_, in_flight_, around.names.in_use),
+      repeated_(participant_, meetings_, log_, in_flight_, around.names),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kBatchingWindow),
       may_swap_(mesh_.size() <= kMostSwapping && !shares_memory_with_all(mesh_) && !log_.has_relays()),
@@ -139,17 +139,40 @@ bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePo
       arena != nullptr && request.is_awaited && !is_duplicate &&
       !(request.memory.size() == 1 &&
         Meetings::is_better_in_place(*arena, signature.collective, request.memory.front(), signature.n_bytes()));
-  const auto meeting = may_come ? participant_.meet(request, ticket) : std::nullopt;
+  const auto meeting = may_come ? meeting_for(ticket) : std::nullopt;
   if (!meeting) {
-    if (const auto avoided = participant_.avoid(request.name)) meetings_.close(arena, *avoided);
+    close_avoided(request);
     return false;
   }
   if (!meetings_.come(*arena, *meeting, ticket)) {
-    add_ready(participant_.missed(meeting->slot));
+    announce_missed(meeting->slot, now);
   } else {
     meet(now);
   }
   return true;
+}
+
+std::optional<Participant::Meeting> Lane::meeting_for(Participant::Ticket ticket) {
+  const Request& request = in_flight_.at(ticket).request;
+  if (!is_numbered(request)) return participant_.meet(request, ticket);
+  if (id_ != 0 || !is_unnamed(request.name)) return std::nullopt;
+  return participant_.meet_unnamed(request, auto_names_.n_unnamed() - 1, ticket);
+}
+
+// One without a name is not the next that may meet, where another of this rank is at the meeting.
+void Lane::close_avoided(const Request& request) {
+  if (is_numbered(request) && participant_.meets_unnamed()) leave_meetings();
+  const auto avoided = is_numbered(request) ? participant_.avoid_unnamed() : participant_.avoid(request.name);
+  if (avoided) meetings_.close(data_.arena(), *avoided);
+}
+
+// What all ranks agree on in full is announced so.
+void Lane::announce_missed(std::uint32_t slot, TimePoint now) {
+  if (slot != Participant::kUnnamedSlot) return add_ready(participant_.missed(slot));
+  control_.hurry();
+  release_held(now);
+  const Participant::Ticket ticket = participant_.missed_unnamed();
+  announce(participant_.submit(in_flight_.at(ticket).request, ticket), now);
 }
 
 RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
@@ -172,11 +195,11 @@ void Lane::leave_meetings() {
 bool Lane::look_at_meetings(bool closes, TimePoint now) {
   const Meetings::News news = meetings_.look(closes);
   for (const std::uint32_t slot : news.met) {
-    log_.met(slot);
+    if (slot != Participant::kUnnamedSlot) log_.met(slot);
     const Participant::Ticket ticket = participant_.met(slot).ticket;
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
-  for (const std::uint32_t slot : news.missed) add_ready(participant_.missed(slot));
+  for (const std::uint32_t slot : news.missed) announce_missed(slot, now);
   // To the coordinator, who announces something waits no longer.
   if (!news.missed.empty() && has_said_waiting_) announce(WaitingMessage{}, now);
   return !news.met.empty() || !news.missed.empty();

@@ -14,7 +14,6 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "engine/auto_names.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/data_plane.hpp"
 #include "engine/holding.hpp"
@@ -22,7 +21,7 @@
 #include "engine/lane_log.hpp"
 #include "engine/liveness_probe.hpp"
 #include "engine/meetings.hpp"
-#include "engine/names_in_use.hpp"
+#include "engine/names.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/repeated_calls.hpp"
 #include "engine/stall_detector.hpp"
@@ -33,12 +32,6 @@
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
-
-// The names of this rank's requests; any thread's.
-struct Names {
-  NamesInUse& in_use;
-  AutoNames& automatic;
-};
 
 // Carries out entries that change who the lanes are.
 class LaneChanges {
@@ -121,6 +114,9 @@ class Lane {
  private:
   int member(int world_rank) const;
   bool come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
+  std::optional<Participant::Meeting> meeting_for(Participant::Ticket ticket);
+  void close_avoided(const Request& request);
+  void announce_missed(std::uint32_t slot, TimePoint now);
   bool look_at_meetings(bool closes, TimePoint now);
   // What may travel along with the announcement; nothing otherwise.
   std::span<const std::byte> small_input(const Request& request) const;

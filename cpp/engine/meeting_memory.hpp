@@ -6,6 +6,8 @@
 // the meeting's word lies there: the cache line that tells of the meeting brings it along. For what is too much for the
 // area two members exchange buffers; which one it hands over, each says beside the word.
 //
+// Calls without a name may bring something else each time: so each member's tag has a place of its own.
+//
 // One thread (the holder of the progress lock).
 #pragma once
 
@@ -23,6 +25,11 @@ class MeetingMemory {
   std::byte* for_writing(const SharedArena& arena, const Participant::Meeting& meeting, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
   void give_back(const SharedArena& arena, const Participant::Meeting& meeting);
+
+  // Of a call without a name: what this member says of it, before it comes; and whether all have said the same.
+  // REQUIRES: as of() does.
+  static void tag(const SharedArena& arena, const Participant::Meeting& meeting);
+  static bool agree(const SharedArena& arena, const Participant::Meeting& meeting);
 
   // What a member has written. REQUIRES: it has, and the round is met.
   static const std::byte* of(int member, const SharedArena& arena, const Participant::Meeting& meeting);

@@ -51,6 +51,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   std::byte* to = memory_.for_writing(arena, meeting, call.collective);
   if (to == nullptr) return Outcome::kClosed;
   if (root < 0 || root == mesh_.rank()) bring_to_meeting(call, mesh_, to);
+  MeetingMemory::tag(arena, meeting);
   note(Stage::kReady);
   Meeting place = at(arena, meeting);
   if (!place.come(meeting.round)) {
@@ -61,6 +62,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
     if (i == n_looks || place.is_closed(meeting.round)) return Outcome::kOpen;
     relax();
   }
+  if (!MeetingMemory::agree(arena, meeting)) return Outcome::kApart;
   note(Stage::kAgreed);
   brought_.clear();
   for_each_bringer(root, mesh_.size(), [&](int member) {
@@ -93,7 +95,8 @@ Meetings::News Meetings::look(bool closes) {
   std::erase_if(pending_, [&](const Pending& pending) {
     Meeting meeting = at(*pending.arena, pending.meeting);
     const std::uint64_t round = pending.meeting.round;
-    if (meeting.is_met(round) || (closes && !meeting.close(round))) {
+    const bool is_met = meeting.is_met(round) || (closes && !meeting.close(round));
+    if (is_met && MeetingMemory::agree(*pending.arena, pending.meeting)) {
       news.met.push_back(pending.meeting.slot);
       const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;
       in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
@@ -102,7 +105,7 @@ Meetings::News Meetings::look(bool closes) {
       n_met_.fetch_add(1, std::memory_order_relaxed);
       return true;
     }
-    if (!closes && !meeting.is_closed(round)) return false;
+    if (!is_met && !closes && !meeting.is_closed(round)) return false;
     take_back(pending);
     news.missed.push_back(pending.meeting.slot);
     return true;
@@ -126,6 +129,7 @@ bool Meetings::bring(const Pending& pending) {
   const Request& request = in_flight_.at(pending.ticket).request;
   std::byte* to = memory_.for_writing(*pending.arena, pending.meeting, request.signature.collective);
   if (to != nullptr && brings(pending)) bring_to_meeting(request, mesh_, to);
+  MeetingMemory::tag(*pending.arena, pending.meeting);
   return to != nullptr;
 }
 

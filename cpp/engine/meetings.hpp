@@ -41,6 +41,7 @@ class Meetings {
     kClosed,  // this rank has not come
     kMet,     // the call is carried out
     kOpen,    // others are missing: wait_for() them
+    kApart,   // all have come, without a name, with different calls
   };
   Outcome try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call, std::byte* output,
                       Stages* stages, int n_looks);

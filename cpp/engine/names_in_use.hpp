@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/auto_names.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
@@ -28,12 +29,14 @@ class NamesInUse {
     bool is_kept_ = false;
   };
 
-  // False if the name is in use already.
+  // False if the name is in use already. What is numbered has a name that nobody else has.
   bool take(const Request& request) {
+    if (is_numbered(request)) return true;
     const std::lock_guard lock(mutex_);
     return (is_world(request) ? names_[request.name] : names_[key(request)]).take();
   }
   void release(const Request& request) {
+    if (is_numbered(request)) return;
     const std::lock_guard lock(mutex_);
     const auto found = is_world(request) ? names_.find(request.name) : names_.find(key(request));
     if (found == names_.end()) return;

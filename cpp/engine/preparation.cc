@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "negotiate/unnamed.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -20,7 +22,7 @@ Status Preparation::prepare(Request& request) const {
   const bool is_unnamed = request.name.empty() && !request.is_cacheable;
   if (is_unnamed) request.name = "unnamed";
   if (Status status = check(request); !status.ok()) return status;
-  complete_name(request, is_unnamed);  // a call that is refused above uses up no number: that would set ranks apart
+  complete_name(request, is_unnamed);
   for (TensorMemory& memory : request.memory) {
     if (memory.input == nullptr) memory.input = memory.output;
   }
@@ -57,7 +59,7 @@ Status Preparation::check(Request& request) const {
 }
 
 // Requests that are not told apart by the user are told apart by what they are about.
-void Preparation::complete_name(Request& request, bool is_unnamed) const {
+void Preparation::complete_name(Request& request, bool is_unnamed) {
   const Signature& signature = request.signature;
   const bool is_about_sets =
       signature.collective == Collective::kAddProcessSet || signature.collective == Collective::kRemoveProcessSet;
@@ -68,7 +70,7 @@ void Preparation::complete_name(Request& request, bool is_unnamed) const {
     if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
     return;
   }
-  if (!request.is_cacheable) request.name = auto_names_.next(request, is_unnamed ? "noname" : request.name);
+  if (is_unnamed) request.name = kUnnamed;
   if (signature.collective == Collective::kTransfer) {
     request.name = "from " + std::to_string(signature.root) + " " + request.name;
   }

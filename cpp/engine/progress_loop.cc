@@ -232,6 +232,7 @@ void ProgressLoop::submit(Submission submission, int n_looks) {
 
 // Returns the lane that has it; null if it is not for one.
 Lane* ProgressLoop::take(Submission submission, TimePoint now) {
+  if (is_numbered(submission.request)) names_.automatic.number(submission.request);
   const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
   Lane* lane = failure_ ? nullptr : find_or_make(id);
   if (const std::optional<Status> refused = refusal_of(submission.request)) {

@@ -1,6 +1,7 @@
 #include "engine/repeated_calls.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,12 +44,12 @@ std::shared_ptr<Operation> done_with(OutputBuffer output) {
 }  // namespace
 
 RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks) {
-  const auto meeting = participant_.place_to_meet(call);
+  const auto meeting = place_to_meet(call);
   if (!meeting || !fits_given(call, *meeting) ||
       Meetings::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
     return std::nullopt;
   }
-  NamesInUse::Name& name = name_of(meeting->slot, call.name);
+  NamesInUse::Name& name = name_of(*meeting, call.name);
   if (!name.take()) return std::nullopt;
   if (stages != nullptr) stages->note(Stage::kTaken);
   OutputBuffer allocated;
@@ -62,22 +63,43 @@ RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& cal
   if (outcome == Meetings::Outcome::kOpen) return wait_at(arena, *meeting, call, stages);
   if (outcome == Meetings::Outcome::kMet) {
     participant_.met_at_once(meeting->slot);
-    log_.met(meeting->slot);
+    note_met(*meeting);
     if (stages != nullptr) record(call, *stages);
   }
   name.release();
-  if (outcome == Meetings::Outcome::kClosed) return std::nullopt;
+  if (outcome == Meetings::Outcome::kApart) participant_.give_up_meeting_unnamed();
+  if (outcome != Meetings::Outcome::kMet) return std::nullopt;
   return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
 }
 
-void RepeatedCalls::record(const Call& call, Stages& stages) {
-  stages.path = Path::kDirect;
-  in_flight_.recorder().write({.name = call.name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
+std::optional<Participant::Meeting> RepeatedCalls::place_to_meet(const Call& call) const {
+  return call.name.empty() ? participant_.place_to_meet_unnamed(call, names_.automatic.n_unnamed())
+                           : participant_.place_to_meet(call);
 }
 
-NamesInUse::Name& RepeatedCalls::name_of(std::uint32_t slot, std::string_view text) {
+void RepeatedCalls::note_met(const Participant::Meeting& meeting) {
+  if (meeting.is_unnamed()) {
+    names_.automatic.count_unnamed();
+  } else {
+    log_.met(meeting.slot);
+  }
+}
+
+// REQUIRES: the call was counted, if it has no name.
+void RepeatedCalls::record(const Call& call, Stages& stages) {
+  stages.path = Path::kDirect;
+  const std::string automatic = call.name.empty()
+                                    ? std::string(kUnnamed) + "." + std::to_string(names_.automatic.n_unnamed() - 1)
+                                    : std::string();
+  const std::string_view name = call.name.empty() ? automatic : call.name;
+  in_flight_.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
+}
+
+NamesInUse::Name& RepeatedCalls::name_of(const Participant::Meeting& meeting, std::string_view text) {
+  if (meeting.is_unnamed()) return unnamed_;
+  const std::uint32_t slot = meeting.slot;
   if (slot >= repeated_.size()) repeated_.resize(std::size_t{slot} + 1, nullptr);
-  if (repeated_[slot] == nullptr) repeated_[slot] = &names_.keep(text);
+  if (repeated_[slot] == nullptr) repeated_[slot] = &names_.in_use.keep(text);
   return *repeated_[slot];
 }
 
@@ -87,10 +109,21 @@ std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, cons
   auto operation = std::make_shared<Operation>();
   Request request = make_request(call);
   settle_splits(request, arena.n_members(), arena.member());
+  const std::uint64_t nth = names_.automatic.n_unnamed();
+  if (meeting.is_unnamed()) {
+    unnamed_.release();
+    request.name = kUnnamed;
+    names_.automatic.number(request);
+  }
   const Participant::Ticket ticket = in_flight_.add(std::move(request), operation, true);
   if (stages != nullptr) in_flight_.at(ticket).stages = *stages;
   in_flight_.at(ticket).stages.path = Path::kRepeated;
-  participant_.meet(in_flight_.at(ticket).request, ticket);
+  const Request& pending = in_flight_.at(ticket).request;
+  if (meeting.is_unnamed()) {
+    participant_.meet_unnamed(pending, nth, ticket);
+  } else {
+    participant_.meet(pending, ticket);
+  }
   meetings_.wait_for(arena, meeting, ticket);
   return operation;
 }

@@ -1,6 +1,6 @@
 // RepeatedCalls: blocking calls that all ranks have agreed on before, and make again. Ranks meet for them
 // (meetings.hpp); where they come at the same time that is all there is to do, and no request is made; nor an
-// operation, where the caller has given memory for the result.
+// operation, where the caller has given memory for the result. Calls without a name likewise (negotiate/unnamed.hpp).
 //
 // Of the world's first lane. One thread (the holder of the progress lock).
 #pragma once
@@ -15,7 +15,7 @@
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
 #include "engine/meetings.hpp"
-#include "engine/names_in_use.hpp"
+#include "engine/names.hpp"
 #include "negotiate/participant.hpp"
 #include "request/call.hpp"
 #include "transport/arena.hpp"
@@ -30,15 +30,17 @@ class RepeatedCalls {
   using Outcome = std::optional<std::shared_ptr<Operation>>;
 
   // All outlive this.
-  RepeatedCalls(Participant& participant, Meetings& meetings, LaneLog& log, InFlight& in_flight, NamesInUse& names)
+  RepeatedCalls(Participant& participant, Meetings& meetings, LaneLog& log, InFlight& in_flight, const Names& names)
       : participant_(participant), meetings_(meetings), log_(log), in_flight_(in_flight), names_(names) {}
 
   // Looks so many times whether all have come. `stages`: null unless they are to be recorded.
   Outcome repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks);
 
  private:
+  std::optional<Participant::Meeting> place_to_meet(const Call& call) const;
+  void note_met(const Participant::Meeting& meeting);
   void record(const Call& call, Stages& stages);
-  NamesInUse::Name& name_of(std::uint32_t slot, std::string_view text);
+  NamesInUse::Name& name_of(const Participant::Meeting& meeting, std::string_view text);
   std::shared_ptr<Operation> wait_at(const SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
                                      const Stages* stages);
 
@@ -46,8 +48,9 @@ class RepeatedCalls {
   Meetings& meetings_;
   LaneLog& log_;
   InFlight& in_flight_;
-  NamesInUse& names_;
+  const Names names_;
   std::vector<NamesInUse::Name*> repeated_;  // by slot; null: no call of it was repeated
+  NamesInUse::Name unnamed_;                 // of a call without a name; never in use when one is made
 };
 
 }  // namespace ciranda

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "negotiate/swaps.hpp"
+#include "negotiate/unnamed.hpp"
 
 namespace ciranda {
 namespace {
@@ -383,7 +384,7 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
   item.slot = name.slot;
   note_use(name.slot);
   const bool may_do_without_log = this->may_do_without_log(name);
-  item.may_meet = may_do_without_log && options_.lets_ranks_meet;
+  item.may_meet = options_.lets_ranks_meet && (may_do_without_log || may_meet_unnamed(name));
   item.may_swap = may_do_without_log && options_.lets_ranks_swap && may_swap(name.agreed, options_.size);
   close_round(name);
   forget_if_unused(name);
@@ -394,6 +395,12 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
 // none has joined, and no results are compared.
 bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   return options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() && !name.round.is_any_deferrable;
+}
+
+// Likewise for the next call without a name. Of many in flight, the next was announced before this one is carried out.
+bool Coordinator::may_meet_unnamed(const NamedRounds& name) const {
+  return options_.check_interval == 0 && !name.is_cacheable && is_unnamed(name.name) && name.round.has_all() &&
+         !name.round.is_any_deferrable && n_open_rounds_ == 1 && UnnamedSignatures::may_meet(name.agreed);
 }
 
 }  // namespace ciranda

@@ -141,6 +141,7 @@ class Coordinator {
   ExecuteItem execute_item(NamedRounds& name);
   void publish_plan(std::vector<LogEntry>& entries);
   bool may_do_without_log(const NamedRounds& name) const;
+  bool may_meet_unnamed(const NamedRounds& name) const;
   void assign_slot(NamedRounds& name);
   void note_use(std::uint32_t slot) {
     if (slot != kNoSlot) last_used_[slot] = ++n_uses_;

@@ -14,7 +14,9 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   Name& name = name_for(request.name);
   const bool is_duplicate = !name.pending.empty();
   ++n_pending_;
-  name.pending.push_back({ticket, nullptr, request.is_deferrable});
+  const bool is_unnamed = !request.is_cacheable && ciranda::is_unnamed(request.name);
+  if (is_unnamed) ++n_unnamed_announced_;
+  name.pending.push_back({ticket, nullptr, request.is_deferrable, 0, is_unnamed});
   name.may_swap = false;
   if (is_duplicate) return DuplicateMessage{request.name};
   const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
@@ -52,7 +54,7 @@ std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call)
 }
 
 Participant::Ready Participant::met(std::uint32_t slot) {
-  Name& name = *slots_[slot];
+  Name& name = at(slot);
   name.meets = false;
   ++name.n_meetings;
   return take(name);
@@ -279,6 +281,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   }
   if (item.is_defined_here) learn(item, *name);
   Ready ready = take(*name);
+  if (item.may_meet && item.slot == kNoSlot) open_unnamed(name->known, to_close);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   if (item.may_meet && name->slot != kNoSlot) open_to_meetings(*name);
   name->may_swap = item.may_swap && name->pending.empty() && join_ == kNoTicket;
@@ -293,6 +296,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
 
 Participant::Ready Participant::take(Name& name) {
   Ready ready{name.pending.front().ticket, name.first_dims, nullptr};
+  note_over(name.pending.front());
   name.pending.erase(name.pending.begin());
   end_swap(name);
   --n_pending_;
@@ -378,7 +382,10 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
     end_swap(*found->second);
     found->second->may_swap = false;
     auto& pending = found->second->pending;
-    for (auto call = pending.begin(); call != pending.begin() + n_times; ++call) tickets.push_back(call->ticket);
+    for (auto call = pending.begin(); call != pending.begin() + n_times; ++call) {
+      note_over(*call);
+      tickets.push_back(call->ticket);
+    }
     pending.erase(pending.begin(), pending.begin() + n_times);
     n_pending_ -= tickets.size();
     forget_if_unused(entry.name);

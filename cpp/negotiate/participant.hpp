@@ -29,6 +29,7 @@
 #include "base/status.hpp"
 #include "negotiate/meeting_places.hpp"
 #include "negotiate/messages.hpp"
+#include "negotiate/unnamed.hpp"
 #include "request/call.hpp"
 #include "request/request.hpp"
 
@@ -46,7 +47,11 @@ class Participant {
     MeetingPlace place;
     std::uint64_t round = 0;
     const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name meets
+    std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
+    bool is_unnamed() const { return slot == kUnnamedSlot; }
   };
+  // That of the calls without a name, which meet at one place. Never announced.
+  static constexpr std::uint32_t kUnnamedSlot = kNoSlot - 1;
 
   // A round of a name for which a request may be announced by a swap.
   struct Swap {
@@ -96,7 +101,9 @@ class Participant {
   };
   using Action = std::variant<Execute, Fail, Joined, End, Planned, CalledOff, Forgotten>;
 
-  explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {}
+  explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {
+    unnamed_.slot = kUnnamedSlot;
+  }
 
   // What to tell the coordinator; an empty ReadyMessage: nothing, the request is held. What is neither a ReadyMessage
   // nor a GroupsMessage must not be told before what is held, here and below. REQUIRES: a valid request.
@@ -116,9 +123,20 @@ class Participant {
   // come met_at_once() says so, in place of meet() and met(); and if that takes long, meet() makes it pending.
   std::optional<Meeting> place_to_meet(const Call& call) const;
   // REQUIRES: nothing was done with the name since place_to_meet().
-  void met_at_once(std::uint32_t slot) { ++slots_[slot]->n_meetings; }
+  void met_at_once(std::uint32_t slot) { ++at(slot).n_meetings; }
   // Before submit(), where meet() was not tried: the meeting that others might come to, which is to be closed first.
   std::optional<Meeting> avoid(const std::string& name);
+
+  // The same for a call without a name, the `nth` of this rank.
+  std::optional<Meeting> meet_unnamed(const Request& request, std::uint64_t nth, Ticket ticket);
+  std::optional<Meeting> place_to_meet_unnamed(const Call& call, std::uint64_t nth) const;
+  // Instead of missed(): its ticket, of a request to submit().
+  Ticket missed_unnamed();
+  bool meets_unnamed() const { return unnamed_.meets; }
+  // Others came with another call: none of them is carried out.
+  void give_up_meeting_unnamed() { close_to_meetings(unnamed_); }
+  // REQUIRES: this rank has come to no meeting that is open.
+  std::optional<Meeting> avoid_unnamed() { return avoid(unnamed_); }
 
   // Instead of submit(), if the request may be announced by a swap: it is then pending until swapped(), or until the
   // log answers it. None: submit it.
@@ -178,6 +196,7 @@ class Participant {
       std::unique_ptr<Signature> in_full;  // what was announced, unless it was the known one
       bool is_deferrable = false;
       std::uint8_t n_sweeps = 0;
+      bool is_unnamed = false;
     };
     std::vector<Pending> pending;  // announced and not yet answered, oldest first
   };
@@ -195,6 +214,11 @@ class Participant {
   Message hold(Name& name, std::uint32_t group);
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> execute(const ExecuteGroupsEntry& entry);
+  Name& at(std::uint32_t slot) { return slot == kUnnamedSlot ? unnamed_ : *slots_[slot]; }
+  std::optional<Meeting> unnamed_meeting(std::optional<std::uint32_t> signature, std::size_t n_bytes,
+                                         std::uint64_t nth) const;
+  void open_unnamed(const Signature& signature, std::vector<Meeting>& to_close);
+  void note_over(const Name::Pending& pending) { n_unnamed_announced_ -= pending.is_unnamed ? 1 : 0; }
   Ready take(Name& name);
   Result<Action> execute(const ExecuteEntry& entry);
   Result<Ready> execute(const ExecuteItem& item, std::vector<Meeting>& to_close);
@@ -221,6 +245,9 @@ class Participant {
   std::vector<DuplicateMessage> late_;
   std::unordered_map<std::string, std::unique_ptr<Name>, HashText, std::equal_to<>> names_;
   std::vector<Name*> slots_;
+  Name unnamed_;  // the calls without a name, as far as ranks meet for them
+  UnnamedSignatures unnamed_signatures_;
+  std::size_t n_unnamed_announced_ = 0;
   std::uint32_t plan_ = 0;  // 0: none
   std::vector<Group> groups_;
   std::vector<std::uint32_t> group_of_slot_;  // or kNoGroup

@@ -28,6 +28,7 @@ bool is_of(const Signature& signature, const Call& call) {
 Request make_request(const Call& call) {
   Request request;
   request.name = call.name;
+  request.is_cacheable = !call.name.empty();
   request.is_awaited = true;
   request.priority = call.priority;
   Signature& signature = request.signature;

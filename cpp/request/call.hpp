@@ -15,7 +15,7 @@
 namespace ciranda {
 
 struct Call {
-  std::string_view name = {};
+  std::string_view name = {};  // empty: none
   Collective collective = Collective::kAllreduce;
   ReduceOp op = ReduceOp::kSum;  // as in Signature, and what follows
   std::int32_t root = -1;

@@ -115,12 +115,13 @@ std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle
   const auto collective = static_cast<Collective>(options.collective);
   const auto op = std::in_range<std::uint8_t>(options.op) ? reduce_op_from_wire(static_cast<std::uint8_t>(options.op))
                                                           : std::nullopt;
-  if (!may_be_call(collective) || !options.name || !op || is_group(inputs) || !options.splits.empty() ||
-      options.weight || options.process_set != 0 || options.lane != 0 || options.needs_all ||
-      (outputs.is_none() && !may_allocate(collective)) || (outputs.is(inputs) && may_allocate(collective))) {
+  if (!may_be_call(collective) || (options.name && options.name->empty()) || options.is_numbered || !op ||
+      is_group(inputs) || !options.splits.empty() || options.weight || options.process_set != 0 || options.lane != 0 ||
+      options.needs_all || (outputs.is_none() && !may_allocate(collective)) ||
+      (outputs.is(inputs) && may_allocate(collective))) {
     return std::nullopt;
   }
-  Call call{.name = *options.name, .collective = collective};
+  Call call{.name = options.name ? std::string_view(*options.name) : std::string_view(), .collective = collective};
   if (info(collective).is_reduction) {
     call.op = *op;
     call.prescale = options.prescale;

@@ -35,7 +35,8 @@ struct Training {
   bool lets_ranks_swap = false;
   bool changes_its_mind = false;  // whether a call is waited for at once
   bool changes_calls = false;     // what names stand for
-  int ranks_per_host = 0;         // more than 0: through relays
+  bool calls_without_name = false;
+  int ranks_per_host = 0;  // more than 0: through relays
   int fan_out = 0;
 };
 
@@ -122,6 +123,26 @@ void add_step(const Training& training, const std::vector<Tensor>& tensors, Rand
   }
 }
 
+// Every rank makes these in the same order, and waits for them when it likes.
+void add_calls_without_name(const Training& training, Random& random, const std::vector<bool>& has_joined,
+                            std::vector<std::size_t>& n_made, std::vector<Script>& scripts) {
+  const std::array<Signature, 4> kinds{allreduce({1}), allreduce({7, 3}), broadcast({2}, 0), allreduce({90, 90})};
+  for (int i = pick(random, 0, 4); i > 0; --i) {
+    const Signature& kind = kinds[static_cast<std::size_t>(chance(random, 50) ? 0 : pick(random, 0, 3))];
+    const int wrong_rank = training.has_errors && chance(random, 5) ? pick(random, 0, training.n_ranks - 1) : -1;
+    for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
+      if (has_joined[rank]) continue;
+      const bool is_wrong = wrong_rank == static_cast<int>(rank);
+      scripts[rank].emplace_back(
+          Call{"noname." + std::to_string(n_made[rank]++), is_wrong ? allreduce({2}) : kind, false, false});
+      if (chance(random, 70)) scripts[rank].emplace_back(Wait{});
+    }
+  }
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
+    if (!has_joined[rank]) scripts[rank].emplace_back(Wait{});
+  }
+}
+
 void join_some(int percent, Random& random, std::vector<bool>& has_joined, std::vector<Script>& scripts) {
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
     if (has_joined[rank] || !chance(random, percent)) continue;
@@ -137,6 +158,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
   const int change_percent = training.announces_groups ? 1 : 4;
   for (int epoch = 0; epoch < training.n_epochs; ++epoch) {
     std::vector<bool> has_joined(scripts.size());
+    std::vector<std::size_t> n_without_name(scripts.size());
     for (int step = 0; step < training.n_steps; ++step) {
       for (Tensor& tensor : tensors) {
         if (training.changes_its_mind && chance(random, 3)) tensor.is_deferrable = !tensor.is_deferrable;
@@ -146,6 +168,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
       if (training.changes_calls && chance(random, 15)) change_calls(training, random, first, tensors);
       if (training.n_epochs > 1) join_some(step == training.n_steps - 1 ? 100 : 20, random, has_joined, scripts);
       add_step(training, tensors, random, has_joined, scripts);
+      if (training.calls_without_name) add_calls_without_name(training, random, has_joined, n_without_name, scripts);
     }
   }
   return scripts;
@@ -293,6 +316,25 @@ TEST(RandomSchedules, Meetings) {
     }
   }
   EXPECT_GT(seen.n_met, repetitions(1000));
+}
+
+// Where most calls have no name, ranks meet for the next of them.
+TEST(RandomSchedules, MeetingsWithoutNames) {
+  Groups seen;
+  for (const int n_ranks : {2, 3, 5}) {
+    for (std::uint64_t seed = 1; seed <= repetitions(25); ++seed) {
+      Training training{.n_ranks = n_ranks, .n_names = 1, .n_steps = 30, .lets_ranks_meet = true};
+      training.calls_without_name = true;
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks, seed " << seed;
+      training.has_errors = false;
+      training.n_epochs = 3;
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
+      training.changes_its_mind = true;
+      training.announces_groups = true;
+      ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
+    }
+  }
+  EXPECT_GT(seen.n_met, repetitions(500));
 }
 
 // Messages between ranks overtake those to and from the coordinator, and the other way round.

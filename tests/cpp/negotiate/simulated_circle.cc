@@ -299,6 +299,10 @@ bool SimulatedCircle::has_news_of_meetings(const Rank& rank) const {
 
 namespace {
 
+// Scripts number calls without a name, as AutoNames does.
+bool is_without_name(const Request& request) { return !request.is_cacheable && is_unnamed(request.name); }
+std::uint64_t number_of(const Request& request) { return std::stoull(request.name.substr(kUnnamed.size() + 1)); }
+
 // Where ranks meet for the call that the request would be made of.
 std::optional<Participant::Meeting> place_to_repeat(const Participant& participant, const Request& request) {
   const Signature& signature = request.signature;
@@ -308,6 +312,7 @@ std::optional<Participant::Meeting> place_to_repeat(const Participant& participa
   call.root = signature.root;
   call.dtype = signature.tensors.front().dtype;
   call.shape = shape;
+  if (is_without_name(request)) return participant.place_to_meet_unnamed(call, number_of(request));
   return participant.place_to_meet(call);
 }
 
@@ -318,25 +323,50 @@ bool is_same(const std::optional<Participant::Meeting>& a, const std::optional<P
 }  // namespace
 
 bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool is_deferrable) {
+  const Participant::Ticket ticket = rank.uses.size() - 1;
+  const bool has_no_name = is_without_name(request);
+  if (has_no_name && rank.participant.meets_unnamed()) look_at_meetings(rank, true);
   const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
   const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
-  const auto meeting = is_deferrable ? std::nullopt : rank.participant.meet(request, rank.uses.size() - 1);
+  const auto meeting = is_deferrable ? std::nullopt
+                       : has_no_name ? rank.participant.meet_unnamed(request, number_of(request), ticket)
+                                     : rank.participant.meet(request, ticket);
   if (may_be_call && !is_same(repeated, meeting)) wrong_ = "'" + request.name + "' is repeated as another call";
   if (!meeting) {
-    if (const auto avoided = rank.participant.avoid(request.name)) word(*avoided).close(avoided->round);
+    const auto avoided = has_no_name ? rank.participant.avoid_unnamed() : rank.participant.avoid(request.name);
+    if (avoided) word(*avoided).close(avoided->round);
     return false;
   }
+  if (has_no_name) tags_[meeting->round][rank.at] = meeting->tag;
   if (word(*meeting).come(meeting->round)) {
     rank.meetings.push_back(*meeting);
   } else {
-    announce(rank, rank.participant.missed(meeting->slot));
+    announce_missed(rank, meeting->slot);
   }
   return true;
 }
 
+// Whether all who have met without a name mean the same.
+bool SimulatedCircle::agree(const Participant::Meeting& meeting) {
+  if (!meeting.is_unnamed()) return true;
+  const auto& tags = tags_[meeting.round];
+  return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == meeting.tag; });
+}
+
+void SimulatedCircle::announce_missed(Rank& rank, std::uint32_t slot) {
+  if (slot != Participant::kUnnamedSlot) return announce(rank, rank.participant.missed(slot));
+  const Participant::Ticket ticket = rank.participant.missed_unnamed();
+  Request request;
+  request.name = rank.uses[ticket].name;
+  request.signature = rank.uses[ticket].signature;
+  request.is_cacheable = false;
+  announce(rank, rank.participant.submit(request, ticket));
+}
+
 void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
   for (const Participant::Meeting& meeting : std::exchange(rank.meetings, {})) {
-    if (word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round))) {
+    const bool is_met = word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round));
+    if (is_met && agree(meeting)) {
       const Participant::Ready ready = rank.participant.met(meeting.slot);
       ++rank.n_met;
       const auto& first_dims = meeting.first_dims;
@@ -345,8 +375,8 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
               kMetAt + meeting.round * kPlaces + meeting.place.number,
               {},
               first_dims ? *first_dims : Participant::FirstDims{}});
-    } else if (closes || word(meeting).is_closed(meeting.round)) {
-      announce(rank, rank.participant.missed(meeting.slot));
+    } else if (is_met || closes || word(meeting).is_closed(meeting.round)) {
+      announce_missed(rank, meeting.slot);
       if (rank.is_waiting) announce(rank, WaitingMessage{});
     } else {
       rank.meetings.push_back(meeting);

@@ -183,6 +183,8 @@ class SimulatedCircle {
   Meeting word(const Participant::Meeting& meeting) const;
   bool has_news_of_meetings(const Rank& rank) const;
   bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
+  bool agree(const Participant::Meeting& meeting);
+  void announce_missed(Rank& rank, std::uint32_t slot);
   void look_at_meetings(Rank& rank, bool closes);
   bool swap(Rank& rank, const Request& request);
   bool is_message(const Event& event) const;
@@ -234,6 +236,7 @@ class SimulatedCircle {
   std::optional<RelayTree> tree_;
   std::deque<Rank> ranks_;
   mutable std::array<std::atomic<std::uint64_t>, kPlaces> words_{};
+  std::map<std::uint64_t, std::map<std::size_t, std::uint32_t>> tags_;  // of calls without a name; by round and rank
   std::vector<LogEntry> log_;
   std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint
   std::map<std::uint32_t, std::uint64_t> name_of_slot_;
