@@ -82,6 +82,7 @@ from ciranda.torch.functions import (
     empty,
 )
 from ciranda.torch.gradient_optimizer import GradientOptimizer
+from ciranda.torch.gradients import GradientGroup
 from ciranda.torch.local_sgd import LocalOptimizer, LocalSGD
 from ciranda.torch.ops import (
     allgather,
@@ -271,6 +272,6 @@ __all__ = [
 leave_uncompiled(globals()[name] for name in __all__)
 leave_uncompiled(
     method
-    for kind in (GradientOptimizer, OverlappingOptimizer, AdasumOptimizer, LocalOptimizer)
+    for kind in (GradientGroup, GradientOptimizer, OverlappingOptimizer, AdasumOptimizer, LocalOptimizer)
     for method in vars(kind).values()
 )
