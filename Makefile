@@ -199,7 +199,7 @@ PACKAGES_paddle-oldest := 'paddlepaddle==2.6.2' 'protobuf<5' 'numpy<2' hypothesi
 PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' hypothesis setuptools
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
-PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' hypothesis
+PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' 'flax==0.10.4' scikit-learn hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
 IN_VENV := c native numpy torch
 NEWEST := jax tensorflow

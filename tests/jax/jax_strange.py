@@ -114,6 +114,11 @@ def loops_and_branches() -> None:
     with jax.disable_jit():
         close(lax.scan(halve, x, None, length=3)[0], wanted / n)
     close(jax.pmap(total)(x[None])[0], wanted)
+    if hasattr(jax, "shard_map"):  # of one device; older versions want check_rep=False
+        mesh, rows = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",)), jax.sharding.PartitionSpec("d")
+        on_mesh = jax.shard_map(total, mesh=mesh, in_specs=rows, out_specs=rows)
+        close(on_mesh(x), wanted)
+        close(jax.jit(jax.grad(lambda x: on_mesh(x).sum()))(x), np.full((2, 3), n))
     compiled = jax.jit(total).lower(x)
     for program in (compiled.compile(), compiled.compile()):
         close(program(x), wanted)

@@ -81,6 +81,28 @@ def trainings() -> None:
     )
 
 
+def one_rank_ends_before() -> None:
+    """join() lets programs under way finish, also those whose results are gone; averages divide as they are told to."""
+    rank, n = hvd.rank(), hvd.size()
+
+    @jax.jit
+    def last_step(x: Any) -> Any:
+        square = jnp.broadcast_to(x, (300, x.size)).T @ jnp.ones((300, 300))
+        late = jax.lax.fori_loop(0, 20, lambda _, y: jnp.sin(y @ jnp.ones((300, 300))), square)
+        return hvd.allreduce(x + 0 * late[0, 0], op=hvd.Sum, name="last step")
+
+    found = last_step(jnp.ones(300))
+    del found
+    if rank != 0:
+        close(last_step(jnp.ones(300)), np.full(300, n - 1.0))
+        for divisor, wanted in (("contributors", -1.0), ("world", -(n - 1) / n)):
+            optimizer = hvd.distributed(optax.sgd(1.0), divisor=divisor, name=f"while 0 has joined {divisor}")
+            updates, _ = optimizer.update(jnp.ones(3), optimizer.init(jnp.ones(3)))
+            close(updates, np.full(3, wanted))
+    assert hvd.join() in range(n)
+    assert isinstance(raised(lambda: hvd.distributed(optax.sgd(1.0), divisor="all")), InvalidArgumentError)
+
+
 def trainings_with_each_option() -> None:
     training({"gradient_predivide_factor": 2.0}, 1e-5)
     training({"backward_passes_per_step": 2}, 1e-5)

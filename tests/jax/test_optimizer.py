@@ -13,6 +13,10 @@ def test_training_equals_one_process(three_or_four: Ranks) -> None:
     three_or_four.run(jax_training.trainings)
 
 
+def test_one_rank_ends_before(three: Ranks) -> None:
+    three.run(jax_training.one_rank_ends_before)
+
+
 @pytest.mark.slow
 def test_training_with_each_option(three: Ranks) -> None:
     three.run(jax_training.trainings_with_each_option)

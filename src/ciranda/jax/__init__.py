@@ -64,8 +64,6 @@ from ciranda._ops import (
     Product,
     Sum,
     barrier_async,
-    join,
-    join_async,
     poll,
     synchronize,
 )
@@ -79,6 +77,8 @@ from ciranda.jax.functions import (
     broadcast_parameters,
     check_consistency,
     ciranda_errors,
+    join,
+    join_async,
 )
 from ciranda.jax.ops import (
     allgather,

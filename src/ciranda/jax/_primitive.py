@@ -96,7 +96,8 @@ def _abstract(*tensors: Any, call: Call) -> Any:
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if call.rows is not None:
         shapes = [(rows, *shape[1:]) for rows, shape in zip(call.rows, shapes, strict=True)]
-    results = [jax.core.ShapedArray(shape, tensor.dtype) for shape, tensor in zip(shapes, tensors, strict=True)]
+    # Where it is on a mesh stays as it is: of one device, in shard_map.
+    results = [tensor.update(shape=shape, weak_type=False) for shape, tensor in zip(shapes, tensors, strict=True)]
     if call.splits is not None:
         results += [jax.core.ShapedArray((call.n_ranks,), np.dtype(np.int32))] * len(tensors)
     return results, {_EFFECT}
@@ -142,11 +143,12 @@ class _Names(Counter[str]):
         return True
 
 
-def _names_of(module: Any) -> _Names:
-    names = next((each for each in module.keepalives if isinstance(each, _Names)), None)
-    if names is None:
-        names = _Names(mlir.ir.StringAttr(module.module.operation.attributes["sym_name"]).value)
-        module.keepalives.append(names)
+def _names_of(context: Any) -> _Names:
+    """Return those of the program that is compiled. They stand with what JAX has compiled of it already."""
+    compiled = context.cached_primitive_lowerings
+    if _Names not in compiled:
+        compiled[_Names] = _Names(mlir.ir.StringAttr(context.module.operation.attributes["sym_name"]).value)
+    names: _Names = compiled[_Names]
     return names
 
 

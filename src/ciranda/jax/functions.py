@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ciranda import _basics, _consistency, errors
+from ciranda import _basics, _consistency, _ops, errors
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._ops import Handle
 from ciranda.jax import arrays
@@ -20,7 +20,15 @@ from ciranda.numpy.arrays import readable as numpy_readable
 from ciranda.numpy.ops import broadcast_async as broadcast_numpy_async
 from ciranda.process_sets import ProcessSet, global_process_set
 
-__all__ = ["allgather_object", "broadcast_object", "broadcast_parameters", "check_consistency", "ciranda_errors"]
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_parameters",
+    "check_consistency",
+    "ciranda_errors",
+    "join",
+    "join_async",
+]
 
 #: What a program fails with begins with the name of its status.
 _CLASSES: dict[str, type[errors.CirandaError]] = {
@@ -124,3 +132,26 @@ def ciranda_errors() -> Iterator[None]:
         if stands_for is None:
             raise
         raise stands_for from error
+
+
+def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:
+    """Start `join()`. `synchronize(handle)` returns the rank that was the last to join."""
+    # JAX runs programs behind the back of who calls them; one that has failed says so to who asks for its result.
+    with suppress(jax.errors.JaxRuntimeError):
+        jax.effects_barrier()
+    return _ops.join_async(process_set)
+
+
+def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
+    """Say that this rank has no more work, and wait until all ranks have said so; see `ciranda.join`.
+
+    The programs that this thread has called are done first: their collectives still have this rank's part.
+
+    Args:
+        device: ignored; there for scripts written for Horovod.
+        process_set: whose collectives this is about.
+
+    Returns:
+        The rank that was the last to join, counted in the whole circle.
+    """
+    return join_async(process_set).wait()

@@ -10,7 +10,7 @@ import jax
 
 from ciranda._frameworks import require
 from ciranda._frameworks.options import check_factor, positive
-from ciranda._ops import Average, Sum
+from ciranda._ops import Average, Divisor, Sum, divides_by_all
 from ciranda.jax.compression import Compressor, NoneCompressor
 from ciranda.jax.ops import allreduce, grouped_allreduce
 from ciranda.process_sets import ProcessSet, global_process_set
@@ -27,6 +27,7 @@ def distributed(
     backward_passes_per_step: int = 1,
     gradient_predivide_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    divisor: Divisor = "contributors",
     name: str | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Return `optimizer` so that its `update()` combines the gradients of all ranks first, in one call.
@@ -45,15 +46,19 @@ def distributed(
         gradient_predivide_factor: with op=Average: divides the gradients by this before they are summed, and by
             size() over this afterwards. Both are done by the engine.
         process_set: the ranks whose gradients are combined.
+        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+            or "world", that of all ranks of the process set, as Horovod does.
         name: of the call; needed where several optimizers are updated outside jit by several threads.
 
     Raises:
-        InvalidArgumentError: a factor with another op than Average; fewer than one backward pass.
+        InvalidArgumentError: a factor with another op than Average; fewer than one backward pass; a divisor that is
+            none.
     """
     require("optax", "ciranda.jax.distributed()")
     import optax
 
     check_factor(gradient_predivide_factor, op)
+    divides_by_all(divisor)  # which refuses what is none
     passes = positive(backward_passes_per_step)
     factors = (1.0 / gradient_predivide_factor, gradient_predivide_factor) if op == Average else (1.0, 1.0)
     inner = optax.with_extra_args_support(optimizer)
@@ -67,11 +72,13 @@ def distributed(
             prescale_factor=factors[0],
             postscale_factor=factors[1],
             process_set=process_set,
+            divisor=divisor,
         )
 
     def combined_value(value: Any) -> Any:
         called = None if name is None else f"{name}.value"
-        return allreduce(value, name=called, op=Sum if op == Sum else Average, process_set=process_set)
+        how = Sum if op == Sum else Average
+        return allreduce(value, name=called, op=how, process_set=process_set, divisor=divisor)
 
     def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
         ours = combined(gradients)
