@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import netns
 import pytest
 
 pytest.importorskip("jaxlib")
@@ -40,6 +41,25 @@ def test_every_collective_equals_numpy(np: int) -> None:
 @pytest.mark.parametrize("np", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_training_by_sharded_jit_equals_one_process(np: int) -> None:
     assert succeed(np, str(PROGRAMS / "training.py")) == [f"equal {np}"] * np
+
+
+@pytest.mark.slow
+@pytest.mark.netns
+@pytest.mark.ssh
+@pytest.mark.parametrize("program", ["training.py", "collectives.py"])
+def test_on_several_hosts(program: str) -> None:
+    """Whose ranks have neither memory nor an address in common but by the network between them."""
+    reason = netns.why_not()
+    if reason is not None:
+        pytest.skip(f"JAX BETWEEN HOSTS IS NOT TESTED: {reason}")
+    with netns.hosts("hostA", "hostB") as hosts:
+        launch = [*hosts[0].enter, sys.executable, "-m", "ciranda.launch.cli", "run", "--jax-native"]
+        launch += ["--ssh-config", str(hosts.ssh_config), "-np", "4", "-H", "hostA:2,hostB:2", *PYTHON]
+        launch += [str(PROGRAMS / program)]
+        done = subprocess.run(launch, check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wanted = ["equal 4"] if program == "training.py" else [f"checked {check}" for check in CHECKS]
+    assert sorted(line.partition(":")[2] for line in done.stdout.splitlines()) == sorted(4 * wanted)
 
 
 @pytest.mark.parametrize("order", [pytest.param("before", marks=pytest.mark.slow), "after"])

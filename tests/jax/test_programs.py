@@ -20,7 +20,7 @@ def test_every_collective(three_or_four: Ranks) -> None:
 
 
 def test_values_known_before(three_or_four: Ranks) -> None:
-    three_or_four.run(jax_ranks.values_known_while_a_program_is_made, timeout=60)
+    three_or_four.run(jax_ranks.values_known_while_a_program_is_made, timeout=150)
 
 
 def test_gradients(three_or_four: Ranks) -> None:
