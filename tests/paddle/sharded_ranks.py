@@ -13,7 +13,7 @@ from writing import HAS_PIR, close, raised, running, static
 import ciranda.paddle as hvd
 from ciranda._frameworks import sampling
 from ciranda._frameworks.shards import Shards
-from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import operators
 from ciranda.paddle.nn import ShardedLinear, pieces, sharded_softmax_cross_entropy
 
@@ -204,6 +204,8 @@ def all_cases(form: str) -> None:
             like_dense_in_program(name, case, form == "old")
     if form == "dygraph":
         like_dense_in_dygraph("sampled", SAMPLED)
+    else:
+        like_dense_in_program("sampled", SAMPLED, form == "old")
 
 
 # --- training beside data-parallel parameters
@@ -382,7 +384,7 @@ def written_for_others(is_old: bool) -> None:
         exe.run(main, {"labels": np.array([0, 5])}, found)
 
 
-def refused(is_old: bool) -> None:
+def refused() -> None:
     plain = ShardedLinear(FEATURES, 6)
     batch = paddle.zeros([1, FEATURES]), paddle.to_tensor([0])
     for attempt, text in (
@@ -396,5 +398,3 @@ def refused(is_old: bool) -> None:
         error = raised(attempt)
         assert isinstance(error, InvalidArgumentError), error
         assert text in str(error), error
-    with static(is_old):
-        assert isinstance(raised(lambda: ShardedLinear(FEATURES, 6, sample_rate=0.5)), NotSupportedError)

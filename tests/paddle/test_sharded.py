@@ -35,6 +35,6 @@ def test_training_beside_data_parallel_parameters(two: Ranks) -> None:
 
 def test_layers_of_their_own(two: Ranks) -> None:
     two.run(sharded_ranks.layers_of_their_own)
-    two.run(sharded_ranks.refused, IS_OLD[0])
+    two.run(sharded_ranks.refused)
     for is_old in IS_OLD:
         two.run(sharded_ranks.written_for_others, is_old)

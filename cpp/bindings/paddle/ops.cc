@@ -12,6 +12,7 @@
 #include <ciranda/native/plugin.hpp>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/paddle/calls.hpp"
@@ -19,6 +20,7 @@
 #include "bindings/paddle/labels.hpp"
 #include "bindings/paddle/raising.hpp"
 #include "bindings/paddle/runs.hpp"
+#include "bindings/paddle/sampling.hpp"
 #include "bindings/paddle/tensors.hpp"
 
 CIRANDA_DEFINE_TABLE
@@ -212,6 +214,29 @@ void allreduce_start(Tensors& x, const std::string& name, int ring, const std::s
   started.start(wanted, described, x);
 }
 
+// Which classes of the shard take part in this run, and the labels' places among them.
+Tensors sample_labels(const Tensor& places, const Tensor& is_here, const std::string& name, int /*ring*/,
+                      std::int64_t n_classes, std::int64_t n_wanted, std::int64_t seed, std::int64_t shard) {
+  const auto n_samples = is_here.numel();
+  const auto* given = places.data<std::int64_t>();
+  const auto* here = is_here.data<std::int64_t>();
+  Shape present;
+  for (std::int64_t sample = 0; sample < n_samples; ++sample) {
+    if (here[sample] != 0) present.push_back(given[2 * sample + 1]);
+  }
+  std::sort(present.begin(), present.end());
+  present.erase(std::unique(present.begin(), present.end()), present.end());
+  const Shape chosen =
+      sample_classes(n_classes, std::move(present), n_wanted, sampling_state(seed, runs.next(name), shard));
+  Shape among(given, given + 2 * n_samples);
+  for (std::int64_t sample = 0; sample < n_samples; ++sample) {
+    if (here[sample] == 0) continue;
+    std::int64_t& column = among[static_cast<std::size_t>(2 * sample + 1)];
+    column = std::lower_bound(chosen.begin(), chosen.end(), column) - chosen.begin();
+  }
+  return {numbers(chosen, {static_cast<std::int64_t>(chosen.size())}, places), numbers(among, {n_samples, 2}, places)};
+}
+
 void sync_comm(Tensors& x, const std::vector<std::string>& names, int /*ring*/) {
   started.finish(names);
   for (const Tensor& each : x) device_of(each).done(each);
@@ -238,6 +263,13 @@ std::vector<Shape> shapes_of_labels(const Shape& labels, const Shape& /*sizes*/,
                                     std::int64_t, std::int64_t, int) {
   return {{-1, 2}, {-1}, {-1}, labels, {2}};
 }
+
+std::vector<Shape> shapes_of_sample(const Shape& places, const Shape& /*is_here*/, const std::string&, int,
+                                    std::int64_t, std::int64_t, std::int64_t, std::int64_t) {
+  return {{-1}, places};
+}
+
+std::vector<Theirs> types_of_sample(const Theirs& places, const Theirs& /*is_here*/) { return {places, places}; }
 
 std::vector<Theirs> types_of_labels(const Theirs& labels, const Theirs& /*sizes*/) {
   return {labels, labels, labels, labels, labels};
@@ -356,6 +388,15 @@ PD_BUILD_OP(c_ciranda_shard_labels)
     .SetKernelFn(PD_KERNEL(ours::shard_labels))
     .SetInferShapeFn(PD_INFER_SHAPE(ours::shapes_of_labels))
     .SetInferDtypeFn(PD_INFER_DTYPE(ours::types_of_labels));
+
+PD_BUILD_OP(c_ciranda_sample_labels)
+    .Inputs({"X", "IsHere"})
+    .Outputs({"Chosen", "Places"})
+    .Attrs({"name: std::string", "ring_id: int", "n_classes: int64_t", "n_wanted: int64_t", "seed: int64_t",
+            "shard: int64_t"})
+    .SetKernelFn(PD_KERNEL(ours::sample_labels))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::shapes_of_sample))
+    .SetInferDtypeFn(PD_INFER_DTYPE(ours::types_of_sample));
 
 PD_BUILD_OP(c_ciranda_allreduce_start)
     .Inputs({paddle::Vec("X")})

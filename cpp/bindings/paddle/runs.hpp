@@ -3,6 +3,7 @@
 // Threads: any. Counts begin anew in each circle: at the end of one, begin_anew() is called.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -20,6 +21,12 @@ class Runs {
     return true;
   }
 
+  // How often it was called for that name before.
+  std::int64_t next(const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    return counts_[name].runs++;
+  }
+
   // Counts anew, up to `every` in place of what the program says; 0: up to that.
   void set_interval(const std::string& name, int every) {
     const std::scoped_lock lock(mutex_);
@@ -33,8 +40,8 @@ class Runs {
 
  private:
   struct Count {
-    int runs = 0;   // since the last that has communicated
-    int every = 0;  // 0: as the program says
+    std::int64_t runs = 0;  // since the last that has communicated
+    int every = 0;          // 0: as the program says
   };
   std::mutex mutex_;
   std::map<std::string, Count> counts_;

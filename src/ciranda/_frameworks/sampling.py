@@ -33,11 +33,33 @@ def sample(n_classes: int, positives: Any, rate: float, seed: int, step: int, sh
         shard: the shard's number.
     """
     present = np.unique(np.asarray(positives, np.int64))
-    n_others = min(max(math.ceil(rate * n_classes) - len(present), 0), n_classes - len(present))
-    if n_others == 0:
+    n_others = min(n_sampled(n_classes, rate) - len(present), n_classes - len(present))
+    if n_others <= 0:
         return present
-    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, step, shard])))
-    # The absent classes are numbered from 0; to each, those that are present and stand before it are added.
-    numbers = generator.choice(n_classes - len(present), n_others, replace=False, shuffle=False)
-    others = numbers + np.searchsorted(present - np.arange(len(present)), numbers, side="right")
+    absent = np.setdiff1d(np.arange(n_classes), present, assume_unique=True)
+    keys = _mixed(_state(seed, step, shard) + (absent.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+    others = absent[np.argpartition(keys, n_others - 1)[:n_others]]
     return np.sort(np.concatenate([present, others]))
+
+
+def n_sampled(n_classes: int, rate: float) -> int:
+    """Return how many classes of a shard are sampled, unless the batch has more."""
+    return math.ceil(rate * n_classes)
+
+
+# A key for each class, by splitmix64 (Steele et al., 2014), which takes no two numbers to one: the least are sampled.
+# cpp/bindings/paddle/sampling.hpp has the same.
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(values: Any) -> Any:
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _state(*numbers: int) -> Any:
+    state = np.zeros(1, np.uint64)
+    for number in numbers:
+        state = _mixed(state + _GOLDEN + np.array([number & (2**64 - 1)], np.uint64))
+    return state

@@ -18,6 +18,7 @@ from paddle.static.nn.common import PyFuncRegistry
 from ciranda import _basics
 from ciranda._basics import at_end
 from ciranda._core import REDUCE_OPS
+from ciranda._frameworks.sampling import sample
 from ciranda._ops import Max, Min, Product, Sum
 from ciranda.errors import CirandaError, InvalidArgumentError, NotSupportedError
 from ciranda.numpy import ops
@@ -177,6 +178,18 @@ def _shard_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     return [_tensor(each.astype(np.int64)) for each in found]
 
 
+def _sample_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    places, is_here = (np.array(tensor) for tensor in tensors)
+    name, n_classes = attributes["name"], attributes["n_classes"]
+    step = _runs.get(name, 0)
+    _runs[name] = step + 1
+    here = np.flatnonzero(is_here)
+    rate = (attributes["n_wanted"] - 0.5) / n_classes  # which rounds up to as many
+    chosen = sample(n_classes, places[here, 1], rate, attributes["seed"], step, attributes["shard"])
+    places[here, 1] = np.searchsorted(chosen, places[here, 1])
+    return [_tensor(chosen), _tensor(places)]
+
+
 #: How many numbers a rank tells before its labels.
 _N_TOLD = 2
 
@@ -315,6 +328,7 @@ _FORWARD: dict[str, Any] = {
     "reducescatter": _reducescatter,
     "broadcast": _broadcast,
     "shard_labels": _shard_labels,
+    "sample_labels": _sample_labels,
     "allreduce_start": _allreduce_start,
     "sync_comm": _sync_comm,
 }

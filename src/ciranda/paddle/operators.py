@@ -172,6 +172,33 @@ def shard_labels(
     return programs.call_of_several("shard_labels", {"X": labels, "Shape": shape}, outputs, "int64", attributes)
 
 
+def sample_labels(
+    places: Tensor, is_here: Tensor, name: str, n_classes: int, n_wanted: int, seed: int, shard: int
+) -> list[Tensor]:
+    """Return, in a program, which classes of a shard take part in a run, and the labels' places among these.
+
+    Args:
+        places: as of `shard_labels()`.
+        is_here: as well.
+        name: under which runs are counted, from which the sample follows with what is below.
+        n_classes: of the shard.
+        n_wanted: how many are sampled, unless the batch has more.
+        seed: the same on all ranks.
+        shard: its number.
+    """
+    _plugin.require_operators("a sharded layer in a program", programs.in_pir())
+    attributes = {
+        "name": name,
+        "ring_id": 0,
+        "n_classes": n_classes,
+        "n_wanted": n_wanted,
+        "seed": seed,
+        "shard": shard,
+    }
+    outputs = {"Chosen": (-1,), "Places": (-1, 2)}
+    return programs.call_of_several("sample_labels", {"X": places, "IsHere": is_here}, outputs, "int64", attributes)
+
+
 # --- in two halves
 
 #: What was started in dygraph: by the identity of its first tensor, which is kept.

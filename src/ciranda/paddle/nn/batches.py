@@ -10,7 +10,7 @@ import paddle
 from paddle.autograd import PyLayer
 
 from ciranda import _basics
-from ciranda._frameworks.sampling import sample
+from ciranda._frameworks.sampling import n_sampled, sample
 from ciranda._frameworks.shards import PROBLEMS, Batches, Told
 from ciranda._ops import Sum
 from ciranda.errors import InvalidArgumentError
@@ -79,8 +79,12 @@ def gather_features(features: Any, layer: ShardedLinear) -> Any:
     return _in_dygraph(features, None, layer)[0]
 
 
+def _is_sampling(layer: ShardedLinear) -> bool:
+    return bool(layer.training and layer.sample_rate < 1 and layer.n_rows)
+
+
 def _sampled(columns: Any, layer: ShardedLinear) -> Any:
-    if not (layer.training and layer.sample_rate < 1 and layer.n_rows):
+    if not _is_sampling(layer):
         return None
     nth, layer.n_drawn = layer.n_drawn, layer.n_drawn + 1
     return sample(layer.n_rows, columns, layer.sample_rate, layer.seed, nth, layer.shard)
@@ -188,4 +192,11 @@ def _in_program(features: Any, labels: Any, layer: ShardedLinear) -> Gathered:
         layer.n_classes,
         layer.shards.n_shards,
     )
-    return Gathered(everyones, *rest)
+    gathered = Gathered(everyones, *rest)
+    if not _is_sampling(layer):
+        return gathered
+    name, n_wanted = f"{layer.label}.sample", n_sampled(layer.n_rows, layer.sample_rate)
+    chosen, places = operators.sample_labels(
+        gathered.places, gathered.is_here, name, layer.n_rows, n_wanted, layer.seed, layer.shard
+    )
+    return gathered._replace(places=places, chosen=chosen)

@@ -12,7 +12,7 @@ from ciranda import _basics
 from ciranda._frameworks.sampling import check_rate
 from ciranda._frameworks.shards import Shards
 from ciranda._numbering import Numbering
-from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allgather as allgather_numpy
 from ciranda.paddle.nn.batches import gather_features
 from ciranda.paddle.nn.tracing import wide_dtype, with_gradient_times
@@ -46,15 +46,14 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         n_classes: of all ranks together.
         bias: whether each class has a number that is added.
         normalize: take the cosine of the angle between sample and class in place of the product. Has no bias.
-        sample_rate: which share of a shard's classes takes part in a training step (PartialFC), in dygraph: those of
-            the batch always, others by chance. In evaluation all do.
+        sample_rate: which share of a shard's classes takes part in a training step (PartialFC): those of the
+            batch always, others by chance. In evaluation (of programs: as they are written) all do.
         seed: of the samples; the same on all ranks.
         dtype: of the parameters; by default Paddle's default dtype.
         name: the beginning of the parameters' names.
 
     Raises:
         InvalidArgumentError: (a ValueError) an argument is out of range.
-        NotSupportedError: classes are to be sampled in a program.
         NotInitializedError: `init()` has not been called; the shard depends on the rank.
     """
 
@@ -72,8 +71,7 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         super().__init__(dtype=dtype or paddle.get_default_dtype())
         if bias and normalize:
             raise InvalidArgumentError("a layer with normalize=True has no bias: its logits are cosines")
-        if check_rate(sample_rate) < 1 and not paddle.in_dynamic_mode():
-            raise NotSupportedError("sample_rate below 1 is for dygraph: a program computes the logits of all classes")
+        check_rate(sample_rate)
         self.in_features, self.n_classes, self.normalize = in_features, n_classes, normalize
         self.sample_rate, self.seed = sample_rate, seed
         self.shards = Shards(n_classes, _basics.size())

@@ -100,8 +100,12 @@ def _losses(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> Any:
 
 
 def _logits(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> tuple[Any, Any]:
-    """Return the logits of this rank's classes, and of these that of each sample's own."""
-    products = layer.products(gathered.features, layer.weight, layer.bias)
+    """Return the logits of this rank's classes that take part, and of these that of each sample's own."""
+    weight, bias = layer.weight, layer.bias
+    if gathered.chosen is not None:
+        weight = paddle.gather(weight, gathered.chosen)
+        bias = None if bias is None else paddle.gather(bias, gathered.chosen)
+    products = layer.products(gathered.features, weight, bias)
     own = paddle.gather_nd(products, gathered.places)
     scaled = times(products, margins.scale)
     if margins.are_none:
