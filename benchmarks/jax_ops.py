@@ -2,8 +2,10 @@
 
     ciranda run -np 2 python benchmarks/jax_ops.py
 
-Prints, for 4 KiB, the microseconds a call of: so many independent allreduces in one program; the same by NumPy, started
-together and waited for; a chain in which each needs the last one; the same by NumPy.
+Prints, for 4 KiB, the microseconds a call of: so many independent allreduces in one program, of so many arrays; of the
+rows of one array, which leaves out what JAX does for each array that a program with effects is given and gives; custom
+calls that do nothing, of both; the same by NumPy, started together and waited for; a chain in which each needs the last
+one; the same by NumPy.
 """
 
 from __future__ import annotations
@@ -44,7 +46,12 @@ def main() -> None:
     arrays = [np.array(x) for x in xs]
 
     independent = jax.jit(lambda xs: [hvd.allreduce(x, op=hvd.Sum, name=f"i{i}") for i, x in enumerate(xs)])
+    rows = jax.jit(lambda x: jnp.stack([hvd.allreduce(x[i], op=hvd.Sum, name=f"r{i}") for i in range(n)]))
+    nothing = jax.ffi.ffi_call("ciranda_jax_nothing", jax.ShapeDtypeStruct((1024,), jnp.float32), has_side_effect=True)
+    empty = jax.jit(lambda xs: [nothing(x) for x in xs])
+    empty_rows = jax.jit(lambda x: jnp.stack([nothing(x[i]) for i in range(n)]))
     without = jax.jit(lambda xs: [x * 2 for x in xs])
+    stacked = jnp.stack(xs)
 
     @jax.jit
     def chain(x):
@@ -64,6 +71,9 @@ def main() -> None:
 
     found = {
         "independent, in one program": median_us(lambda: jax.block_until_ready(independent(xs)), options.repeats),
+        "independent, rows of one array": median_us(lambda: rows(stacked).block_until_ready(), options.repeats),
+        "custom calls that do nothing": median_us(lambda: jax.block_until_ready(empty(xs)), options.repeats),
+        "the same, rows of one array": median_us(lambda: empty_rows(stacked).block_until_ready(), options.repeats),
         "independent, NumPy": median_us(numpy_independent, options.repeats),
         "chain, in one program": median_us(lambda: chain(xs[0]).block_until_ready(), options.repeats),
         "chain, NumPy": median_us(numpy_chain, options.repeats),
