@@ -243,3 +243,9 @@ def test_no_framework_is_imported() -> None:
         "assert not loaded, loaded\n"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_a_framework_by_another_distributions_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: {"mxnet": ["mxnet-mkl"]})
+    monkeypatch.setattr(software, "_version", {"mxnet-mkl": "1.6.0"}.get)
+    assert only(software.frameworks()).found == "mxnet-mkl 1.6.0"

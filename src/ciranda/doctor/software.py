@@ -15,6 +15,8 @@ _OLDEST_PYTHON = (3, 10)
 _FRAMEWORKS = (
     "torch", "tensorflow", "tensorflow-cpu", "jax", "keras", "mxnet", "paddlepaddle", "lightning", "transformers",
 )  # fmt: skip
+#: Modules whose distributions have other names as well, as mxnet-mkl and tensorflow-intel.
+_MODULES = ("mxnet", "paddle", "tensorflow")
 _NEEDED = ("numpy", "cloudpickle", "psutil", "rich", "typer")
 
 
@@ -41,7 +43,9 @@ def python() -> Iterator[Finding]:
 
 def frameworks() -> Iterator[Finding]:
     """Those that are installed."""
-    found = [f"{name} {version}" for name in _FRAMEWORKS if (version := _version(name)) is not None]
+    providers = metadata.packages_distributions()
+    others = sorted({name for module in _MODULES for name in providers.get(module, ())} - {*_FRAMEWORKS})
+    found = [f"{name} {version}" for name in (*_FRAMEWORKS, *others) if (version := _version(name)) is not None]
     if found:
         yield Finding("frameworks", "ok", ", ".join(found))
     else:
