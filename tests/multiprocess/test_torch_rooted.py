@@ -100,7 +100,7 @@ def _check_without_elements() -> None:
         assert (hvd.reduce(x, 0) is None) == (hvd.gather(x, 0) is None) == (hvd.rank() != 0)
     largest = hvd.reduce(x, 0, hvd.Max)
     assert largest is not None
-    with pytest.raises(ValueError, match="reduce has a gradient for op=Average and op=Sum only"):
+    with pytest.raises(ValueError, match="reduce has a gradient with op=Average and Sum only"):
         largest.sum().backward()
 
 

@@ -36,6 +36,34 @@ if TYPE_CHECKING:
     from ciranda._collectives.rows import Rows
 
 
+# What bindings with functions of their own use of the rules, too.
+
+
+def require_gradient(function: str, op: int, ops: tuple[int, ...]) -> None:
+    """Raise NotSupportedError unless a reduction by `op` has a gradient: those by `ops` have."""
+    if op not in ops:
+        names = {Average: "Average", Sum: "Sum", Min: "Min", Max: "Max"}
+        *others, last = [names[each] for each in ops]
+        listed = f"{', '.join(others)} and {last}"
+        raise NotSupportedError(f"{function} has a gradient with op={listed} only; detach its input or its result")
+
+
+def compared_by(op: int, prescale: float) -> int:
+    """Return, for Min and Max, by what the inputs themselves were compared: a negative factor turns it around."""
+    return op if prescale >= 0 else Min + Max - op
+
+
+def factor_of_shares(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
+    """Return what a reducescatter's gradients are multiplied with before they are gathered."""
+    return prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
+
+
+def own_rows(gradients: Sequence[Any], sizes: list[int], rows_of_all: Any, process_set: ProcessSet) -> list[Any]:
+    """Return this rank's part of an allgather's gradients, which are reduced, given how many rows each rank has."""
+    starts = rows_of_all[: process_set.rank()].sum(axis=0).tolist()
+    return [each[start : start + size] for each, start, size in zip(gradients, starts, sizes, strict=True)]
+
+
 class Rule(Generic[Tensor]):
     """One call that is differentiated. It keeps no tensors: of several outputs, each may have a backward pass."""
 
@@ -108,7 +136,7 @@ class Allreduce(Rule[Tensor]):
             # The factors may have changed what was compared, or turned the order around.
             inner = results
             if (call.prescale, call.postscale) != (1.0, 1.0):
-                inner_op = call.op if call.prescale >= 0 else Min + Max - call.op
+                inner_op = compared_by(call.op, call.prescale)
                 unscaled = call._replace(op=inner_op, prescale=1.0, postscale=1.0, divisor="contributors")
                 inner = self._plain(tensors, None, unscaled)
             self._are_chosen = [tensor == result for tensor, result in zip(tensors, inner, strict=True)]
@@ -116,10 +144,7 @@ class Allreduce(Rule[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         call, reduced = self.call, self._collectives._grouped_allreduce
-        if call.op not in (Average, Sum, Min, Max):
-            raise NotSupportedError(
-                "allreduce has a gradient with op=Average, Sum, Min and Max only; detach its input or its result"
-            )
+        require_gradient("allreduce", call.op, (Average, Sum, Min, Max))
         if call.weight is not None:
             share: Any = _share_of(call.weight, call.process_set)
             return [total * share for total in reduced(gradients, None, call._replace(op=Sum, weight=None))]
@@ -153,10 +178,9 @@ class Allgather(Rule[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         sizes = numbers_of_all(self._sizes, self.process_set)
-        starts = sizes[: self.process_set.rank()].sum(axis=0).tolist()
         call = _plain_reduction(self.gradient_op, self.process_set)
         reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
-        return [each[start : start + size] for each, start, size in zip(reduced, starts, self._sizes, strict=True)]
+        return own_rows(reduced, self._sizes, sizes, self.process_set)
 
 
 class Broadcast(Rule[Tensor]):
@@ -192,9 +216,8 @@ class Reducescatter(Rule[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         op, prescale, postscale, process_set = self.call[:4]
-        if op not in (Average, Sum):
-            raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
-        factor: Any = prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
+        require_gradient("reducescatter", op, (Average, Sum))
+        factor: Any = factor_of_shares(op, prescale, postscale, process_set)
         return self._collectives.grouped_allgather([gradient * factor for gradient in gradients], None, process_set)
 
 
@@ -258,8 +281,7 @@ class Reduce(_Rooted[Tensor]):
         return self._or_without_elements(self._collectives.grouped_reduce_async(tensors, *call).wait())
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        if self.call.op not in (Average, Sum):
-            raise NotSupportedError("reduce has a gradient for op=Average and op=Sum only")
+        require_gradient("reduce", self.call.op, (Average, Sum))
         mine = gradients if self._is_root else self._collectives._zeros(self._shapes)
         return self._collectives._grouped_allreduce(mine, None, self.call)
 

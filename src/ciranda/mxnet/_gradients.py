@@ -14,9 +14,8 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ciranda import _basics
-from ciranda._collectives.rules import numbers_of_all
+from ciranda._collectives.rules import compared_by, factor_of_shares, numbers_of_all, own_rows, require_gradient
 from ciranda._ops import Average, Max, Min, Sum
-from ciranda.errors import NotSupportedError
 from ciranda.mxnet import _calls, arrays
 from ciranda.mxnet._calls import Call
 
@@ -65,10 +64,7 @@ def allreduce(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
     def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
         if call.op in (Average, Sum):
             return _calls.allreduce(gradients, call.for_gradient())
-        if call.op not in (Min, Max):
-            raise NotSupportedError(
-                f"{call.name!r}: allreduce has a gradient with op=Average, Sum, Min and Max only; detach() its input"
-            )
+        require_gradient(f"{call.name!r}: allreduce", call.op, (Average, Sum, Min, Max))
         totals = _calls.allreduce(gradients, call.for_gradient(op=Sum, divisor="contributors"))
         counts = _calls.allreduce(chosen, call.plain("chosen", Sum))
         return [total * mine / mx.nd.maximum(n, 1) for total, mine, n in zip(totals, chosen, counts, strict=True)]
@@ -81,7 +77,7 @@ def _chosen(inputs: Sequence[NDArray], results: Sequence[NDArray], call: Call) -
     inner = results
     if (call.prescale, call.postscale) != (1.0, 1.0):
         # The factors may have changed what was compared, or turned the order around.
-        inner = _calls.allreduce(inputs, call.plain("unscaled", call.op if call.prescale >= 0 else Min + Max - call.op))
+        inner = _calls.allreduce(inputs, call.plain("unscaled", compared_by(call.op, call.prescale)))
     # As mx.nd's arrays, which backward passes are given, whatever the inputs were: those of mx.np compare to booleans.
     return [tensor.as_nd_ndarray() == result.as_nd_ndarray() for tensor, result in zip(inputs, inner, strict=True)]
 
@@ -100,9 +96,8 @@ def reducescatter(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
     """Return the results of a reducescatter."""
 
     def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
-        if call.op not in (Average, Sum):
-            raise NotSupportedError(f"{call.name!r}: reducescatter has a gradient for op=Average and op=Sum only")
-        factor = call.prescale * call.postscale * ((call.process_set.size() or 1) if call.op == Sum else 1)
+        require_gradient(f"{call.name!r}: reducescatter", call.op, (Average, Sum))
+        factor = factor_of_shares(call.op, call.prescale, call.postscale, call.process_set)
         return _calls.allgather([gradient * factor for gradient in gradients], call.for_gradient())
 
     return _differentiated(tensors, lambda inputs: _calls.reducescatter(inputs, call), backward)
@@ -115,8 +110,7 @@ def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
     def backward(gradients: Sequence[NDArray]) -> list[NDArray]:
         reduced = _calls.allreduce(gradients, call.for_gradient(op=Average))
         rows = numbers_of_all(sizes, call.process_set, call.for_gradient("rows").name)
-        starts = rows[: call.process_set.rank()].sum(axis=0).tolist()
-        return [each[start : start + size] for each, start, size in zip(reduced, starts, sizes, strict=True)]
+        return own_rows(reduced, sizes, rows, call.process_set)
 
     return _differentiated(tensors, lambda inputs: _calls.allgather(inputs, call), backward)
 
