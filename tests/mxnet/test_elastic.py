@@ -117,6 +117,26 @@ def _loss_scaler() -> None:
     assert scaler._next_loss_scale == 8.0
 
 
+def _initialized_anew_since_the_commit() -> None:
+    """A rank alone goes back to the values before, although the parameter is one that is broadcast."""
+    from mxnet_ranks import hvd, mx, np
+
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    hvd.broadcast_parameters(net.collect_params())
+    state = hvd.elastic.MXNetState(net.collect_params())
+    before = net.weight.data().asnumpy()
+    net.initialize(mx.init.Zero(), force_reinit=True)
+    net.weight.data().wait_to_read()
+    if hvd.rank() == 1:
+        net.weight._data = net.weight._grad = None
+        net.weight._deferred_init = (mx.init.Zero(), [mx.cpu()], None, None)
+        state.restore()
+        np.testing.assert_array_equal(net.weight.data().asnumpy(), before)
+    hvd.barrier()
+    mx.nd.waitall()
+
+
 def _joined_again_and_again() -> None:
     """What has no name is numbered anew, and nothing of the world before is met, however it was left."""
     from mxnet_ranks import agree, mx, np, raised
@@ -183,6 +203,7 @@ def test_it_starts_again_from_its_last_commit(three: Ranks) -> None:
 def test_what_is_saved(three: Ranks) -> None:
     three.run(_fails_before_a_commit)
     three.run(_loss_scaler)
+    three.run(_initialized_anew_since_the_commit)
 
 
 @pytest.mark.filterwarnings("ignore:the argument `average`")

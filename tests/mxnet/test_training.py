@@ -128,7 +128,7 @@ def _options() -> None:
 
     for hybridize in (False, True):
         _as_one_process(hybridize, {})
-    _as_one_process(True, {"num_groups": 2, "gradient_predivide_factor": 3.0, "prefix": "mine"})
+    _as_one_process(True, {"num_groups": 2, "gradient_predivide_factor": -3.0, "prefix": "mine"})
     _as_one_process(False, {}, _in_halves)
     _as_one_process(False, {}, lambda trainer, n: trainer.step(n, ignore_stale_grad=True))
     _as_one_process(False, {"compression": hvd.Compression.fp16, "num_groups": 1}, tolerance=5e-3)
@@ -193,6 +193,21 @@ def _used_where_another_has_it_deferred() -> None:
     error = raised(lambda: trainer.step(1, ignore_stale_grad=True))
     assert isinstance(error, ValueError), repr(error)
     assert "'late_weight' was used on one rank, but on another its initialization is deferred" in str(error)
+
+
+def _deferred_on_one_rank_at_a_step() -> None:
+    from mxnet_ranks import hvd, mx, raised
+
+    net = mx.gluon.nn.Dense(2, prefix="lacking_")
+    net.initialize()
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd")
+    if hvd.rank() != 1:
+        with mx.autograd.record():
+            loss = net(mx.nd.ones((2, 3))).sum()
+        loss.backward()
+    error = raised(lambda: trainer.step(1))
+    assert isinstance(error, hvd.errors.MismatchError), repr(error)
+    assert "'lacking_weight' is initialized on rank 0 but deferred on rank 1" in str(error), error
 
 
 def _two_trainers() -> None:
@@ -352,7 +367,7 @@ def _wrong_trainers() -> None:
     params = [mx.gluon.Parameter(f"p{index}", shape=(2,)) for index in range(3)]
     for param in params:
         param.initialize()
-    for factor in (0, -1.0, float("nan")):
+    for factor in (0, float("inf"), float("nan")):
         assert isinstance(
             raised(lambda factor=factor: hvd.DistributedTrainer(params, "sgd", gradient_predivide_factor=factor)),
             ValueError,
@@ -457,6 +472,7 @@ def test_deferred_parameters_at_the_first_step(three: Ranks) -> None:
     three.run(_first_step_before_the_first_pass)
     three.run(_used_on_one_rank_only)
     three.run(_used_where_another_has_it_deferred)
+    three.run(_deferred_on_one_rank_at_a_step)
 
 
 def test_two_trainers(three: Ranks) -> None:

@@ -13,7 +13,7 @@ from ciranda._frameworks.objects import broadcast_object
 from ciranda._frameworks.sampler import ElasticIndices
 from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateHandler
 from ciranda.mxnet.failures import as_ciranda_error
-from ciranda.mxnet.parameters import broadcast_parameters
+from ciranda.mxnet.parameters import broadcast_parameters, without_broadcast
 
 __all__ = ["MXNetState", "run"]
 
@@ -49,7 +49,8 @@ class ParametersHandler(StateHandler):
         for name, array in self._saved.items():
             param = self.value[name]
             # Not into the arrays, which may have failed with the circle.
-            param._load_init(array, None) if param._data is None else param._init_impl(array, param.list_ctx())
+            with without_broadcast(param):
+                param._load_init(array, None) if param._data is None else param._init_impl(array, param.list_ctx())
         for name, how in self._deferred.items():
             param = self.value[name]
             param._data = param._grad = None

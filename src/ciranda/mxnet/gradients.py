@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,6 +11,8 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import RowSparseNDArray, row_sparse_array
 
 from ciranda._frameworks.groups import as_many_groups
+from ciranda._frameworks.options import check_factor
+from ciranda._ops import Average
 from ciranda.errors import InvalidArgumentError
 from ciranda.mxnet import _calls
 from ciranda.mxnet._calls import Call
@@ -22,8 +23,7 @@ Item = TypeVar("Item")
 
 def factors_of(predivide: float) -> tuple[float, float]:
     """Return what gradients are multiplied with before they are averaged, and afterwards."""
-    if not (math.isfinite(predivide) and predivide > 0):
-        raise InvalidArgumentError(f"gradient_predivide_factor must be a number above 0, not {predivide}")
+    check_factor(predivide, Average)
     return 1.0 / predivide, predivide
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -185,6 +186,17 @@ def _sent(data: NDArray, name: str, broadcast: _Broadcast) -> NDArray:
         carrier = mx.nd.empty((1,)) if is_root else None
         push(BROADCAST, [target], [target], name, broadcast.process_set, root=broadcast.root_rank, carrier=carrier)
         return target if data.stype == _DENSE else target.tostype(data.stype)
+
+
+@contextmanager
+def without_broadcast(param: Parameter) -> Iterator[None]:
+    """Have a parameter initialized with this rank's own data: by a rank that does so alone."""
+    asked = vars(param).pop(_ATTRIBUTE, None)
+    try:
+        yield
+    finally:
+        if asked is not None:
+            vars(param)[_ATTRIBUTE] = asked
 
 
 def _wrap(kind: Any) -> None:

@@ -104,7 +104,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         if not ignore_stale_grad:
             super().step(batch_size)
             return
-        self._compare()
+        self._compare(may_be_deferred=True)
         used_somewhere = self._used_somewhere()
         if not any(used_somewhere):
             return
@@ -195,17 +195,32 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                     if copy is not gradient:
                         gradient.copyto(copy)
 
-    def _compare(self) -> None:
-        """Once in each circle: raise MismatchError on all ranks unless they train the same parameters."""
+    def _compare(self, may_be_deferred: bool = False) -> None:
+        """Once in each circle: raise MismatchError on all ranks unless they train the same parameters.
+
+        `may_be_deferred`: the initialization of one may be deferred on some ranks only.
+        """
         era = era_of(self._process_set)
         if self._compared_in == era:
             return
         mine = [(param.name, param.shape, np.dtype(param.dtype).str, param.grad_req) for param in self._params]
-        everyones = allgather_object(mine, f"{self._name}.parameters", self._process_set)
+        is_there = [may_be_deferred or param.grad_req == "null" or param._data is not None for param in self._params]
+        everyones = allgather_object((mine, is_there), f"{self._name}.parameters", self._process_set)
         ranks = self._process_set.ranks or range(len(everyones))
         for rank, theirs in zip(ranks, everyones, strict=False):
-            _check_alike(everyones[0], theirs, next(iter(ranks)), rank)
+            _check_alike(everyones[0][0], theirs[0], next(iter(ranks)), rank)
+            _check_there(everyones[0], theirs, next(iter(ranks)), rank)
         self._compared_in = era
+
+
+def _check_there(ours: Any, theirs: Any, rank: int, other: int) -> None:
+    for (name, *_), mine, its in zip(ours[0], ours[1], theirs[1], strict=True):
+        if mine != its:
+            has, lacks = (rank, other) if mine else (other, rank)
+            raise MismatchError(
+                f"DistributedTrainer: parameter {name!r} is initialized on rank {has} but deferred on rank {lacks}: "
+                "run a forward pass with it on all ranks first, or give its block the sizes of its inputs"
+            )
 
 
 def _check_alike(ours: list[Any], theirs: list[Any], rank: int, other: int) -> None:
