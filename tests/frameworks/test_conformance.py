@@ -14,7 +14,7 @@ pytestmark = pytest.mark.multiprocess
 
 
 def test_every_case_in_any_order(circle: Ranks, framework: str) -> None:
-    assert len(set(circle.run(conformance.all_cases, [framework], 1))) == 1
+    assert len(set(circle.run(conformance.all_cases, [framework], 1, timeout=220))) == 1
 
 
 @pytest.mark.skipif(len(FRAMEWORKS) < 2, reason="there is one framework")
