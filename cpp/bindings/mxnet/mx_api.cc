@@ -42,14 +42,14 @@ Array share(ArrayHandle array) {
 
 std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, std::vector<const void*> without) {
   std::vector<const void*> seen = std::move(without);
-  std::vector<ArrayHandle> found;
+  std::vector<ArrayHandle> firsts;
   for (const Array& array : arrays) {
     const void* const memory = memory_of(array.get());
     if (std::find(seen.begin(), seen.end(), memory) != seen.end()) continue;
     seen.push_back(memory);
-    found.push_back(array.get());
+    firsts.push_back(array.get());
   }
-  return found;
+  return firsts;
 }
 
 }  // namespace ciranda::mxnet

@@ -335,7 +335,10 @@ class ByValue {
   alignas(mx_fake::FakeArray) std::byte bytes_[sizeof(mx_fake::FakeArray)];
 };
 
-FAKE ByValue _ZNK5mxnet7NDArray15Reorder2DefaultEv(const void* array) {
+// C has no such result, so that the name is given otherwise.
+__attribute__((visibility("default"))) ByValue reordered(const void* array) __asm__(
+    "_ZNK5mxnet7NDArray15Reorder2DefaultEv");
+ByValue reordered(const void* array) {
   ++mx_fake::n_reordered();
   return ByValue(*static_cast<const mx_fake::FakeArray*>(array));
 }
