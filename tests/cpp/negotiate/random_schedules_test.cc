@@ -134,7 +134,7 @@ void add_calls_without_name(const Training& training, Random& random, const std:
       if (has_joined[rank]) continue;
       const bool is_wrong = wrong_rank == static_cast<int>(rank);
       scripts[rank].emplace_back(
-          Call{"noname." + std::to_string(n_made[rank]++), is_wrong ? allreduce({2}) : kind, false, false});
+          Call{"noname." + std::to_string(n_made[rank]++), is_wrong ? allreduce({7, 3}) : kind, false, false});
       if (chance(random, 70)) scripts[rank].emplace_back(Wait{});
     }
   }
