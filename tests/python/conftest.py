@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)  # a busy one takes longer than hypothesis allows
+settings.load_profile("any machine")
 
 
 @pytest.fixture
