@@ -144,7 +144,7 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
       [](auto& r, auto&) { r.lane = 1; },
       [](auto& r, auto&) { r.flags = CIRANDA_REQUEST_DEFERRABLE; },
       [](auto& r, auto&) { r.flags = 1U << 31U; },
-      [](auto& r, auto&) { r.name = nullptr; },
+      [](auto& r, auto&) { r.name = ""; },
       [](auto& r, auto&) { r.tensors = nullptr; },
       [](auto& r, auto&) { r.tensors_count = 2; },
       [](auto& r, auto&) { r.callback = [](const ciranda_operation*, void*) {}; },
@@ -165,6 +165,17 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
     if (i < std::size(changes)) changes[i](request, tensor);
     EXPECT_EQ(as_call(request).has_value(), i == std::size(changes)) << "change " << i;
   }
+}
+
+TEST(Translate, ToACallWithoutAName) {
+  float value = 1;
+  ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.tensors = &tensor;
+  request.tensors_count = 1;
+  const auto call = as_call(request);
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(call->name, "");
 }
 
 TEST(Translate, KeepsTheDivisorAndTheWeightOfAnAverage) {
