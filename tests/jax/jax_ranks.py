@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ranks import wait_until
 
 import ciranda.jax as hvd
 from ciranda._ops import ALLREDUCE
@@ -329,7 +330,7 @@ def errors_in_jit_and_outside() -> None:
     error = raised(lambda: jax.jit(hvd.allgather)(jnp.ones((1 + hvd.rank(), 2))))
     assert "rows" in str(error) or "rank" in str(error), error
     hvd.barrier()
-    assert live_calls() == 0
+    wait_until(lambda: live_calls() == 0)  # on a thread of the engine's, a moment after JAX has its result
 
 
 def process_sets_by_number() -> None:
