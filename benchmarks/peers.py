@@ -198,8 +198,8 @@ def cpp_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> list[s
     """The command of a rank that calls from C++."""
     built = args.cpp.absolute() / "benchmarks" / "cpp" / "peers"
     modules = [f"{name}={built}/peer_{'mpich' if name.startswith(_INTEL) else name}.so" for name in peers]
-    counts = [",".join(map(str, sizes(args))), str(args.seconds), str(args.iterations), str(int(args.pin))]
-    counts.append(str(args.until_both))
+    numbers = [args.seconds, args.iterations, int(args.pin), args.until_both]
+    counts = [",".join(map(str, sizes(args))), *map(str, numbers)]
     return [str(built / "peers_rank"), scratch, args.collectives, args.dtype, *counts, *modules]
 
 

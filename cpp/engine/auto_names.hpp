@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "negotiate/unnamed.hpp"
@@ -32,13 +33,15 @@ class AutoNames {
   void number(Request& request) {
     const bool is_of_world = request.process_set == 0 && request.lane == 0 && request.name == kUnnamed;
     std::uint64_t& n = is_of_world ? n_unnamed_ : n_calls_[{request.process_set, request.lane, request.name}];
-    request.name += "." + std::to_string(n++);
+    request.name = numbered(request.name, n++);
   }
 
   // How many calls without a name the world's first lane has seen. One that is carried out without a request is
   // counted by itself.
   std::uint64_t n_unnamed() const { return n_unnamed_; }
   void count_unnamed() { ++n_unnamed_; }
+  // REQUIRES: there was one.
+  std::string last_unnamed() const { return numbered(kUnnamed, n_unnamed_ - 1); }
 
   // On all lanes of the set.
   void restart(std::uint32_t process_set) {
@@ -47,6 +50,10 @@ class AutoNames {
   }
 
  private:
+  static std::string numbered(std::string_view shared, std::uint64_t n) {
+    return std::string(shared) + "." + std::to_string(n);
+  }
+
   std::uint64_t n_unnamed_ = 0;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::string>, std::uint64_t> n_calls_;
 };

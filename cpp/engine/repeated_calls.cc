@@ -88,9 +88,7 @@ void RepeatedCalls::note_met(const Participant::Meeting& meeting) {
 // REQUIRES: the call was counted, if it has no name.
 void RepeatedCalls::record(const Call& call, Stages& stages) {
   stages.path = Path::kDirect;
-  const std::string automatic = call.name.empty()
-                                    ? std::string(kUnnamed) + "." + std::to_string(names_.automatic.n_unnamed() - 1)
-                                    : std::string();
+  const std::string automatic = call.name.empty() ? names_.automatic.last_unnamed() : std::string();
   const std::string_view name = call.name.empty() ? automatic : call.name;
   in_flight_.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
 }

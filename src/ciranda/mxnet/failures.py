@@ -36,7 +36,8 @@ class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
 
     def __init__(self, message: str) -> None:
         _raise_again()
-        super().__init__(message.partition(": ")[2] if message.partition(": ")[0] in _MADE else message)
+        word, _, said = message.partition(": ")
+        super().__init__(said if word in _MADE else message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._kind, str(self))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -44,13 +45,7 @@ class Presence:
     def tell(self, groups: Groups, members: Members, nth_step: int) -> _core.Operation:
         """Start to tell the others. When the operation is done, `check()` and `kinds()` know of all ranks together."""
         mine = self._look(groups, members, nth_step)
-        return (circle.engine or engine()).submit(
-            *self._call(mine),
-            True,
-            process_set=id_of(self._options.process_set),
-            divides_by_all=self._options.divides_by_all(self._op),
-            priority=self._priority,
-        )
+        return (circle.engine or engine()).submit(*self._call(mine), True, **self._how())
 
     def exchange(self, groups: Groups, members: Members, nth_step: int) -> None:
         """Tell the others, and wait for what they tell: `check()` and `kinds()` know of all ranks together."""
@@ -59,12 +54,7 @@ class Presence:
         if connected.size == 1:
             self._table = mine
             return
-        connected.run(
-            *self._call(mine),
-            process_set=id_of(self._options.process_set),
-            divides_by_all=self._options.divides_by_all(self._op),
-            priority=self._priority,
-        )
+        connected.run(*self._call(mine), **self._how())
 
     def _look(self, groups: Groups, members: Members, nth_step: int) -> Tensor:
         """Return what this rank has, and at which step it is."""
@@ -79,6 +69,13 @@ class Presence:
         self._table = torch.empty_like(mine)
         tensors = for_engine(mine), for_engine(self._table)
         return ALLREDUCE, *tensors, self._name, self._op, -1, *self._options.factors(self._op)
+
+    def _how(self) -> dict[str, Any]:
+        return {
+            "process_set": id_of(self._options.process_set),
+            "divides_by_all": self._options.divides_by_all(self._op),
+            "priority": self._priority,
+        }
 
     def check(self, groups: Groups) -> None:
         """Make sure that all ranks are at the same step, and combine the same. REQUIRES: the operation is done.
