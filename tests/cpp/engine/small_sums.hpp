@@ -41,6 +41,18 @@ inline std::vector<float> filled(std::size_t count, int rank, int step) {
 }
 inline float expected(int n_ranks, int step) { return static_cast<float>(n_ranks * (n_ranks + 1) / 2 * (step + 1)); }
 
+// Calls `step(i)` until `n` more calls were carried out without the log, and returns how many were: fewer only if it
+// gave up. A call goes by the log where the background thread has an engine for a moment, so nobody can say how many
+// do; all ranks see the same number.
+template <typename Step>
+std::uint64_t meet(Engine& engine, std::uint64_t n, Step step) {
+  const std::uint64_t before = engine.n_met();
+  const auto n_met = [&] { return engine.n_met() - before; };
+  const int most = 50 * static_cast<int>(n);
+  for (int i = 0; i < most && n_met() < n; ++i) step(i);
+  return n_met();
+}
+
 // What a rank did last is told of it when it is missed, also if it was no entry of the log.
 inline void expect_that_the_last_call_is_told_of_a_missed_rank(WorldOptions options) {
   const Watchdog watchdog("a missed rank");
@@ -50,8 +62,8 @@ inline void expect_that_the_last_call_is_told_of_a_missed_rank(WorldOptions opti
   std::latch has_failed(1);
   world.run([&](Engine& engine) {
     std::vector<float> values = filled(4, engine.rank(), 0);
-    for (const char* name : {"again", "other", "again"}) ASSERT_TRUE(sum(engine, name, values).ok());
-    EXPECT_EQ(engine.n_met(), 1U);
+    for (const char* name : {"again", "other"}) ASSERT_TRUE(sum(engine, name, values).ok());
+    EXPECT_EQ(meet(engine, 1, [&](int) { EXPECT_TRUE(sum(engine, "again", values).ok()); }), 1U);
     if (engine.rank() == 1) has_failed.wait();
     const Status status = sum(engine, "rare", values);
     EXPECT_TRUE(contains(status.message(), "last submitted 'again'")) << status.message();
