@@ -49,7 +49,7 @@ def _are_alike(found: dict[str, Any], is_velocity: bool = False) -> bool:
 
 def averaged_state(is_old: bool) -> None:
     """With its momenta averaged too, LocalSGD is the training of one process; else each rank keeps its own."""
-    transpilers = [hvd.LocalSGD(2, 1), hvd.LocalSGD(2, 1, average_state=True)]
+    transpilers = [hvd.LocalSGD(2, 1), hvd.LocalSGD(2, 1, average_state=True, differences=not is_old)]
     runs = [
         _snapshots(training.written(training.OPTIMIZERS["momentum"], is_old, each.transpile), 3) for each in transpilers
     ]
@@ -58,9 +58,9 @@ def averaged_state(is_old: bool) -> None:
     assert all(_are_alike(each[-1]) for each in runs)
 
 
-def adaptive_interval(is_old: bool) -> None:
+def adaptive_interval(is_old: bool, differences: bool = False) -> None:
     """Averages come after 2 runs, then 4, as the loss that is reported has grown fourfold, then 1."""
-    transpiler = hvd.LocalSGD(2, 2, adaptive=True, max_k_steps=4)
+    transpiler = hvd.LocalSGD(2, 2, adaptive=True, max_k_steps=4, differences=differences)
     made = training.written(training.OPTIMIZERS["sgd"], is_old, transpiler.transpile)
     losses = [1.0, 1.0, 4.0, 4.0, 4.0, 4.0, 0.1, 0.1]
     found = _snapshots(made, 8, lambda step, _: transpiler.report_loss(losses[step]))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.multiprocess
 @pytest.mark.parametrize("is_old", IS_OLD)
 def test_local_sgd(two: Ranks, is_old: bool) -> None:
     two.run(option_ranks.averaged_state, is_old)
-    two.run(option_ranks.adaptive_interval, is_old)
+    two.run(option_ranks.adaptive_interval, is_old, True)
 
 
 @pytest.mark.parametrize("is_old", IS_OLD)

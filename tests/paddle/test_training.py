@@ -37,6 +37,8 @@ def _with_compression(is_old: bool) -> None:
 def test_parameters_averaged(two: Ranks, is_old: bool) -> None:
     for k_steps in (1, 3):
         two.run(training_ranks.averaged_parameters, is_old, k_steps)
+    two.run(training_ranks.averaged_parameters, is_old, 3, True)
+    two.run(training_ranks.averaged_differences, is_old)
 
 
 @pytest.mark.parametrize("is_old", IS_OLD)

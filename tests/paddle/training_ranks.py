@@ -110,9 +110,9 @@ def wrapped(kind: str, is_old: bool, options: dict[str, Any], tolerance: float =
         close(mine, theirs, tolerance)
 
 
-def averaged_parameters(is_old: bool, k_steps: int) -> None:
+def averaged_parameters(is_old: bool, k_steps: int, differences: bool = False) -> None:
     """LocalSGD against each rank's own training, averaged by hand."""
-    transpiler = hvd.LocalSGD(2, k_steps)
+    transpiler = hvd.LocalSGD(2, k_steps, differences=differences)
     made = written(OPTIMIZERS["sgd"], is_old, transpiler.transpile)
     found, _ = trained(made, *_mine(), parameters())
     everyones = [parameters() for _ in range(hvd.size())]
@@ -126,6 +126,36 @@ def averaged_parameters(is_old: bool, k_steps: int) -> None:
             everyones = [mean for _ in everyones]
     for mine, wanted in zip(found, everyones[hvd.rank()], strict=True):
         close(mine, wanted, 2e-6)
+
+
+def averaged_differences(is_old: bool) -> None:
+    """The literal form begins with snapshots of rank 0's parameters, keeps them, and leaves distributed ones alone."""
+    own = "linear_2.w_0"
+    made = written(OPTIMIZERS["sgd"], is_old, hvd.LocalSGD(2, 3, differences=True, distributed=[own]).transpile)
+    main, startup, names, loss = made
+    x, y = _mine()
+    paddle.seed(100 + hvd.rank())
+    with running(main) as exe:
+        exe.run(startup)
+        scope = paddle.static.global_scope()
+        assert scope.find_var(f"{own}.snapshot") is None
+        shared = [name for name in names if name != own]
+
+        def values(suffix: str = "") -> list[Any]:
+            return [np.array(scope.find_var(name + suffix).get_tensor()) for name in shared]
+
+        begins = hvd.allgather_object(values())
+        for step in range(4):
+            snapshots = values(".snapshot")
+            averaged = [np.array_equal(*both) for both in zip(snapshots, values(), strict=True)]
+            assert averaged == [step in (0, 3)] * len(shared), (step, averaged)
+            everyones = hvd.allgather_object(snapshots)
+            assert all(np.array_equal(*both) for both in zip(everyones[0], everyones[-1], strict=True)), step
+            exe.run(main, {"x": x[step], "y": y[step]}, [loss])
+        assert all(np.array_equal(*both) for both in zip(begins[0], begins[-1], strict=True))
+        assert not np.array_equal(
+            *(hvd.allgather_object(np.array(scope.find_var(own).get_tensor()))[i] for i in (0, 1))
+        )
 
 
 def startup_of_rank_0(is_old: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import paddle
@@ -13,7 +14,7 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import Combining, Pair
+from ciranda.paddle.rewriting import SNAPSHOT, Combining, Pair
 
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
@@ -202,3 +203,28 @@ class OldProgram:
                 continue
             attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
             block.append_op(**programs.description("broadcast", [name], [name], attributes))
+
+    # --- what is kept
+
+    @contextmanager
+    def behind_optimizer(self) -> Iterator[None]:
+        """As of `Rewritable`."""
+        with paddle.static.program_guard(self._program), self._program._optimized_guard([]):
+            yield
+
+    def snapshot(self, pair: Pair) -> Any:
+        """As of `Rewritable`."""
+        return _kept(self._block, pair.parameter)
+
+    def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
+        """As of `Rewritable`."""
+        block = startup.global_block()
+        for name in names:
+            if block.has_var(name):
+                to = _kept(block, self._block.var(name))
+                block.append_op(type="assign", inputs={"X": [name]}, outputs={"Out": [to.name]})
+
+
+def _kept(block: Any, parameter: Any) -> Any:
+    name = SNAPSHOT.format(parameter.name)
+    return block.create_var(name=name, shape=parameter.shape, dtype=parameter.dtype, persistable=True)

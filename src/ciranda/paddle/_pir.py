@@ -13,7 +13,7 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import Combining, Pair
+from ciranda.paddle.rewriting import SNAPSHOT, Combining, Pair
 
 _SIZES = {
     **dict.fromkeys(("FLOAT64", "INT64", "COMPLEX64"), 8),
@@ -222,6 +222,30 @@ class PirProgram:
                 )
                 value.persistable = True
             op.operand(0).set_source(value)
+
+    # --- what is kept
+
+    def behind_optimizer(self) -> Any:
+        """As of `Rewritable`."""
+        return paddle.static.program_guard(self._program)
+
+    def snapshot(self, pair: Pair) -> Any:
+        """As of `Rewritable`."""
+        with _Insertion(self._program, self._ops, 0):
+            name, parameter = SNAPSHOT.format(pair.name), pair.parameter
+            value = paddle._pir_ops.data(name, parameter.shape, parameter.dtype, paddle.base.core.Place())
+        value.persistable = True
+        return value
+
+    def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
+        """As of `Rewritable`."""
+        ops = list(startup.global_block().ops)
+        with paddle.static.program_guard(startup):
+            for op in ops:
+                if op.name() == "builtin.set_parameter" and op.attrs()["parameter_name"] in names:
+                    copy = paddle.assign(op.operand_source(0))
+                    copy.persistable = True
+                    paddle._pir_ops.set_persistable_value(copy, SNAPSHOT.format(op.attrs()["parameter_name"]))
 
 
 class _Insertion:

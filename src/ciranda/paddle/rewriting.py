@@ -9,7 +9,8 @@ start of this rank has still to come.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from ciranda import _basics
@@ -22,6 +23,9 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.paddle import _plugin, programs
 
 _NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
+
+#: What a parameter's snapshot is called.
+SNAPSHOT = "{}.snapshot"
 
 #: Up to how many MiB travel as one operation, unless one gradient alone is larger.
 BUCKET_MB = 4.0
@@ -48,6 +52,8 @@ class Combining:
     every: int = 1
     #: The dtype that travels, as a dtype of Paddle; None: that of the tensors.
     wire: Any = None
+    #: The name of a tensor that travels alone, and comes back as zeros: so the program knows that a run communicates.
+    flag: str = ""
 
     def start(self, bucket: Bucket) -> dict[str, Any]:
         """Return the attributes of the operator that starts a bucket."""
@@ -55,10 +61,14 @@ class Combining:
             "name": self.name_of(bucket),
             "ring_id": bucket.lane,
             "op": _NAME_OF[self.op],
-            "prescale": repr(float(self.prescale)),
+            "prescale": repr(0.0 if bucket.names == (self.flag,) else float(self.prescale)),
             "postscale": repr(float(self.postscale)),
             "every": self.every,
         }
+
+    def planned(self, tensor: Tensor) -> Tensor:
+        """Return the tensor for the planner, which puts what has another dtype into another bucket."""
+        return replace(tensor, dtype=self.flag) if self.flag and tensor.name == self.flag else tensor
 
     def name_of(self, bucket: Bucket) -> str:
         """Return what the bucket's transfer is known by, on every rank."""
@@ -109,6 +119,15 @@ class Rewritable(Protocol):
 
     def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
         """Have the startup program end with every rank having rank 0's parameters, but for distributed ones."""
+
+    def behind_optimizer(self) -> AbstractContextManager[Any]:
+        """Return a context in which Paddle's functions write to the end of the program, as part of the optimizer."""
+
+    def snapshot(self, pair: Pair) -> Any:
+        """Return a tensor that the program keeps from run to run, of a parameter's shape and dtype."""
+
+    def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
+        """Have the startup program end with snapshots that are the parameters of these names."""
 
 
 def open_program(program: Any) -> Rewritable:
@@ -175,7 +194,7 @@ def combine(
     check_names(distributed, pairs)
     by_name = {pair.name: pair for pair in pairs}
     own = {pair.name for pair in pairs if is_own(pair, distributed)}
-    tensors = [program.tensor(pair, pair.name in own) for pair in pairs]
+    tensors = [combining.planned(program.tensor(pair, pair.name in own)) for pair in pairs]
     check_separate(program, [pair for pair in pairs if pair.name in own])
     operators = program.operators()
     made = plan(tensors, nrings, int(bucket_mb * (1 << 20)), end=len(operators))

@@ -13,8 +13,9 @@ from ciranda._frameworks.interval import Interval, Progress
 from ciranda._frameworks.planner import Plan
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
-from ciranda.paddle import _plugin, programs
-from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, Rewritable, combine, is_own, open_program
+from ciranda.paddle import _plugin, differences, programs
+from ciranda.paddle.differences import FLAG
+from ciranda.paddle.rewriting import BUCKET_MB, Combining, Rewritable, check_names, combine, is_own, open_program
 
 
 class _Transpiler:
@@ -24,6 +25,8 @@ class _Transpiler:
         self.distributed = frozenset(distributed)
         #: What was put in, once a program has been transpiled.
         self.plan: Plan | None = None
+        #: The names of the parameters that the program has snapshots of.
+        self._snapshots: list[str] = []
 
     def transpile(
         self,
@@ -56,10 +59,11 @@ class _Transpiler:
         if any(programs.kind_of(op) == "allreduce_start" for op in programs.collectives_of(main)):
             raise InvalidArgumentError("the program has been transpiled already")
         program = open_program(main)
-        self.plan = self._rewrite(program, program.updates())
+        self.plan = self._rewrite(program, main)
         program.broadcast_startup(startup, self.distributed)
+        program.begin_snapshots(startup, self._snapshots)
 
-    def _rewrite(self, program: Rewritable, pairs: list[Pair]) -> Plan:
+    def _rewrite(self, program: Rewritable, main: Any) -> Plan:
         raise NotImplementedError
 
 
@@ -73,8 +77,8 @@ class GradAllReduce(_Transpiler):
             broadcast. Also those with the attribute `is_distributed`.
     """
 
-    def _rewrite(self, program: Rewritable, pairs: list[Pair]) -> Plan:
-        return combine(program, pairs, Combining(), self.nrings, self.bucket_mb, self.distributed)
+    def _rewrite(self, program: Rewritable, main: Any) -> Plan:
+        return combine(program, program.updates(), Combining(), self.nrings, self.bucket_mb, self.distributed)
 
 
 class LocalSGD(_Transpiler):
@@ -90,6 +94,8 @@ class LocalSGD(_Transpiler):
         adaptive: begin with k_steps, and average more often as the loss falls, less often as the learning rate does.
             Call `report_loss()` after every run.
         max_k_steps: the most runs between two averages, where it is adaptive.
+        differences: have each parameter's difference to a snapshot of the last average travel, in place of the
+            parameter: the same average, up to rounding, for a copy of all parameters more.
 
     Raises:
         InvalidArgumentError: k_steps or max_k_steps is out of range.
@@ -104,10 +110,12 @@ class LocalSGD(_Transpiler):
         average_state: bool = False,
         adaptive: bool = False,
         max_k_steps: int = 16,
+        differences: bool = False,
     ) -> None:
         super().__init__(nrings, bucket_mb, distributed)
         self.average_state = average_state
-        self._combining = Combining(prefix="LocalSGD", every=k_steps)
+        self.differences = differences
+        self._combining = Combining(prefix="LocalSGD", every=k_steps, flag=FLAG if differences else "")
         self._interval = Interval(k_steps, max_k_steps if adaptive else None)
         self._losses: list[float] = []
 
@@ -116,10 +124,17 @@ class LocalSGD(_Transpiler):
         """After how many runs parameters are averaged, now."""
         return self._interval.k
 
-    def _rewrite(self, program: Rewritable, pairs: list[Pair]) -> Plan:
+    def _rewrite(self, program: Rewritable, main: Any) -> Plan:
+        pairs = program.updates()
         averaged = program.updated(pairs)
-        if self.average_state:
-            averaged += program.states([pair for pair in pairs if not is_own(pair, self.distributed)])
+        states = [pair for pair in pairs if not is_own(pair, self.distributed)] if self.average_state else []
+        kept = program.states(states)
+        if self.differences:
+            check_names(self.distributed, averaged)
+            averaged, snapshots = differences.write(program, averaged, self.distributed)
+            self._snapshots = [each.name for each in snapshots]
+            program = open_program(main)
+        averaged += kept
         made = combine(program, averaged, self._combining, self.nrings, self.bucket_mb, self.distributed)
         self._set_interval(made, 0)  # another program's buckets may have had the same names
         return made
