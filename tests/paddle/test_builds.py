@@ -15,7 +15,7 @@ import training_ranks
 from ranks import Ranks
 from writing import HAS_OLD, HAS_PIR
 
-from ciranda.paddle import _building
+from ciranda.paddle import _building, _py_op
 
 pytestmark = pytest.mark.multiprocess
 
@@ -42,24 +42,28 @@ def test_doctor_says_which_is_in_use(tmp_path: Path, environment: dict[str, str]
     assert all(part in said for part in ("py_func", "there is no C++ compiler")), said
 
 
-@pytest.mark.skipif(not HAS_OLD, reason="this Paddle writes programs of PIR, which has no py_func: refused below")
+#: Of which IR programs may be where there is no library.
+IS_OLD = [*([True] if HAS_OLD else []), *([pytest.param(False, marks=pytest.mark.slow)] if _py_op.is_there() else [])]
+
+
+@pytest.mark.parametrize("is_old", IS_OLD)
 @pytest.mark.parametrize("builds", [("py_func", "py_func"), ("py_func", "jit")])
-def test_py_func(builds: tuple[str, str], environment: dict[str, str]) -> None:
+def test_py_func(builds: tuple[str, str], is_old: bool, environment: dict[str, str]) -> None:
     """Ranks with and without a library meet: names, results and gradients are the same."""
     with Ranks(2, env=environment, env_of=lambda rank: {"CIRANDA_PADDLE_OPS": builds[rank]}) as ranks:
         if builds[0] == builds[1]:  # what has no gradient is refused by py_func when it runs, by a library before
-            ranks.run(operator_ranks.results_and_gradients, "old")
-        ranks.run(operator_ranks.element_types, True)
-        ranks.run(operator_ranks.in_two_halves, True, timeout=60)
-        ranks.run(operator_ranks.bad_input, True)
-        ranks.run(operator_ranks.circles_that_follow, True)
-        ranks.run(training_ranks.gradients_transpiled, "clipping", True, 2, 1e-4)
-        ranks.run(training_ranks.averaged_parameters, True, 3)
-        ranks.run(option_ranks.adaptive_interval, True)
-        ranks.run(sharded_ranks.trained_in_program, True, False)
+            ranks.run(operator_ranks.results_and_gradients, "old" if is_old else "program")
+        ranks.run(operator_ranks.element_types, is_old)
+        ranks.run(operator_ranks.in_two_halves, is_old, timeout=60)
+        ranks.run(operator_ranks.bad_input, is_old)
+        ranks.run(operator_ranks.circles_that_follow, is_old)
+        ranks.run(training_ranks.gradients_transpiled, "clipping", is_old, 2, 1e-4)
+        ranks.run(training_ranks.averaged_parameters, is_old, 3)
+        ranks.run(option_ranks.adaptive_interval, is_old)
+        ranks.run(sharded_ranks.trained_in_program, is_old, False)
 
 
-@pytest.mark.skipif(not HAS_PIR, reason="this Paddle has no programs of PIR")
+@pytest.mark.skipif(not HAS_PIR or _py_op.is_there(), reason="this Paddle has no PIR, or one that calls Python")
 def test_no_py_func_in_pir(environment: dict[str, str]) -> None:
     with Ranks(1, env={**environment, "CIRANDA_PADDLE_OPS": "py_func"}) as ranks:
         ranks.run(operator_ranks.refused_in_pir)

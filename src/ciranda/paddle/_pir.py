@@ -36,7 +36,7 @@ def _source(value: Any) -> Any:
 
 
 def _is_backward(op: Any) -> bool:
-    return str(op.name()).rstrip("_").endswith("_grad")
+    return str(programs.kind_of(op) or op.name()).rstrip("_").endswith("_grad")
 
 
 class PirProgram:
@@ -76,7 +76,8 @@ class PirProgram:
         """Return the operators that step a parameter, and the parameters."""
         found = []
         for op in self._ops:
-            inputs = op.get_input_names() if op.name().startswith("pd_op.") else []
+            is_plain = op.name().startswith("pd_op.") and not list(op.blocks())
+            inputs = op.get_input_names() if is_plain else []
             if "param" in inputs and "grad" in inputs:
                 found.append((op, op.operand_source(inputs.index("param"))))
         return found
@@ -136,7 +137,9 @@ class PirProgram:
 
     def operators(self) -> list[str]:
         """As of `Rewritable`."""
-        return [op.name() for op in self._ops]
+        kinds = [programs.kind_of(op) for op in self._ops]
+        ours = programs.PIR_PREFIX + programs.PREFIX
+        return [ours + kind if kind else op.name() for kind, op in zip(kinds, self._ops, strict=True)]
 
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """As of `Rewritable`."""
@@ -149,7 +152,7 @@ class PirProgram:
                 f"the gradient of {pair.name} is not written in the program's first block: control flow around it is "
                 "not supported"
             )
-        if list(op.blocks()):
+        if list(op.blocks()) and programs.kind_of(op) is None:
             raise InvalidArgumentError(
                 f"the gradient of {pair.name} is written by {op.name()}, a block of control flow: not supported"
             )

@@ -16,7 +16,7 @@ from paddle.utils.cpp_extension.extension_utils import load_op_meta_info_and_reg
 from ciranda._basics import at_end
 from ciranda._frameworks import plugin
 from ciranda.errors import NotSupportedError
-from ciranda.paddle import _building, _py_func
+from ciranda.paddle import _building, _py_func, _py_op
 
 #: "ahead", "jit" or "py_func": which alone to try, for tests; by default the first that works.
 CHOICE = "CIRANDA_PADDLE_OPS"
@@ -33,7 +33,7 @@ class Build(Enum):
 _SAID = {
     Build.AHEAD: "has taken the operators, made when the package was built",
     Build.JIT: "has taken the operators, compiled just in time on this machine",
-    Build.PY_FUNC: "calls the operators by py_func, in programs of the old IR only",
+    Build.PY_FUNC: "calls the operators as Python functions (py_func)",
 }
 
 
@@ -84,12 +84,21 @@ def load() -> Build:
 
 
 def require_operators(what: str, is_pir: bool) -> None:
-    """Register the operators. Raises NotSupportedError for a program of PIR without a library, saying why."""
-    if is_pir and load() is Build.PY_FUNC:
+    """Register the operators.
+
+    Raises:
+        NotSupportedError: this is for a program of PIR, there is no library, and Paddle has nothing in its place.
+    """
+    if load() is not Build.PY_FUNC or not is_pir:
+        return
+    if not _py_op.is_there():
         raise NotSupportedError(
-            f"{what}: Paddle's PIR has no py_func, and there is no library of the operators: {_taken().why}. Make one "
-            "possible, or write the program in the old IR (Paddle 2.6; in 3.0, within paddle.pir_utils.OldIrGuard())"
+            f"{what}: PIR has no operators that are Python functions before Paddle 3.3, this is {paddle.__version__}, "
+            f"and there is no library of the operators: {_taken().why}. Make one possible (a C++ compiler), take "
+            "Paddle 3.3 or newer, or write the program in the old IR (Paddle 2.6; in 3.0, within "
+            "paddle.pir_utils.OldIrGuard())"
         )
+    _py_op.raise_failures()
 
 
 def require_library(what: str) -> None:

@@ -1,7 +1,8 @@
 """The operators of programs where there is no library of them: Python functions, which Paddle's `py_func` calls.
 
 Names and results are those of the library, so that ranks with and without it meet. Starts copy what they are given,
-and syncs return the copies. Paddle's PIR has no `py_func`: this is for programs of the old IR.
+and syncs return the copies. Paddle's PIR has no `py_func`: for its programs the same functions are operators of another
+kind (`_py_op`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ Array: TypeAlias = Any
 Attributes: TypeAlias = Mapping[str, Any]
 
 TYPE = "py_func"
+#: What takes any number of tensors, and returns as many.
+OF_LISTS = ("allreduce_start", "sync_comm")
 #: Paddle's executor then runs a program's operators in its order, those of the backward pass too, which Paddle writes:
 #: else ranks could wait for each other in different ones.
 IN_ORDER = "FLAGS_new_executor_sequential_run"
@@ -35,7 +38,7 @@ _OPS = {"allreduce_sum": Sum, "allreduce_max": Max, "allreduce_min": Min, "allre
 _TENSOR = getattr(core, "DenseTensor", None) or core.LoDTensor
 
 
-class _Function(NamedTuple):
+class Function(NamedTuple):
     """What one operator of a program is."""
 
     kind: str
@@ -43,7 +46,7 @@ class _Function(NamedTuple):
 
 
 #: By the number that Paddle knows them by.
-_functions: dict[int, _Function] = {}
+_functions: dict[int, Function] = {}
 
 
 def kind_of(op: Any) -> str | None:
@@ -67,12 +70,12 @@ def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attrib
         attributes: those of the library's operator; what Paddle adds to them begins with op_role.
     """
     ours = {name: value for name, value in attributes.items() if not name.startswith("op_role")}
-    forward = PyFuncRegistry(_on_tensors(_FORWARD.get(kind, _reduced(kind)), ours)).id
-    _functions[forward] = _Function(kind, ours)
+    forward = PyFuncRegistry(_on_tensors(FORWARD[kind], ours)).id
+    _functions[forward] = Function(kind, ours)
     backward = -1
-    if kind in _BACKWARD:
-        backward = PyFuncRegistry(_on_tensors(_BACKWARD[kind], ours)).id
-        _functions[backward] = _Function(f"{kind}_grad", ours)
+    if kind in BACKWARD:
+        backward = PyFuncRegistry(_on_tensors(BACKWARD[kind], ours)).id
+        _functions[backward] = Function(f"{kind}_grad", ours)
     numbers = {"forward_callable_id": forward, "backward_callable_id": backward, "backward_skip_vars": []}
     roles = {name: value for name, value in attributes.items() if name.startswith("op_role")}
     return {
@@ -94,12 +97,13 @@ def shape_of(kind: str, shape: Sequence[int]) -> list[int]:
 
 def _on_tensors(function: Callable[[Attributes, list[Any]], Sequence[Any]], attributes: Attributes) -> Any:
     def call(*tensors: Any) -> list[Any]:
-        return list(function(attributes, list(tensors)))
+        found = function(attributes, list(tensors))
+        return [_tensor(each) if isinstance(each, (np.ndarray, np.generic)) else each for each in found]
 
     return call
 
 
-def _array(tensor: Any) -> Array:
+def array_of(tensor: Any) -> Array:
     array = np.array(tensor)
     if "bfloat16" in str(tensor._dtype()):
         import ml_dtypes
@@ -132,24 +136,26 @@ def _lane(attributes: Attributes) -> ProcessSet:
 
 def _reduced(kind: str) -> Any:
     def forward(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-        found = ops.allreduce(_array(tensors[0]), name=attributes["name"], op=_OPS[kind], process_set=_lane(attributes))
-        return [_tensor(found)]
+        found = ops.allreduce(
+            array_of(tensors[0]), name=attributes["name"], op=_OPS[kind], process_set=_lane(attributes)
+        )
+        return [found]
 
     return forward
 
 
 def _allgather(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-    return [_tensor(ops.allgather(_array(tensors[0]), attributes["name"], _lane(attributes)))]
+    return [ops.allgather(array_of(tensors[0]), attributes["name"], _lane(attributes))]
 
 
 def _reducescatter(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-    array = _array(tensors[0])
-    return [_tensor(ops.reducescatter(array, name=attributes["name"], op=Sum, process_set=_lane(attributes)))]
+    array = array_of(tensors[0])
+    return [ops.reducescatter(array, name=attributes["name"], op=Sum, process_set=_lane(attributes))]
 
 
 def _broadcast(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     root = attributes["root"]
-    return [_tensor(ops.broadcast(_array(tensors[0]), root, attributes["name"], _lane(attributes)))]
+    return [ops.broadcast(array_of(tensors[0]), root, attributes["name"], _lane(attributes))]
 
 
 def _shard_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
@@ -175,7 +181,7 @@ def _shard_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     is_mine = rank_of == _basics.rank()
     counts = np.maximum([is_mine.sum(), len(everyones)], 1)
     found = (places, is_here, is_mine, np.flatnonzero(is_mine), counts)
-    return [_tensor(each.astype(np.int64)) for each in found]
+    return [each.astype(np.int64) for each in found]
 
 
 def _sample_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
@@ -187,7 +193,7 @@ def _sample_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     rate = (attributes["n_wanted"] - 0.5) / n_classes  # which rounds up to as many
     chosen = sample(n_classes, places[here, 1], rate, attributes["seed"], step, attributes["shard"])
     places[here, 1] = np.searchsorted(chosen, places[here, 1])
-    return [_tensor(chosen), _tensor(places)]
+    return [chosen, places]
 
 
 #: How many numbers a rank tells before its labels.
@@ -217,27 +223,27 @@ def _sum_of(gradient: Array, attributes: Attributes) -> Array:
 
 
 def _allreduce_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-    return [_tensor(_sum_of(_array(tensors[-1]), attributes))]
+    return [_sum_of(array_of(tensors[-1]), attributes)]
 
 
 def _allgather_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-    n_rows, gradient = len(np.array(tensors[0])), _array(tensors[-1])
+    n_rows, gradient = len(np.array(tensors[0])), array_of(tensors[-1])
     name, lane = _gradient_name(attributes), _lane(attributes)
     rows = ops.allgather(np.array([n_rows], np.int64), f"{name}.rows", lane)
     if (rows == n_rows).all():
-        return [_tensor(ops.reducescatter(gradient, name=name, op=Sum, process_set=lane))]
+        return [ops.reducescatter(gradient, name=name, op=Sum, process_set=lane)]
     before = int(rows[: _basics.rank()].sum())
-    return [_tensor(_sum_of(gradient, attributes)[before : before + n_rows])]
+    return [_sum_of(gradient, attributes)[before : before + n_rows]]
 
 
 def _reducescatter_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-    return [_tensor(ops.allgather(_array(tensors[-1]), _gradient_name(attributes), _lane(attributes)))]
+    return [ops.allgather(array_of(tensors[-1]), _gradient_name(attributes), _lane(attributes))]
 
 
 def _broadcast_gradient(attributes: Attributes, tensors: list[Any]) -> list[Any]:
-    gradient, root = _array(tensors[-1]), attributes["root"]
+    gradient, root = array_of(tensors[-1]), attributes["root"]
     found = ops.reduce(gradient, root, op=Sum, name=_gradient_name(attributes), process_set=_lane(attributes))
-    return [_tensor(found if _basics.rank() == root else np.zeros_like(gradient))]
+    return [found if _basics.rank() == root else np.zeros_like(gradient)]
 
 
 def _no_gradient(attributes: Attributes, _: list[Any]) -> list[Any]:
@@ -283,7 +289,8 @@ def _is_due(attributes: Attributes) -> bool:
     return True
 
 
-def _allreduce_start(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+def must_start(attributes: Attributes) -> bool:
+    """Whether a start has to begin its call, in this run. Refuses one whose last call goes on."""
     name = attributes["name"]
     before = _started.get(name)
     if before is not None and not before.handle.poll():
@@ -291,19 +298,27 @@ def _allreduce_start(attributes: Attributes, tensors: list[Any]) -> list[Any]:
             f"{name} is started again before the call of the same name has ended: give collectives names of their own"
         )
     _started[name] = None
-    if not _is_due(attributes):
-        return tensors
-    arrays = [_array(tensor) for tensor in tensors]
-    copies = [_tensor(array) for array in arrays]
+    return _is_due(attributes)
+
+
+def start_in_place(attributes: Attributes, tensors: list[Any]) -> None:
+    """Start to combine the memory of tensors, which are kept until a sync."""
     handle = ops.grouped_allreduce_async_(
-        [_memory(copy, array) for copy, array in zip(copies, arrays, strict=True)],
+        [_memory(each, array_of(each)) for each in tensors],
         op=REDUCE_OPS[attributes["op"]],
-        name=name,
+        name=attributes["name"],
         prescale_factor=float(attributes["prescale"]),
         postscale_factor=float(attributes["postscale"]),
         process_set=_lane(attributes),
     )
-    _started[name] = _Started(handle, copies)
+    _started[attributes["name"]] = _Started(handle, tensors)
+
+
+def _allreduce_start(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    if not must_start(attributes):
+        return tensors
+    copies = [_tensor(array_of(tensor)) for tensor in tensors]
+    start_in_place(attributes, copies)
     return copies
 
 
@@ -323,7 +338,9 @@ def _sync_comm(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     return tensors
 
 
-_FORWARD: dict[str, Any] = {
+#: What operators do to tensors of Paddle's, and attributes: return arrays, or the tensors that they are given.
+FORWARD: dict[str, Any] = {
+    **{kind: _reduced(kind) for kind in _OPS},
     "allgather": _allgather,
     "reducescatter": _reducescatter,
     "broadcast": _broadcast,
@@ -332,7 +349,8 @@ _FORWARD: dict[str, Any] = {
     "allreduce_start": _allreduce_start,
     "sync_comm": _sync_comm,
 }
-_BACKWARD: dict[str, Any] = {
+#: What makes their gradients.
+BACKWARD: dict[str, Any] = {
     "allreduce_sum": _allreduce_gradient,
     "allreduce_max": _no_gradient,
     "allreduce_min": _no_gradient,

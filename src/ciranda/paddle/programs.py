@@ -9,7 +9,7 @@ import paddle
 from paddle.base.layer_helper import LayerHelper
 
 from ciranda.errors import InvalidArgumentError
-from ciranda.paddle import _py_func
+from ciranda.paddle import _py_func, _py_op
 from ciranda.paddle._plugin import Build, load
 
 #: Paddle's executor keeps the order of operators whose names begin with c_, and which have an attribute ring_id.
@@ -17,7 +17,6 @@ PREFIX = "c_ciranda_"
 PIR_PREFIX = "custom_op."
 #: The suffix of inputs and outputs that are lists.
 _LIST = "@VECTOR"
-_OF_LISTS = ("allreduce_start", "sync_comm")
 
 _VALUES = (paddle.static.Variable, *([paddle.pir.Value] if hasattr(paddle, "pir") else []))
 _HAS_PIR = hasattr(paddle.framework, "in_pir_mode")
@@ -48,6 +47,8 @@ def kind_of(op: Any) -> str | None:
     """Return the collective that an operator of either IR is, as "allreduce_sum"; None for others."""
     if type_of(op) == _py_func.TYPE:
         return _py_func.kind_of(op)
+    if _py_op.is_one(op):
+        return _py_op.kind_of(op)
     name = type_of(op).removeprefix(PIR_PREFIX).removesuffix("_")
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
@@ -56,6 +57,8 @@ def attribute(op: Any, name: str) -> Any:
     """Return an attribute of a collective of either IR."""
     if type_of(op) == _py_func.TYPE:
         return _py_func.attribute(op, name)
+    if _py_op.is_one(op):
+        return _py_op.attribute(op, name)
     return op.attr(name) if hasattr(op, "attr") else op.attrs()[name]
 
 
@@ -79,6 +82,9 @@ def call(kind: str, x: Any, attributes: dict[str, Any]) -> Any:
         attributes: in the operator's order.
     """
     is_list = isinstance(x, (list, tuple))
+    if in_pir() and load() is Build.PY_FUNC:
+        made = _py_op.call(kind, list(x) if is_list else [x], attributes)
+        return made if is_list else made[0]
     if in_pir():
         results = paddle._C_ops._run_custom_op(PREFIX + kind, list(x) if is_list else x, *attributes.values())
         return _flat(results) if is_list else results[0]
@@ -105,7 +111,9 @@ def call_of_several(
         dtype: of the results.
         attributes: in the operator's order.
     """
-    if in_pir():
+    if in_pir() and load() is Build.PY_FUNC:
+        results = _py_op.call(kind, list(inputs.values()), attributes, list(outputs.values()))
+    elif in_pir():
         results = _flat(paddle._C_ops._run_custom_op(PREFIX + kind, *inputs.values(), *attributes.values()))
     else:
         helper = LayerHelper(PREFIX + kind)
@@ -131,7 +139,7 @@ def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attrib
     """Return a collective of the old IR, with variables or their names, to be put into a block."""
     if load() is Build.PY_FUNC:
         return _py_func.description(kind, inputs, outputs, attributes)
-    suffix = _LIST if kind in _OF_LISTS else ""
+    suffix = _LIST if kind in _py_func.OF_LISTS else ""
     return {
         "type": PREFIX + kind,
         "inputs": {f"X{suffix}": list(inputs)},
