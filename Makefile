@@ -196,7 +196,7 @@ PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax hypothesis
 PACKAGES_mxnet := 'mxnet==1.9.1' 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools==68.*' 'scikit-learn==1.3.2' hypothesis
 PACKAGES_paddle := paddlepaddle hypothesis setuptools
 PACKAGES_paddle-oldest := 'paddlepaddle==2.6.2' 'protobuf<5' 'numpy<2' hypothesis setuptools
-PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' hypothesis setuptools
+PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' 'protobuf<7' hypothesis setuptools
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
 PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' 'flax==0.10.4' scikit-learn hypothesis
@@ -223,7 +223,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
-	frameworks-paddle-3.0
+	frameworks-paddle-3.0 frameworks-paddle-ahead
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m ciranda.paddle build
@@ -241,6 +241,20 @@ $(ALONE:%=frameworks-%) frameworks-paddle-3.0: frameworks-%: $(FRAMEWORK_VENVS)/
 $(OLDEST:%=frameworks-%-oldest): frameworks-%-oldest: $(FRAMEWORK_VENVS)/%-oldest/.installed
 	SUITE_FRAMEWORKS=c,$* $(OLDEST_PYTEST) tests/frameworks $(wildcard tests/$*)
 
+# A wheel with the operators of Paddle's programs, made by the headers of the oldest Paddle, which serves the newest.
+AHEAD := $(FRAMEWORK_VENVS)/paddle-ahead
+$(AHEAD)/.installed: $(PACKAGE) $(FRAMEWORK_VENVS)/paddle-oldest/.installed
+	[ -d $(@D)/bin ] || $(FRAMEWORK_PYTHON) -m venv $(@D)
+	rm -rf $(@D)/wheel
+	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(@D)/wheel -C build-dir=build/ahead \
+	  -C "cmake.define.CIRANDA_PADDLE=$$(echo $(abspath $(FRAMEWORK_VENVS))/paddle-oldest/lib/python3*/site-packages/paddle)" .
+	$(@D)/bin/pip install --quiet $(PACKAGES_paddle) $(@D)/wheel/ciranda-*.whl ml-dtypes 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
+	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(@D)/wheel/ciranda-*.whl ./compat/horovod
+	@touch $@
+
+frameworks-paddle-ahead: $(AHEAD)/.installed
+	CIRANDA_PADDLE_OPS=ahead $(AHEAD)/bin/python -m pytest -m 'not slow' tests/paddle/test_operators.py tests/paddle/test_training.py
+
 $(KERAS_BACKENDS:%=frameworks-keras-%): frameworks-keras-%: built-for-frameworks
 	KERAS_BACKEND=$* $(NEWEST_PYTEST) tests/keras
 
@@ -257,7 +271,7 @@ frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NA
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m pytest $(WHICH) tests/paddle
 	$(FRAMEWORK_VENVS)/mxnet/bin/python -m pytest $(WHICH) tests/mxnet
 
-frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
+frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

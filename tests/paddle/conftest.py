@@ -20,6 +20,12 @@ ENVIRONMENT = {
 }
 
 
+if "CIRANDA_PADDLE_OPS" in os.environ:  # what is asked for is what is tested
+    from ciranda.paddle import _plugin
+
+    assert _plugin.load().value == os.environ["CIRANDA_PADDLE_OPS"], _plugin.describe()
+
+
 @pytest.fixture(scope="session")
 def _circles() -> Iterator[dict[int, Ranks]]:
     circles: dict[int, Ranks] = {}
