@@ -141,15 +141,20 @@ def line_searches() -> None:
 
 def parameters_and_objects() -> None:
     rank = hvd.rank()
-    tree = {"a": jnp.full(3, rank), "b": [np.full(2, rank, np.float64), 7], "key": jax.random.key(rank), "c": None}
+    tree = {"a": jnp.full(3, rank), "b": [np.full(2, rank, np.float64), "own"], "key": jax.random.key(rank), "c": None}
+    tree["numbers"] = [6 + rank, rank / 2, rank == 1, complex(0, rank), np.float32(rank / 4)]  # as states have them
     found = hvd.broadcast_parameters(tree, root_rank=1)
     assert found["a"].tolist() == [1, 1, 1]
     assert found["b"][0].dtype == np.float64
-    assert (found["b"][0].tolist(), found["b"][1], found["c"]) == ([1.0, 1.0], 7, None)
+    assert (found["b"][0].tolist(), found["b"][1], found["c"]) == ([1.0, 1.0], "own", None)
+    assert found["numbers"] == [7, 0.5, True, 1j, 0.25]
+    assert list(map(type, found["numbers"])) == [int, float, bool, complex, np.float32]
     assert jax.random.key_data(found["key"]).tolist() == jax.random.key_data(jax.random.key(1)).tolist()
     assert hvd.broadcast_object({"rank": rank}, root_rank=2) == {"rank": 2}
     assert hvd.allgather_object(rank) == list(range(hvd.size()))
     error = raised(lambda: hvd.check_consistency({"x": [jnp.full(3, rank)]}))
     assert isinstance(error, MismatchError), error
+    error = raised(lambda: hvd.check_consistency({"step": 3 + rank}))
+    assert "['step']" in str(error), error
     error = raised(lambda: hvd.broadcast_parameters({"x": jnp.ones(2 + rank)}))
     assert "['x']" in str(error), error

@@ -47,8 +47,16 @@ def is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+def _of_number(leaf: Any) -> np.ndarray[Any, Any] | None:
+    """Return a number of Python or NumPy as an array; None of what is none, or does not fit one."""
+    if not isinstance(leaf, (int, float, complex, np.generic)):
+        return None
+    array = np.asarray(leaf)
+    return array if array.dtype.kind in "biufc" else None
+
+
 def _start(leaf: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any:
-    """Return a handle of the root's leaf, or the leaf itself if it is no array."""
+    """Return a handle of the root's leaf, or the leaf itself if it is neither an array nor a number."""
     if is_key(leaf):
         handle = broadcast_async(jax.random.key_data(leaf), root_rank, name, process_set)
         return handle.then(lambda data: jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)))
@@ -56,15 +64,19 @@ def _start(leaf: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any
         return broadcast_async(leaf, root_rank, name, process_set)
     if isinstance(leaf, np.ndarray):
         return broadcast_numpy_async(leaf, root_rank, name, process_set)
-    return leaf
+    number = _of_number(leaf)
+    if number is None:
+        return leaf
+    handle = broadcast_numpy_async(number, root_rank, name, process_set)
+    return handle.then(lambda found: found[()] if isinstance(leaf, np.generic) else type(leaf)(found.item()))
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> Any:
     """Return `params` with the values of rank `root_rank`. For parameters and optimizer states, outside jit.
 
     Args:
-        params: a pytree, alike on all ranks. Leaves that are no arrays (numbers, strings) are left as they are; keys of
-            `jax.random` are broadcast.
+        params: a pytree, alike on all ranks. Arrays, keys of `jax.random` and numbers, such as the step of a state, are
+            broadcast; other leaves (strings, numbers of more than 64 bits) are left as they are.
         root_rank: the rank whose values are taken.
         process_set: the ranks that take part.
 
@@ -83,10 +95,10 @@ def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSe
 
 
 def check_consistency(params: Any, process_set: ProcessSet = global_process_set) -> None:
-    """Return if every rank has the same arrays, bit for bit. They stay where they are: only checksums travel.
+    """Return if every rank has the same arrays and numbers, bit for bit. They stay: only checksums travel.
 
     Args:
-        params: a pytree. Leaves that are no arrays are left out.
+        params: a pytree. Leaves that are neither arrays nor numbers are left out.
         process_set: the ranks that compare, all of which must call this.
 
     Raises:
@@ -94,7 +106,8 @@ def check_consistency(params: Any, process_set: ProcessSet = global_process_set)
     """
     named = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
-        array = jax.random.key_data(leaf) if is_key(leaf) else leaf
+        number = _of_number(leaf)
+        array = jax.random.key_data(leaf) if is_key(leaf) else leaf if number is None else number
         if isinstance(array, (jax.Array, np.ndarray)):
             readable: Any = array
             if isinstance(array, jax.Array):
