@@ -142,6 +142,17 @@ def gradients_in_jit() -> None:
     assert isinstance(error, NotSupportedError), error
 
 
+_NOT_ELEMENTWISE: dict[str, Any] = {
+    "allgather": hvd.allgather,
+    "alltoall": hvd.alltoall,
+    "reducescatter": hvd.reducescatter,
+    "allreduce with op=Adasum": lambda x: hvd.allreduce(x, op=hvd.Adasum),
+    "reduce": lambda x: hvd.reduce(x, 0),
+    "gather": lambda x: hvd.gather(x, 0),
+    "scatter": lambda x: hvd.scatter(x, 0),
+}
+
+
 def transformations() -> None:
     everyone, n = _inputs(), hvd.size()
     mine, total = jnp.asarray(everyone[hvd.rank()]), np.sum(everyone, axis=0)
@@ -151,9 +162,14 @@ def transformations() -> None:
         close(jax.jit(mapped)(mine), total)
     text = jax.jit(jax.vmap(hvd.allreduce)).lower(mine).as_text()
     assert text.count("ciranda_jax_collective") == 1, text
-    error = raised(lambda: jax.vmap(hvd.allgather)(mine))
-    assert isinstance(error, NotSupportedError), error
-    assert "vmap" in str(error)
+    batch = jnp.stack([mine, mine])
+    for name, function in _NOT_ELEMENTWISE.items():
+        for mapped in (jax.vmap(function), jax.jit(jax.vmap(function))):
+            error = raised(lambda mapped=mapped: mapped(batch))
+            assert isinstance(error, NotSupportedError), (name, error)
+            assert str(error).startswith((f"{name} has no vmap", f"{name} of a traced value")), (name, error)
+    error = raised(lambda: jax.vmap(hvd.allreduce_async)(mine))
+    assert f"float32 of shape {list(mine.shape[1:])} is traced" in str(error), error
 
     def step(carry: Any, _: Any) -> Any:
         return hvd.allreduce(carry, op=hvd.Sum, name="in a loop") / n, None

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ranks import wait_until
 
 import ciranda
@@ -82,20 +83,46 @@ def programs_in_another_order() -> str:
     return message
 
 
-def waits_for(victim: int) -> tuple[float, str]:
-    """Return when, and with what, a program ends that waits for a rank which never comes."""
-    program = jax.jit(lambda xs: [hvd.allreduce(x, name=f"step.{index}") for index, x in enumerate(xs)])
+def waits_for(victim: int) -> dict[str, tuple[float, str]]:
+    """Return when, and with what, calls of each way end that wait for a rank which never comes: all at once."""
     xs = [jnp.ones(300)] * 20
-    jax.block_until_ready(program(xs))
+    optimizer = hvd.distributed(optax.sgd(1.0), name="gradients")
+
+    def more(x: Any) -> Any:
+        return ciranda.allreduce(np.asarray(x), name="in a callback")
+
+    def looped(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 5, lambda _, y: hvd.allreduce(y, name="in a loop"), x)
+
+    ways: dict[str, Any] = {
+        "program": jax.jit(lambda xs: [hvd.allreduce(x, name=f"step.{index}") for index, x in enumerate(xs)]),
+        "loop": jax.jit(lambda xs: looped(xs[0])),
+        "gradient": jax.jit(jax.grad(lambda xs: (hvd.allreduce(xs[0], name="of a gradient") ** 2).sum())),
+        "callback": jax.jit(lambda xs: jax.pure_callback(more, jax.ShapeDtypeStruct((300,), jnp.float32), xs[0])),
+        "optimizer": jax.jit(lambda xs: optimizer.update(xs, optimizer.init(xs))[0]),
+        "outside": lambda xs: hvd.allreduce(xs[0], name="outside"),
+        "outside, grouped": lambda xs: hvd.grouped_allgather(xs, name="grouped"),
+    }
+    for way in ways.values():
+        jax.block_until_ready(way(xs))
     hvd.barrier()
+    ended: dict[str, tuple[float, str]] = {}
     if hvd.rank() == victim:
-        return 0.0, ""
-    error = raised(lambda: program(xs))
-    when = time.monotonic()
+        return ended
+
+    def wait(name: str, way: Any) -> None:
+        error = raised(lambda: way(xs))
+        ended[name] = time.monotonic(), str(error)
+
+    threads = [threading.Thread(target=wait, args=each) for each in ways.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert isinstance(raised(lambda: hvd.allreduce(jnp.ones(3))), ciranda.errors.RanksLostError)
     hvd.shutdown()
     wait_until(lambda: live_calls() == 0)
-    return when, str(error)
+    return ended
 
 
 def many_steps(n_steps: int) -> int:

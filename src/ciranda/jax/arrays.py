@@ -36,8 +36,9 @@ def readable(tensor: ArrayLike) -> jax.Array:
     """
     if isinstance(tensor, jax.core.Tracer):
         raise InvalidArgumentError(
-            f"{tensor!r} is traced, by jit or another transformation, where there are no handles: call the function of "
-            "the same name without _async; reduce, gather, scatter and messages are for values outside jit only"
+            f"{tensor.dtype} of shape {list(tensor.shape)} is traced, by jit or another transformation, where there "
+            "are no handles: call the function of the same name without _async; reduce, gather, scatter and messages "
+            "are for values outside jit only"
         )
     array = tensor if isinstance(tensor, jax.Array) else jnp.asarray(tensor)
     devices = array.devices()
