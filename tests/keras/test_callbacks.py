@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import GRAPH, IS_KERAS_3, MODES, data, make_model, value_of
+from fitting import GRAPH, IS_KERAS_3, MODES, SOME_MODES, data, make_model, value_of
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
@@ -161,6 +161,41 @@ def test_ranks_that_make_fewer_steps_are_told(two: Ranks) -> None:
         return list(model.fit(pairs, verbose=0, callbacks=[average]).history)
 
     assert two.run(train) == [["loss"]] * 2
+
+
+@pytest.mark.parametrize("mode", SOME_MODES)
+def test_ranks_whose_data_end_before_those_of_others_are_told(circles: Any, mode: str) -> None:
+    """At the end of the epoch, where data do not say how long they are: on all ranks, of which two wait in a step; and
+    at the end of training, which one rank stops."""
+
+    def train(which: str) -> str:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(24)
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups=2), "mse", **MODES[mode])
+        is_first = hvd.rank() == 1
+        if which == "epoch 0":
+            pairs = ((x[at : at + 8], y[at : at + 8]) for at in range(0, 16 if is_first else 24, 8))
+            arguments = {"x": pairs, "callbacks": []}
+        else:
+            stop = keras.callbacks.EarlyStopping(
+                "loss", min_delta=1e9 if is_first else 0.0, patience=1 if is_first else 9
+            )
+            arguments = {"x": x[:8], "y": y[:8], "epochs": 3, "callbacks": [stop]}
+        arguments["callbacks"] = [*arguments["callbacks"], hvd.callbacks.MetricAverageCallback()]
+        with pytest.raises(Exception, match="Ranks disagree about 'DistributedOptimizer") as caught:
+            model.fit(**arguments, verbose=0)
+        hvd.allreduce(1.0, name="all are back")
+        return f"{type(caught.value).__name__}: {caught.value}"
+
+    for which in ("epoch 0", "training"):
+        for rank, text in enumerate(circles.of(3).run(train, which)):
+            assert (f"MismatchError: rank 1 has come to the end of {which}" in text) == (rank == 1)
+            assert "average on rank" in text
+            assert "logical_or on rank 1" in text
 
 
 def rates(

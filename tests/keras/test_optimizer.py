@@ -10,14 +10,17 @@ import pytest
 from fitting import (
     BACKEND,
     IS_KERAS_3,
+    MODES,
     SOME_MODES,
     Plan,
     alone,
     assert_close,
+    data,
     make_model,
     make_optimizer,
     tensors_of,
     together,
+    weights_of,
 )
 from ranks import Ranks
 
@@ -141,6 +144,31 @@ def test_process_sets_and_local_layers(circles: Any) -> None:
         np.testing.assert_allclose(in_set, [1.5 if rank < 2 else 6.0] * 4, rtol=1e-5)
         np.testing.assert_allclose(scaled, [rank, rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(unscaled, [3.0 * rank, 3.0 * rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", SOME_MODES)
+def test_a_rank_all_of_whose_layers_are_local(two: Ranks, mode: str) -> None:
+    """It has nothing to combine; the other, which has, is told, and does not wait for it. Where both have none, both
+    train."""
+
+    def train(which: list[int], groups: int | None) -> Any:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(16)
+        model = make_model(0)
+        local = model.layers if hvd.rank() in which else [model.get_layer("first")]
+        sgd = keras.optimizers.SGD(0.1)
+        model.compile(hvd.PartialDistributedOptimizer(sgd, local_layers=local, groups=groups), "mse", **MODES[mode])
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+        return weights_of(model)  # which raises what became of steps that were made in the background
+
+    for error in two.errors(train, [1], 2 if BACKEND == "tensorflow" else None):
+        assert "Ranks disagree about 'DistributedOptimizer.SGD." in str(error)
+        assert "reduce op average on rank 0 but logical_and on rank 1" in str(error)
+    for ours, theirs in zip(*two.run(train, [0, 1], None), strict=True):
+        assert_close([ours], [theirs])
 
 
 @pytest.mark.slow

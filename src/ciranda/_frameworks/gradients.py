@@ -11,9 +11,9 @@ import numpy as np
 
 from ciranda._basics import circle, rank
 from ciranda._frameworks.options import PREFIX, Options
-from ciranda._ops import Max, Min
+from ciranda._ops import LogicalAnd, LogicalOr, Max, Min
 from ciranda.errors import InvalidArgumentError, MismatchError
-from ciranda.numpy.ops import allreduce
+from ciranda.numpy.ops import allreduce, allreduce_async
 from ciranda.process_sets import global_process_set, id_of
 
 #: A number of groups, or the groups themselves, as lists of variables.
@@ -55,6 +55,12 @@ def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
     return chosen
 
 
+#: See GradientCombiner.
+After = Callable[[Callable[[Any], Any], Any], Any]
+
+#: Of a rank that has no gradients to combine: none is a bool, so that ranks that have some find out.
+_NOTHING = np.array(False)
+
 #: Of a variable that a tape leaves to each rank: the combiner that does.
 _KEPT_BY = "_ciranda_kept_by"
 
@@ -76,6 +82,9 @@ class GradientCombiner:
         groups: which gradients travel together; by default all of a step.
         divided_by_size: divides a gradient by the number of ranks.
         prepared: makes of a gradient, and its variable, what is combined.
+        after: calls what it is given, with a bool of the framework, and returns a gradient that is not used before that
+            is done. With it, a rank that keeps all gradients to itself takes part, so that others that have some to
+            combine fail at once. Without it, it does not.
     """
 
     def __init__(
@@ -86,6 +95,7 @@ class GradientCombiner:
         groups: Groups = None,
         divided_by_size: Callable[[Any], Any] | None = None,
         prepared: Callable[[Any, Any], Any] = lambda gradient, variable: gradient,
+        after: After | None = None,
     ) -> None:
         self._operations = operations
         number = options.number
@@ -96,6 +106,8 @@ class GradientCombiner:
         self._groups = groups
         self._divided_by_size = divided_by_size or self._divided_now
         self._prepared = prepared
+        self._after = after
+        self._n_groups = 1
         self._local: dict[int, Any] = {}
 
     def keep_local(self, variable: Any) -> None:
@@ -137,12 +149,38 @@ class GradientCombiner:
                 results[index] = self._scaled(self._own(gradient), scale)
             else:
                 shared.append(index)
-        for number, members in enumerate(self._grouped(shared, variables)):
+        groups = self._grouped(shared, variables)
+        self._n_groups = max(len(groups), 1)
+        for number, members in enumerate(groups):
             prepared = [self._prepared(gradients[index], variables[index]) for index in members]
             reduced = self._reduce(prepared, number, scale)
             for index, gradient in zip(members, reduced, strict=True):
                 results[index] = gradient
+        kept = next((index for index, gradient in enumerate(results) if gradient is not None), None)
+        if self._after is not None and not shared and kept is not None:
+            results[kept] = self._after(self._come_with_nothing, results[kept])
         return results
+
+    def end_together(self) -> None:
+        """Make sure that no rank waits for gradients of this one, which has none for now. A collective.
+
+        Raises:
+            MismatchError: some ranks have come with gradients instead, for which that fails, too.
+        """
+        if self._options.process_set.included() is False:
+            return
+        self._check_number()
+        how: Any = {"op": LogicalOr, "process_set": self._options.process_set}
+        # All before the first fails: in a graph, the others wait for each of theirs.
+        for handle in [allreduce_async(_NOTHING, name=self._named(nth), **how) for nth in range(self._n_groups)]:
+            handle.wait()
+
+    def _come_with_nothing(self, nothing: Any) -> list[Any]:
+        """Come for the gradients of others, of which this rank has none."""
+        groups = self._groups
+        n_groups = 1 if groups is None else groups if isinstance(groups, int) else len(groups)
+        how: Any = {"op": LogicalAnd, "process_set": self._options.process_set}
+        return [self._operations().allreduce(nothing, name=self._named(nth), **how) for nth in range(n_groups)]
 
     def least(self, flag: Any) -> Any:
         """Return the least of all ranks' `flag`, a scalar."""

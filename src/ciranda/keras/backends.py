@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
 import keras
+import numpy as np
 
 from ciranda._frameworks.gradients import GradientCombiner, Groups
 from ciranda._frameworks.options import Options
@@ -62,5 +64,10 @@ def make_combiner(name: str, options: Options, groups: Groups) -> GradientCombin
     if backend() == "tensorflow":
         from ciranda.tensorflow import combining
 
-        return combining.make_combiner(name, options, groups)
-    return GradientCombiner(operations, name, options, groups)
+        return combining.make_combiner(name, options, groups, after=combining.after)
+    return GradientCombiner(operations, name, options, groups, after=_after)
+
+
+def _after(call: Callable[[Any], Any], gradient: Any) -> Any:
+    call(tensor_of(np.array(False)))
+    return gradient

@@ -16,7 +16,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.keras import values
 from ciranda.keras.data import warn_of_same_data
 from ciranda.keras.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
-from ciranda.keras.wrapping import combines_every_step
+from ciranda.keras.wrapping import combiner_of, combines_every_step
 from ciranda.numpy.ops import allgather, allreduce
 
 __all__ = [
@@ -95,7 +95,8 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     Put it before ReduceLROnPlateau, EarlyStopping, TensorBoard and checkpoints. All ranks must have the same metrics.
     Where a DistributedOptimizer combines the gradients of each step, they must also make the same number of steps in an
-    epoch: if their data say how many, a MismatchError tells all ranks which do not, when training begins.
+    epoch: if their data say how many, a MismatchError tells all ranks which do not, when training begins; else, a rank
+    that comes to the end of an epoch, or of training, while others make steps, which fail.
 
     Args:
         device: accepted for compatibility; without effect.
@@ -122,11 +123,32 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Put the averages in the place of this rank's numbers."""
         own = {name: value for name, value in sorted((logs or {}).items()) if _is_number(value)}
+        # Which raises what became of the steps, where the backend makes them in the background.
+        numbers_here = np.array([float(value) for value in own.values()])
+        self._end_together(f"epoch {epoch}")
         if not own or logs is None:
             return
-        numbers_here = np.array([float(value) for value in own.values()])
         averages = allreduce(numbers_here, name=f"MetricAverageCallback.{joined(list(own))}", weight=self.weight)
         logs.update(zip(own, averages.tolist(), strict=True))
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Make sure that all ranks have made the same number of epochs."""
+        self._end_together("training")
+
+    def _end_together(self, what: str) -> None:
+        """Raise MismatchError if other ranks still make steps, where their data did not say how many they make."""
+        combiner = combiner_of(self.model.optimizer)
+        if combiner is None:
+            return
+        try:
+            combiner.end_together()
+        except MismatchError as error:
+            raise MismatchError(
+                f"rank {_basics.rank()} has come to the end of {what} while other ranks still make steps, for which "
+                "they need its gradients: use GlobalBatches, or give fit() the same steps_per_epoch, not more than any "
+                "rank has data for, and the same number of epochs; and put MetricAverageCallback before callbacks that "
+                f"end training, as EarlyStopping ({error})"
+            ) from error
 
 
 def _is_number(value: Any) -> bool:

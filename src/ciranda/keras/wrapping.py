@@ -26,10 +26,16 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 When = Literal["apply", "compute"]
 
 
+def combiner_of(optimizer: Any) -> GradientCombiner | None:
+    """Return what combines the gradients, if this is a DistributedOptimizer, or has one inside."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return inner._combiner if is_distributed(inner) else None
+
+
 def combines_every_step(optimizer: Any) -> bool:
     """Whether this is a DistributedOptimizer, or has one inside, of all ranks, for each step of which they all come."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return is_distributed(inner) and inner._combiner.is_of_all_in_every_step
+    combiner = combiner_of(optimizer)
+    return combiner is not None and combiner.is_of_all_in_every_step
 
 
 def _combiner(options: Options, groups: Groups, name: str | None, wrapped: type) -> GradientCombiner:

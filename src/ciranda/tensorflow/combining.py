@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from ciranda._frameworks.gradients import GradientCombiner, Groups
+from ciranda._frameworks.gradients import After, GradientCombiner, Groups
 from ciranda._frameworks.options import Options
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, id_of
@@ -65,6 +65,12 @@ def _divided(process_set: ProcessSet, gradient: Any) -> Any:
     return gradient / size
 
 
+def after(call: Callable[[Any], Any], gradient: Any) -> Any:
+    """Return the gradient, in a graph made to depend on a call, which would be left out."""
+    with tf.control_dependencies(call(tf.constant(False))):
+        return tf.identity(gradient)
+
+
 def make_combiner(
     name: str | None,
     options: Options,
@@ -72,9 +78,10 @@ def make_combiner(
     device_dense: str = "",
     device_sparse: str = "",
     ignore_name_scope: bool = True,
+    after: After | None = None,
 ) -> GradientCombiner:
     """Return what combines gradients of TensorFlow; see GradientCombiner."""
     operations = _Placed(device_dense, device_sparse, ignore_name_scope)
     divided = partial(_divided, options.process_set)
     prepared = partial(_prepared, options.sparse_as_dense)
-    return GradientCombiner(lambda: operations, name, options, groups, divided, prepared)
+    return GradientCombiner(lambda: operations, name, options, groups, divided, prepared, after)
