@@ -23,6 +23,7 @@ ROWS = 4
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": lambda **more: paddle.optimizer.SGD(0.1, **more),
     "momentum": lambda **more: paddle.optimizer.Momentum(0.05, 0.9, **more),
+    "merged": lambda **more: paddle.optimizer.Momentum(0.05, 0.9, use_multi_tensor=True, **more),
     "adam": lambda **more: paddle.optimizer.Adam(0.01, **more),
     "clipping": lambda **more: paddle.optimizer.Momentum(
         0.1, 0.9, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.3), **more

@@ -49,8 +49,7 @@ class OldProgram:
                 named = op.attr(_ROLE_VAR)
                 raw.update(zip(named[::2], named[1::2], strict=False))
         pairs: dict[str, Pair] = {}
-        for op in self._steps():
-            (name,) = op.input("Param")
+        for name in [name for op in self._steps() for name in op.input("Param")]:  # one operator may step many
             gradient = raw.get(name, name + core.grad_var_suffix())
             if not self._block.has_var(gradient):
                 raise InvalidArgumentError(f"the program has no gradient of {name}, which its optimizer updates")
@@ -84,10 +83,10 @@ class OldProgram:
         shapes = {pair.name: tuple(pair.parameter.shape) for pair in pairs}
         found = []
         for op in self._steps():
-            (name,) = op.input("Param")
-            variables = [self._block.var(each) for each in op.output_arg_names if each != name and each]
-            kept = [each for each in variables if tuple(each.shape) == shapes.get(name)]
-            found += [Pair(each.name, each, each) for each in kept]
+            names = op.input("Param")
+            for made in (op.output(each) for each in op.output_names if len(op.output(each)) == len(names)):
+                kept = [(name, self._block.var(each)) for name, each in zip(names, made, strict=True) if each != name]
+                found += [Pair(each.name, each, each) for name, each in kept if tuple(each.shape) == shapes.get(name)]
         return found
 
     def operators(self) -> list[str]:
