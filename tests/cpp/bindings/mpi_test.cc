@@ -274,9 +274,13 @@ TEST(Mpi, EachThreadHasACommunicator) {
     for (int thread = 0; thread < 4; ++thread) {
       const Comm comm = split(kCommWorld, 0, thread % 2 == 0 ? rank : 1 - rank);
       threads.emplace_back([comm, thread] {
-        for (int i = 0; i < 30; ++i) {
+        for (int i = 0; i < 20; ++i) {
           exchanges(comm, thread % 2 == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0});
           fails(MPIABI_Barrier(static_cast<Comm>(1000 + thread)), "no such communicator");
+          Comm own = kCommNull;
+          ok(MPIABI_Comm_dup(comm, &own));
+          ok(MPIABI_Barrier(own));
+          ok(MPIABI_Comm_free(&own));
         }
       });
     }
