@@ -19,6 +19,7 @@ def test_local_sgd(two: Ranks, is_old: bool) -> None:
 @pytest.mark.parametrize("is_old", IS_OLD)
 def test_other_optimizers(two: Ranks, is_old: bool) -> None:
     two.run(option_ranks.scaled_losses, is_old)
+    two.run(option_ranks.scaled_with_own, is_old)
     two.run(option_ranks.recomputed, is_old)
     two.run(option_ranks.accumulated, is_old)
     two.run(option_ranks.sparse_gradients, is_old)

@@ -14,7 +14,7 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import SNAPSHOT, Combining, Pair
+from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair
 
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
@@ -36,8 +36,8 @@ class OldProgram:
         self._program = program
         self._block = program.global_block()
         self._ops = list(self._block.ops)
-        #: How many operators have been put in so far: all of them before whatever comes next.
-        self._n_added = 0
+        #: At which positions of the program as it was operators have been put in.
+        self._added: list[int] = []
 
     # --- reading
 
@@ -142,8 +142,8 @@ class OldProgram:
     # --- writing
 
     def _insert(self, position: int, **what: Any) -> None:
-        self._block._insert_op(position + self._n_added, **what)
-        self._n_added += 1
+        self._block._insert_op(position + sum(each <= position for each in self._added), **what)
+        self._added.append(position)
 
     def _role_at(self, position: int) -> int:
         """Return the role of what an operator put there stands in: of what it follows."""
@@ -188,6 +188,19 @@ class OldProgram:
         for pair, variable in zip(pairs, sent, strict=True):
             if variable is not pair.gradient:
                 self._cast(position, variable, pair.gradient, role)
+
+    def agree_on_finite(self, name: str) -> None:
+        """As of `Rewritable`."""
+        for index, op in enumerate(self._ops):
+            if op.type != FINITE:
+                continue
+            (found,) = op.output("FoundInfinite")
+            number = self._block.create_var(name=f"{found}.number", shape=[1], dtype="int32", persistable=False)
+            attributes = {"name": f"{name}.{index}", "ring_id": 0, _ROLE: _role(op)}
+            self._cast(index + 1, self._block.var(found), number, _role(op))
+            names = [number.name]
+            self._insert(index + 1, **programs.description("allreduce_max", names, names, attributes))
+            self._cast(index + 1, number, self._block.var(found), _role(op))
 
     def current(self, pair: Pair) -> Any:
         """As of `Rewritable`."""

@@ -13,7 +13,7 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import SNAPSHOT, Combining, Pair
+from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair
 
 _SIZES = {
     **dict.fromkeys(("FLOAT64", "INT64", "COMPLEX64"), 8),
@@ -195,15 +195,29 @@ class PirProgram:
                 value if wire is None or value.dtype == pair.gradient.dtype else paddle.cast(value, pair.gradient.dtype)
                 for pair, value in zip(pairs, results, strict=True)
             ]
-        readers = self._ops[position:]
-        users = {op.id() for op in readers}
         for pair, value in zip(pairs, results, strict=True):
             self._current[pair.name] = value
-            for user in pair.gradient.all_used_ops_in_same_block():
-                if user.id() in users:
-                    for operand in user.operands():
-                        if operand.source().is_same(pair.gradient):
-                            operand.set_source(value)
+            self._replace(pair.gradient, value, position)
+
+    def _replace(self, value: Any, by: Any, position: int) -> None:
+        """Have the operators of the program as it was, from that position, read another value."""
+        readers = {op.id() for op in self._ops[position:]}
+        for user in value.all_used_ops_in_same_block():
+            if user.id() in readers:
+                for operand in user.operands():
+                    if operand.source().is_same(value):
+                        operand.set_source(by)
+
+    def agree_on_finite(self, name: str) -> None:
+        """As of `Rewritable`."""
+        for index, op in enumerate(self._ops):
+            if op.name().rstrip("_") == f"pd_op.{FINITE}":
+                found = op.results()[-1]
+                with self._at(index + 1):
+                    number = paddle.cast(found, "int32")
+                    number = programs.call("allreduce_max", number, {"name": f"{name}.{index}", "ring_id": 0})
+                    agreed = paddle.cast(number, "bool")
+                self._replace(found, agreed, index + 1)
 
     def current(self, pair: Pair) -> Any:
         """As of `Rewritable`."""

@@ -114,6 +114,9 @@ class Rewritable(Protocol):
             wire: as of Combining.
         """
 
+    def agree_on_finite(self, name: str) -> None:
+        """Where loss scaling asks whether gradients are finite, have it hear whether those of all ranks are."""
+
     def current(self, pair: Pair) -> Any:
         """Return the gradient that stands for all ranks', once everything has been put in."""
 
@@ -155,10 +158,12 @@ def is_own(pair: Pair, distributed: Collection[str]) -> bool:
     return pair.name in distributed or is_distributed(pair.parameter)
 
 
+#: Whether gradients are finite, for loss scaling.
+FINITE = "check_finite_and_unscale"
+
 #: What makes one number of several gradients, which then would differ between the ranks; and the way out.
 _MIXING = {
     "squared_l2_norm": "the norm by which gradients are clipped: leave the parameter out (need_clip=False)",
-    "check_finite_and_unscale": "whether gradients are finite, for loss scaling: train it without",
 }
 
 
@@ -195,7 +200,8 @@ def combine(
     by_name = {pair.name: pair for pair in pairs}
     own = {pair.name for pair in pairs if is_own(pair, distributed)}
     tensors = [combining.planned(program.tensor(pair, pair.name in own)) for pair in pairs]
-    check_separate(program, [pair for pair in pairs if pair.name in own])
+    own_pairs = [pair for pair in pairs if pair.name in own]
+    check_separate(program, own_pairs)
     operators = program.operators()
     made = plan(tensors, nrings, int(bucket_mb * (1 << 20)), end=len(operators))
     compare_with_other_ranks([*operators, *made.describe()])
@@ -209,6 +215,8 @@ def combine(
         else:
             program.start(position, [by_name[name] for name in what.names], combining, what)
             waiting.append(what.index)
+    if any(FINITE in program.readers(pair) for pair in own_pairs):
+        program.agree_on_finite(f"{combining.prefix}.found_infinite")
     return made
 
 
