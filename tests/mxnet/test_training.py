@@ -160,9 +160,16 @@ def _first_step_before_the_first_pass() -> None:
     agree(_values(unused))
 
 
-def _used_on_one_rank_only() -> None:
+def _used_on_one_rank_only(in_halves: bool) -> None:
     """A parameter that a rank has not used gets the update of those that have."""
     from mxnet_ranks import agree, hvd, mx
+
+    def step() -> None:
+        if in_halves:
+            trainer.allreduce_grads()
+            trainer.update(1, ignore_stale_grad=True)
+        else:
+            trainer.step(1, ignore_stale_grad=True)
 
     one, other = (mx.gluon.Parameter(name, shape=(2,), init="ones") for name in ("one", "other"))
     for param in (one, other):
@@ -174,7 +181,7 @@ def _used_on_one_rank_only() -> None:
             if hvd.rank() == 1 and turn == 0:
                 loss = loss + other.data().sum() * 3
         loss.backward()
-        trainer.step(1, ignore_stale_grad=True)
+        step()
     agree({"one": one.data().asnumpy(), "other": other.data().asnumpy()})
     assert one.data().asnumpy()[0] == 1 - 2 * (hvd.size() + 1) / 2
     assert abs(other.data().asnumpy()[0] - (1 - 3 / hvd.size())) < 1e-6
@@ -372,9 +379,6 @@ def _wrong_trainers() -> None:
             raised(lambda factor=factor: hvd.DistributedTrainer(params, "sgd", gradient_predivide_factor=factor)),
             ValueError,
         )
-    error = raised(lambda: hvd.DistributedTrainer(params, "sgd").update(1, ignore_stale_grad=True))
-    assert isinstance(error, hvd.errors.NotSupportedError), repr(error)
-    assert "call step(batch_size, ignore_stale_grad=True)" in str(error)
     trainer = hvd.DistributedTrainer(params[: 2 + (rank == 1)], "sgd")
     error = raised(trainer.allreduce_grads)
     assert isinstance(error, hvd.errors.MismatchError), repr(error)
@@ -470,7 +474,8 @@ def test_as_one_process(three: Ranks) -> None:
 
 def test_deferred_parameters_at_the_first_step(three: Ranks) -> None:
     three.run(_first_step_before_the_first_pass)
-    three.run(_used_on_one_rank_only)
+    three.run(_used_on_one_rank_only, False)
+    three.run(_used_on_one_rank_only, True)
     three.run(_used_where_another_has_it_deferred)
     three.run(_deferred_on_one_rank_at_a_step)
 

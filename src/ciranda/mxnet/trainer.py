@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from ciranda._frameworks.naming import next_number
 from ciranda._frameworks.objects import allgather_object
 from ciranda._numbering import Era, era_of
 from ciranda._ops import Average, Max
-from ciranda.errors import InvalidArgumentError, MismatchError, NotSupportedError
+from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.mxnet import _calls
 from ciranda.mxnet.compression import Compression, Compressor
 from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
@@ -105,37 +105,43 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             super().step(batch_size)
             return
         self._compare(may_be_deferred=True)
-        used_somewhere = self._used_somewhere()
-        if not any(used_somewhere):
-            return
-        with self._with_params(
-            [param if is_used else _LeftOut for param, is_used in zip(self._params, used_somewhere, strict=True)]
-        ):
-            super().step(batch_size)
+        with self._with_used(_make_zero) as is_any:
+            if is_any:
+                super().step(batch_size)
 
     def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Update the parameters, after `allreduce_grads()`.
 
         Args:
             batch_size: of one rank.
-            ignore_stale_grad: not supported: each rank would leave alone what it has not used itself, and the ranks
-                would come apart. `step(batch_size, ignore_stale_grad=True)` has them agree on it.
-
-        Raises:
-            NotSupportedError: `ignore_stale_grad` is set.
+            ignore_stale_grad: a parameter whose gradient no rank has computed since the last step is left as it is; one
+                that some ranks have used is updated on all. `allreduce_grads()` has averaged what was there, as a
+                kvstore does: of ranks that have not used it, the gradient of before, or zeros.
         """
-        if ignore_stale_grad:
-            raise NotSupportedError(
-                "DistributedTrainer.update(ignore_stale_grad=True): ranks that have used different parameters would "
-                "update different ones; call step(batch_size, ignore_stale_grad=True), where they agree on them"
-            )
-        super().update(batch_size)
+        if not ignore_stale_grad:
+            super().update(batch_size)
+            return
+        self._compare(may_be_deferred=True)
+        with self._with_used(_make_fresh) as is_any:
+            if is_any:
+                super().update(batch_size)
 
-    def _used_somewhere(self) -> list[bool]:
-        """Whether a rank has computed a gradient of each parameter since the last step. Others' become zeros."""
+    @contextmanager
+    def _with_used(self, make_used: Callable[[Parameter], None]) -> Iterator[bool]:
+        """Have the base class see what any rank has used since the last step; `make_used`: what this one has not."""
+        used = [_is_used(param) for param in self._params]
+        used_somewhere = self._used_somewhere(used)
+        for param, is_used, is_needed in zip(self._params, used, used_somewhere, strict=True):
+            if is_needed and not is_used:
+                make_used(param)
+        seen = [param if is_needed else _LeftOut for param, is_needed in zip(self._params, used_somewhere, strict=True)]
+        with self._with_params(seen):
+            yield any(used_somewhere)
+
+    def _used_somewhere(self, used: list[bool]) -> list[bool]:
+        """Whether a rank has computed a gradient of each parameter since the last step; `used`: whether this one."""
         if not self._params:
             return []
-        used = [_is_used(param) for param in self._params]
         deferred = [param.grad_req != "null" and param._data is None for param in self._params]
         call = _calls.Call(f"{self._name}.used", self._process_set, op=Max)
         (flags,) = _calls.allreduce([mx.nd.array([used, deferred], dtype="uint8")], call)
@@ -148,9 +154,6 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                     "initialization is deferred: run a forward pass with it on all ranks first, or give its block the "
                     "sizes of its inputs"
                 )
-        for param, is_used, is_needed in zip(self._params, used, used_somewhere, strict=True):
-            if is_needed and not is_used:
-                _make_zero(param)
         return used_somewhere
 
     @contextmanager
@@ -254,6 +257,10 @@ def _is_used(param: Parameter) -> bool:
 
 def _make_zero(param: Parameter) -> None:
     param.zero_grad()
+    _make_fresh(param)
+
+
+def _make_fresh(param: Parameter) -> None:
     for data in param._data:
         data._fresh_grad = True
 
