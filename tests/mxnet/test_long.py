@@ -50,6 +50,36 @@ def _in_random_orders(rounds: int) -> None:
         assert all(result.asnumpy()[0] == index for index, result in results.items())
 
 
+def _another_order_over_two_sets(of_lanes: bool) -> None:
+    """No coordinator sees both calls, of which each needs ranks 0 and 1: each rank hears of its own."""
+    from mxnet_ranks import hvd, mx, raised
+
+    pair = hvd.add_process_set([0, 1])
+    other = hvd.global_process_set.lane(1) if of_lanes else pair
+    if of_lanes:
+        hvd.allreduce(mx.nd.ones((3,)), name="first", process_set=other)  # whose first call makes it
+    calls = [("of all", hvd.global_process_set), ("of others", other)]
+    name, process_set = calls[hvd.rank() == 1]
+    error = raised(lambda: hvd.allreduce(mx.nd.ones((3,)), name=name, process_set=process_set))
+    assert isinstance(error, hvd.errors.TimeoutError), repr(error)
+    assert isinstance(error, mx.base.MXNetError)
+    assert f"'{name}'" in str(error), error
+
+
+def _another_call() -> None:
+    from mxnet_ranks import hvd, mx
+
+    assert hvd.allreduce(mx.nd.ones((3,)), name="after").asnumpy()[0] == 1
+
+
+@pytest.mark.parametrize("of_lanes", [False, True])
+def test_other_orders_over_two_sets_or_lanes_in_the_naive_engine(of_lanes: bool) -> None:
+    seconds = {"CIRANDA_STALL_WARNING_SECONDS": "2", "CIRANDA_STALL_SHUTDOWN_SECONDS": "4"}
+    with Ranks(3, env={**ENVIRONMENT, **seconds, "MXNET_ENGINE_TYPE": "NaiveEngine"}) as ranks:
+        ranks.run(_another_order_over_two_sets, of_lanes)
+        ranks.run(_another_call)
+
+
 def test_ten_thousand_steps_leave_nothing_behind() -> None:
     with Ranks(2, env=ENVIRONMENT) as ranks:
         grown = ranks.run(_steps, 10_000, timeout=200)
