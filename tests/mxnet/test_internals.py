@@ -104,6 +104,27 @@ def test_arrays_begin_with_their_memory() -> None:
     assert first_word(one) != first_word(other)
 
 
+def test_an_arrays_memory_has_its_variable_where_the_plugin_looks() -> None:
+    """A variable of the engine's class, which counts what is written to the array."""
+    declared = (ROOT / "cpp/bindings/mxnet/mx_api.hpp").read_text()
+    place = int(re.search(r"kVariableAt = (\d+);", declared)[1])
+    table = ctypes.addressof(ctypes.c_char.in_dll(_LIB, "_ZTVN5mxnet6engine11ThreadedVarE")) + 2 * 8
+    for array in (mx.nd.ones((4, 2)), mx.np.ones((3,)), mx.nd.ones((4, 2)).tostype("row_sparse")):
+        array.wait_to_read()
+        memory = ctypes.cast(array.handle, ctypes.POINTER(ctypes.c_void_p)).contents.value
+        assert memory is not None
+        variable = ctypes.c_void_p.from_address(memory + place).value
+        assert variable is not None
+        assert ctypes.c_void_p.from_address(variable).value == table
+        _plugin.note_raised(array, "CirandaAborted: of the test")
+        for _ in range(2):
+            assert _plugin.failure_of(array) == "CirandaAborted: of the test"
+            array.copy().wait_to_read()
+        array[:] = array.copy()
+        mx.nd.waitall()
+        assert _plugin.failure_of(array) == ""
+
+
 def test_the_library_is_found_by_its_name() -> None:
     assert Path(_LIB._name).name == "libmxnet.so"
     assert ctypes.CDLL("libmxnet.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)._handle == _LIB._handle

@@ -1,11 +1,7 @@
 #include "bindings/mxnet/failed_results.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
-#include <span>
-
-#include "bindings/mxnet/tables.hpp"
 
 namespace ciranda::mxnet {
 
@@ -14,17 +10,6 @@ namespace {
 // Of the same memory as the array's own (memory_of()).
 std::shared_ptr<void> shared_memory_of(ArrayHandle array) { return *static_cast<const std::shared_ptr<void>*>(array); }
 
-bool is_spoilt(ArrayHandle array) {
-  int type = 0;
-  void* data = nullptr;
-  if (mx().NDArrayGetDType(array, &type) != 0 || mx().NDArrayGetData(array, &data) != 0) return false;
-  const std::optional<std::int32_t> dtype = kDtypes.ours(type);
-  if (!dtype || data == nullptr) return false;
-  const std::span bytes(static_cast<const unsigned char*>(data), n_bytes_of(array, ciranda_dtype_size(*dtype)));
-  const unsigned char spoilt = *dtype == CIRANDA_BOOL ? 1 : 0xFF;
-  return std::all_of(bytes.begin(), bytes.end(), [&](unsigned char byte) { return byte == spoilt; });
-}
-
 }  // namespace
 
 FailedResults& failed_results() {
@@ -32,28 +17,48 @@ FailedResults& failed_results() {
   return *it;
 }
 
-std::size_t n_bytes_of(ArrayHandle array, std::size_t n_bytes_of_element) {
-  int ndim = 0;
-  const std::int64_t* shape = nullptr;
-  if (mx().NDArrayGetShapeEx64(array, &ndim, &shape) != 0) return 0;
-  std::size_t n_bytes = n_bytes_of_element;
-  for (int dimension = 0; dimension < ndim; ++dimension) n_bytes *= static_cast<std::size_t>(shape[dimension]);
-  return n_bytes;
+void FailedResults::add(ArrayHandle array, const std::string& message) {
+  // The naive engine counts when an operation begins, and hands no errors on.
+  note(array, message, is_naive() ? 0 : 1, is_naive());
 }
 
-void FailedResults::add(ArrayHandle array, const std::string& message) {
+void FailedResults::add_left_out(ArrayHandle array, const std::string& message) { note(array, message, 0, false); }
+
+void FailedResults::add_raised(ArrayHandle array, const std::string& message) { note(array, message, 0, true); }
+
+void FailedResults::raised(const std::string& text) {
+  const std::lock_guard guard(lock_);
+  for (auto& [at, failed] : failed_) {
+    const std::shared_ptr<void> memory = failed.memory.lock();
+    const bool is_concerned = text.empty() || text.find(failed.message) != std::string::npos;
+    if (failed.is_raised || !is_concerned || !memory) continue;
+    // One of an operation's arrays can be read while MXNet has yet to count what is written to the others.
+    failed.version = std::max(failed.version, version_of(&memory).value_or(0));
+    failed.is_raised = true;
+  }
+}
+
+void FailedResults::note(ArrayHandle array, const std::string& message, std::size_t n_more_writes, bool is_raised) {
+  const std::optional<std::size_t> version = version_of(array);
+  if (!version) return;
   const std::lock_guard guard(lock_);
   if (failed_.size() >= most_) forget_the_gone();
-  failed_[memory_of(array)] = {shared_memory_of(array), std::make_shared<const std::string>(message)};
+  failed_[memory_of(array)] = {shared_memory_of(array), *version + n_more_writes, message, is_raised};
 }
 
 std::string FailedResults::message_of(ArrayHandle array) {
   const std::lock_guard guard(lock_);
-  const auto found = failed_.find(memory_of(array));
+  const auto found = find(array);
   if (found == failed_.end()) return "";
-  if (found->second.memory.lock() == shared_memory_of(array) && is_spoilt(array)) return *found->second.message;
+  if (version_of(array) == found->second.version) return found->second.message;
   failed_.erase(found);
   return "";
+}
+
+FailedResults::All::iterator FailedResults::find(ArrayHandle array) {
+  const auto found = failed_.find(memory_of(array));
+  const bool is_it = found != failed_.end() && found->second.memory.lock() == shared_memory_of(array);
+  return is_it ? found : failed_.end();  // or what was there before it
 }
 
 void FailedResults::forget_the_gone() {

@@ -1,8 +1,9 @@
-// FailedResults: which arrays are the results of calls that have failed. MXNet forgets: it raises an error once, for
-// all arrays that it concerns, and lets whoever reads them afterwards have what is there.
+// FailedResults: which arrays have failed, with what. MXNet forgets: it raises an error once, for all arrays that it
+// concerns, and lets whoever reads them afterwards have what is there.
 //
-// A result that has failed is filled with bytes of all ones, NaN in the floating types, and counts as one as long as it
-// has these. Arrays are not kept: what is gone is forgotten.
+// An array counts as failed until something has been written to it, which MXNet counts (version_of()). As long as an
+// error has not been raised, MXNet leaves out what would write the arrays that it concerns, and counts that as well:
+// raised() says when this ends. Arrays are not kept: what is gone is forgotten.
 //
 // Threads: any.
 #pragma once
@@ -19,26 +20,36 @@ namespace ciranda::mxnet {
 
 class FailedResults {
  public:
+  // An array that is written by an operation that has failed, and ends for MXNet after this call.
   void add(ArrayHandle array, const std::string& message);
+  // An array that was to be written by an operation that MXNet has left out.
+  void add_left_out(ArrayHandle array, const std::string& message);
+  // An array for which MXNet has raised an error.
+  void add_raised(ArrayHandle array, const std::string& message);
+  // MXNet has raised an error, which hides no operations any more. An empty text: it has raised all that there were.
+  void raised(const std::string& text);
   // What the array has failed with; "" if it has not. REQUIRES: nothing writes the array.
   std::string message_of(ArrayHandle array);
 
  private:
   struct Failed {
     std::weak_ptr<void> memory;
-    std::shared_ptr<const std::string> message;
+    std::size_t version;
+    std::string message;
+    bool is_raised;
   };
+  using All = std::map<const void*, Failed>;
+
+  void note(ArrayHandle array, const std::string& message, std::size_t n_more_writes, bool is_raised);
+  All::iterator find(ArrayHandle array);
   void forget_the_gone();
 
   std::mutex lock_;
-  std::map<const void*, Failed> failed_;
+  All failed_;
   std::size_t most_ = 64;  // before those that are gone are looked for
 };
 
 // The one of this process.
 FailedResults& failed_results();
-
-// How many bytes an array has; 0 if MXNet does not know.
-std::size_t n_bytes_of(ArrayHandle array, std::size_t n_bytes_of_element);
 
 }  // namespace ciranda::mxnet

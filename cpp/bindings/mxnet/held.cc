@@ -4,8 +4,6 @@
 #include <exception>
 #include <utility>
 
-#include "bindings/mxnet/push.hpp"
-
 namespace ciranda::mxnet {
 
 // What MXNet knows of it. Gone when MXNet has discarded it.

@@ -2,17 +2,26 @@
 
 #include <algorithm>
 #include <ciranda/native/symbols.hpp>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace ciranda::mxnet {
 
 namespace {
 
+constexpr const char* kReleaseWithKnownArrays = "1.9.1";
+
 MxApi found;
 
 }  // namespace
 
 const MxApi& mx() { return found; }
+
+bool is_naive() {
+  static const char* const engine = std::getenv("MXNET_ENGINE_TYPE");  // MXNet, too, looks once
+  return engine != nullptr && std::string_view(engine) == "NaiveEngine";
+}
 
 std::string find_mx_api(void* library, const std::string& version) {
   using native::wanted;
@@ -31,6 +40,10 @@ std::string find_mx_api(void* library, const std::string& version) {
                                                     wanted("_ZNK5mxnet7NDArray15Reorder2DefaultEv", found.Reordered),
                                                     wanted("_ZN5mxnet7NDArrayD1Ev", found.Destroy)});
   if (!lacking.empty()) found.IsOneDnn = nullptr;
+  const char* const its_version =
+      is_naive() ? "_ZN5mxnet6engine3Var7versionEv" : "_ZN5mxnet6engine11ThreadedVar7versionEv";
+  const std::string unknown = native::find_symbols(library, "MXNet", version, {wanted(its_version, found.Version)});
+  if (!unknown.empty() || version != kReleaseWithKnownArrays) found.Version = nullptr;
   return "";
 }
 
@@ -38,6 +51,13 @@ Array share(ArrayHandle array) {
   ArrayHandle copy = nullptr;
   if (mx().ShallowCopyNDArray(array, &copy) != 0) return nullptr;
   return Array(copy);
+}
+
+std::optional<std::size_t> version_of(const void* array) {
+  if (mx().Version == nullptr || memory_of(array) == nullptr) return std::nullopt;
+  const auto* const memory = static_cast<const std::byte*>(memory_of(array));
+  const std::size_t place = mx().IsOneDnn != nullptr ? kVariableAt : kVariableAtWithoutOneDnn;
+  return mx().Version(*reinterpret_cast<const void* const*>(memory + place));
 }
 
 std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, std::vector<const void*> without) {

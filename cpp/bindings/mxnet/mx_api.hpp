@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,9 @@ class OwnArray {
   alignas(64) std::byte bytes_[1024];  // of which it takes about a fifth
 };
 
+// Whether MXNet's engine is the one in which a push waits for its end.
+bool is_naive();
+
 struct MxApi {
   const char* (*GetLastError)();
   int (*EnginePushAsyncND)(void (*run)(void*, void*, void*), void* argument, void (*discard)(void*), const void* device,
@@ -94,7 +98,13 @@ struct MxApi {
   OwnArray (*Reordered)(const void* array);
   // mxnet::NDArray::~NDArray().
   void (*Destroy)(void* array);
+  // version() of mxnet::engine::Var's class. Null where it is not known where an array's memory has its variable.
+  std::size_t (*Version)(const void* variable);
 };
+
+// Where mxnet::NDArray::Chunk, as memory_of() gives it, has its variable of the engine, with oneDNN and without.
+inline constexpr std::size_t kVariableAt = 72;
+inline constexpr std::size_t kVariableAtWithoutOneDnn = 56;
 
 // The functions found. REQUIRES: find_mx_api() has returned "".
 const MxApi& mx();
@@ -116,6 +126,10 @@ Array share(ArrayHandle array);
 // The same for all arrays that share memory, and so are one variable to MXNet's engine: NDArray begins with a
 // std::shared_ptr of its memory.
 inline const void* memory_of(const void* array) { return *static_cast<const void* const*>(array); }
+
+// How many operations that have ended have written the array's memory, with the naive engine also those that have
+// begun; nothing in releases of MXNet whose arrays are not known to be laid out as here.
+std::optional<std::size_t> version_of(const void* array);
 
 // Of arrays that share memory the first, as MXNet's engine wants each of its variables once; `without` what is there
 // already, by memory_of().

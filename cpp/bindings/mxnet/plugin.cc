@@ -109,7 +109,16 @@ CIRANDA_API size_t ciranda_mxnet_fetch_given_back(void** owners, size_t capacity
   return ciranda::mxnet::fetch_given_back({owners, capacity});
 }
 
-// 1, with what it has failed with, if the array is the result of a call that has failed; else 0. Nothing may write it.
+// MXNet has raised an error with this text; "": all that there were. With an array: for this one, which has failed.
+CIRANDA_API void ciranda_mxnet_raised(void* array, const char* text) {
+  (void)guarded(1, nullptr, 0, [&] {
+    ciranda::mxnet::failed_results().raised(text);
+    if (array != nullptr) ciranda::mxnet::failed_results().add_raised(array, text);
+    return 0;
+  });
+}
+
+// 1, with what it has failed with, if the array has failed; else 0. Nothing may write it.
 CIRANDA_API int32_t ciranda_mxnet_failure_of(void* array, char* message, size_t message_capacity) {
   return guarded(0, nullptr, 0, [&] {
     const std::string failure = ciranda::mxnet::failed_results().message_of(array);

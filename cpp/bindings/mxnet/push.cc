@@ -2,9 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,11 +44,6 @@ class Operation {
 };
 
 }  // namespace
-
-bool is_naive() {
-  static const char* const engine = std::getenv("MXNET_ENGINE_TYPE");  // MXNet, too, looks once
-  return engine != nullptr && std::string_view(engine) == "NaiveEngine";
-}
 
 std::string push(std::unique_ptr<Running> running, std::string* report) {
   const std::shared_ptr<std::string> told = is_naive() ? std::make_shared<std::string>() : nullptr;

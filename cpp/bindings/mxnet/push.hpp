@@ -15,7 +15,4 @@ namespace ciranda::mxnet {
 // the end, and `report` has the message of a failure.
 std::string push(std::unique_ptr<Running> running, std::string* report);
 
-// Whether MXNet's engine is the naive one, in which a push waits for the operation's end.
-bool is_naive();
-
 }  // namespace ciranda::mxnet

@@ -30,6 +30,21 @@ bool combines(std::int32_t collective) {
   return collective == CIRANDA_ALLREDUCE || collective == CIRANDA_REDUCESCATTER;
 }
 
+// As which Python finds the class of an error.
+std::string text_of(ciranda_status status, const std::string& message) {
+  return std::string(kKinds.theirs(status).value_or("CirandaInternal")) + ": " + message;
+}
+
+// 0 if MXNet does not know.
+std::size_t n_bytes_of(ArrayHandle array, std::size_t n_bytes_of_element) {
+  int ndim = 0;
+  const std::int64_t* shape = nullptr;
+  if (mx().NDArrayGetShapeEx64(array, &ndim, &shape) != 0) return 0;
+  std::size_t n_bytes = n_bytes_of_element;
+  for (int dimension = 0; dimension < ndim; ++dimension) n_bytes *= static_cast<std::size_t>(shape[dimension]);
+  return n_bytes;
+}
+
 }  // namespace
 
 std::size_t n_pushed_names() { return pushed_names().count(); }
@@ -207,6 +222,7 @@ void Running::submit(std::unique_ptr<Running> running, const OnComplete& done) {
 }
 
 void Running::submit_nothing(std::unique_ptr<Running> running) {
+  running->leave_outputs();
   if (ciranda_context_is_open(running->circle_.get()) == 0) return;
   running->shapes_.assign(1, std::vector<std::int64_t>(kShapeOfNothing, 0));
   ciranda_tensor nothing{};
@@ -219,17 +235,28 @@ void Running::submit_nothing(std::unique_ptr<Running> running) {
   native::submit(circle, std::move(running), request);
 }
 
-void Running::spoil_outputs(const std::string& message) const {
-  for (std::size_t i = 0; i < tensors_.size() && i < outputs_.size(); ++i) {
+void Running::fail_outputs(const std::string& message) const {
+  if (carrier_) return;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    failed_results().add(outputs_[i].get(), message);
+    if (is_in_place(i) || i >= tensors_.size()) continue;
     const ciranda_tensor& tensor = tensors_[i];
-    const ArrayHandle output = outputs_[i].get();
-    if (memory_of(inputs_[i].get()) == memory_of(output)) continue;
-    const std::size_t n_bytes = n_bytes_of(output, ciranda_dtype_size(tensor.dtype));
-    if (n_bytes == 0) continue;
-    std::memset(tensor.output, tensor.dtype == CIRANDA_BOOL ? 1 : 0xFF, n_bytes);
-    failed_results().add(output, message);
+    const std::size_t n_bytes = n_bytes_of(outputs_[i].get(), ciranda_dtype_size(tensor.dtype));
+    if (n_bytes != 0) std::memset(tensor.output, tensor.dtype == CIRANDA_BOOL ? 1 : 0xFF, n_bytes);
   }
 }
+
+void Running::leave_outputs() const {
+  if (carrier_) return;
+  std::string message;
+  for (const Array& input : inputs_) {
+    if (message.empty()) message = failed_results().message_of(input.get());
+  }
+  if (message.empty()) message = text_of(CIRANDA_ABORTED, "'" + asked_.name + "': an array that it needs has failed");
+  for (const Array& output : outputs_) failed_results().add_left_out(output.get(), message);
+}
+
+bool Running::is_in_place(std::size_t i) const { return memory_of(inputs_[i].get()) == memory_of(outputs_[i].get()); }
 
 void Running::end(const native::Outcome& outcome) { tell(outcome.status, outcome.message); }
 
@@ -240,9 +267,9 @@ void Running::tell(ciranda_status status, const std::string& message) {
     if (done_.callback != nullptr) done_.callback(done_.engine, done_.operation, nullptr);
     return;
   }
-  const std::string text = std::string(kKinds.theirs(status).value_or("CirandaInternal")) + ": " + message;
+  const std::string text = text_of(status, message);
   if (done_.callback == nullptr) return;  // MXNet has another error already
-  spoil_outputs(text);
+  fail_outputs(text);
   last_error().note(status, message);
   if (report_) *report_ = text;
   const std::runtime_error error(text);  // as which MXNet copies it

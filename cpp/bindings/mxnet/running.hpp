@@ -77,9 +77,12 @@ class Running {
   std::string take_tensors();
   bool outputs_overlap() const;
   ciranda_request request() const;
-  // Whoever reads a result that has failed finds no plausible numbers there (failed_results.hpp). Arrays that are
-  // communicated in place are left alone.
-  void spoil_outputs(const std::string& message) const;
+  // Notes that what was to be written has failed. Whoever computes with a result finds no plausible numbers there;
+  // arrays that are communicated in place are left alone.
+  void fail_outputs(const std::string& message) const;
+  // The same where MXNet has left the operation out.
+  void leave_outputs() const;
+  bool is_in_place(std::size_t i) const;
   void tell(ciranda_status status, const std::string& message);
 
   native::Context circle_;

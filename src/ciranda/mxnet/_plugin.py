@@ -72,6 +72,8 @@ library.ciranda_mxnet_let_go.restype = None
 library.ciranda_mxnet_pushed_names.restype = ctypes.c_size_t
 library.ciranda_mxnet_failure_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
 library.ciranda_mxnet_failure_of.restype = ctypes.c_int32
+library.ciranda_mxnet_raised.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+library.ciranda_mxnet_raised.restype = None
 library.ciranda_mxnet_note_error.argtypes = [ctypes.c_int32, ctypes.c_char_p]
 library.ciranda_mxnet_note_error.restype = None
 library.ciranda_mxnet_last_error.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
@@ -215,8 +217,13 @@ def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
     return handle
 
 
+def note_raised(array: Any = None, text: str = "") -> None:
+    """Note that MXNet has raised an error, for an array, or all that there were."""
+    library.ciranda_mxnet_raised(None if array is None else array.handle, text.encode())
+
+
 def failure_of(array: Any) -> str:
-    """Return what has failed whose result an array is that nothing writes; "" if it is none."""
+    """Return what an array has failed with that nothing writes; "" if it has not."""
     message = _buffer.message
     has_failed = library.ciranda_mxnet_failure_of(array.handle, message, _MESSAGE_BYTES)
     return message.value.decode(errors="replace") if has_failed else ""

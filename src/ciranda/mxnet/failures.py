@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+import mxnet as mx
 from mxnet.base import MXNetError, register_error
 from mxnet.ndarray import NDArray
 
@@ -35,40 +36,78 @@ class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
     _kind: type[errors.CirandaError]
 
     def __init__(self, message: str) -> None:
-        _raise_again()
+        _failures.any = True
         word, _, said = message.partition(": ")
         super().__init__(said if word in _MADE else message)
+
+    @property
+    def text(self) -> str:
+        """What it was made of."""
+        return f"{_word(self._kind)}: {self}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._kind, str(self))
 
 
-def _raise_again() -> None:
-    """From now on have arrays that have failed raise whenever they are read: MXNet itself raises an error once.
+class _Failures:
+    """Whether any call has failed. As long as none has, reading takes no longer."""
 
-    Done when the first is raised, so that reading takes no longer where nothing has failed.
-    """
-    for name in ("asnumpy", "wait_to_read"):
-        own = getattr(NDArray, name)
-        if not hasattr(own, _IS_WRAPPED):
-            setattr(NDArray, name, _checked(own))
+    any = False
 
 
-def _checked(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
+_failures = _Failures()
+
+
+def _reading(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
+    """Return a method that reads an array, and raises whenever that has failed: MXNet itself raises an error once."""
+
     @wraps(own)
     def read(self: NDArray) -> Any:
-        result = own(self)
-        from ciranda.mxnet._plugin import failure_of  # which needs this module
-
-        if message := failure_of(self):
-            raise of_message(message)
+        try:
+            result = own(self)
+        except MXNetCollectiveError as error:
+            _note_raised(self, error.text)
+            raise
+        if _failures.any:
+            _raise_again(self)
         return result
 
-    setattr(read, _IS_WRAPPED, True)
     return read
 
 
-_IS_WRAPPED = "_ciranda_raises_again"
+def _waiting(own: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that waits for all arrays, and raises one of the errors that there are."""
+
+    @wraps(own)
+    def waitall() -> None:
+        try:
+            own()
+        except MXNetCollectiveError:
+            _note_raised()
+            raise
+
+    return waitall
+
+
+def _note_raised(array: NDArray | None = None, text: str = "") -> None:
+    from ciranda.mxnet._plugin import note_raised  # which needs this module
+
+    note_raised(array, text)
+
+
+def _raise_again(array: NDArray) -> None:
+    from ciranda.mxnet._plugin import failure_of  # as above
+
+    if message := failure_of(array):
+        raise of_message(message)
+
+
+for _name in ("asnumpy", "wait_to_read"):
+    setattr(NDArray, _name, _reading(getattr(NDArray, _name)))
+for _module in (mx.nd, mx.nd.ndarray, mx.npx):
+    _module.waitall = _waiting(_module.waitall)
+
+
 _by_kind: dict[type[errors.CirandaError], type[MXNetCollectiveError]] = {}
 
 

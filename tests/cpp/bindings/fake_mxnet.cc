@@ -19,8 +19,25 @@ namespace {
 std::atomic<std::int64_t> n_memories{0};
 std::atomic<std::int64_t> n_handles{0};
 
-struct Memory {
+// What the engine knows of an array's memory.
+struct Variable {
+  std::atomic<std::size_t> version{0};
+};
+
+// Where the binding looks for it.
+struct Chunk {
+  std::byte storage[kVariableAt]{};
+  Variable* variable = nullptr;
+};
+
+// What an operation has failed with, for all that it writes, until it is raised.
+using Error = std::shared_ptr<std::string>;
+
+bool is_failure(const Error& error) { return error && !error->empty(); }
+
+struct Memory : Chunk {
   explicit Memory(std::vector<float> given, DlManagedTensor* from = nullptr) : values(std::move(given)), lent(from) {
+    variable = &own_variable;
     ++n_memories;
   }
   Memory(const Memory&) = delete;
@@ -34,7 +51,8 @@ struct Memory {
 
   std::vector<float> values;
   DlManagedTensor* lent;  // whose data is used instead
-  std::string error;      // of what wrote it last
+  Error error;            // of what wrote it last
+  Variable own_variable;
   bool is_negated = false;
 
   void negate() {
@@ -115,7 +133,8 @@ class Engine {
 
   static void complete(void* engine, void* operation, const void* error) {
     const auto* const failed = static_cast<const std::runtime_error*>(error);
-    static_cast<Engine*>(engine)->end(static_cast<Operation*>(operation), failed == nullptr ? "" : failed->what());
+    static_cast<Engine*>(engine)->end(static_cast<Operation*>(operation),
+                                      failed == nullptr ? nullptr : std::make_shared<std::string>(failed->what()));
   }
 
  private:
@@ -134,7 +153,7 @@ class Engine {
       }
       ready->has_begun = true;
       Operation* const operation = &*ready;
-      const std::string error = error_of(*operation);
+      const Error error = error_of(*operation);
       ++n_beginning_;
       guard.unlock();
       begin(operation, error);
@@ -144,10 +163,10 @@ class Engine {
     }
   }
 
-  void begin(Operation* operation, const std::string& error) {
+  void begin(Operation* operation, const Error& error) {
     void (*const discard)(void*) = operation->discard;
     void* const argument = operation->argument;
-    if (error.empty()) {
+    if (!is_failure(error)) {
       OnComplete done{&Engine::complete, this, operation};
       operation->run(nullptr, &done, argument);  // may have ended when this returns
       done = {};
@@ -157,21 +176,24 @@ class Engine {
     discard(argument);
   }
 
-  static std::string error_of(const Operation& operation) {
+  static Error error_of(const Operation& operation) {
     for (const auto* const all : {&operation.read, &operation.written}) {
       for (const auto& each : *all) {
-        if (!each->error.empty()) return each->error;
+        if (is_failure(each->error)) return each->error;
       }
     }
-    return "";
+    return nullptr;
   }
 
-  void end(Operation* operation, const std::string& error) {
+  void end(Operation* operation, const Error& error) {
     std::list<Operation> ended;
     const std::lock_guard guard(lock_);
     const auto found =
         std::find_if(operations_.begin(), operations_.end(), [&](const Operation& each) { return &each == operation; });
-    for (const auto& each : found->written) each->error = error;
+    for (const auto& each : found->written) {
+      each->error = error;
+      ++each->variable->version;
+    }
     ended.splice(ended.begin(), operations_, found);
     changed_.notify_all();
   }
@@ -209,7 +231,13 @@ Read read(const Array& array) {
   engine().wait_until([&](const std::list<Operation>& operations) {
     return std::none_of(operations.begin(), operations.end(), [&](const auto& each) { return each.writes(memory); });
   });
-  return {memory->values, memory->error};
+  return {memory->values, is_failure(memory->error) ? *memory->error : ""};
+}
+
+std::string raise(const Array& array) {
+  const std::string error = read(array).error;
+  if (!error.empty()) array_of(array.get()).memory->error->clear();
+  return error;
 }
 
 void push_add(const Array& array, float summand) {
@@ -341,6 +369,10 @@ __attribute__((visibility("default"))) ByValue reordered(const void* array) __as
 ByValue reordered(const void* array) {
   ++mx_fake::n_reordered();
   return ByValue(*static_cast<const mx_fake::FakeArray*>(array));
+}
+
+FAKE std::size_t _ZN5mxnet6engine11ThreadedVar7versionEv(const void* variable) {
+  return static_cast<const mx_fake::Variable*>(variable)->version;
 }
 
 FAKE void _ZN5mxnet7NDArrayD1Ev(void* array) { static_cast<mx_fake::FakeArray*>(array)->~FakeArray(); }

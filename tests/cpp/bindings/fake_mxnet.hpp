@@ -25,6 +25,10 @@ struct Read {
 };
 Read read(const Array& array);
 
+// Waits as well, and raises what the array has failed with, as MXNet does: once for all arrays that it concerns. "" if
+// there is nothing to raise.
+std::string raise(const Array& array);
+
 // Adds `summand` to the array, as an operation.
 void push_add(const Array& array, float summand);
 

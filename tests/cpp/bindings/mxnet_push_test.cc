@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/fake_mxnet.hpp"
+#include "bindings/mxnet/failed_results.hpp"
 #include "bindings/mxnet/held.hpp"
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/lent.hpp"
@@ -27,13 +28,17 @@ constexpr std::size_t kLength = 5;
 
 Asked sum(const std::string& name) { return {name, CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 0, false, false, 1.0, 1.0}; }
 
-// In place. "", or what is wrong with the call.
-std::string push_sum(const std::string& name, const Array& array) {
+// "", or what is wrong with the call.
+std::string push_sums(const std::string& name, std::vector<ArrayHandle> inputs, std::vector<ArrayHandle> outputs) {
   auto running = std::make_unique<Running>(sum(name));
-  ArrayHandle handle = array.get();
   std::string report;
-  std::string problem = running->prepare(&handle, &handle, 1, nullptr);
+  std::string problem = running->prepare(inputs.data(), outputs.data(), inputs.size(), nullptr);
   return problem.empty() ? push(std::move(running), &report) : problem;
+}
+
+// In place.
+std::string push_sum(const std::string& name, const Array& array) {
+  return push_sums(name, {array.get()}, {array.get()});
 }
 
 // What the other rank makes of the same call.
@@ -55,7 +60,7 @@ ciranda_status plain_sum(ciranda_context* circle, const std::string& name, std::
 // Two ranks: one pushes, as the rank whose context is the current one; the other does not.
 void with_a_peer(const std::function<void(ciranda_context*&)>& pushes,
                  const std::function<void(ciranda_context*&)>& peer) {
-  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "of the test"), "");
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
   std::barrier<> both(2);
   capi::in_a_circle(2, [&](ciranda_context*& circle) {
     both.arrive_and_wait();
@@ -126,6 +131,93 @@ TEST(MxnetPush, FailuresAreThoseOfTheArrays) {
       });
 }
 
+// What an array that nothing writes has failed with; raised() has been told of what the fake raises.
+std::string failure_of(const Array& array) {
+  const std::string error = fake::raise(array);
+  if (!error.empty()) failed_results().raised(error);
+  return failed_results().message_of(array.get());
+}
+
+TEST(MxnetPush, ArraysCountAsFailedUntilTheyAreWritten) {
+  with_a_peer(
+      [](ciranda_context*&) {
+        const Array input = fake::make(std::vector<float>(kLength, 1.0F));
+        const Array output = fake::make(std::vector<float>(kLength));
+        const Array chained = fake::make(std::vector<float>(kLength));
+        const Array one = fake::make(std::vector<float>(kLength, 1.0F));
+        const Array other = fake::make(std::vector<float>(kLength, 1.0F));
+        EXPECT_EQ(push_sums("shapes", {input.get()}, {output.get()}), "");
+        EXPECT_EQ(push_sums("chained", {output.get()}, {chained.get()}), "");
+        EXPECT_EQ(push_sums("in place", {one.get(), other.get()}, {one.get(), other.get()}), "");
+        fake::push_add(other, 1);
+        fake::wait_for_all();  // what is left out is so as long as nothing has been raised
+        for (int time = 0; time < 2; ++time) {
+          for (const Array* each : {&output, &chained}) {
+            EXPECT_NE(failure_of(*each).find("'shapes'"), std::string::npos) << failure_of(*each);
+          }
+          for (const Array* each : {&one, &other}) {
+            EXPECT_NE(failure_of(*each).find("'in place'"), std::string::npos) << failure_of(*each);
+          }
+          EXPECT_EQ(failure_of(input), "");
+        }
+        EXPECT_NE(fake::read(output).values, fake::read(output).values);  // not a number
+        EXPECT_EQ(fake::read(other).values, std::vector<float>(kLength, 1.0F));
+        for (const Array* each : {&output, &chained, &one, &other}) {
+          fake::push_add(*each, 1);
+          EXPECT_EQ(failure_of(*each), "");
+        }
+      },
+      [](ciranda_context*& circle) {
+        std::vector<float> more(kLength + 1);
+        for (const char* const name : {"shapes", "chained", "in place"}) {
+          EXPECT_EQ(plain_sum(circle, name, more), CIRANDA_MISMATCH);
+        }
+      });
+}
+
+TEST(MxnetFailedResults, WhatHasBeenRaisedOrIsGone) {
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
+  FailedResults results;
+  Array array = fake::make({1.0F});
+  const Array other = fake::make({1.0F});
+  const auto write = [](const Array& to) {
+    fake::push_add(to, 1);
+    (void)fake::read(to);
+  };
+  results.add_left_out(array.get(), "one");
+  results.add_left_out(other.get(), "other");
+  write(array);  // as MXNet leaves it out, and counts
+  write(other);
+  results.raised("Traceback: one");
+  EXPECT_EQ(results.message_of(array.get()), "one");
+  write(array);
+  EXPECT_EQ(results.message_of(array.get()), "");
+  results.add(array.get(), "one");
+  results.raised("Traceback: one");
+  write(array);  // as the operation ends
+  EXPECT_EQ(results.message_of(array.get()), "one");
+  write(array);
+  results.raised("");
+  EXPECT_EQ(results.message_of(array.get()), "");
+  EXPECT_EQ(results.message_of(other.get()), "other");
+  const std::size_t many = 200;
+  for (std::size_t i = 0; i < many; ++i) results.add_raised(fake::make({1.0F}).get(), "gone");
+  EXPECT_EQ(results.message_of(other.get()), "other");
+  const Array anew = fake::make({1.0F});  // perhaps where another was
+  EXPECT_EQ(results.message_of(anew.get()), "");
+  results.add_raised(array.get(), "again");
+  EXPECT_EQ(results.message_of(array.get()), "again");
+  array.reset();
+  results.raised("");
+  // A release of MXNet whose arrays may be laid out otherwise.
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "2.0.0"), "");
+  results.add_raised(other.get(), "unknown");
+  EXPECT_EQ(results.message_of(anew.get()), "");
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
+  EXPECT_EQ(results.message_of(other.get()), "other");
+  fake::wait_for_all();
+}
+
 TEST(MxnetPush, WhatIsUnderWayEndsWithTheCircle) {
   constexpr int kCalls = 200;
   std::barrier<> all_pushed(2);
@@ -148,7 +240,7 @@ TEST(MxnetPush, WhatIsUnderWayEndsWithTheCircle) {
 }
 
 TEST(MxnetPush, NamesAndCirclesAreCheckedByTheCall) {
-  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "of the test"), "");
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
   {
     const Array array = fake::make(std::vector<float>(kLength));
     EXPECT_EQ(push_sum("no circle", array), native::kNotInitialized);
@@ -171,7 +263,7 @@ TEST(MxnetPush, NamesAndCirclesAreCheckedByTheCall) {
 }
 
 TEST(MxnetHeld, NothingWritesWhatIsHeld) {
-  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "of the test"), "");
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
   {
     const Array one = fake::make(std::vector<float>(kLength, 1.0F));
     const Array other = fake::make(std::vector<float>(kLength, 2.0F));
@@ -222,7 +314,7 @@ TEST(MxnetPush, LayoutsOfOneDnn) {
 }
 
 TEST(MxnetLent, MemoryIsGivenBackOnAnyThread) {
-  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "of the test"), "");
+  ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
   std::vector<float> values(kLength);
   const std::int64_t n = kLength;
   Array array = lend(values.data(), {&n, 1}, CIRANDA_FLOAT32, &values);
