@@ -56,13 +56,13 @@ def every_collective_in_jit() -> None:
             "scatter": hvd.reducescatter(x, op=hvd.Sum),
             "uneven": hvd.reducescatter(x[: n + 1], op=hvd.Sum),
             "alltoall": hvd.alltoall(x),
-            "counts": hvd.grouped_alltoall([x])[0][1],
+            "tree": hvd.grouped_alltoall({"a": x, "b": [2 * x]}),
             "nothing": hvd.allreduce(x[:0]),
             "scalar": hvd.allreduce(x[0, 0], op=hvd.Sum),
         }
 
-    for _ in range(3):
-        found = program(mine)
+    for each_way in (program, program, program.__wrapped__):  # which is outside jit
+        found = each_way(mine)
         close(found["sum"], total)
         close(found["average"], 1.5 * total / n)
         close(found["max"], np.max(everyone, axis=0))
@@ -76,7 +76,10 @@ def every_collective_in_jit() -> None:
         close(found["scatter"], total[rank * rows : (rank + 1) * rows])
         close(found["uneven"], np.array_split(total[: n + 1], n)[rank])
         close(found["alltoall"], np.concatenate([each[rank * rows : (rank + 1) * rows] for each in everyone]))
-        assert found["counts"].tolist() == [rows] * n
+        (first, first_counts), (second, second_counts) = found["tree"]["a"], found["tree"]["b"][0]
+        close(first, found["alltoall"])
+        close(second, 2 * first)
+        assert first_counts.tolist() == second_counts.tolist() == [rows] * n
         assert found["nothing"].shape == (0, 4)
         close(found["scalar"], total[0, 0])
 

@@ -13,7 +13,7 @@ later calls get a number behind it.
 
 Inside jit shapes are known beforehand: every rank brings as many rows to allgather, and alltoall sends equal parts. The
 functions with _async, and reduce, gather and scatter, are for values outside jit. `grouped_` functions take a list, or
-any other pytree, and return the same.
+any other pytree, and return the same; those that are for values outside jit take lists.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def _of_tree(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree_util.tree_unflatten(structure, function(leaves, *arguments, **options))
 
     of_tree.__name__ = of_tree.__qualname__ = function.__name__
-    of_tree.__doc__ = f"{function.__doc__}\n\n`tensors` is a list or any other pytree, of which the result is another."
+    of_tree.__doc__ = (
+        f"{function.__doc__}\n\n`tensors` is a list or any other pytree, of which the result is another. What has an "
+        "entry for each tensor has them in the order of its leaves."
+    )
     of_tree.__module__ = __name__
     of_tree.__annotations__ = {**function.__annotations__, "tensors": "Any", "return": "Any"}
     return of_tree
@@ -93,7 +96,7 @@ grouped_reducescatter = _of_tree(collectives.grouped_reducescatter)
 grouped_reducescatter_async = collectives.grouped_reducescatter_async
 alltoall = collectives.alltoall
 alltoall_async = collectives.alltoall_async
-grouped_alltoall = collectives.grouped_alltoall
+grouped_alltoall = _of_tree(collectives.grouped_alltoall)
 grouped_alltoall_async = collectives.grouped_alltoall_async
 reduce = collectives.reduce
 reduce_async = collectives.reduce_async
