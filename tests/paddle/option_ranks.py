@@ -258,7 +258,8 @@ def norms_that_would_differ(is_old: bool) -> None:
 
 
 def matrix(is_old: bool) -> None:
-    """Optimizers x rings x size of buckets x who rewrites, every pair of options at least once."""
+    """Optimizers x rings x size of buckets x who rewrites, every pair of options at least once; 50 steps of each."""
+    training.N_STEPS = 50
     kinds, rings, sizes = tuple(training.OPTIMIZERS), (1, 2, 4), (0, 1e-4, 4)
     for index, (kind, nrings) in enumerate(itertools.product(kinds, rings)):
         bucket_mb = sizes[(index + index // len(rings)) % len(sizes)]
