@@ -15,7 +15,7 @@ def _circles() -> Iterator[dict[int, Ranks]]:
     circles: dict[int, Ranks] = {}
     yield circles
     for circle in circles.values():
-        circle.close(expect_clean=not circle.is_broken)
+        circle.close(expect_clean=not circle.is_broken, within=100)
 
 
 def _circle(circles: dict[int, Ranks], n: int) -> Ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -112,6 +113,31 @@ def lists_that_differ() -> None:
             f"not {factor}",
             InvalidArgumentError,
         )
+    works()
+
+
+def ranks_that_differ() -> None:
+    """In each way; the last rank makes another call by the same name. All are told who differs, and go on."""
+    n, is_odd = hvd.size(), hvd.rank() == hvd.size() - 1
+    x = jnp.ones((n, 2))
+    ways: dict[str, tuple[Attempt, Attempt]] = {
+        "dtype": (hvd.allreduce, lambda x, **name: hvd.allreduce(x.astype(jnp.int32), **name)),
+        "shape": (hvd.allreduce, lambda x, **name: hvd.allreduce(x[:1], **name)),
+        "columns": (hvd.allgather, lambda x, **name: hvd.allgather(x[:, :1], **name)),
+        "op": (functools.partial(hvd.allreduce, op=hvd.Sum), functools.partial(hvd.allreduce, op=hvd.Max)),
+        "root": (functools.partial(hvd.broadcast, root_rank=0), functools.partial(hvd.broadcast, root_rank=1)),
+        "prescale": (hvd.allreduce, functools.partial(hvd.allreduce, prescale_factor=0.5)),
+        "postscale": (hvd.reducescatter, functools.partial(hvd.reducescatter, postscale_factor=0.5)),
+        "kind": (hvd.allreduce, functools.partial(hvd.broadcast, root_rank=0)),
+        "number": (lambda x, name: hvd.grouped_allreduce([x, x], name=name), hvd.allreduce),
+    }
+    for what, (usual, odd) in ways.items():
+        call = functools.partial(odd if is_odd else usual, name=f"other {what}")
+        for attempt in (call, jax.jit(call)):
+            error = error_of(lambda attempt=attempt: attempt(x))
+            assert isinstance(error, (MismatchError, jax.errors.JaxRuntimeError)), (what, error)
+            assert f"'other {what}'" in str(error), (what, error)
+            assert f"rank {n - 1}" in str(error), (what, error)
     works()
 
 

@@ -10,7 +10,15 @@ pytestmark = pytest.mark.multiprocess
 
 
 @pytest.mark.parametrize(
-    "name", ["wrong_calls", "wrong_splits", "lists_that_differ", "outside_a_circle", "removed_set"]
+    "name",
+    [
+        "wrong_calls",
+        "wrong_splits",
+        "lists_that_differ",
+        pytest.param("ranks_that_differ", marks=pytest.mark.slow),
+        "outside_a_circle",
+        "removed_set",
+    ],
 )
 def test_it_is_refused(three: Ranks, name: str) -> None:
     three.run(getattr(jax_bad_input, name), timeout=60)
