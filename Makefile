@@ -201,6 +201,7 @@ PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
 PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' 'flax==0.10.4' scikit-learn hypothesis
 PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
+PACKAGES_keras-3.5 := 'tensorflow-cpu==2.16.1' 'keras==3.5.0' 'numpy<2' setuptools hypothesis
 IN_VENV := c native numpy torch
 NEWEST := jax tensorflow
 ALONE := mxnet paddle
@@ -223,7 +224,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
-	frameworks-paddle-3.0 frameworks-paddle-ahead
+	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m ciranda.paddle build
@@ -263,6 +264,9 @@ frameworks-keras: $(KERAS_BACKENDS:%=frameworks-keras-%)
 frameworks-keras-oldest: $(FRAMEWORK_VENVS)/tensorflow-oldest/.installed
 	$(FRAMEWORK_VENVS)/tensorflow-oldest/bin/python -m pytest $(WHICH) tests/keras
 
+frameworks-keras-3.5: $(FRAMEWORK_VENVS)/keras-3.5/.installed
+	$(FRAMEWORK_VENVS)/keras-3.5/bin/python -m pytest $(WHICH) tests/keras
+
 frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 	SUITE_FRAMEWORKS=$(subst $(space),$(comma),$(NEWEST)) $(NEWEST_PYTEST) tests/frameworks $(NEWEST:%=tests/%)
 	KERAS_BACKEND=tensorflow $(NEWEST_PYTEST) tests/keras
@@ -271,7 +275,7 @@ frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NA
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m pytest $(WHICH) tests/paddle
 	$(FRAMEWORK_VENVS)/mxnet/bin/python -m pytest $(WHICH) tests/mxnet
 
-frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest  ## the same with the oldest version of each, and with what takes long
+frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest frameworks-keras-3.5  ## the same with the oldest version of each, and with what takes long
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

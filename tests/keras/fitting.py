@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-IS_KERAS_3 = int(keras.__version__.partition(".")[0]) >= 3
+KERAS = tuple(int(part) for part in keras.__version__.split(".")[:2])
+IS_KERAS_3 = KERAS >= (3,)
 BACKEND = keras.backend.backend() if IS_KERAS_3 else "tensorflow"
 #: Arguments of compile(): every way in which the backend makes a step.
 MODES: dict[str, dict[str, Any]] = {

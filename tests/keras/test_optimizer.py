@@ -409,3 +409,13 @@ def test_the_methods_of_keras_that_it_relies_on() -> None:
             assert callable(getattr(keras.optimizers.Optimizer, name)), name
         assert callable(keras.optimizers.LossScaleOptimizer.check_finite)
     assert BACKEND in ("tensorflow", "jax", "torch")
+
+
+def test_versions_of_keras_that_are_refused() -> None:
+    from ciranda.keras import _versions
+
+    for version in ("3.0.5", "3.4.1"):
+        with pytest.raises(ImportError, match=f"3.5 and newer, and keras {version} is installed"):
+            _versions.check(version)
+    for version in ("2.15.0", "3.5.0", "3.15.1", "4.0.0"):
+        _versions.check(version)

@@ -14,6 +14,10 @@ from ciranda._frameworks import require
 
 require("keras", __name__)
 
+from ciranda.keras import _versions
+
+_versions.check()
+
 from ciranda import errors
 from ciranda._basics import (
     cross_rank,
