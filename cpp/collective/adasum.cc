@@ -112,7 +112,7 @@ class AdasumOf final : public Adasum {
   Range elements() const { return shares_.elements_of(position_); }
   Range blocks() const { return shares_.blocks_of(position_); }
 
-  // This rank's share of what the contributor at that position brought.
+  // This rank's share of what the contributor at that position contributed.
   std::span<T> summand(std::size_t position) {
     return std::span(values_).subspan(position * elements().size(), elements().size());
   }

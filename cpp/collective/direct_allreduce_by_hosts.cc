@@ -15,7 +15,7 @@ constexpr std::size_t kDepth = TwoRounds::kDepth;
 
 // A block is cut into slices, one for each rank of the host that has fewest, and those into a share for each host.
 // Neighbours are the ranks of this host, counterparts those that have the same slice on other hosts; ranks of larger
-// hosts that have no slice only bring their input and get the result. A block's four rounds:
+// hosts that have no slice only contribute their input and get the result. A block's four rounds:
 //   neighbours exchange slices;     combine: each has the host's sums of its slice, one for each of its parts
 //   counterparts exchange shares;   finish: each has the result of its share of its slice
 //   counterparts exchange results;  share: each has the result of its slice

@@ -77,14 +77,15 @@ class TwoShot final : public RunningCollective {
     return {range.offset + part.offset, part.n_bytes};
   }
 
-  // Ranks that bring or receive nothing take their place in the queues with transfers of nothing.
+  // Ranks that contribute or receive nothing take their place in the queues with transfers of nothing.
   void exchange_slices(std::size_t block) {
     const std::size_t n_own = slice(block, mesh_.rank()).n_bytes;
     for_peers([&](int peer) {
       const Slice theirs = slice(block, peer);
-      const bool is_brought = plan_.is_contributor(peer);
+      const bool is_contributed = plan_.is_contributor(peer);
       transfers_.send(peer, plan_.input, theirs.offset, contributes_ ? theirs.n_bytes : 0);
-      transfers_.receive(peer, stage(block).arrived_pieces[static_cast<std::size_t>(peer)], 0, is_brought ? n_own : 0);
+      transfers_.receive(peer, stage(block).arrived_pieces[static_cast<std::size_t>(peer)], 0,
+                         is_contributed ? n_own : 0);
     });
   }
 

@@ -1,4 +1,4 @@
-// Holding: for how long something is kept back to be announced together: until nothing has been added for a while, and
+// Holding: for how long something is kept back to be reported together: until nothing has been added for a while, and
 // in no case for long. Pure; one thread.
 #pragma once
 

@@ -76,7 +76,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kBatchingWindow),
       may_swap_(mesh_.size() <= kMostSwapping && !shares_memory_with_all(mesh_) && !log_.has_relays()),
-      brings_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
+      contributes_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 int Lane::member(int world_rank) const {
@@ -87,7 +87,7 @@ int Lane::member(int world_rank) const {
 
 bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 
-// --- announcing
+// --- reporting
 
 void Lane::submit(Submission submission, TimePoint now) {
   has_said_waiting_ = false;
@@ -114,7 +114,7 @@ void Lane::submit(Submission submission, TimePoint now) {
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr) {
     if (ready->items.empty()) holding_.update(true, true, now);
-    if (ready->items.size() == 1 && brings_inputs_) {
+    if (ready->items.size() == 1 && contributes_inputs_) {
       const auto input = small_input(request);
       ready->items.front().input.assign(input.begin(), input.end());
     }
@@ -125,7 +125,7 @@ void Lane::submit(Submission submission, TimePoint now) {
     holding_.update(participant_.holds_any(), true, now);
   } else {
     release_held(now);
-    announce(message, now);
+    report(message, now);
   }
   in_flight_.note(ticket, Stage::kReady);
 }
@@ -145,7 +145,7 @@ bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePo
     return false;
   }
   if (!meetings_.come(*arena, *meeting, ticket)) {
-    announce_missed(meeting->slot, now);
+    report_missed(meeting->slot, now);
   } else {
     meet(now);
   }
@@ -166,13 +166,13 @@ void Lane::close_avoided(const Request& request) {
   if (avoided) meetings_.close(data_.arena(), *avoided);
 }
 
-// What all ranks agree on in full is announced so.
-void Lane::announce_missed(std::uint32_t slot, TimePoint now) {
+// What all ranks agree on in full is reported so.
+void Lane::report_missed(std::uint32_t slot, TimePoint now) {
   if (slot != Participant::kUnnamedSlot) return add_ready(participant_.missed(slot));
   control_.hurry();
   release_held(now);
   const Participant::Ticket ticket = participant_.missed_unnamed();
-  announce(participant_.submit(in_flight_.at(ticket).request, ticket), now);
+  report(participant_.submit(in_flight_.at(ticket).request, ticket), now);
 }
 
 RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
@@ -199,9 +199,9 @@ bool Lane::look_at_meetings(bool closes, TimePoint now) {
     const Participant::Ticket ticket = participant_.met(slot).ticket;
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
-  for (const std::uint32_t slot : news.missed) announce_missed(slot, now);
-  // To the coordinator, who announces something waits no longer.
-  if (!news.missed.empty() && has_said_waiting_) announce(WaitingMessage{}, now);
+  for (const std::uint32_t slot : news.missed) report_missed(slot, now);
+  // To the coordinator, who reports something waits no longer.
+  if (!news.missed.empty() && has_said_waiting_) report(WaitingMessage{}, now);
   return !news.met.empty() || !news.missed.empty();
 }
 
@@ -229,7 +229,7 @@ void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> req
   control_.hurry();
   leave_meetings();
   release_held(now);
-  announce(participant_.join(ticket), now);
+  report(participant_.join(ticket), now);
 }
 
 bool Lane::expect_no_more() {
@@ -238,18 +238,18 @@ bool Lane::expect_no_more() {
   control_.hurry();
   const TimePoint now = std::chrono::steady_clock::now();
   release_held(now);
-  announce(WaitingMessage{}, now);
+  report(WaitingMessage{}, now);
   return true;
 }
 
-void Lane::announce(const Message& message, TimePoint now) {
+void Lane::report(const Message& message, TimePoint now) {
   flush_ready(now);
-  log_.announce(message, now);
+  log_.report(message, now);
 }
 
 void Lane::flush_ready(TimePoint now) {
-  if (!ready_.items.empty()) announce(std::exchange(ready_, {}), now);
-  if (!groups_.groups.empty()) announce(std::exchange(groups_, {}), now);
+  if (!ready_.items.empty()) report(std::exchange(ready_, {}), now);
+  if (!groups_.groups.empty()) report(std::exchange(groups_, {}), now);
 }
 
 // --- agreeing
@@ -295,7 +295,7 @@ Result<bool> Lane::agree(TimePoint now) {
 }
 
 Status Lane::sweep(TimePoint now) {
-  if (const auto again = participant_.join_again()) announce(*again, now);
+  if (const auto again = participant_.join_again()) report(*again, now);
   const auto overdue = participant_.sweep(has_said_waiting_);
   if (!overdue) return Status::ok_status();
   const std::string formed = needs_no_agreement(id_) ? ", or that rank has not formed the group" : "";
@@ -312,7 +312,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
     ++n_logged_;
-    announce_late(now);
+    report_late(now);
     if (data_.n_enqueued() >= log_end_) continue;
     if (Status status = apply(std::move(action).value(), now); !status.ok()) return status;
   }
@@ -346,13 +346,13 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
     holding_.update(false, true, now);
     add_ready(planned->released);
-    announce(planned->known, now);
-  } else if (const auto* called_off = std::get_if<Participant::CalledOff>(&action)) {
+    report(planned->known, now);
+  } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action)) {
     control_.hurry();
-    if (called_off->answer) announce(*called_off->answer, now);
+    if (cancelled->answer) report(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
     for (const Participant::Meeting& meeting : forgotten->to_close) meetings_.close(data_.arena(), meeting);
-    announce(forgotten->answer, now);
+    report(forgotten->answer, now);
   } else {
     has_ended_ = true;
     end(Status::aborted("the process set was removed before this was done."));

@@ -83,18 +83,18 @@ class Lane {
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 
-  // This rank has sent others what it brings, and waits for what they bring.
+  // This rank has sent others what it contributes, and waits for what they contribute.
   bool is_swapping() const { return !swaps_.empty(); }
   bool is_at_meeting() const { return !meetings_.empty(); }
   // Carries out the calls for which all have met. Returns whether there were any.
   bool meet(TimePoint now);
-  // Nobody here looks for meetings any longer: what is not met by now is announced.
+  // Nobody here looks for meetings any longer: what is not met by now is reported.
   void leave_meetings();
 
   // Somebody here waits and nothing may be held back. Returns whether that was news.
   bool expect_no_more();
-  // Whether lazy news may be what this lane waits for: data for what it executes, or an announcement.
-  bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_announcements(in_flight_.has_undeferrable()); }
+  // Whether lazy news may be what this lane waits for: data for what it executes, or a report.
+  bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable()); }
 
   // A member has left: what it took part in is still carried out, nothing else can be.
   void heed(const Departure& departure);
@@ -116,19 +116,19 @@ class Lane {
   bool come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
   std::optional<Participant::Meeting> meeting_for(Participant::Ticket ticket);
   void close_avoided(const Request& request);
-  void announce_missed(std::uint32_t slot, TimePoint now);
+  void report_missed(std::uint32_t slot, TimePoint now);
   bool look_at_meetings(bool closes, TimePoint now);
-  // What may travel along with the announcement; nothing otherwise.
+  // What may travel along with the report; nothing otherwise.
   std::span<const std::byte> small_input(const Request& request) const;
   bool swap(Participant::Ticket ticket, TimePoint now);
   Status hear_swap(int from, const SwapMessage& message, TimePoint now);
   Status carry_out_swaps(TimePoint now);
-  void announce_late(TimePoint now);
+  void report_late(TimePoint now);
   void say_no_more_swaps();
   void forget_swap(Participant::Ticket ticket) {
     if (!swaps_.empty()) swaps_.forget(ticket);
   }
-  void announce(const Message& message, TimePoint now);
+  void report(const Message& message, TimePoint now);
   void add_ready(const ReadyMessage& ready);
   void release_held(TimePoint now);
   void flush_ready(TimePoint now);
@@ -163,11 +163,11 @@ class Lane {
   Sweeps sweeps_;  // while anything is pending
   RepeatedCalls repeated_;
   DataPlane data_;
-  ReadyMessage ready_;    // announcements of this iteration, to travel in one frame
-  GroupsMessage groups_;  // and in another
-  Holding holding_;       // requests may be held for the rest of their group
-  bool may_swap_;         // the coordinator decides who does; whatever this rank's own settings say
-  bool brings_inputs_;    // small ones, along with the announcement
+  ReadyMessage ready_;       // reports of this iteration, to travel in one frame
+  GroupsMessage groups_;     // and in another
+  Holding holding_;          // requests may be held for the rest of their group
+  bool may_swap_;            // the coordinator decides who does; whatever this rank's own settings say
+  bool contributes_inputs_;  // small ones, along with the report
   std::uint64_t n_logged_ = 0;
   std::uint64_t log_came_ = 0;     // when this part of the log did, in ticks; 0 where that is not recorded
   std::uint64_t log_end_;          // entries from here on are not carried out

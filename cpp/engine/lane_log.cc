@@ -14,7 +14,7 @@ namespace {
 
 // Longer than what ranks of a host differ by while they do the same work.
 constexpr std::chrono::milliseconds kRelayWindow{50};
-// Of a planned step, where groups are announced by number: as few as keep agreement and data going side by side.
+// Of a planned step, where groups are reported by number: as few as keep agreement and data going side by side.
 constexpr std::size_t kMostGroups = 32;
 
 std::vector<std::string> hosts_of(const LaneMesh& mesh) {
@@ -46,7 +46,7 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.fusion_threshold_bytes = static_cast<std::size_t>(config.fusion_threshold_bytes);
   options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.learned_order = config.learned_order;
-  options.announces_groups = true;
+  options.reports_groups = true;
   if (has_relays) options.most_groups = kMostGroups;
   options.lets_ranks_meet = config.meetings && config.algorithm.empty() && !has_relays &&
                             shares_memory_with_all(mesh) && mesh.size() > 1 && mesh.size() <= Meeting::kMaxMembers;
@@ -83,8 +83,8 @@ void LaneLog::speak_directly() {
 
 void LaneLog::use_relays(const RelayTree& tree) {
   const int self = mesh_.rank();
-  announces_to_ = tree.relay_of(self);
-  for (int relay = announces_to_; relay >= 0; relay = tree.parent(relay)) {
+  reports_to_ = tree.relay_of(self);
+  for (int relay = reports_to_; relay >= 0; relay = tree.parent(relay)) {
     if (relay != self) above_.push_back(relay);
   }
   if (!tree.is_relay(self)) return;
@@ -99,10 +99,10 @@ void LaneLog::post(int member, const Message& message) {
   control_.post(mesh_.ranks()[static_cast<std::size_t>(member)], id_, message);
 }
 
-void LaneLog::announce(const Message& message, TimePoint now) {
-  if (announces_to_ != mesh_.rank()) return post(announces_to_, message);
+void LaneLog::report(const Message& message, TimePoint now) {
+  if (reports_to_ != mesh_.rank()) return post(reports_to_, message);
   // No frame is made. What is refused would be our own bug, and shows as a lost answer.
-  if (Status status = take_in(announces_to_, message, now); !status.ok()) logger_.error(status.message());
+  if (Status status = take_in(reports_to_, message, now); !status.ok()) logger_.error(status.message());
 }
 
 bool LaneLog::expects(int from, const Message& message) const {

@@ -1,4 +1,4 @@
-// LaneLog: one rank's part in the log of a lane. What the rank announces goes to the coordinator, and the log comes
+// LaneLog: one rank's part in the log of a lane. What the rank reports goes to the coordinator, and the log comes
 // from it: directly, or through relays, which the world's lane has where its ranks are on several hosts and some host
 // has more than one. The coordinator and the relays are in here, on the ranks that are them.
 //
@@ -26,9 +26,9 @@ class LaneLog {
   // All but the configuration outlive this.
   LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger);
 
-  // What this rank announces, in the order in which it is to be heard.
-  void announce(const Message& message, TimePoint now);
-  // To all other members, whoever coordinates: who does hears announcements.
+  // What this rank reports, in the order in which it is to be heard.
+  void report(const Message& message, TimePoint now);
+  // To all other members, whoever coordinates: who does hears reports.
   void tell_all(const Message& message) {
     for (int member = 0; member < mesh_.size(); ++member) {
       if (member != mesh_.rank()) post(member, message);
@@ -43,7 +43,7 @@ class LaneLog {
   // REQUIRES: it is expected. Returns what this rank is to carry out, if it was a part of the log. An error means that
   // the member breaks the rules.
   Result<LogMessage> hear(int from, Message message, TimePoint now);
-  // What members below have announced goes on. Returns whether there was any.
+  // What members below have reported goes on. Returns whether there was any.
   Result<bool> pass_on(TimePoint now);
   // The coordinator's: what comes next, for this rank to carry out too. Nothing on other ranks.
   // `n_bytes_under_way`: in the log and not carried out yet; counts only where there are priorities.
@@ -56,10 +56,10 @@ class LaneLog {
   const std::vector<int>& above() const { return above_; }
   // The same on all members.
   bool has_relays() const { return has_relays_; }
-  // Whether what others announce may be what this rank waits for: as only the coordinator knows of others, where a rank
+  // Whether what others report may be what this rank waits for: as only the coordinator knows of others, where a rank
   // waits or one's own request is not to be held back; at a relay always, as it does not know who waits for what it
   // gathers.
-  bool awaits_announcements(bool has_undeferrable) const {
+  bool awaits_reports(bool has_undeferrable) const {
     return relay_ || (coordinator_ && (coordinator_->has_waiting_rank() || has_undeferrable));
   }
   // When pass_on() or write() must be called even if nothing comes.
@@ -76,7 +76,7 @@ class LaneLog {
   const LaneMesh& mesh_;
   ControlPlane& control_;
   const Logger& logger_;
-  int announces_to_ = 0;
+  int reports_to_ = 0;
   std::vector<int> above_;
   std::vector<int> below_;  // whom the log is passed to
   bool has_relays_ = false;

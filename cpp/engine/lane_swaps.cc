@@ -23,13 +23,13 @@ bool Lane::swap(Participant::Ticket ticket, TimePoint now) {
   flush_ready(now);
   log_.tell_all(message);
   in_flight_.note(ticket, Stage::kReady);
-  if (log_.above().empty()) log_.announce(message, now);
+  if (log_.above().empty()) log_.report(message, now);
   // What is refused would be our own bug, and shows as a call that is never done.
   if (Status status = swaps_.begin(message, ticket); !status.ok()) logger_.error(status.message());
   return true;
 }
 
-// For the coordinator it is an announcement.
+// For the coordinator it is a report.
 Status Lane::hear_swap(int from, const SwapMessage& message, TimePoint now) {
   if (log_.expects(from, message)) {
     if (const auto heard = log_.hear(from, message, now); !heard.ok()) return heard.status();
@@ -46,7 +46,7 @@ Status Lane::carry_out_swaps(TimePoint now) {
   for (Swaps::Done& done : swaps_.take_done()) {
     Participant::Execute entry;
     entry.requests.push_back(participant_.swapped(done.slot));
-    announce_late(now);
+    report_late(now);
     entry.inputs = std::move(done.inputs);
     in_flight_.note_agreed(done.ticket, Path::kSwap, in_flight_.recorder().now());
     if (Status status = data_.combine(entry); !status.ok()) return status;
@@ -57,11 +57,11 @@ Status Lane::carry_out_swaps(TimePoint now) {
   return Status::ok_status();
 }
 
-void Lane::announce_late(TimePoint now) {
+void Lane::report_late(TimePoint now) {
   for (const DuplicateMessage& late : participant_.take_late()) {
     control_.hurry();
     release_held(now);
-    announce(late, now);
+    report(late, now);
   }
 }
 

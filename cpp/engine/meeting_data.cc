@@ -44,13 +44,13 @@ RowBytes share_of_rows(std::int64_t n_rows, std::size_t row_bytes, std::size_t m
 
 // What the others need, without a gap where this member's own rows were: so the members of a pair write to the same
 // lines of the buffers that they exchange, each to those that it has read last.
-void bring_all_but(const RowBytes& own, const std::byte* input, std::size_t n_bytes, std::byte* to) {
+void contribute_all_but(const RowBytes& own, const std::byte* input, std::size_t n_bytes, std::byte* to) {
   const std::size_t end = own.begin + own.n_bytes;
   copy_for_others(to, input, own.begin);
   copy_for_others(to + own.begin, input + end, n_bytes - end);
 }
 
-// Where a member's rows begin in what another has so brought; its own input has no gap.
+// Where a member's rows begin in what another has so contributed; its own input has no gap.
 std::size_t begin_in(std::size_t rank, const RowBytes& of_rank, std::size_t self, const RowBytes& of_self) {
   return of_self.begin - (rank < self ? of_rank.n_bytes : 0);
 }
@@ -97,11 +97,11 @@ void exchange_rows(std::byte* to, std::span<const std::byte* const> from, std::s
 
 class MeetingResult {
  public:
-  MeetingResult(const InFlight::Entry& entry, std::vector<const std::byte*> brought, const Mesh& mesh,
+  MeetingResult(const InFlight::Entry& entry, std::vector<const std::byte*> contributed, const Mesh& mesh,
                 const OutputMemory& memory)
       : request_(entry.request),
         operation_(*entry.operation),
-        from_(std::move(brought)),
+        from_(std::move(contributed)),
         mesh_(mesh),
         memory_(memory),
         n_ranks_(static_cast<std::size_t>(mesh.size())),
@@ -252,7 +252,7 @@ std::byte* write_splits(const Request& request, std::byte* to) {
   return to + bytes_of_splits(request.splits.size(), request.splits.front().size());
 }
 
-// Rows that this member brings to itself.
+// Rows that this member contributes to itself.
 RowBytes own_rows(const Request& request, std::size_t i, const Mesh& mesh) {
   const TensorSignature& tensor = request.signature.tensors[i];
   const auto self = static_cast<std::size_t>(mesh.rank());
@@ -274,40 +274,40 @@ RowBytes own_rows(const Call& call, const Mesh& mesh) {
 
 }  // namespace
 
-void bring_to_meeting(const Request& request, const Mesh& mesh, std::byte* to) {
+void contribute_to_meeting(const Request& request, const Mesh& mesh, std::byte* to) {
   const Signature& signature = request.signature;
   const bool is_alltoall = signature.collective == Collective::kAlltoall;
   if (is_alltoall && !has_fixed_rows(signature)) to = write_splits(request, to);
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorSignature& tensor = signature.tensors[i];
     const std::size_t n_bytes = is_alltoall ? bytes_of_rows(request.splits[i], tensor) : tensor.n_bytes();
-    bring_all_but(own_rows(request, i, mesh), request.memory[i].input, n_bytes, to);
+    contribute_all_but(own_rows(request, i, mesh), request.memory[i].input, n_bytes, to);
     to += whole_lines(n_bytes);
   }
 }
 
-void bring_to_meeting(const Call& call, const Mesh& mesh, std::byte* to) {
-  bring_all_but(own_rows(call, mesh), call.memory.input, call.n_bytes(), to);
+void contribute_to_meeting(const Call& call, const Mesh& mesh, std::byte* to) {
+  contribute_all_but(own_rows(call, mesh), call.memory.input, call.n_bytes(), to);
 }
 
 void carry_out_meeting(const Call& call, std::byte* output, const FirstDims* first_dims,
-                       std::span<const std::byte*> brought, const Mesh& mesh) {
+                       std::span<const std::byte*> contributed, const Mesh& mesh) {
   const auto self = static_cast<std::size_t>(mesh.rank());
   const kernels::Reduction reduction{call.dtype, call.op, call.prescale, call.postscale, mesh.size(), {}};
   switch (call.collective) {
-    case Collective::kAllreduce: return kernels::reduce(reduction, brought, output, call.count());
-    case Collective::kBroadcast: return copy_unless_there(output, brought.front(), call.n_bytes());
-    case Collective::kAllgather: return gather_rows(output, brought, first_dims->front(), call.row_bytes(), self);
+    case Collective::kAllreduce: return kernels::reduce(reduction, contributed, output, call.count());
+    case Collective::kBroadcast: return copy_unless_there(output, contributed.front(), call.n_bytes());
+    case Collective::kAllgather: return gather_rows(output, contributed, first_dims->front(), call.row_bytes(), self);
     case Collective::kReducescatter:
-      return reduce_rows(reduction, output, brought, call.shape.front(), call.row_bytes(), self);
-    case Collective::kAlltoall: return exchange_rows(output, brought, own_rows(call, mesh).n_bytes, self);
+      return reduce_rows(reduction, output, contributed, call.shape.front(), call.row_bytes(), self);
+    case Collective::kAlltoall: return exchange_rows(output, contributed, own_rows(call, mesh).n_bytes, self);
     default: return;
   }
 }
 
 Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
-                         std::vector<const std::byte*> brought, const Mesh& mesh, const OutputMemory& memory) {
-  MeetingResult result(entry, std::move(brought), mesh, memory);
+                         std::vector<const std::byte*> contributed, const Mesh& mesh, const OutputMemory& memory) {
+  MeetingResult result(entry, std::move(contributed), mesh, memory);
   switch (entry.request.signature.collective) {
     case Collective::kAllreduce: return result.allreduce();
     case Collective::kBroadcast: return result.broadcast();

@@ -1,12 +1,12 @@
-// MeetingMemory: where in the memory that members share lies what each brings to a round of a meeting
+// MeetingMemory: where in the memory that members share lies what each contributes to a round of a meeting
 // (negotiate/meeting_places.hpp says how much that is).
 //
-// In the member's area, where rounds take turns with two parts: who brings something to a round knows that all have
-// come to the one before, and so have done with the one before that. What is so little that all of it has room beside
-// the meeting's word lies there: the cache line that tells of the meeting brings it along. For what is too much for the
-// area two members exchange buffers; which one it hands over, each says beside the word.
+// In the member's area, where rounds take turns with two parts: who contributes something to a round knows that all
+// have come to the one before, and so have done with the one before that. What is so little that all of it has room
+// beside the meeting's word lies there: the cache line that tells of the meeting brings it along. For what is too much
+// for the area two members exchange buffers; which one it hands over, each says beside the word.
 //
-// Calls without a name may bring something else each time: so each member's tag has a place of its own.
+// Calls without a name may contribute something else each time: so each member's tag has a place of its own.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -21,7 +21,7 @@ namespace ciranda {
 
 class MeetingMemory {
  public:
-  // For this member to write to, if it brings something, before it comes; null if there is no room for it now.
+  // For this member to write to, if it contributes something, before it comes; null if there is no room for it now.
   std::byte* for_writing(const SharedArena& arena, const Participant::Meeting& meeting, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
   void give_back(const SharedArena& arena, const Participant::Meeting& meeting);

@@ -15,7 +15,7 @@ Meeting at(const SharedArena& arena, const Participant::Meeting& meeting) {
   return {arena.meeting(meeting.place.number), arena.n_members()};
 }
 
-// Calls `visit` for each member that brings something: for `root` alone, or for all where that is -1.
+// Calls `visit` for each member that contributes something: for `root` alone, or for all where that is -1.
 template <typename Visit>
 void for_each_bringer(int root, int n_members, Visit visit) {
   if (root >= 0) return visit(root);
@@ -27,7 +27,7 @@ void for_each_bringer(int root, int n_members, Visit visit) {
 bool Meetings::come(SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
   close_what_is_due(arena);
   const Pending pending{meeting, ticket, &arena};
-  const bool has_room = bring(pending);
+  const bool has_room = contribute(pending);
   in_flight_.note(ticket, Stage::kReady);
   if (has_room && at(arena, meeting).come(meeting.round)) {
     pending_.push_back(pending);
@@ -50,7 +50,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   const int root = info(call.collective).has_root ? call.root : -1;
   std::byte* to = memory_.for_writing(arena, meeting, call.collective);
   if (to == nullptr) return Outcome::kClosed;
-  if (root < 0 || root == mesh_.rank()) bring_to_meeting(call, mesh_, to);
+  if (root < 0 || root == mesh_.rank()) contribute_to_meeting(call, mesh_, to);
   MeetingMemory::tag(arena, meeting);
   note(Stage::kReady);
   Meeting place = at(arena, meeting);
@@ -64,11 +64,11 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   }
   if (!MeetingMemory::agree(arena, meeting)) return Outcome::kApart;
   note(Stage::kAgreed);
-  brought_.clear();
+  contributed_.clear();
   for_each_bringer(root, mesh_.size(), [&](int member) {
-    brought_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
+    contributed_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
   });
-  carry_out_meeting(call, output, meeting.first_dims, brought_, mesh_);
+  carry_out_meeting(call, output, meeting.first_dims, contributed_, mesh_);
   memory_.note_read(arena, meeting);
   note(Stage::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);
@@ -113,22 +113,22 @@ Meetings::News Meetings::look(bool closes) {
   return news;
 }
 
-// The member that alone brings something; -1: all do.
+// The member that alone contributes something; -1: all do.
 int Meetings::root_of(const Pending& pending) const {
   const Signature& signature = in_flight_.at(pending.ticket).request.signature;
   return info(signature.collective).has_root ? root_member(signature, mesh_) : -1;
 }
 
-bool Meetings::brings(const Pending& pending) const {
+bool Meetings::contributes(const Pending& pending) const {
   const int root = root_of(pending);
   return root < 0 || root == mesh_.rank();
 }
 
 // False: there is no room for it.
-bool Meetings::bring(const Pending& pending) {
+bool Meetings::contribute(const Pending& pending) {
   const Request& request = in_flight_.at(pending.ticket).request;
   std::byte* to = memory_.for_writing(*pending.arena, pending.meeting, request.signature.collective);
-  if (to != nullptr && brings(pending)) bring_to_meeting(request, mesh_, to);
+  if (to != nullptr && contributes(pending)) contribute_to_meeting(request, mesh_, to);
   MeetingMemory::tag(*pending.arena, pending.meeting);
   return to != nullptr;
 }

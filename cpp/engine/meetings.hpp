@@ -1,8 +1,8 @@
 // Meetings: this rank's calls that are carried out without the coordinator (negotiate/participant.hpp says when). A
-// call leaves what it brings in the memory that the lane's members share, and when all have come, each combines what
-// lies there: two cache lines that change hands, instead of an announcement, an entry of the log, and a collective.
+// call leaves what it contributes in the memory that the lane's members share, and when all have come, each combines
+// what lies there: two cache lines that change hands, instead of a report, an entry of the log, and a collective.
 //
-// A meeting is for ranks that wait and look. None sleeps over one: it closes the meeting first, and announces the call
+// A meeting is for ranks that wait and look. None sleeps over one: it closes the meeting first, and reports the call
 // as any other, so that who comes later wakes it in the ordinary way.
 //
 // One thread (the holder of the progress lock).
@@ -50,7 +50,7 @@ class Meetings {
     pending_.push_back({meeting, ticket, &arena});
   }
 
-  // Whether such a tensor had better not come: it lies in shared memory, and need not be brought.
+  // Whether such a tensor had better not come: it lies in shared memory, and need not be contributed.
   static bool is_better_in_place(const SharedArena& arena, Collective collective, const TensorMemory& memory,
                                  std::size_t n_bytes) {
     return collective == Collective::kAllreduce && n_bytes > kMostMeetingBytes &&
@@ -76,8 +76,8 @@ class Meetings {
 
   void close_what_is_due(SharedArena& arena);
   int root_of(const Pending& pending) const;
-  bool brings(const Pending& pending) const;
-  bool bring(const Pending& pending);
+  bool contributes(const Pending& pending) const;
+  bool contribute(const Pending& pending);
   void take_back(const Pending& pending);
   Status carry_out(const Pending& pending);
 
@@ -87,7 +87,7 @@ class Meetings {
   std::vector<Pending> pending_;
   std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by slot; as soon as there is an arena
   MeetingMemory memory_;
-  std::vector<const std::byte*> brought_;  // what a call is carried out from
+  std::vector<const std::byte*> contributed_;  // what a call is carried out from
 };
 
 }  // namespace ciranda

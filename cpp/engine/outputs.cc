@@ -9,7 +9,7 @@ namespace ciranda {
 namespace {
 
 // The caller's memory for an allgather's results, if it was given and fits: it has room for as many rows of each rank
-// as this one brings.
+// as this one contributes.
 bool take_given(const FirstDims& first_dims, const Request& request, Outputs& outputs) {
   if (!request.has_room_for_all) return false;
   for (std::size_t i = 0; i < first_dims.size(); ++i) {

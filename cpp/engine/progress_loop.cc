@@ -264,12 +264,12 @@ std::optional<Status> ProgressLoop::refusal_of(const Request& request) const {
   }
   if (!first->has_joined()) return std::nullopt;
   return Status::invalid_argument("'" + request.name +
-                                  "' was called after join(): this rank brings nothing before all have joined. Wait "
-                                  "for what join_async() has returned first.");
+                                  "' was called after join(): this rank contributes nothing before all have joined. "
+                                  "Wait for what join_async() has returned first.");
 }
 
 // The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
-// was announced now would come from a rank that has joined. REQUIRES: refusal_of() has none.
+// was reported now would come from a rank that has joined. REQUIRES: refusal_of() has none.
 bool ProgressLoop::must_wait(LaneId id, const Lane* lane) const {
   return lane == nullptr || lane->has_joined() || kept_.has_any_for(id);
 }

@@ -39,7 +39,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
   void expect_no_more();
 
-  // No thread looks any longer: what waits for others to come to a meeting is announced instead. Cheap to call again.
+  // No thread looks any longer: what waits for others to come to a meeting is reported instead. Cheap to call again.
   void leave_meetings();
 
   // Ends everything: pending requests fail with Aborted, the peers are told.

@@ -10,7 +10,7 @@
 namespace ciranda {
 namespace {
 
-// Whether there is room for what all bring, if it was given at all.
+// Whether there is room for what all contribute, if it was given at all.
 bool fits_given(const Call& call, const Participant::Meeting& meeting) {
   if (call.collective != Collective::kAllgather || call.memory.output == nullptr) return true;
   return std::ranges::all_of(meeting.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });

@@ -1,4 +1,4 @@
-// Sweeps: when calls that were announced are looked through for one that will never be answered (Participant::sweep).
+// Sweeps: when calls that were reported are looked through for one that will never be answered (Participant::sweep).
 // Whoever lives answers within the time after which a rank that stays away fails a call. So that is the interval; and
 // what moves data, or has been moving some since the last time, cannot be expected to answer.
 //

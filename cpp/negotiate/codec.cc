@@ -272,11 +272,11 @@ void read(Reader& r, ExecuteGroupsEntry& entry) {
 
 void write(Writer& w, const ForgetEntry& entry) { w.numbers(entry.slots); }
 void read(Reader& r, ForgetEntry& entry) { entry.slots = r.numbers<std::uint32_t>(); }
-void write(Writer& w, const CallOffEntry& entry) {
+void write(Writer& w, const CancelEntry& entry) {
   w.number(entry.slot);
   w.number(entry.round);
 }
-void read(Reader& r, CallOffEntry& entry) {
+void read(Reader& r, CancelEntry& entry) {
   entry.slot = r.number<std::uint32_t>();
   entry.round = r.number<std::uint64_t>();
 }
@@ -303,14 +303,14 @@ void write(Writer& w, const RelayedMessage& m) {
   w.number(static_cast<std::uint32_t>(m.items.size()));
   for (const RelayedMessage::Item& item : m.items) {
     w.numbers(item.ranks);
-    write_variant(w, item.announcement);
+    write_variant(w, item.report);
   }
   w.flag(m.is_waiting);
 }
 void read(Reader& r, RelayedMessage& m) {
   r.list(m.items, sizeof(std::uint32_t) + 1, [&r](RelayedMessage::Item& item) {
     item.ranks = r.numbers<std::int32_t>();
-    read_variant(r, r.number<std::uint8_t>(), item.announcement);
+    read_variant(r, r.number<std::uint8_t>(), item.report);
   });
   m.is_waiting = r.flag();
 }

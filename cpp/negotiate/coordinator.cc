@@ -38,15 +38,15 @@ Coordinator::Coordinator(CoordinatorOptions options)
       ready_(options_.learned_order, learned_order_options(options_)),
       groups_(options_.size, options_.fusion_threshold_bytes) {}
 
-// --- announcements
+// --- reports
 
 Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
   if (Status status = validate(message.name, message.signature, members_.ranks()); !status.ok()) {
-    return Status::internal(members_.rank_text(rank) + " announced what it should have refused: " + status.message());
+    return Status::internal(members_.rank_text(rank) + " reported what it should have refused: " + status.message());
   }
   NamedRounds& name = name_for(message.name, message.is_cacheable);
   name.priority = message.priority;
-  return announce(name, {rank, now, std::move(message.signature), message.is_deferrable});
+  return report(name, {rank, now, std::move(message.signature), message.is_deferrable});
 }
 
 Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
@@ -64,31 +64,31 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
 
 Status Coordinator::check_slot(int rank, std::uint32_t slot) const {
   if (slot < slots_.size()) return Status::ok_status();
-  return Status::internal(members_.rank_text(rank) + " announced slot " + std::to_string(slot) + " of only " +
+  return Status::internal(members_.rank_text(rank) + " reported slot " + std::to_string(slot) + " of only " +
                           std::to_string(slots_.size()));
 }
 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
   for (const ReadyMessage::Item& item : message.items) {
     if (Status status = check_slot(rank, item.slot); !status.ok()) return status;
-    Announced announced{rank, now, std::nullopt, item.is_deferrable};
-    announced.input = item.input;
-    if (Status status = announce(*slots_[item.slot], std::move(announced)); !status.ok()) return status;
+    Reported reported{rank, now, std::nullopt, item.is_deferrable};
+    reported.input = item.input;
+    if (Status status = report(*slots_[item.slot], std::move(reported)); !status.ok()) return status;
   }
   return Status::ok_status();
 }
 
 Status Coordinator::on_duplicate(int rank, const DuplicateMessage& message, TimePoint now) {
-  Announced announced{rank, now};
-  announced.is_duplicate = true;
-  return announce(name_for(message.name, true), std::move(announced));
+  Reported reported{rank, now};
+  reported.is_duplicate = true;
+  return report(name_for(message.name, true), std::move(reported));
 }
 
-Status Coordinator::hear_duplicate(NamedRounds& name, const Announced& announced) {
-  const int rank = announced.rank;
+Status Coordinator::hear_duplicate(NamedRounds& name, const Reported& reported) {
+  const int rank = reported.rank;
   if (answer_owed(name, rank)) return Status::ok_status();
   const bool was_pending = name.round.has_arrived(rank);
-  arrive(name, rank, Arrival::kUnchanged, announced.when);
+  arrive(name, rank, Arrival::kUnchanged, reported.when);
   fail_round(name, ErrorKind::kInvalidArgument,
              "Duplicate name '" + name.name + "': " + members_.text(rank) +
                  " submitted it again while its first use was still pending. Wait for the first one, or give each its "
@@ -122,38 +122,38 @@ NamedRounds& Coordinator::name_for(const std::string& name, bool is_cacheable) {
   return *entry;
 }
 
-Status Coordinator::announce(NamedRounds& name, Announced announced) {
-  const int rank = announced.rank;
+Status Coordinator::report(NamedRounds& name, Reported reported) {
+  const int rank = reported.rank;
   touch(name);
-  if (members_.has_joined(rank) && !announced.is_duplicate) {
-    return Status::internal(members_.rank_text(rank) + " announced '" + name.name + "' after it had joined");
+  if (members_.has_joined(rank) && !reported.is_duplicate) {
+    return Status::internal(members_.rank_text(rank) + " reported '" + name.name + "' after it had joined");
   }
   if (name.round.has_swapped(rank)) {
-    members_.heard(rank, name.name, announced.when);
-    name.later.push_back(std::move(announced));
+    members_.heard(rank, name.name, reported.when);
+    name.later.push_back(std::move(reported));
     return Status::ok_status();
   }
-  return hear(name, std::move(announced));
+  return hear(name, std::move(reported));
 }
 
-Status Coordinator::hear(NamedRounds& name, Announced announced) {
-  const int rank = announced.rank;
+Status Coordinator::hear(NamedRounds& name, Reported reported) {
+  const int rank = reported.rank;
   Round& round = name.round;
-  if (!announced.swap_round) end_hope_of_swap(round);
-  if (announced.is_duplicate) return hear_duplicate(name, announced);
+  if (!reported.swap_round) end_hope_of_swap(round);
+  if (reported.is_duplicate) return hear_duplicate(name, reported);
   if (answer_owed(name, rank)) return Status::ok_status();
   if (round.has_arrived(rank)) {
-    return Status::internal(members_.rank_text(rank) + " announced '" + name.name + "' before it was answered");
+    return Status::internal(members_.rank_text(rank) + " reported '" + name.name + "' before it was answered");
   }
-  std::optional<Signature>& signature = announced.signature;
-  arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, announced.when);
-  if (announced.swap_round && round.n_arrived == 1) {
+  std::optional<Signature>& signature = reported.signature;
+  arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, reported.when);
+  if (reported.swap_round && round.n_arrived == 1) {
     round.is_swap = !members_.has_any_joined();
-    round.swap_round = *announced.swap_round;
+    round.swap_round = *reported.swap_round;
   }
-  round.is_deferrable = round.is_deferrable && announced.is_deferrable;
-  round.is_any_deferrable = round.is_any_deferrable || announced.is_deferrable;
-  if (!announced.input.empty()) round.bring(rank, announced.input);
+  round.is_deferrable = round.is_deferrable && reported.is_deferrable;
+  round.is_any_deferrable = round.is_any_deferrable || reported.is_deferrable;
+  if (!reported.input.empty()) round.contribute(rank, reported.input);
   if (signature) {
     round.in_full.resize(static_cast<std::size_t>(options_.size));
     round.in_full[static_cast<std::size_t>(rank)] = std::move(*signature);
@@ -312,7 +312,7 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n
     entries.emplace_back(FailEntry{std::move(failure.name), failure.kind, std::move(failure.text),
                                    ranges_of(std::move(failure.targets))});
   }
-  for (const CallOffEntry& call_off : std::exchange(call_offs_, {})) entries.emplace_back(call_off);
+  for (const CancelEntry& cancel : std::exchange(cancellations_, {})) entries.emplace_back(cancel);
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {
     entries.push_back(execute(batch));
@@ -397,7 +397,7 @@ bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   return options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() && !name.round.is_any_deferrable;
 }
 
-// Likewise for the next call without a name. Of many in flight, the next was announced before this one is carried out.
+// Likewise for the next call without a name. Of many in flight, the next was reported before this one is carried out.
 bool Coordinator::may_meet_unnamed(const NamedRounds& name) const {
   return options_.check_interval == 0 && !name.is_cacheable && is_unnamed(name.name) && name.round.has_all() &&
          !name.round.is_any_deferrable && n_open_rounds_ == 1 && UnnamedSignatures::may_meet(name.agreed);

@@ -1,17 +1,17 @@
 // Coordinator: decides, for all ranks, what is carried out and in which order.
 //
-// It is a pure state machine: announcements of ranks and the time go in, entries of the response log come out. It knows
+// It is a pure state machine: reports of ranks and the time go in, entries of the response log come out. It knows
 // no socket, no thread and no clock. One rank of the circle runs it; every rank executes the log (participant.hpp).
 //
-// A *round* (round.hpp) is one use of a name: it opens with the first announcement and ends when it is carried out or
+// A *round* (round.hpp) is one use of a name: it opens with the first report and ends when it is carried out or
 // has failed. When something is wrong (ranks disagree, a duplicate, a rank that never comes) the round fails at once
-// for the ranks that announced it, and the others *owe* it: their next announcement of the name is answered with the
+// for the ranks that reported it, and the others *owe* it: their next report of the name is answered with the
 // same error, so that every rank hears of it, nobody is left waiting, and the calls of all ranks stay paired.
 //
-// A rank that has *joined* announces nothing more: rounds are complete without it, until all ranks have joined.
+// A rank that has *joined* reports nothing more: rounds are complete without it, until all ranks have joined.
 //
-// A planned group of names (planned_groups.hpp) may be announced as one. It is then counted as one and carried out as
-// one; whatever else happens to a name of it turns the group's announcements into those of its names.
+// A planned group of names (planned_groups.hpp) may be reported as one. It is then counted as one and carried out as
+// one; whatever else happens to a name of it turns the group's reports into those of its names.
 //
 // "Rank" is a rank's place among the members of the lane that is coordinated; texts for people show world ranks.
 #pragma once
@@ -41,7 +41,7 @@ struct CoordinatorOptions {
   std::size_t fusion_threshold_bytes = 128 << 20;
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
-  bool announces_groups = false;  // ranks are told the learned groups, and may announce them
+  bool reports_groups = false;  // ranks are told the learned groups, and may report them
   std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan, about
   bool lets_ranks_swap = false;                // the same by swaps (swaps.hpp); only in a lane that is never taken down
   bool lets_ranks_meet = false;                // names that ranks wait for are opened to meetings (participant.hpp)
@@ -57,7 +57,7 @@ class Coordinator {
  public:
   explicit Coordinator(CoordinatorOptions options);
 
-  // --- what ranks announce, in the order in which each rank sent it; an error means that the rank breaks the rules
+  // --- what ranks report, in the order in which each rank sent it; an error means that the rank breaks the rules
   Status on_request(int rank, RequestMessage message, TimePoint now);
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
   Status on_groups(int rank, const GroupsMessage& message, TimePoint now);
@@ -71,7 +71,7 @@ class Coordinator {
   Status on_message(int rank, Message&& message, TimePoint now);
   // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
   Status on_relayed(const RelayedMessage& relayed, TimePoint now);
-  // All ranks have met for a name, and announced nothing.
+  // All ranks have met for a name, and reported nothing.
   void on_met(std::uint32_t slot, TimePoint now) {
     members_.all_heard(slots_[slot]->name, now);
     note_use(slot);
@@ -109,25 +109,25 @@ class Coordinator {
   void open_round(Round& round, TimePoint now);
   void arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now);
   Status check_slot(int rank, std::uint32_t slot) const;
-  Status announce(NamedRounds& name, Announced announced);
-  Status hear(NamedRounds& name, Announced announced);
-  Status hear_duplicate(NamedRounds& name, const Announced& announced);
+  Status report(NamedRounds& name, Reported reported);
+  Status hear(NamedRounds& name, Reported reported);
+  Status hear_duplicate(NamedRounds& name, const Reported& reported);
   Status hear_later(NamedRounds& name);
   Status end_swap(NamedRounds& name);
   void end_hope_of_swap(Round& round);
-  Status announce(PlannedGroup& group, int rank, TimePoint now);
-  Status announce_by_all(const GroupsMessage& message, TimePoint now);
+  Status report(PlannedGroup& group, int rank, TimePoint now);
+  Status report_by_all(const GroupsMessage& message, TimePoint now);
   void open(PlannedGroup& group, TimePoint now);
   void complete(PlannedGroup& group);
   void touch(NamedRounds& name);
-  // The announcements of a group, or of all groups, become those of its names.
+  // The reports of a group, or of all groups, become those of its names.
   void disperse(PlannedGroup& group);
   void disperse_all();
   void close(PlannedGroup& group);
   void complete_round(NamedRounds& name);
   void close_round(NamedRounds& name);
   void forget_if_unused(NamedRounds& name);
-  // Each rank that announced the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
+  // Each rank that reported the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
   void fail_round(NamedRounds& name, ErrorKind kind, const std::string& text,
                   std::optional<Duplicate> duplicate = std::nullopt);
   // Failures of a name wait for the log in order; one that says the same as the last is for these ranks too.
@@ -170,7 +170,7 @@ class Coordinator {
   std::size_t n_open_rounds_ = 0;              // and groups
   std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
   std::vector<Failure> failures_;              // go into the log before what is carried out
-  std::vector<CallOffEntry> call_offs_;        // and these
+  std::vector<CancelEntry> cancellations_;     // and these
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;
   std::uint64_t n_times_all_joined_ = 0;

@@ -1,4 +1,4 @@
-// Coordinator: the part that counts announcements of groups.
+// Coordinator: the part that counts reports of groups.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -16,24 +16,24 @@ Status Coordinator::on_groups(int rank, const GroupsMessage& message, TimePoint 
   for (const std::uint32_t number : message.groups) {
     PlannedGroup* group = groups_.find(message.plan, number);
     if (group == nullptr) {
-      return Status::internal(members_.rank_text(rank) + " announced group " + std::to_string(number) + " of plan " +
+      return Status::internal(members_.rank_text(rank) + " reported group " + std::to_string(number) + " of plan " +
                               std::to_string(message.plan) + ", which there is not");
     }
-    if (Status status = announce(*group, rank, now); !status.ok()) return status;
+    if (Status status = report(*group, rank, now); !status.ok()) return status;
   }
   return Status::ok_status();
 }
 
-Status Coordinator::announce(PlannedGroup& group, int rank, TimePoint now) {
+Status Coordinator::report(PlannedGroup& group, int rank, TimePoint now) {
   const bool is_current = group.learned_plan == groups_.learned_plan();
   if (!is_current || members_.has_any_joined() || !group.is_whole(groups_.most_bytes())) {
     for (NamedRounds* name : group.names) {
-      if (Status status = announce(*name, {rank, now, std::nullopt, true}); !status.ok()) return status;
+      if (Status status = report(*name, {rank, now, std::nullopt, true}); !status.ok()) return status;
     }
     return Status::ok_status();
   }
   if (group.has_arrived(rank)) {
-    return Status::internal(members_.rank_text(rank) + " announced group " + std::to_string(group.number) +
+    return Status::internal(members_.rank_text(rank) + " reported group " + std::to_string(group.number) +
                             " before it was answered");
   }
   members_.heard(rank, group.names.back()->name, now);
@@ -65,13 +65,13 @@ void Coordinator::close(PlannedGroup& group) {
 
 Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
   for (const RelayedMessage::Item& item : relayed.items) {
-    const auto* groups = std::get_if<GroupsMessage>(&item.announcement);
+    const auto* groups = std::get_if<GroupsMessage>(&item.report);
     if (item.ranks.empty() && groups != nullptr) {
-      if (Status status = announce_by_all(*groups, now); !status.ok()) return status;
+      if (Status status = report_by_all(*groups, now); !status.ok()) return status;
     }
     for (const std::int32_t rank : item.ranks) {
       if (rank < 0 || rank >= options_.size) return Status::internal("a relay speaks for a rank that there is not");
-      Message message = std::visit([](const auto& said) { return Message(said); }, item.announcement);
+      Message message = std::visit([](const auto& said) { return Message(said); }, item.report);
       if (Status status = on_message(rank, std::move(message), now); !status.ok()) return status;
     }
   }
@@ -80,7 +80,7 @@ Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
 }
 
 // What it costs does not depend on how many ranks there are, nor on how many names the groups have.
-Status Coordinator::announce_by_all(const GroupsMessage& message, TimePoint now) {
+Status Coordinator::report_by_all(const GroupsMessage& message, TimePoint now) {
   for (const std::uint32_t number : message.groups) {
     PlannedGroup* group = groups_.find(message.plan, number);
     const bool is_whole = group != nullptr && groups_.is_current(message.plan) && !members_.has_any_joined() &&
@@ -142,7 +142,7 @@ void Coordinator::disperse_stalled(TimePoint now) {
 
 void Coordinator::publish_plan(std::vector<LogEntry>& entries) {
   const LearnedOrder& order = ready_.order();
-  if (!options_.announces_groups || order.n_groups() == 0 || order.plan() == groups_.learned_plan()) return;
+  if (!options_.reports_groups || order.n_groups() == 0 || order.plan() == groups_.learned_plan()) return;
   const auto is_ready = [](const auto& group) { return group->is_ready; };
   if (!groups_.can_publish() || std::any_of(groups_.groups().begin(), groups_.groups().end(), is_ready)) return;
   disperse_all();

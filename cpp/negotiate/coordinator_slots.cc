@@ -2,7 +2,7 @@
 //
 // There are only so many. When all are given out, those that were used longest ago are taken back, some at a time: the
 // log tells the ranks to forget them, each answers that it has, and only then another name gets the slot. Until then
-// the number means what it did. A rank keeps what it has a call of; its answer says so, and nothing that it announced
+// the number means what it did. A rank keeps what it has a call of; its answer says so, and nothing that it reported
 // by that number is under way any longer when the answer is here.
 #include <algorithm>
 #include <numeric>
@@ -32,7 +32,7 @@ void Coordinator::assign_slot(NamedRounds& name) {
   }
 }
 
-// Its rounds are over, and no plan of groups that ranks may announce by has it.
+// Its rounds are over, and no plan of groups that ranks may report by has it.
 bool Coordinator::may_be_forgotten(const NamedRounds& name) const {
   return !name.round.is_open && name.owed.empty() && name.later.empty() && name.group == nullptr &&
          !groups_.is_previous_in_use();

@@ -12,10 +12,10 @@ namespace ciranda {
 
 Status Coordinator::on_swap(int rank, SwapMessage message, TimePoint now) {
   if (Status status = check_slot(rank, message.slot); !status.ok()) return status;
-  Announced announced{rank, now};
-  announced.swap_round = message.round;
-  announced.input = std::move(message.input);
-  return announce(*slots_[message.slot], std::move(announced));
+  Reported reported{rank, now};
+  reported.swap_round = message.round;
+  reported.input = std::move(message.input);
+  return report(*slots_[message.slot], std::move(reported));
 }
 
 Status Coordinator::on_no_swap(int rank, const NoSwapMessage& message) {
@@ -25,9 +25,9 @@ Status Coordinator::on_no_swap(int rank, const NoSwapMessage& message) {
   return Status::ok_status();
 }
 
-// If it has been called off, it has waited for too long, and may fail now.
+// If it has been cancelled, it has waited for too long, and may fail now.
 void Coordinator::end_hope_of_swap(Round& round) {
-  if (std::exchange(round.is_swap, false) && round.is_called_off) stall_check_due_ = round.opened;
+  if (std::exchange(round.is_swap, false) && round.is_cancelled) stall_check_due_ = round.opened;
 }
 
 Status Coordinator::end_swap(NamedRounds& name) {
@@ -38,14 +38,14 @@ Status Coordinator::end_swap(NamedRounds& name) {
 }
 
 Status Coordinator::hear_later(NamedRounds& name) {
-  for (Announced& announced : std::exchange(name.later, {})) {
-    const int rank = announced.rank;
+  for (Reported& reported : std::exchange(name.later, {})) {
+    const int rank = reported.rank;
     if (name.round.has_swapped(rank)) {
-      name.later.push_back(std::move(announced));
+      name.later.push_back(std::move(reported));
       continue;
     }
     const bool waits = members_.is_waiting(rank);  // as it has said since, and will not say again
-    if (Status status = hear(name, std::move(announced)); !status.ok()) return status;
+    if (Status status = hear(name, std::move(reported)); !status.ok()) return status;
     if (waits) members_.waits(rank);
   }
   return Status::ok_status();

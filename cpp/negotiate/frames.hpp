@@ -17,7 +17,7 @@ namespace ciranda {
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 
 // Appends the whole frame, header included. What does not fit one travels in several, which mean the same: a log or a
-// list of announcements is cut between its items. One item that is too large by itself (no request is, only a response
+// list of reports is cut between its items. One item that is too large by itself (no request is, only a response
 // for very many tensors of very many ranks) becomes an Abort that says so: its reader cannot be left without it.
 void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out,
                   std::size_t max_bytes = kMaxFrameBytes);

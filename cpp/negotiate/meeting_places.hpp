@@ -17,9 +17,9 @@ namespace ciranda {
 
 struct MeetingPlace {
   std::uint32_t number = 0;
-  std::size_t offset = 0;   // in each member's area, of what it brings to even rounds; that for odd ones follows
+  std::size_t offset = 0;   // in each member's area, of what it contributes to even rounds; that for odd ones follows
   std::size_t n_bytes = 0;  // for one round
-  // What each member brings, if that is one tensor, and as much of each: it may lie where there is less room.
+  // What each member contributes, if that is one tensor, and as much of each: it may lie where there is less room.
   std::size_t n_exact_bytes = kNotExact;
 
   static constexpr std::size_t kNotExact = ~std::size_t{0};
@@ -27,14 +27,14 @@ struct MeetingPlace {
   bool is_in_buffer = false;  // there is no room for it in the areas: two members exchange buffers for it
 };
 
-// --- what a member brings: each tensor from a new cache line on; before them, to an alltoall whose splits may differ
-// with every call, how many rows of each tensor go to each rank, as int64
+// --- what a member contributes: each tensor from a new cache line on; before them, to an alltoall whose splits may
+// differ with every call, how many rows of each tensor go to each rank, as int64
 
 inline constexpr std::size_t kMostMeetingBytes = 16 << 10;
-// By two ranks, of single tensors: to pass once over what both bring takes no longer than to share that work out, and
-// needs no agreement. At 1 MiB an allreduce took a tenth less time so, at 256 KiB a third.
+// By two ranks, of single tensors: to pass once over what both contribute takes no longer than to share that work out,
+// and needs no agreement. At 1 MiB an allreduce took a tenth less time so, at 256 KiB a third.
 inline constexpr std::size_t kMostBufferBytes = 1 << 20;
-// For a call that may bring more or less each time, and goes another way where it brings more than this.
+// For a call that may contribute more or less each time, and goes another way where it contributes more than this.
 inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
 
 inline std::size_t whole_lines(std::size_t n_bytes) {
@@ -71,8 +71,9 @@ inline bool has_fixed_rows(const Signature& signature) {
   return signature.collective == Collective::kAlltoall && !signature.arguments.empty();
 }
 
-// What any member brings at most; none where the call needs more than a look at what all bring, or is large: then work
-// is better shared out. `first_dims`: [tensor][rank], where they may differ; they may have come over the network.
+// What any member contributes at most; none where the call needs more than a look at what all contribute, or is large:
+// then work is better shared out. `first_dims`: [tensor][rank], where they may differ; they may have come over the
+// network.
 inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
                                                 const std::vector<std::vector<std::int64_t>>* first_dims) {
   const auto& tensors = signature.tensors;
@@ -100,7 +101,7 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
   }
 }
 
-// What each member brings, where it is one tensor and as much of each; first_dims as above.
+// What each member contributes, where it is one tensor and as much of each; first_dims as above.
 inline std::size_t exact_meeting_bytes(const Signature& signature,
                                        const std::vector<std::vector<std::int64_t>>* first_dims) {
   if (signature.tensors.size() != 1) return MeetingPlace::kNotExact;
@@ -128,7 +129,7 @@ inline bool is_for_buffer(const Signature& signature, const std::vector<std::vec
   return n_bytes != MeetingPlace::kNotExact && n_bytes > kMostMeetingBytes && n_bytes <= kMostBufferBytes;
 }
 
-// Whether this call brings no more than there is room for. REQUIRES: its name has the place.
+// Whether this call contributes no more than there is room for. REQUIRES: its name has the place.
 inline bool fits(const Request& request, const MeetingPlace& place) {
   if (request.signature.collective != Collective::kAlltoall || has_fixed_rows(request.signature)) return true;
   if (!request.refusal.ok()) return false;

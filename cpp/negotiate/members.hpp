@@ -26,9 +26,9 @@ class Members {
   // REQUIRES: the rank is a member's.
   int member(int rank) const;
 
-  // A member that announces something waits no longer; if another of its threads does, it says so again.
+  // A member that reports something waits no longer; if another of its threads does, it says so again.
   void heard(int member, const std::string& name, TimePoint now);
-  // All members have announced this, or met for it; who waits is not changed.
+  // All members have reported this, or met for it; who waits is not changed.
   void all_heard(const std::string& name, TimePoint now);
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }

@@ -14,14 +14,14 @@ namespace ciranda {
 
 inline constexpr std::uint32_t kNoSlot = 0xffffffff;
 
-// Of all ranks together: inputs that travel along with announcements and the log. Larger ones take their own way.
+// Of all ranks together: inputs that travel along with reports and the log. Larger ones take their own way.
 inline constexpr std::size_t kMostInputsBytes = 8 << 10;
 
 // A lane is one ordered log over some ranks; "rank" below is a rank's place among the lane's members.
 using LaneId = std::uint32_t;
 
-// --- rank -> coordinator. Every Request, every slot of a Ready and every Duplicate is an *announcement*; the log
-// --- answers each exactly once (an executed item or a failure), in the order announced for a name.
+// --- rank -> coordinator. Every Request, every slot of a Ready and every Duplicate is a *report*; the log
+// --- answers each exactly once (an executed item or a failure), in the order reported for a name.
 
 // A name is used for the first time, or otherwise than last time (with another priority, too), or has no slot.
 struct RequestMessage {
@@ -43,7 +43,7 @@ struct ReadyMessage {
 };
 
 // All names of these planned groups (PlanEntry) are ready, deferrable and with the signature this rank had last time:
-// as if each of their slots were announced. Without groups: this rank knows the plan, and will name no groups of an
+// as if each of their slots were reported. Without groups: this rank knows the plan, and will name no groups of an
 // older one.
 struct GroupsMessage {
   std::uint32_t plan = 0;
@@ -63,9 +63,9 @@ struct JoinMessage {
   std::uint64_t nth = 1;  // of the rank's, from 1
 };
 
-// The slot's name is ready with the signature this rank had last time, and waited for: an announcement, which goes to
-// all members, the coordinator among them, with what this rank brings to the name's `round` (swaps.hpp). Whoever has
-// all members' inputs carries the call out; then the log has no answer.
+// The slot's name is ready with the signature this rank had last time, and waited for: a report, which goes to
+// all members, the coordinator among them, with what this rank contributes to the name's `round` (swaps.hpp). Whoever
+// has all members' inputs carries the call out; then the log has no answer.
 struct SwapMessage {
   std::uint32_t slot = 0;
   std::uint64_t round = 0;
@@ -83,18 +83,18 @@ struct NoSwapMessage {
   std::uint64_t round = 0;
 };
 
-// --- relay -> relay: what the ranks of a subtree announce (relay.hpp), in the order in which each did
+// --- relay -> relay: what the ranks of a subtree report (relay.hpp), in the order in which each did
 
-using Announcement =
+using ReadyReport =
     std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage, ForgottenMessage>;
 
 struct RelayedMessage {
   struct Item {
-    std::vector<std::int32_t> ranks;  // that announce it; empty: all of the subtree
-    Announcement announcement;
+    std::vector<std::int32_t> ranks;  // that report it; empty: all of the subtree
+    ReadyReport report;
   };
   std::vector<Item> items;
-  bool is_waiting = false;  // of the subtree's ranks, one waits and has announced nothing since
+  bool is_waiting = false;  // of the subtree's ranks, one waits and has reported nothing since
 };
 
 // --- any rank -> any rank
@@ -150,7 +150,7 @@ enum class Check : std::uint8_t { kNone = 0, kRemember = 1, kCompare = 2 };
 struct ExecuteEntry {
   std::vector<ExecuteItem> items;
   Check check = Check::kNone;
-  // Where all ranks announced the only item along with their input: these, in rank order, so that no rank needs any
+  // Where all ranks reported the only item along with their input: these, in rank order, so that no rank needs any
   // other to carry it out.
   std::vector<std::byte> inputs = {};
 };
@@ -161,7 +161,7 @@ struct RankRange {
   bool operator==(const RankRange&) const = default;
 };
 
-// An announcement of `name` has failed on each of these ranks: on one in two of the ranges, two have.
+// A report of `name` has failed on each of these ranks: on one in two of the ranges, two have.
 struct FailEntry {
   std::string name;
   ErrorKind kind = ErrorKind::kInternal;
@@ -177,7 +177,7 @@ struct JoinedEntry {
 // The last entry of a lane that is taken down.
 struct EndEntry {};
 
-// From now on ranks may announce these groups of slots, each by its place in the list.
+// From now on ranks may report these groups of slots, each by its place in the list.
 struct PlanEntry {
   std::uint32_t plan = 0;
   std::vector<std::vector<std::uint32_t>> groups;
@@ -192,19 +192,19 @@ struct ExecuteGroupsEntry {
 };
 
 // This round of the slot has been open for too long. Whoever has not come to it by a swap will not, and says so.
-struct CallOffEntry {
+struct CancelEntry {
   std::uint32_t slot = 0;
   std::uint64_t round = 0;
 };
 
-// The names of these slots have not been used for long: each rank announces the next use of one in full, and says that
+// The names of these slots have not been used for long: each rank reports the next use of one in full, and says that
 // it does. Then the slots may serve other names.
 struct ForgetEntry {
   std::vector<std::uint32_t> slots;
 };
 
 using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry,
-                              CallOffEntry, ForgetEntry>;
+                              CancelEntry, ForgetEntry>;
 
 struct LogMessage {
   std::vector<LogEntry> entries;

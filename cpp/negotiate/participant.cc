@@ -15,7 +15,7 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   const bool is_duplicate = !name.pending.empty();
   ++n_pending_;
   const bool is_unnamed = !request.is_cacheable && ciranda::is_unnamed(request.name);
-  if (is_unnamed) ++n_unnamed_announced_;
+  if (is_unnamed) ++n_unnamed_reported_;
   name.pending.push_back({ticket, nullptr, request.is_deferrable, 0, is_unnamed});
   name.may_swap = false;
   if (is_duplicate) return DuplicateMessage{request.name};
@@ -137,16 +137,16 @@ Participant::Ready Participant::swapped(std::uint32_t slot) {
   return take(name);
 }
 
-Result<Participant::Action> Participant::call_off(const CallOffEntry& entry) {
+Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
   if (entry.slot >= slots_.size() || slots_[entry.slot] == nullptr) {
-    return Status::internal("the log calls off slot " + std::to_string(entry.slot) + ", which rank " +
+    return Status::internal("the log cancels slot " + std::to_string(entry.slot) + ", which rank " +
                             std::to_string(rank_) + " does not know");
   }
   Name& name = *slots_[entry.slot];
   const bool has_come = entry.round < name.next_swap || (entry.round == name.next_swap && name.is_swap);
-  if (has_come) return Action(CalledOff{});
+  if (has_come) return Action(Cancelled{});
   name.may_swap = false;  // whether or not this rank has all inputs to the round before
-  return Action(CalledOff{NoSwapMessage{entry.slot, entry.round}});
+  return Action(Cancelled{NoSwapMessage{entry.slot, entry.round}});
 }
 
 // --- groups
@@ -204,7 +204,7 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
       Name& name = *slots_[slot];
       if (name.pending.empty() || name.is_held || name.meets || name.is_swap) {
         return Status::internal("the log executes slot " + std::to_string(slot) + " with its group, which rank " +
-                                std::to_string(rank_) + " has not announced");
+                                std::to_string(rank_) + " has not reported");
       }
       action.requests.push_back(take(name));
     }
@@ -212,7 +212,7 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
   return Action(std::move(action));
 }
 
-// --- other announcements
+// --- other reports
 
 Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
   Name& duplicate = name_for(name);
@@ -242,7 +242,7 @@ Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (std::holds_alternative<EndEntry>(entry)) return Action(End{});
   if (const auto* planned = std::get_if<PlanEntry>(&entry)) return plan(*planned);
   if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) return execute(*groups);
-  if (const auto* call_off = std::get_if<CallOffEntry>(&entry)) return this->call_off(*call_off);
+  if (const auto* cancel = std::get_if<CancelEntry>(&entry)) return this->cancel(*cancel);
   if (const auto* to_forget = std::get_if<ForgetEntry>(&entry)) return forget(*to_forget);
   return fail(std::get<FailEntry>(entry));
 }
@@ -277,7 +277,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   if (is_absent || name == nullptr || name->pending.empty() || name->is_held || name->meets) {
     return Status::internal("the log executes " +
                             (item.is_defined_here ? "'" + item.name + "'" : "slot " + std::to_string(item.slot)) +
-                            ", which rank " + std::to_string(rank_) + " has not announced");
+                            ", which rank " + std::to_string(rank_) + " has not reported");
   }
   if (item.is_defined_here) learn(item, *name);
   Ready ready = take(*name);
@@ -324,8 +324,8 @@ Participant::Name* Participant::find(const ExecuteItem& item) {
 }
 
 void Participant::learn(const ExecuteItem& item, Name& name) {
-  auto& announced = name.pending.front().in_full;
-  if (announced) name.known = std::move(*announced);
+  auto& reported = name.pending.front().in_full;
+  if (reported) name.known = std::move(*reported);
   name.is_known = true;
   name.first_dims = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
   if (item.slot != kNoSlot) take_slot(item.slot, name);
@@ -377,7 +377,7 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
     const auto found = names_.find(entry.name);
     if (found == names_.end() || found->second->pending.size() < static_cast<std::size_t>(n_times)) {
       return Status::internal("the log fails '" + entry.name + "', which rank " + std::to_string(rank_) +
-                              " has not announced");
+                              " has not reported");
     }
     end_swap(*found->second);
     found->second->may_swap = false;
@@ -395,7 +395,7 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
 
 std::optional<std::string> Participant::sweep(bool counts_deferrable) {
   for (auto& [text, name] : names_) {
-    if (name->is_held || name->meets) continue;  // not announced yet, and it will be before long
+    if (name->is_held || name->meets) continue;  // not reported yet, and it will be before long
     for (Name::Pending& pending : name->pending) {
       if (pending.is_deferrable && !counts_deferrable) continue;
       if (++pending.n_sweeps >= kMostSweeps) return text;

@@ -1,14 +1,14 @@
-// Participant: one rank's side of the agreement: what it announces for a request, and what the log's entries mean for
+// Participant: one rank's side of the agreement: what it reports for a request, and what the log's entries mean for
 // it.
 //
-// Where the log has planned groups of names, a request of such a group is *held*: it is announced when all of the group
+// Where the log has planned groups of names, a request of such a group is *held*: it is reported when all of the group
 // can be, by one number. Whoever uses this class sees to it that what is held is released in time.
 //
 // Where the log has opened a name to *meetings* (meeting_places.hpp), a request of that name may be carried out without
-// being announced, if all ranks come to the meeting: meet(). A rank that announces it instead closes the meeting:
+// being reported, if all ranks come to the meeting: meet(). A rank that reports it instead closes the meeting:
 // avoid(). Either way the name's calls stay paired, and all ranks count the same meetings.
 //
-// A name may be open to *swaps* instead (swaps.hpp): swap(). Such a request is announced, and the log may answer it.
+// A name may be open to *swaps* instead (swaps.hpp): swap(). Such a request is reported, and the log may answer it.
 //
 // Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
 // exactly once, to carry out or to fail.
@@ -41,7 +41,7 @@ class Participant {
   static constexpr Ticket kNoTicket = ~Ticket{0};
   using FirstDims = std::vector<std::vector<std::int64_t>>;  // [tensor][rank]
 
-  // A round of a name to which ranks come without announcing it.
+  // A round of a name to which ranks come without reporting it.
   struct Meeting {
     std::uint32_t slot = kNoSlot;  // of the name
     MeetingPlace place;
@@ -50,10 +50,10 @@ class Participant {
     std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
     bool is_unnamed() const { return slot == kUnnamedSlot; }
   };
-  // That of the calls without a name, which meet at one place. Never announced.
+  // That of the calls without a name, which meet at one place. Never reported.
   static constexpr std::uint32_t kUnnamedSlot = kNoSlot - 1;
 
-  // A round of a name for which a request may be announced by a swap.
+  // A round of a name for which a request may be reported by a swap.
   struct Swap {
     std::uint32_t slot = kNoSlot;
     std::uint64_t round = 0;
@@ -74,7 +74,7 @@ class Participant {
     std::vector<Ready> requests;  // in order; they travel together
     Check check = Check::kNone;
     std::vector<std::byte> inputs = {};  // of all ranks, one after the other, if they came with the log
-    std::vector<Meeting> to_close = {};  // first: this rank has announced the next call already
+    std::vector<Meeting> to_close = {};  // first: this rank has reported the next call already
   };
   struct Fail {
     std::vector<Ticket> tickets;
@@ -85,13 +85,13 @@ class Participant {
     int last;  // the rank that joined last
   };
   struct End {};  // the lane's last action
-  // Groups are planned anew: what was held until now is to be announced at once, and then that the plan is known.
+  // Groups are planned anew: what was held until now is to be reported at once, and then that the plan is known.
   struct Planned {
     ReadyMessage released;
     GroupsMessage known;
   };
   // This rank will not come to the round by a swap, as the answer says; without one, it has come.
-  struct CalledOff {
+  struct Cancelled {
     std::optional<NoSwapMessage> answer;
   };
   // Names that others may use the slots of; meetings to which others might come are to be closed.
@@ -99,7 +99,7 @@ class Participant {
     std::vector<Meeting> to_close;
     ForgottenMessage answer;
   };
-  using Action = std::variant<Execute, Fail, Joined, End, Planned, CalledOff, Forgotten>;
+  using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
 
   explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {
     unnamed_.slot = kUnnamedSlot;
@@ -138,7 +138,7 @@ class Participant {
   // REQUIRES: this rank has come to no meeting that is open.
   std::optional<Meeting> avoid_unnamed() { return avoid(unnamed_); }
 
-  // Instead of submit(), if the request may be announced by a swap: it is then pending until swapped(), or until the
+  // Instead of submit(), if the request may be reported by a swap: it is then pending until swapped(), or until the
   // log answers it. None: submit it.
   std::optional<Swap> swap(const Request& request, Ticket ticket);
   // Instead of submit(), swap() or submit_duplicate(), for a name whose swap is pending here: false if none is. Such a
@@ -152,11 +152,11 @@ class Participant {
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
 
-  // What is held, to be announced now.
+  // What is held, to be reported now.
   ReadyMessage release();
   bool holds_any() const { return n_held_ > 0; }
 
-  // An Internal error means that the log does not fit what this rank announced: the circle is broken.
+  // An Internal error means that the log does not fit what this rank reported: the circle is broken.
   Result<Action> apply(const LogEntry& entry);
 
   bool has_pending() const { return n_pending_ > 0; }
@@ -179,13 +179,13 @@ class Participant {
     std::uint32_t slot = kNoSlot;
     bool is_known = false;         // not after a round that this rank missed
     std::int32_t priority = 0;     // as this rank said last
-    bool is_held = false;          // the pending one is, and has not been announced
+    bool is_held = false;          // the pending one is, and has not been reported
     bool may_meet = false;         // the log has opened it to meetings, and none was closed since
-    bool meets = false;            // the pending one does, and has not been announced
+    bool meets = false;            // the pending one does, and has not been reported
     std::uint64_t n_meetings = 0;  // of the slot, that were, or were closed
     std::optional<MeetingPlace> place;
-    bool is_swap = false;         // the pending one, the oldest, was announced by one
-    bool may_swap = false;        // the log has opened it to swaps, and every call since was announced by one
+    bool is_swap = false;         // the pending one, the oldest, was reported by one
+    bool may_swap = false;        // the log has opened it to swaps, and every call since was reported by one
     std::uint64_t n_joins = 0;    // of this rank, then
     std::uint64_t next_swap = 0;  // of the slot: the number of the next round
     std::vector<DuplicateMessage> late = {};
@@ -193,12 +193,12 @@ class Participant {
     std::shared_ptr<const FirstDims> first_dims;
     struct Pending {
       Ticket ticket;
-      std::unique_ptr<Signature> in_full;  // what was announced, unless it was the known one
+      std::unique_ptr<Signature> in_full;  // what was reported, unless it was the known one
       bool is_deferrable = false;
       std::uint8_t n_sweeps = 0;
       bool is_unnamed = false;
     };
-    std::vector<Pending> pending;  // announced and not yet answered, oldest first
+    std::vector<Pending> pending;  // reported and not yet answered, oldest first
   };
 
   // So that a view of a name finds it.
@@ -218,7 +218,7 @@ class Participant {
   std::optional<Meeting> unnamed_meeting(std::optional<std::uint32_t> signature, std::size_t n_bytes,
                                          std::uint64_t nth) const;
   void open_unnamed(const Signature& signature, std::vector<Meeting>& to_close);
-  void note_over(const Name::Pending& pending) { n_unnamed_announced_ -= pending.is_unnamed ? 1 : 0; }
+  void note_over(const Name::Pending& pending) { n_unnamed_reported_ -= pending.is_unnamed ? 1 : 0; }
   Ready take(Name& name);
   Result<Action> execute(const ExecuteEntry& entry);
   Result<Ready> execute(const ExecuteItem& item, std::vector<Meeting>& to_close);
@@ -231,7 +231,7 @@ class Participant {
   void close_to_meetings(Name& name);
   std::optional<Meeting> avoid(Name& name);
   void end_swap(Name& name);
-  Result<Action> call_off(const CallOffEntry& entry);
+  Result<Action> cancel(const CancelEntry& entry);
   Result<Action> forget(const ForgetEntry& entry);
   Name& name_for(const std::string& text);
   void take_slot(std::uint32_t slot, Name& name);
@@ -247,7 +247,7 @@ class Participant {
   std::vector<Name*> slots_;
   Name unnamed_;  // the calls without a name, as far as ranks meet for them
   UnnamedSignatures unnamed_signatures_;
-  std::size_t n_unnamed_announced_ = 0;
+  std::size_t n_unnamed_reported_ = 0;
   std::uint32_t plan_ = 0;  // 0: none
   std::vector<Group> groups_;
   std::vector<std::uint32_t> group_of_slot_;  // or kNoGroup

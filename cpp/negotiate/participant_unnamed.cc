@@ -47,7 +47,7 @@ void Participant::open_unnamed(const Signature& signature, std::vector<Meeting>&
   ++unnamed_.n_meetings;
   unnamed_.may_meet = true;
   ++n_open_to_meetings_;
-  if (n_unnamed_announced_ == 0) return;
+  if (n_unnamed_reported_ == 0) return;
   if (const auto meeting = avoid_unnamed()) to_close.push_back(*meeting);
 }
 

@@ -1,10 +1,10 @@
-// PlannedGroups: the groups of names that ranks announce by one number, as the coordinator knows them: what each number
-// stands for, and who has announced which group.
+// PlannedGroups: the groups of names that ranks report by one number, as the coordinator knows them: what each number
+// stands for, and who has reported which group.
 //
-// A group's announcements are counted for the group as a whole while nothing else happens to its names. Otherwise it is
-// *touched*: its announcements stand for those of its names, one by one, until all of these are at rest again.
+// A group's reports are counted for the group as a whole while nothing else happens to its names. Otherwise it is
+// *touched*: its reports stand for those of its names, one by one, until all of these are at rest again.
 //
-// Ranks learn a plan from the log. Until all have, those that have not may announce groups of the one before, and there
+// Ranks learn a plan from the log. Until all have, those that have not may report groups of the one before, and there
 // is no third. Plain state with questions that can be asked of it; the coordinator decides.
 #pragma once
 
@@ -58,7 +58,7 @@ class PlannedGroups {
   // Null if there is none, or all ranks know a later plan.
   PlannedGroup* find(std::uint32_t plan, std::uint32_t number);
   bool is_current(std::uint32_t plan) const { return plan == current_.number; }
-  // Whether there is one before the current, by which some rank may announce.
+  // Whether there is one before the current, by which some rank may report.
   bool is_previous_in_use() const { return !previous_.groups.empty(); }
   std::uint32_t plan() const { return current_.number; }
   std::uint64_t learned_plan() const { return learned_plan_; }

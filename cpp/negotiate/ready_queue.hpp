@@ -51,7 +51,7 @@ class ReadyQueue {
  private:
   struct Waiting {
     NamedRounds* name = nullptr;      // or
-    PlannedGroup* planned = nullptr;  // announced as a group
+    PlannedGroup* planned = nullptr;  // reported as a group
     std::optional<std::uint32_t> group;
     std::uint64_t plan = 0;     // the group's
     std::int32_t priority = 0;  // or of the most urgent name

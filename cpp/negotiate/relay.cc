@@ -9,13 +9,13 @@
 namespace ciranda {
 namespace {
 
-// Nothing where ranks never announce such a message.
-std::optional<Announcement> announcement_in(Message message) {
+// Nothing where ranks never report such a message.
+std::optional<ReadyReport> report_in(Message message) {
   return std::visit(
-      [](auto&& said) -> std::optional<Announcement> {
+      [](auto&& said) -> std::optional<ReadyReport> {
         using Said = std::decay_t<decltype(said)>;
-        if constexpr (std::is_constructible_v<Announcement, std::in_place_type_t<Said>, Said>) {
-          return Announcement(std::in_place_type<Said>, std::forward<decltype(said)>(said));
+        if constexpr (std::is_constructible_v<ReadyReport, std::in_place_type_t<Said>, Said>) {
+          return ReadyReport(std::in_place_type<Said>, std::forward<decltype(said)>(said));
         } else {
           return std::nullopt;
         }
@@ -37,7 +37,7 @@ Status Relay::hear(int from, Message message) {
   const auto found = std::find_if(children_.begin(), children_.end(),
                                   [&](const Child& c) { return c.rank == from && c.is_relay == is_relayed; });
   if (found == children_.end()) {
-    return Status::internal("rank " + std::to_string(from) + " announced to a relay that is not its own");
+    return Status::internal("rank " + std::to_string(from) + " reported to a relay that is not its own");
   }
   const auto child = static_cast<std::size_t>(found - children_.begin());
   if (is_relayed) return hear_relayed(child, std::get<RelayedMessage>(std::move(message)));
@@ -49,16 +49,16 @@ Status Relay::hear(int from, Message message) {
   const bool is_no_work =
       (groups != nullptr && groups->groups.empty()) || std::holds_alternative<ForgottenMessage>(message);
   if (!is_no_work) set_waiting(*found, false);  // but that it knows a plan, or has forgotten names
-  std::optional<Announcement> announcement = announcement_in(std::move(message));
-  if (!announcement) return Status::internal("rank " + std::to_string(from) + " announced what no rank announces");
-  hear_announcement(child, {}, std::move(*announcement));
+  std::optional<ReadyReport> report = report_in(std::move(message));
+  if (!report) return Status::internal("rank " + std::to_string(from) + " reported what no rank reports");
+  hear_report(child, {}, std::move(*report));
   return Status::ok_status();
 }
 
 Status Relay::hear_relayed(std::size_t child, RelayedMessage message) {
   set_waiting(children_[child], message.is_waiting);
   for (RelayedMessage::Item& item : message.items) {
-    hear_announcement(child, std::move(item.ranks), std::move(item.announcement));
+    hear_report(child, std::move(item.ranks), std::move(item.report));
   }
   return Status::ok_status();
 }
@@ -70,21 +70,21 @@ void Relay::set_waiting(Child& child, bool is_waiting) {
 }
 
 // `ranks`: empty for all of the child's.
-void Relay::hear_announcement(std::size_t child, std::vector<std::int32_t> ranks, Announcement announcement) {
-  if (const auto* groups = std::get_if<GroupsMessage>(&announcement)) {
+void Relay::hear_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report) {
+  if (const auto* groups = std::get_if<GroupsMessage>(&report)) {
     hear_groups(child, std::move(ranks), *groups);
     return;
   }
-  if (const auto* ready = std::get_if<ReadyMessage>(&announcement)) {
+  if (const auto* ready = std::get_if<ReadyMessage>(&report)) {
     for (const ReadyMessage::Item& item : ready->items) split_group_of(item.slot);
-  } else if (!std::holds_alternative<RequestMessage>(announcement)) {
+  } else if (!std::holds_alternative<RequestMessage>(report)) {
     let_go();
-    if (std::holds_alternative<JoinMessage>(announcement)) {
+    if (std::holds_alternative<JoinMessage>(report)) {
       ++n_joined_;
       gathers_ = false;
     }
   }
-  pass_on(ranks.empty() ? children_[child].ranks : std::move(ranks), std::move(announcement));
+  pass_on(ranks.empty() ? children_[child].ranks : std::move(ranks), std::move(report));
 }
 
 void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message) {
@@ -121,13 +121,13 @@ void Relay::hear_group(std::size_t child, std::uint32_t number) {
 
 // --- what goes up
 
-void Relay::pass_on(std::vector<std::int32_t> ranks, Announcement announcement) {
-  news_.items.push_back({std::move(ranks), std::move(announcement)});
+void Relay::pass_on(std::vector<std::int32_t> ranks, ReadyReport report) {
+  news_.items.push_back({std::move(ranks), std::move(report)});
 }
 
 void Relay::pass_on_for_all(std::uint32_t group) {
   if (!news_.items.empty() && news_.items.back().ranks.empty()) {
-    if (auto* last = std::get_if<GroupsMessage>(&news_.items.back().announcement); last->plan == plan_) {
+    if (auto* last = std::get_if<GroupsMessage>(&news_.items.back().report); last->plan == plan_) {
       last->groups.push_back(group);
       return;
     }
@@ -191,7 +191,7 @@ void Relay::pass_down(const LogMessage& log) {
 void Relay::plan(const PlanEntry& entry) {
   let_go();
   plan_ = entry.plan;
-  // Until the first use of a group is over, some ranks may announce its names in other ways.
+  // Until the first use of a group is over, some ranks may report its names in other ways.
   groups_.assign(entry.groups.size(), Group{std::vector<bool>(children_.size()), 0, true});
   group_of_slot_.clear();
   for (std::size_t number = 0; number < entry.groups.size(); ++number) {
@@ -199,7 +199,7 @@ void Relay::plan(const PlanEntry& entry) {
   }
 }
 
-// What all ranks were ready for, all have announced: the group's next use begins with nothing heard of it.
+// What all ranks were ready for, all have reported: the group's next use begins with nothing heard of it.
 void Relay::mend(std::uint32_t slot) {
   if (const auto found = group_of_slot_.find(slot); found != group_of_slot_.end())
     groups_[found->second].is_split = false;

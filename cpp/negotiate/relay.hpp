@@ -1,10 +1,10 @@
-// Relay: passes on, as few messages, what the ranks of a subtree announce: those of its host, and those that the relays
+// Relay: passes on, as few messages, what the ranks of a subtree report: those of its host, and those that the relays
 // of the hosts below pass to it (relay_tree.hpp). The log comes down the same way.
 //
-// It *gathers* announcements of planned groups: that all ranks of the subtree are ready for a group is one number. All
+// It *gathers* reports of planned groups: that all ranks of the subtree are ready for a group is one number. All
 // else it passes on as it came, with the ranks that said it: signatures, slots, duplicates, joins. A group of which
 // something else is heard is *split*: what is known of it is passed on at once, rank by rank, and so is the rest, until
-// the log executes a name of it. A rank's announcements of a name, and its joins and duplicates, keep their order.
+// the log executes a name of it. A rank's reports of a name, and its joins and duplicates, keep their order.
 //
 // What is gathered waits only for ranks without which nothing can be carried out. Yet the coordinator must hear of it,
 // to see errors and to report who is missing: whoever uses this class has it let go of what it has held for long. Like
@@ -44,7 +44,7 @@ class Relay {
   struct Child {
     int rank;  // of the host, or of the relay below
     bool is_relay;
-    std::vector<std::int32_t> ranks;  // whose announcements come from it
+    std::vector<std::int32_t> ranks;  // whose reports come from it
     bool is_waiting = false;
   };
   struct Group {
@@ -56,10 +56,10 @@ class Relay {
   bool is_waiting() const { return n_waiting_ > 0; }
   void set_waiting(Child& child, bool is_waiting);
   Status hear_relayed(std::size_t child, RelayedMessage message);
-  void hear_announcement(std::size_t child, std::vector<std::int32_t> ranks, Announcement announcement);
+  void hear_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report);
   void hear_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message);
   void hear_group(std::size_t child, std::uint32_t number);
-  void pass_on(std::vector<std::int32_t> ranks, Announcement announcement);
+  void pass_on(std::vector<std::int32_t> ranks, ReadyReport report);
   void pass_on_for_all(std::uint32_t group);
   void split(std::uint32_t group);
   void split_group_of(std::uint32_t slot);

@@ -47,7 +47,7 @@ void Round::arrive(int member, Arrival arrival) {
 }
 
 // Inputs of one signature are of one size; one that is not counts for none.
-void Round::bring(int member, std::span<const std::byte> input) {
+void Round::contribute(int member, std::span<const std::byte> input) {
   const std::size_t n_bytes = arrivals.size() * input.size();
   if (n_bytes > kMostInputsBytes) return;
   if (n_inputs == 0) inputs.resize(n_bytes);
@@ -63,7 +63,7 @@ void Round::close() {
   inputs.clear();
   n_inputs = 0;
   n_arrived = first_missing = 0;
-  is_open = is_ready = is_swap = is_called_off = false;
+  is_open = is_ready = is_swap = is_cancelled = false;
   is_deferrable = true;
   is_any_deferrable = false;
 }
@@ -72,7 +72,7 @@ void NamedRounds::Owed::forgive(int member) {
   n_calls_of_all -= std::exchange(n_calls[static_cast<std::size_t>(member)], std::uint8_t{0});
 }
 
-// --- what was announced
+// --- what was reported
 
 const Signature& NamedRounds::signature_of(int member) const {
   const auto at = static_cast<std::size_t>(member);

@@ -1,4 +1,4 @@
-// Round: one use of a name; it opens with the first announcement. NamedRounds: all that the coordinator knows about a
+// Round: one use of a name; it opens with the first report. NamedRounds: all that the coordinator knows about a
 // name: its slot, what was agreed the last time, the round that is open, and the answers that members still owe.
 //
 // Plain state with questions that can be asked of it; the coordinator decides. "Member": see members.hpp.
@@ -27,7 +27,7 @@ struct Round {
 
   std::vector<Arrival> arrivals;
   std::vector<Signature> in_full;  // by member, where arrivals says so; empty if nobody's is
-  std::vector<std::byte> inputs;   // of the members that announced along with theirs, each at its place
+  std::vector<std::byte> inputs;   // of the members that reported along with theirs, each at its place
   int n_inputs = 0;
   int n_arrived = 0;
   int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
@@ -35,7 +35,7 @@ struct Round {
   bool is_ready = false;              // complete, and waits to be carried out
   bool is_swap = false;               // all that have arrived did so by a swap, and all others still may
   std::uint64_t swap_round = 0;       // then: its number
-  bool is_called_off = false;         // those who have not are asked not to
+  bool is_cancelled = false;          // those who have not are asked not to
   bool is_deferrable = true;          // for all that have arrived
   bool is_any_deferrable = false;     // for one of them
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
@@ -49,7 +49,7 @@ struct Round {
   bool is_complete(const Members& members);
   std::vector<std::int32_t> absent() const;
   void arrive(int member, Arrival arrival);
-  void bring(int member, std::span<const std::byte> input);
+  void contribute(int member, std::span<const std::byte> input);
   // It may know already that the round is carried out.
   bool has_swapped(int member) const { return is_swap && has_arrived(member); }
   bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
@@ -60,13 +60,13 @@ struct NamedRounds;
 struct StallReport {
   std::string text;                // for a person
   std::vector<int> missing;        // the members not heard of for this name
-  NamedRounds* crossed = nullptr;  // what one of them has announced instead, and one of those who wait here has not
+  NamedRounds* crossed = nullptr;  // what one of them has reported instead, and one of those who wait here has not
 };
 
 struct PlannedGroup;
 
-// What a member has announced under a name.
-struct Announced {
+// What a member has reported under a name.
+struct Reported {
   int rank = 0;
   TimePoint when;
   std::optional<Signature> signature = {};  // none: the one it had last time
@@ -96,17 +96,17 @@ struct NamedRounds {
   std::uint32_t slot = kNoSlot;
   bool is_being_forgotten = false;  // ranks were told to, and it was not carried out since
   std::uint32_t kind = kNoKind;     // of `agreed`; see learned_order.hpp
-  PlannedGroup* group = nullptr;    // in the plan that ranks announce by
-  std::int32_t priority = 0;        // what the last member that announced in full said
+  PlannedGroup* group = nullptr;    // in the plan that ranks report by
+  std::int32_t priority = 0;        // what the last member that reported in full said
   Signature agreed;                 // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
   std::vector<Owed> owed;                             // the oldest first
   // By members for whom the open round, a swap, may be over: heard when it is, in this order.
-  std::vector<Announced> later;
+  std::vector<Reported> later;
   std::size_t last_failure = ~std::size_t{0};  // its place among those that go into the log next, if it is there
   Round round;
 
-  // What a member announced. REQUIRES: it has arrived.
+  // What a member reported. REQUIRES: it has arrived.
   const Signature& signature_of(int member) const;
   // What all that have arrived agree on. REQUIRES: one has.
   const Signature& signature() const;

@@ -1,5 +1,5 @@
 // Swaps: small allreduces that ranks which share no memory carry out without the log. A rank that makes such a call
-// announces it, together with what it brings, to all other members at once. Whoever has the inputs of all combines
+// reports it, together with what it contributes, to all other members at once. Whoever has the inputs of all combines
 // them, in rank order. It takes one way of a message, where the log takes two: to the coordinator, and back.
 //
 // The log opens a name to swaps, and the rounds of an open name are numbered, alike on all members. To each number a
@@ -28,7 +28,7 @@ namespace ciranda {
 // Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.
 inline constexpr int kMostSwapping = 8;
 
-// What a call brings is one tensor, of at most kMostInputsBytes together with those of the other members.
+// What a call contributes is one tensor, of at most kMostInputsBytes together with those of the other members.
 bool may_swap(const Signature& signature, int n_members);
 
 class Swaps {

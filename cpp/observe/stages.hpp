@@ -27,7 +27,7 @@ enum class Path : std::uint8_t {
   kDirect = 1,    // made again, as all were there: no request was made
   kRepeated = 2,  // made again, and the others came while it waited
   kMeeting = 3,   // a request, for which the ranks met
-  kSwap = 4,      // the ranks sent each other what they brought
+  kSwap = 4,      // the ranks sent each other what they contributed
   kAlong = 5,     // by the log, with which the inputs of all came along
   kPlan = 6,      // by the log, and a plan
 };

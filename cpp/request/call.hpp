@@ -24,8 +24,8 @@ struct Call {
   bool divides_by_all = false;
   DataType dtype = DataType::kFloat32;
   std::span<const std::int64_t> shape = {};
-  // The output of an allgather has room for as many rows of each rank as this one brings, that of an alltoall for as
-  // many rows as the input; null, here and of a reducescatter: the engine allocates. Not of an alltoall, whose input
+  // The output of an allgather has room for as many rows of each rank as this one contributes, that of an alltoall for
+  // as many rows as the input; null, here and of a reducescatter: the engine allocates. Not of an alltoall, whose input
   // its output may be.
   TensorMemory memory = {};
   std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it

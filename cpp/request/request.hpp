@@ -78,9 +78,9 @@ struct Request {
   // the ranks has said; all should say the same.
   std::int32_t priority = 0;
   double weight = 1.0;  // of this rank, if the signature is weighted. It travels with the data and need not agree
-  // Allgather: the outputs have room for as many rows of each rank as this rank brings. They are used if all ranks
-  // bring as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
-  // inputs, and may be the same memory; then all ranks must bring as much, in equal parts.
+  // Allgather: the outputs have room for as many rows of each rank as this rank contributes. They are used if all ranks
+  // contribute as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
+  // inputs, and may be the same memory; then all ranks must contribute as much, in equal parts.
   bool has_room_for_all = false;
   bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see AutoNames
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others

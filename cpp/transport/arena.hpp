@@ -98,7 +98,7 @@ class SharedArena {
     return std::span<std::byte, kStageBytes>(part_of(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
   }
 
-  // The state of a meeting (meeting.hpp), and a member's memory for what it brings to all of them.
+  // The state of a meeting (meeting.hpp), and a member's memory for what it contributes to all of them.
   std::atomic<std::uint64_t>& meeting(std::size_t number) const {
     const std::size_t first = static_cast<std::size_t>(n_members_) * (1 + kNumCounters);
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(first + number));
@@ -116,7 +116,7 @@ class SharedArena {
     return std::clamp<std::size_t>(std::bit_floor((8U << 20) / static_cast<std::size_t>(n_members)), 64 << 10, 1 << 20);
   }
 
-  // Memory for what two members bring to larger meetings, of two sizes (exchanged_buffers.hpp).
+  // Memory for what two members contribute to larger meetings, of two sizes (exchanged_buffers.hpp).
   using Buffer = std::uint32_t;
   static constexpr bool has_buffers(int n_members) { return n_members == 2; }
   static constexpr std::size_t kSmallBuffers = 8;  // of each member

@@ -1,6 +1,6 @@
-// ExchangedBuffers: the shared memory in which two members lay what they bring to larger meetings. Each begins with
-// some buffers; at every meeting each hands one to the other, whether it has written to it or not, and owns the one it
-// got once it has read that. So nobody waits for the other to have read: that this member has, it knows.
+// ExchangedBuffers: the shared memory in which two members lay what they contribute to larger meetings. Each begins
+// with some buffers; at every meeting each hands one to the other, whether it has written to it or not, and owns the
+// one it got once it has read that. So nobody waits for the other to have read: that this member has, it knows.
 //
 // Where each reads as much as it writes, each writes to the buffer that it has read last: its lines are in the writer's
 // own caches, and are neither taken back from the other's nor fetched (docs/performance.md). Where not, to the one that

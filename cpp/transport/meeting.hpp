@@ -1,7 +1,7 @@
 // Meeting: how the members of an arena find out, without asking anybody, that all of them have come to the same round
 // of a name. It is one word of shared memory. Whoever comes adds itself; with the last one the round is *met*, and each
-// member may go on with what all of them brought. Whoever will not come by this way, or waits no longer, *closes* the
-// round: it is then met for nobody.
+// member may go on with what all of them contributed. Whoever will not come by this way, or waits no longer, *closes*
+// the round: it is then met for nobody.
 //
 // Either all members see a round as met, or all see it as closed: the word changes by compare and swap only, and a
 // round that is met cannot be closed. Rounds of a word are numbered, in an order on which the members agree; the first

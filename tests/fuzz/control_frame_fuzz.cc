@@ -43,7 +43,7 @@ class Circle {
     ciranda::CoordinatorOptions options;
     options.size = 2;
     options.cache_capacity = 4;
-    options.announces_groups = true;
+    options.reports_groups = true;
     coordinator_ = std::make_unique<ciranda::Coordinator>(options);
     ciranda::Request request;
     request.name = "a";
@@ -54,13 +54,13 @@ class Circle {
   }
 
   void hear(const Message& message) {
-    if (!is_broken_) announce(message);
+    if (!is_broken_) report(message);
     if (const auto* log = std::get_if<ciranda::LogMessage>(&message)) apply(*log);
     relay(message);
   }
 
  private:
-  void announce(const Message& message) {
+  void report(const Message& message) {
     if (const auto* request = std::get_if<ciranda::RequestMessage>(&message)) {
       is_broken_ =
           !coordinator_->on_request(0, *request, kNow).ok() || !coordinator_->on_request(1, *request, kNow).ok();

@@ -152,7 +152,7 @@ void seed_conversations(Corpus& corpus) {
   weighted.signature.op = ReduceOp::kAverage;
   weighted.signature.is_weighted = true;
   add({{0, weighted}, {0, LogMessage{{FailEntry{"a", ErrorKind::kMismatch, "shapes differ", {{0, 1}}}}}}});
-  // A plan, announced by rank and through relays, and carried out.
+  // A plan, reported by rank and through relays, and carried out.
   const LogEntry plan = PlanEntry{1, {{0}}};
   add({{0, a},
        {0, LogMessage{{execution_of(a), plan}}},

@@ -1,4 +1,4 @@
-"""Ranks on two hosts, whose announcements go through relays: rank 0 for the first host, rank 2 for the second."""
+"""Ranks on two hosts, whose reports go through relays: rank 0 for the first host, rank 2 for the second."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ void run(Communicator& communicator, ciranda_request request, const Tensor& tens
   if (status != CIRANDA_OK) {
     throw Failure{operation ? ciranda_operation_message(made) : "the engine could not take in the request"};
   }
-  if (operation && ciranda_operation_outputs_count(made) > 0) throw Failure{"the ranks bring different counts"};
+  if (operation && ciranda_operation_outputs_count(made) > 0) throw Failure{"the ranks contribute different counts"};
 }
 
 std::int64_t counted(int count) {

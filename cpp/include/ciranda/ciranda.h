@@ -197,7 +197,7 @@ CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) 
 
 /* One tensor of a request, contiguous in memory, first dimension outermost. */
 typedef struct ciranda_tensor {
-  /* What this rank brings. Read until the operation is done. Broadcast, scatter and transfer read it on the root
+  /* What this rank contributes. Read until the operation is done. Broadcast, scatter and transfer read it on the root
    * only. */
   const void* input;
   /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Not looked at by a reduce on
@@ -231,12 +231,12 @@ enum {
    * joined; without it, by the number of those that take part. All ranks must say the same. */
   CIRANDA_REQUEST_DIVIDE_BY_ALL = 4,
   /* Since version 4. The caller gives memory for the result of a CIRANDA_ALLGATHER or a CIRANDA_ALLTOALL.
-   * Of an allgather, each `output` has room for as many rows of every rank as this rank brings. It is used if all ranks
-   * bring as many; otherwise the library allocates: ciranda_operation_output() says where the result is. Ranks may
-   * differ in whether they give memory. `input` may be equal to `output`, or be this rank's own rows of it, and must
-   * not otherwise overlap it; where the library allocates, `output` stays as it was.
+   * Of an allgather, each `output` has room for as many rows of every rank as this rank contributes. It is used if all
+   * ranks contribute as many; otherwise the library allocates: ciranda_operation_output() says where the result is.
+   * Ranks may differ in whether they give memory. `input` may be equal to `output`, or be this rank's own rows of it,
+   * and must not otherwise overlap it; where the library allocates, `output` stays as it was.
    * Of an alltoall, each `output` is as large as `input`, and may be the same memory. Then all ranks must give memory,
-   * and bring as many rows, in equal parts: `splits` is NULL. */
+   * and contribute as many rows, in equal parts: `splits` is NULL. */
   CIRANDA_REQUEST_HAS_ROOM = 8,
   /* Since version 5. The callback only hands on, to threads or a queue of the caller's: it runs on the thread that
    * completes the operation, which saves waking another. Nothing of this rank moves until it returns. A wait, a
@@ -429,7 +429,7 @@ enum {
   CIRANDA_PATH_DIRECT = 1,   /* ciranda_run(), made again when all others were there */
   CIRANDA_PATH_REPEATED = 2, /* ciranda_run(), made again; the others came while it waited */
   CIRANDA_PATH_MEETING = 3,  /* the ranks met in shared memory */
-  CIRANDA_PATH_SWAP = 4,     /* the ranks sent each other what they brought */
+  CIRANDA_PATH_SWAP = 4,     /* the ranks sent each other what they contributed */
   CIRANDA_PATH_ALONG = 5,    /* the coordinator said so, and the inputs came along */
   CIRANDA_PATH_PLAN = 6      /* the coordinator said so, and a collective was carried out */
 };

@@ -216,8 +216,8 @@ struct GroupOptions {
 // The tensors of one grouped request, of any types: all of them are done at once, or fail together.
 class Group {
  public:
-  // In place where the collective gives every rank what it brings room for (allreduce, broadcast, reduce); of the
-  // others, what this rank brings. `row_shape` and `splits` as in the options of the collective.
+  // In place where the collective gives every rank what it contributes room for (allreduce, broadcast, reduce); of the
+  // others, what this rank contributes. `row_shape` and `splits` as in the options of the collective.
   template <typename T, std::size_t Extent>
   Group& add(std::span<T, Extent> values, const std::vector<std::int64_t>& row_shape = {},
              std::vector<std::int64_t> splits = {}) {
@@ -452,7 +452,8 @@ class Context {
     run(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
   }
 
-  // As long as the values, and possibly the same memory. All ranks bring as many, in equal parts, and all call this.
+  // As long as the values, and possibly the same memory. All ranks contribute as many, in equal parts, and all call
+  // this.
   template <typename T, std::size_t Extent, std::size_t ResultExtent>
   void alltoall(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
                 const AlltoallOptions& options = {}) {

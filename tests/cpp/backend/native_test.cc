@@ -403,7 +403,7 @@ TEST(NativeBackendTest, WhatIsEmptyOnAllRanksIsDoneAtOnce) {
   }
 }
 
-// An allgather to which only others bring something must be carried out all the same.
+// An allgather to which only others contribute something must be carried out all the same.
 TEST(NativeBackendTest, WhatIsEmptyOnlyHereIsNotDone) {
   for (const bool with_arena : {true, false}) {
     LoopbackFabric fabric(2, fabric_options(with_arena));

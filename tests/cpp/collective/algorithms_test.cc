@@ -31,7 +31,7 @@ struct Draw : std::mt19937_64 {
   }
 };
 
-// One collective of all ranks: what each brings and should get, its memory, and its plan.
+// One collective of all ranks: what each contributes and should get, its memory, and its plan.
 struct Case {
   struct Rank {
     Bytes input;
@@ -196,7 +196,7 @@ PieceList<Byte> in_two_pieces(Byte* bytes, std::size_t n_bytes) {
   return pieces;
 }
 
-// Ranks bring different amounts, some nothing; some receive nothing.
+// Ranks contribute different amounts, some nothing; some receive nothing.
 Case make_allgather(int n_ranks, std::size_t n_bytes, Draw& random) {
   Case c;
   Bytes all;

@@ -118,7 +118,7 @@ TEST_P(ConformanceTest, Broadcast) {
   }
 }
 
-// How many rows each rank brings: the same, its rank, only the last, only the first, none.
+// How many rows each rank contributes: the same, its rank, only the last, only the first, none.
 constexpr std::array<std::int64_t (*)(int rank, int size), 5> kRows{
     [](int, int) -> std::int64_t { return 3; }, [](int rank, int) -> std::int64_t { return rank; },
     [](int rank, int size) -> std::int64_t { return rank == size - 1 ? 2 : 0; },

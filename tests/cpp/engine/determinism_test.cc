@@ -39,7 +39,7 @@ class Hash {
   std::uint64_t value_ = 0xCBF29CE484222325;
 };
 
-// One tensor: what every rank brings, and what is done with it.
+// One tensor: what every rank contributes, and what is done with it.
 struct Tensor {
   DataType dtype;
   std::size_t count;
@@ -116,7 +116,7 @@ std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, con
     r.signature.op = tensor.op;
     r.signature.prescale = tensor.prescale;
     r.is_deferrable = manner.fused;
-    r.is_awaited = !manner.fused;  // small ones travel with their announcements
+    r.is_awaited = !manner.fused;  // small ones travel with their reports
     operations.push_back(engine.submit(std::move(r)));
     if (!manner.fused) {
       EXPECT_TRUE(engine.wait(operations.back()).ok());

@@ -282,8 +282,8 @@ TEST_P(FaultsTest, AllLeaveAtDifferentMoments) {
   }
 }
 
-// What was announced by the leaver too may still be agreed on after its goodbye: nobody may carry it out.
-TEST_P(FaultsTest, WhatTheLeaverHadAnnouncedFailsOnTheOthers) {
+// What was reported by the leaver too may still be agreed on after its goodbye: nobody may carry it out.
+TEST_P(FaultsTest, WhatTheLeaverHadReportedFailsOnTheOthers) {
   for (int leaver = 0; leaver < size(); ++leaver) {
     for (int last = 0; last < size(); ++last) {
       if (last == leaver) continue;

@@ -62,9 +62,9 @@ class RelayWindow : public ::testing::Test {
   LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_};
 };
 
-TEST_F(RelayWindow, EndsForWhatItsHostsOtherRankDoesNotAnnounce) {
+TEST_F(RelayWindow, EndsForWhatItsHostsOtherRankDoesNotReport) {
   ASSERT_TRUE(log_.has_relays());
-  log_.announce(GroupsMessage{1, {0}}, kBegin);
+  log_.report(GroupsMessage{1, {0}}, kBegin);
   EXPECT_FALSE(passes_on(kBegin)) << "it is gathered";
   const auto due = log_.due();
   ASSERT_TRUE(due.has_value());
@@ -76,11 +76,11 @@ TEST_F(RelayWindow, EndsForWhatItsHostsOtherRankDoesNotAnnounce) {
 // As each new name is: the rest of the group is then likely to be on its way, but need not be.
 TEST_F(RelayWindow, EndsAlsoWhileMoreIsPassedOn) {
   TimePoint now = kBegin;
-  log_.announce(GroupsMessage{1, {0}}, now);
+  log_.report(GroupsMessage{1, {0}}, now);
   EXPECT_FALSE(passes_on(now));
   while (log_.due() && now < kBegin + 2 * kLongest) {
     now += milliseconds(20);
-    log_.announce(RequestMessage{"new at " + std::to_string((now - kBegin).count()), a_sum(), true, true}, now);
+    log_.report(RequestMessage{"new at " + std::to_string((now - kBegin).count()), a_sum(), true, true}, now);
     EXPECT_TRUE(passes_on(now));
   }
   EXPECT_GT(now - kBegin, milliseconds(100));

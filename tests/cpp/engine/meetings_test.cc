@@ -114,7 +114,7 @@ TEST(Meetings, OfTwoRanksShareTheirMemory) {
   });
 }
 
-// Rank 0 brings more than it has buffers for before rank 1 comes to any of it.
+// Rank 0 contributes more than it has buffers for before rank 1 comes to any of it.
 TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
   const Watchdog watchdog("more than there are buffers for");
   constexpr std::size_t kCalls = 20;
@@ -148,7 +148,7 @@ TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
   });
 }
 
-// Rank 0 lays what it brings in a buffer each time, and rank 1 does not come: the buffer serves again.
+// Rank 0 lays what it contributes in a buffer each time, and rank 1 does not come: the buffer serves again.
 TEST(Meetings, OfTwoRanksThatAreClosedLeaveTheirRoom) {
   const Watchdog watchdog("closed meetings");
   constexpr std::size_t kCount = 32'768;

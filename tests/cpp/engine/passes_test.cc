@@ -1,6 +1,6 @@
-// How often the engine goes through a caller's memory: what a rank brings is read once (but where it goes to every peer
-// apart, once for each), its result is written once (and where ranks share no memory, peers are sent it from there),
-// and factors, averages and weights cost no more.
+// How often the engine goes through a caller's memory: what a rank contributes is read once (but where it goes to every
+// peer apart, once for each), its result is written once (and where ranks share no memory, peers are sent it from
+// there), and factors, averages and weights cost no more.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Several hosts: what ranks announce is gathered by relays, and groups of names go by number; results and errors are
+// Several hosts: what ranks report is gathered by relays, and groups of names go by number; results and errors are
 // what they are without.
 #include <gtest/gtest.h>
 

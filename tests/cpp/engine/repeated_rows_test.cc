@@ -1,5 +1,5 @@
 // Engine::repeat() of allgathers, reducescatters and alltoalls: into memory that the caller gives, and into memory of
-// the engine's; beside calls that are submitted, and where ranks bring other rows than before.
+// the engine's; beside calls that are submitted, and where ranks contribute other rows than before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,14 +41,14 @@ std::int32_t value_at(int rank, int step, std::size_t place) {
   return static_cast<std::int32_t>(1'000'000 * step + 10'000 * rank) + static_cast<std::int32_t>(place);
 }
 
-// What a rank brings to a step.
+// What a rank contributes to a step.
 Values values_of(int rank, int step, std::int64_t n_rows) {
   Values values(static_cast<std::size_t>(n_rows * kWidth));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(rank, step, i);
   return values;
 }
 
-// What it gets, where all bring as many rows.
+// What it gets, where all contribute as many rows.
 Values expected(Collective collective, int rank, int n_ranks, int step, std::int64_t n_rows) {
   Values result;
   if (collective == Collective::kReducescatter) {
@@ -72,7 +72,7 @@ Values expected(Collective collective, int rank, int n_ranks, int step, std::int
 
 std::span<const std::byte> bytes_of(const Values& values) { return std::as_bytes(std::span(values)); }
 
-// A call, what it brings, and memory for its result.
+// A call, what it contributes, and memory for its result.
 struct Rows {
   Rows(Collective collective, std::string called, int rank, int n_ranks, int step, std::int64_t n_rows)
       : name(std::move(called)),
@@ -241,7 +241,7 @@ TEST(RepeatedRows, OfTwoRanksMeetWithWhatIsNotTooMuch) {
   }
 }
 
-// Rank 1 brings one row more. What was given has no room for that; others bring nothing.
+// Rank 1 contributes one row more. What was given has no room for that; others contribute nothing.
 TEST(RepeatedRows, OfAnAllgatherOfUnequalParts) {
   const Watchdog watchdog("unequal parts");
   World world(3, patient());

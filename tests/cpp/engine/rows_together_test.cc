@@ -124,7 +124,7 @@ TEST_P(RowsTogetherTest, InAProcessSet) {
   });
 }
 
-// Who has joined counts for nothing, brings nothing, and holds nobody up.
+// Who has joined counts for nothing, contributes nothing, and holds nobody up.
 TEST_P(RowsTogetherTest, WithRanksThatHaveJoined) {
   World world(3, options_for(GetParam(), 3));
   world.run([&](Engine& engine) {

@@ -35,7 +35,7 @@ inline Status sum(Engine& engine, const std::string& name, std::vector<float>& v
   return engine.wait(engine.submit(std::move(r)));
 }
 
-// What a rank brings to a step, and each element of the sum.
+// What a rank contributes to a step, and each element of the sum.
 inline std::vector<float> filled(std::size_t count, int rank, int step) {
   return std::vector<float>(count, static_cast<float>((rank + 1) * (step + 1)));
 }

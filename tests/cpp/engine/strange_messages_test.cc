@@ -70,8 +70,8 @@ TEST_F(StrangeMessages, ForASetThatIsGoneAreForgotten) {
   EXPECT_TRUE(rank_1_.hear<PongMessage>(0).has_value());
 }
 
-// Rank 1 of two calls an allgather, and is told by its coordinator that it brings another number of rows than it does:
-// to believe that would be to read, or to write, beyond its tensor.
+// Rank 1 of two calls an allgather, and is told by its coordinator that it contributes another number of rows than it
+// does: to believe that would be to read, or to write, beyond its tensor.
 void expect_refused(std::vector<std::vector<std::int64_t>> first_dims) {
   const Watchdog watchdog("a coordinator that lies");
   LoopbackFabric fabric(2, apart());
@@ -79,9 +79,9 @@ void expect_refused(std::vector<std::vector<std::int64_t>> first_dims) {
   PlayedRank coordinator(fabric.take_mesh(0));
   std::vector<float> rows(3, 1);
   const auto operation = engine->submit(request(Collective::kAllgather, "g", DataType::kFloat32, {3}, rows.data()));
-  const auto announced = coordinator.hear<RequestMessage>(1);
-  ASSERT_TRUE(announced.has_value());
-  EXPECT_EQ(announced->name, "g");
+  const auto reported = coordinator.hear<RequestMessage>(1);
+  ASSERT_TRUE(reported.has_value());
+  EXPECT_EQ(reported->name, "g");
   ExecuteItem item;
   item.slot = 0;
   item.is_defined_here = true;

@@ -1,5 +1,5 @@
-// Small calls for which ranks that share no memory swap what they bring (negotiate/swaps.hpp): that they do, that the
-// results are right when some do and some do not, and that ranks agree when one is late, leaves, or calls twice.
+// Small calls for which ranks that share no memory swap what they contribute (negotiate/swaps.hpp): that they do, that
+// the results are right when some do and some do not, and that ranks agree when one is late, leaves, or calls twice.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -128,7 +128,7 @@ TEST(Swaps, WaitForALateRank) {
 }
 
 // The late rank hears the same, and the next calls are paired.
-TEST(Swaps, ForWhichARankNeverComesAreCalledOff) {
+TEST(Swaps, ForWhichARankNeverComesAreCancelled) {
   for (int missing = 0; missing < 3; ++missing) {
     const Watchdog watchdog("missing rank " + std::to_string(missing));
     WorldOptions options = apart();

@@ -137,7 +137,7 @@ TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
   call_once("x");
   const auto operation = coordinator_.submit("x", true);
   coordinator_.run();
-  EXPECT_TRUE(coordinator_.loop().awaits_lazy_news()) << "the other's announcement is all that lacks";
+  EXPECT_TRUE(coordinator_.loop().awaits_lazy_news()) << "the other's report is all that lacks";
   const auto awaited = other_.submit("x", true);
   other_.run();
   EXPECT_FALSE(other_.loop().awaits_lazy_news());
@@ -151,7 +151,7 @@ TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
 }
 
 // Where ranks share no memory: the coordinator is done once it has heard of the other, which is done with the log.
-TEST_P(WakeUpsTest, ASmallInputTravelsWithItsAnnouncement) {
+TEST_P(WakeUpsTest, ASmallInputTravelsWithItsReadyReport) {
   if (GetParam()) GTEST_SKIP() << "memory is faster";
   call_once("x", 5);
   const auto awaited = other_.submit("x", true, 5);

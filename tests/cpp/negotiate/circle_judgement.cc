@@ -128,7 +128,7 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
   for (std::size_t at = 0; at < uses.size(); ++at) {
     if (uses[at] == nullptr) continue;
     const auto& outcome = uses[at]->outcome;
-    if (outcome && outcome->is_executed) return which + " was executed although a rank never announced it";
+    if (outcome && outcome->is_executed) return which + " was executed although a rank never reported it";
     if (has_ended_ && !outcome) return which + " outlived its lane";
     if (outcome && !may_fail) return which + " failed without a reason: " + outcome->status.message();
     if (!outcome && is_bad && earlier_are_answered(ranks_[at], *uses[at])) return which + " was left without its error";

@@ -1,4 +1,4 @@
-// Coordinator: what travels together, what is held back and let go, slots, the texts of errors, and bad announcements.
+// Coordinator: what travels together, what is held back and let go, slots, the texts of errors, and bad reports.
 #include "negotiate/coordinator.hpp"
 
 #include <gtest/gtest.h>
@@ -322,8 +322,8 @@ class Inputs : public ::testing::Test {
     desk_.taken();
   }
 
-  // An empty input: none is brought.
-  void bring(int rank, const std::string& input) {
+  // An empty input: none is contributed.
+  void contribute(int rank, const std::string& input) {
     const Status status = desk_.coordinator().on_ready(rank, {{{0, false, bytes_of(input)}}}, kNow);
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -338,44 +338,44 @@ class Inputs : public ::testing::Test {
 
 TEST_F(Inputs, ComeBackInTheOrderOfRanks) {
   for (int round = 0; round < 2; ++round) {
-    bring(2, "CC");
-    bring(0, "AA");
-    bring(1, "BB");
+    contribute(2, "CC");
+    contribute(0, "AA");
+    contribute(1, "BB");
     EXPECT_EQ(taken_inputs(), bytes_of("AABBCC"));
   }
 }
 
 TEST_F(Inputs, DoNotComeBackUnlessAllAreThere) {
-  bring(0, "AA");
-  bring(1, "");
-  bring(2, "CC");
+  contribute(0, "AA");
+  contribute(1, "");
+  contribute(2, "CC");
   EXPECT_TRUE(taken_inputs().empty());
-  bring(0, "aa");
-  bring(1, "bb");
-  bring(2, "");
+  contribute(0, "aa");
+  contribute(1, "bb");
+  contribute(2, "");
   EXPECT_TRUE(taken_inputs().empty());
 }
 
 TEST_F(Inputs, OfARoundThatFailedAreForgotten) {
-  bring(0, "AA");
-  bring(1, "BB");
+  contribute(0, "AA");
+  contribute(1, "BB");
   desk_.coordinator().fail_all(Status::aborted("enough"));
   EXPECT_EQ(desk_.taken_failure().kind, ErrorKind::kAborted);
-  bring(2, "CC");  // is told what it owes
+  contribute(2, "CC");  // is told what it owes
   desk_.taken_failure();
-  bring(0, "aa");
-  bring(1, "");
-  bring(2, "cc");
+  contribute(0, "aa");
+  contribute(1, "");
+  contribute(2, "cc");
   EXPECT_TRUE(taken_inputs().empty());
 }
 
 TEST_F(Inputs, ThatAreLargeOrOfDifferentSizesDoNotComeBack) {
   const std::string large(kMostInputsBytes / 3 + 1, 'x');
-  for (int rank = 0; rank < 3; ++rank) bring(rank, large);
+  for (int rank = 0; rank < 3; ++rank) contribute(rank, large);
   EXPECT_TRUE(taken_inputs().empty());
-  bring(0, "AA");
-  bring(1, "B");
-  bring(2, "CC");
+  contribute(0, "AA");
+  contribute(1, "B");
+  contribute(2, "CC");
   EXPECT_TRUE(taken_inputs().empty());
 }
 
@@ -383,7 +383,7 @@ TEST(Slots, ThatWereNeverGivenAreRefused) {
   Desk desk(2);
   const Status status = desk.coordinator().on_ready(1, {{{0, true}}}, kNow);
   EXPECT_EQ(status.kind(), ErrorKind::kInternal);
-  EXPECT_EQ(status.message(), "rank 1 announced slot 0 of only 0");
+  EXPECT_EQ(status.message(), "rank 1 reported slot 0 of only 0");
 }
 
 // --- priorities
@@ -611,7 +611,7 @@ TEST(Disagreement, OfNamesWithoutSlotKeepTheirOrder) {
   EXPECT_NE(rows[0], rows[1]);
 }
 
-// A rank that announces a slot said nothing of its shape this time; what it had last time is what is named.
+// A rank that reports a slot said nothing of its shape this time; what it had last time is what is named.
 TEST(Disagreement, NamesTheFirstDimensionOfTheRankItself) {
   Desk desk(2);
   desk.request(0, "g", allgather({1, 2}));
@@ -691,13 +691,13 @@ TEST(FailAll, FailsWhatIsOpenAndWhatIsReady) {
   desk.coordinator().fail_all(Status::ranks_lost("rank 1 is gone"));
   std::vector<std::vector<std::string>> rows = desk.taken();
   EXPECT_EQ(rows, (Rows{{"!rank 1 is gone"}, {"!rank 1 is gone"}}));
-  desk.request_by_all("ready", allreduce({4}));  // owed to nobody: both had announced it
+  desk.request_by_all("ready", allreduce({4}));  // owed to nobody: both had reported it
   EXPECT_EQ(desk.taken(), (Rows{{"ready"}}));
 }
 
-// --- announcements that no participant makes
+// --- reports that no participant makes
 
-TEST(BadAnnouncement, OfAnImpossibleRequestIsRefused) {
+TEST(BadReport, OfAnImpossibleRequestIsRefused) {
   const std::vector<Signature> impossible = {
       allgather({}),
       allreduce({-1}),
@@ -714,26 +714,26 @@ TEST(BadAnnouncement, OfAnImpossibleRequestIsRefused) {
   }
 }
 
-TEST(BadAnnouncement, TwiceInARowIsRefused) {
+TEST(BadReport, TwiceInARowIsRefused) {
   Desk desk(2);
   desk.request(1, "a", allreduce({4}));
   EXPECT_EQ(desk.coordinator().on_request(1, {"a", allreduce({4}), true, true}, kNow).kind(), ErrorKind::kInternal);
 }
 
-TEST(BadAnnouncement, AfterJoiningIsRefused) {
+TEST(BadReport, AfterJoiningIsRefused) {
   Desk desk(2);
   EXPECT_TRUE(desk.coordinator().on_join(1, {}).ok());
   const Status status = desk.coordinator().on_request(1, {"a", allreduce({4}), true, true}, kNow);
-  EXPECT_EQ(status.message(), "rank 1 announced 'a' after it had joined");
+  EXPECT_EQ(status.message(), "rank 1 reported 'a' after it had joined");
   EXPECT_TRUE(desk.coordinator().on_join(1, {}).ok()) << "it may say so again";
   EXPECT_EQ(desk.coordinator().on_join(1, {2}).message(),
             "rank 1 joins for the 2. time, where all have joined 0 times");
 }
 
-TEST(BadAnnouncement, OfASlotThatIsNotThereIsRefused) {
+TEST(BadReport, OfASlotThatIsNotThereIsRefused) {
   Desk desk(2);
   const Status status = desk.coordinator().on_ready(1, {{{3, true}}}, kNow);
-  EXPECT_EQ(status.message(), "rank 1 announced slot 3 of only 0");
+  EXPECT_EQ(status.message(), "rank 1 reported slot 3 of only 0");
 }
 
 }  // namespace

@@ -12,14 +12,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As an engine's, after which it has what it holds announced.
+// As an engine's, after which it has what it holds reported.
 constexpr std::chrono::milliseconds kMostHeld{20};
 
 CoordinatorOptions coordinator_options(const CrowdOptions& options) {
   CoordinatorOptions coordinator;
   coordinator.size = options.n_ranks;
-  coordinator.announces_groups = options.announces_groups;
-  if (options.announces_groups) coordinator.most_groups = options.most_groups;
+  coordinator.reports_groups = options.reports_groups;
+  if (options.reports_groups) coordinator.most_groups = options.most_groups;
   return coordinator;
 }
 
@@ -71,7 +71,7 @@ StepCost Crowd::step() {
     cost_.most_from_a_host = std::max(cost_.most_from_a_host, one.n_sent_far);
     if (&one != &processes_.front()) cost_.relaying = std::max(cost_.relaying, one.computed);
   }
-  cost_.wait = all_know - last_announced_;
+  cost_.wait = all_know - last_reported_;
   check_step();
   return cost_;
 }
@@ -79,7 +79,7 @@ StepCost Crowd::step() {
 void Crowd::begin_step() {
   cost_ = {};
   coordinated_.clear();
-  last_announced_ = now_ = Nanoseconds{0};
+  last_reported_ = now_ = Nanoseconds{0};
   for (int rank = 0; rank < options_.n_ranks; ++rank) {
     Process& one = process(rank);
     one.executed.clear();
@@ -89,7 +89,7 @@ void Crowd::begin_step() {
     const Nanoseconds begin{
         static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(options_.skew.count() + 1))};
     const auto n_turns = static_cast<std::int64_t>(one.turns.size());
-    last_announced_ = std::max(last_announced_, begin + (n_turns - 1) * options_.turn_interval);
+    last_reported_ = std::max(last_reported_, begin + (n_turns - 1) * options_.turn_interval);
     for (std::size_t turn = 0; turn < one.turns.size(); ++turn) {
       schedule(
           {begin + static_cast<std::int64_t>(turn) * options_.turn_interval, 0, Event::Kind::kTurn, rank, 0, turn, {}});
@@ -131,7 +131,7 @@ void Crowd::charge(int rank, Nanoseconds StepCost::*part, Clock::time_point bega
   process(rank).computed += spent;
   if (rank != 0) return;
   cost_.*part += spent;
-  if (now_ > last_announced_) cost_.tail += spent;
+  if (now_ > last_reported_) cost_.tail += spent;
 }
 
 // --- ranks
@@ -148,7 +148,7 @@ void Crowd::take_turn(int rank, std::size_t turn) {
       groups.plan = group->plan;
       groups.groups.push_back(group->groups.front());
     } else {
-      announce(rank, message);
+      report(rank, message);
     }
   }
   const bool is_last = turn + 1 == self.turns.size();
@@ -156,9 +156,9 @@ void Crowd::take_turn(int rank, std::size_t turn) {
     const ReadyMessage rest = self.participant.release();
     ready.items.insert(ready.items.end(), rest.items.begin(), rest.items.end());
   }
-  if (!ready.items.empty()) announce(rank, ready);
-  if (!groups.groups.empty()) announce(rank, groups);
-  if (is_last) announce(rank, WaitingMessage{});
+  if (!ready.items.empty()) report(rank, ready);
+  if (!groups.groups.empty()) report(rank, groups);
+  if (is_last) report(rank, WaitingMessage{});
 }
 
 std::vector<std::vector<std::size_t>> Crowd::turns_of_a_rank() {
@@ -186,8 +186,8 @@ void Crowd::apply(Process& self, const LogMessage& log) {
       for (const auto& ready : execute->requests) self.executed.push_back(ready.ticket);
     } else if (const auto* planned = std::get_if<Participant::Planned>(&action.value())) {
       const int rank = static_cast<int>(&self - processes_.data());
-      if (!planned->released.items.empty()) announce(rank, planned->released);
-      announce(rank, planned->known);
+      if (!planned->released.items.empty()) report(rank, planned->released);
+      report(rank, planned->known);
     } else {
       return must(Status::internal("an entry of the log that executes nothing"));
     }
@@ -202,7 +202,7 @@ Nanoseconds Crowd::delay(int from, int to) {
   return mean / 2 + Nanoseconds{static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(mean.count()))};
 }
 
-void Crowd::announce(int rank, const Message& message) {
+void Crowd::report(int rank, const Message& message) {
   send_up(rank, options_.has_relays ? tree_.relay_of(rank) : 0, message);
 }
 

@@ -34,7 +34,7 @@ struct CrowdOptions {
   std::size_t step_bytes = 0;  // of all tensors together; 0: each has 64 KiB and a little
   int tensors_per_turn = 10;
   int shuffle_window = 4;  // how far a rank's order may stray from the others'
-  bool announces_groups = false;
+  bool reports_groups = false;
   std::size_t most_groups = 32;
   bool has_relays = false;
   int fan_out = 0;  // of the relays; 0: as RelayTree chooses
@@ -56,10 +56,10 @@ struct StepCost {
   std::size_t n_entries = 0;         // of the log
   std::size_t most_from_a_host = 0;  // messages to other hosts towards the coordinator, of the host that sends most
   std::size_t n_let_go = 0;          // relays that gathered in vain
-  // Virtual, on the network alone: from the last announcement of the last rank until every rank knows the whole log.
+  // Virtual, on the network alone: from the last report of the last rank until every rank knows the whole log.
   Nanoseconds wait{0};
-  // Measured: what the coordinator computed: reading announcements, writing the log, making bytes of it for each that
-  // it sends it to; and how much of it came after the last announcement.
+  // Measured: what the coordinator computed: reading reports, writing the log, making bytes of it for each that
+  // it sends it to; and how much of it came after the last report.
   Nanoseconds reading{0};
   Nanoseconds writing{0};
   Nanoseconds sending{0};
@@ -113,7 +113,7 @@ class Crowd {
   void begin_step();
   void run();
   void take_turn(int rank, std::size_t turn);
-  void announce(int rank, const Message& message);
+  void report(int rank, const Message& message);
   void send_up(int from, int to, const Message& message);
   void send_down(int from, int to, std::shared_ptr<const Frame> frame);
   void receive(const Event& event);
@@ -141,7 +141,7 @@ class Crowd {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t n_events_ = 0;
   Nanoseconds now_{0};
-  Nanoseconds last_announced_{0};
+  Nanoseconds last_reported_{0};
   StepCost cost_;
   std::vector<Event> coordinated_;  // of this step: what the coordinator heard, and when it decided
   std::string broken_;

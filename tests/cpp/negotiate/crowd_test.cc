@@ -67,16 +67,16 @@ CrowdOptions with_relays(int n_ranks, int n_tensors) {
   options.n_tensors = n_tensors;
   options.step_bytes = 8 << 20;
   options.tensors_per_turn = n_tensors / 10;
-  options.announces_groups = true;
+  options.reports_groups = true;
   options.has_relays = true;
   return options;
 }
 
-TEST(CrowdWithGroups, AnnouncesByNumber) {
+TEST(CrowdWithGroups, ReportsByNumber) {
   CrowdOptions options = with_relays(64, 200);
   options.has_relays = false;
   const StepCost by_group = planned_step(options);
-  options.announces_groups = false;
+  options.reports_groups = false;
   const StepCost by_slot = planned_step(options);
   EXPECT_LT(by_group.n_bytes_in * 3, by_slot.n_bytes_in);
   EXPECT_LT(by_group.n_bytes_out * 3, by_slot.n_bytes_out);

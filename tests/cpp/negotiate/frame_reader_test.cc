@@ -179,7 +179,7 @@ TEST(LargeMessages, ALogIsCutBetweenItsEntries) {
   EXPECT_EQ(n_entries, 50);
 }
 
-TEST(LargeMessages, AnnouncementsAreCut) {
+TEST(LargeMessages, ReadyReportsAreCut) {
   ReadyMessage ready;
   for (std::uint32_t slot = 0; slot < 1000; ++slot) ready.items.push_back({slot, slot % 3 == 0});
   std::uint32_t n_items = 0;

@@ -275,7 +275,7 @@ INSTANTIATE_TEST_SUITE_P(Leaving, Interleavings, ::testing::ValuesIn(leaving()),
 
 // --- when a and b are a planned group
 
-// Calls and waits, after which they are, and have been announced as one. (Slots are given in the first step, and seen
+// Calls and waits, after which they are, and have been reported as one. (Slots are given in the first step, and seen
 // in the next two; the plan comes in the fourth.)
 constexpr std::size_t kPlanned = 15;
 
@@ -365,7 +365,7 @@ TEST_P(InterleavingsOfGroups, KeepTheAgreement) {
   Scenario scenario = GetParam();
   for (Script& script : scenario.scripts) script = after_planning(script);
   CircleOptions options;
-  options.coordinator.announces_groups = true;
+  options.coordinator.reports_groups = true;
   options.hosts = scenario.hosts;
   options.fan_out = scenario.fan_out;
   options.takes_eagerly = scenario.writes_log_at_once;
@@ -456,7 +456,7 @@ TEST_P(InterleavingsOfMeetings, KeepTheAgreement) {
 INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfMeetings, ::testing::ValuesIn(two_ranks_that_meet()), name_of);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfMeetings, ::testing::ValuesIn(three_ranks_that_meet()), name_of);
 
-// --- when ranks swap what they bring to a and b
+// --- when ranks swap what they contribute to a and b
 
 std::vector<Scenario> two_ranks_that_swap() {
   const Wait wait;
@@ -518,7 +518,7 @@ std::vector<Scenario> three_ranks_that_swap() {
 }
 
 // While the coordinator loses patience, at any moment.
-std::vector<Scenario> swaps_that_are_called_off() {
+std::vector<Scenario> swaps_that_are_cancelled() {
   const Wait wait;
   const Join join;
   const Call a = call("a");
@@ -564,10 +564,10 @@ TEST_P(InterleavingsOfSwaps, KeepTheAgreement) { expect_agreement(GetParam(), 0)
 INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfSwaps, ::testing::ValuesIn(two_ranks_that_swap()), name_of);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfSwaps, ::testing::ValuesIn(three_ranks_that_swap()), name_of);
 
-class InterleavingsOfCallOffs : public InterleavingsOfSwaps {};
+class InterleavingsOfCancellations : public InterleavingsOfSwaps {};
 
-TEST_P(InterleavingsOfCallOffs, KeepTheAgreement) { expect_agreement(GetParam(), GetParam().n_stalls); }
-INSTANTIATE_TEST_SUITE_P(Swaps, InterleavingsOfCallOffs, ::testing::ValuesIn(swaps_that_are_called_off()), name_of);
+TEST_P(InterleavingsOfCancellations, KeepTheAgreement) { expect_agreement(GetParam(), GetParam().n_stalls); }
+INSTANTIATE_TEST_SUITE_P(Swaps, InterleavingsOfCancellations, ::testing::ValuesIn(swaps_that_are_cancelled()), name_of);
 
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {

@@ -21,7 +21,7 @@ struct Case {
   std::string name;
   std::vector<Script> scripts;
   bool lets_ranks_swap = false;
-  bool announces_groups = false;
+  bool reports_groups = false;
   std::vector<std::string> hosts = {};
   std::size_t cache_capacity = 65536;
 };
@@ -76,7 +76,7 @@ class LostMessages : public ::testing::TestWithParam<Case> {
   static End run(std::uint64_t seed, CircleOptions options) {
     options.coordinator.stall_shutdown = std::chrono::seconds(1);
     options.coordinator.lets_ranks_swap = GetParam().lets_ranks_swap;
-    options.coordinator.announces_groups = GetParam().announces_groups;
+    options.coordinator.reports_groups = GetParam().reports_groups;
     options.hosts = GetParam().hosts;
     options.coordinator.cache_capacity = GetParam().cache_capacity;
     SimulatedCircle circle(GetParam().scripts, options);

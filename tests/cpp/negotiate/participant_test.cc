@@ -1,4 +1,4 @@
-// Participant: what one rank announces, and what it makes of the log; a log that does not fit is refused.
+// Participant: what one rank reports, and what it makes of the log; a log that does not fit is refused.
 #include "negotiate/participant.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::string refusal(Participant& participant, const LogEntry& entry) {
   return action.status().message();
 }
 
-TEST(Participant, AnnouncesInFullAndThenBySlot) {
+TEST(Participant, ReportsInFullAndThenBySlot) {
   Participant participant(1);
   Request a = request("a", allreduce({4}));
   a.is_deferrable = true;
@@ -63,7 +63,7 @@ TEST(Participant, AnnouncesInFullAndThenBySlot) {
   EXPECT_EQ(execute(participant, {use(0)}), (std::vector<Participant::Ticket>{11}));
 }
 
-TEST(Participant, AnnouncesAChangeInFull) {
+TEST(Participant, ReportsAChangeInFull) {
   Participant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   execute(participant, {definition(0, "a")});
@@ -72,7 +72,7 @@ TEST(Participant, AnnouncesAChangeInFull) {
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({5})), 3)));
 }
 
-TEST(Participant, AnnouncesANewPriorityInFull) {
+TEST(Participant, ReportsANewPriorityInFull) {
   Participant participant(0);
   Request a = request("a", allreduce({4}));
   for (const std::int32_t priority : {0, 3}) {
@@ -98,7 +98,7 @@ TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({4})), 4)));
 }
 
-TEST(Participant, AnnouncesWithoutASlotInFullEveryTime) {
+TEST(Participant, ReportsWithoutASlotInFullEveryTime) {
   Participant participant(0);
   for (Participant::Ticket ticket = 0; ticket < 3; ++ticket) {
     EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({4})), ticket)));
@@ -158,14 +158,14 @@ TEST(Participant, IgnoresFailuresOfOthers) {
   EXPECT_TRUE(std::get<Participant::Fail>(action.value()).tickets.empty());
 }
 
-Participant::CalledOff called_off(Participant& participant, std::uint64_t round) {
-  auto action = participant.apply(CallOffEntry{0, round});
+Participant::Cancelled cancelled(Participant& participant, std::uint64_t round) {
+  auto action = participant.apply(CancelEntry{0, round});
   EXPECT_TRUE(action.ok());
-  return std::get<Participant::CalledOff>(action.value());
+  return std::get<Participant::Cancelled>(action.value());
 }
 
-// Rank 2 has not got all inputs to the first round when the second, to which others have come, is called off.
-TEST(Participant, AnswersForTheRoundThatIsCalledOff) {
+// Rank 2 has not got all inputs to the first round when the second, to which others have come, is cancelled.
+TEST(Participant, AnswersForTheRoundThatIsCancelled) {
   Participant participant(2);
   const Request a = request("a", allreduce({4}));
   participant.submit(a, 1);
@@ -174,15 +174,15 @@ TEST(Participant, AnswersForTheRoundThatIsCalledOff) {
   execute(participant, {opened});
   const auto first = participant.swap(a, 2);
   ASSERT_TRUE(first);
-  EXPECT_FALSE(called_off(participant, first->round).answer) << "it has come";
-  const auto next = called_off(participant, first->round + 1).answer;
+  EXPECT_FALSE(cancelled(participant, first->round).answer) << "it has come";
+  const auto next = cancelled(participant, first->round + 1).answer;
   ASSERT_TRUE(next);
   EXPECT_EQ(next->round, first->round + 1);
   EXPECT_EQ(participant.swapped(0).ticket, 2U);
   EXPECT_FALSE(participant.swap(a, 3)) << "as it has said";
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
   execute(participant, {opened});
-  EXPECT_FALSE(called_off(participant, first->round + 1).answer) << "that was long ago";
+  EXPECT_FALSE(cancelled(participant, first->round + 1).answer) << "that was long ago";
   EXPECT_EQ(participant.swap(a, 4)->round, first->round + 2);
 }
 
@@ -229,14 +229,14 @@ TEST(Participant, KnowsWhetherAnythingIsPending) {
 
 TEST(Participant, RefusesALogThatDoesNotFit) {
   Participant participant(3);
-  EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes slot 0, which rank 3 has not announced");
+  EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes slot 0, which rank 3 has not reported");
   EXPECT_EQ(refusal(participant, ExecuteEntry{{definition(0, "a")}}),
-            "the log executes 'a', which rank 3 has not announced");
+            "the log executes 'a', which rank 3 has not reported");
   EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{3, 3}}}),
-            "the log fails 'a', which rank 3 has not announced");
+            "the log fails 'a', which rank 3 has not reported");
   participant.submit(request("a", allreduce({4})), 1);
   EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{1, 3}, {3, 5}}}),
-            "the log fails 'a', which rank 3 has not announced");
+            "the log fails 'a', which rank 3 has not reported");
   refusal(participant, ExecuteEntry{{definition(7, "a")}});  // slots come one after the other
   execute(participant, {definition(0, "a")});
   refusal(participant, ExecuteEntry{{use(0)}});
@@ -245,7 +245,7 @@ TEST(Participant, RefusesALogThatDoesNotFit) {
 }
 
 // The name is in use here, in another lane perhaps: this participant may have none of it, and its lane must still hear.
-TEST(Participant, AnnouncesACallThatWasRefusedHere) {
+TEST(Participant, ReportsACallThatWasRefusedHere) {
   Participant participant(0);
   const Message message = participant.submit_duplicate("a", 5);
   ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(message));
@@ -351,7 +351,7 @@ Request deferrable(std::string name) {
   return out;
 }
 
-TEST(Participant, AnnouncesAGroupWhenAllOfItIsThere) {
+TEST(Participant, ReportsAGroupWhenAllOfItIsThere) {
   Participant participant = with_a_group();
   EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("b"), 1)).items.empty());
   EXPECT_TRUE(participant.holds_any());

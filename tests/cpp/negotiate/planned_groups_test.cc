@@ -1,4 +1,4 @@
-// Groups announced by one number: when they are planned, counted and carried out as one, and when they fall apart into
+// Groups reported by one number: when they are planned, counted and carried out as one, and when they fall apart into
 // their names.
 #include "negotiate/planned_groups.hpp"
 
@@ -27,7 +27,7 @@ constexpr TimePoint kNow = TimePoint{} + seconds(1000);
 CoordinatorOptions with_groups(int size) {
   CoordinatorOptions options;
   options.size = size;
-  options.announces_groups = true;
+  options.reports_groups = true;
   return options;
 }
 
@@ -105,7 +105,7 @@ TEST(PlannedGroups, AreMadeKnownOnceLearned) {
 
 TEST(PlannedGroups, AreNotMadeKnownUnlessAsked) {
   CoordinatorOptions options = with_groups(1);
-  options.announces_groups = false;
+  options.reports_groups = false;
   Coordinator coordinator(options);
   Planned::must(coordinator.on_request(0, {"a", allreduce({4}), true, true}, kNow));
   coordinator.take_entries(true);
@@ -153,7 +153,7 @@ TEST(PlannedGroups, ObeyTheFusionThreshold) {
   EXPECT_EQ(desk.taken(), (Texts{"group 0", "group 1"}));
 }
 
-TEST(PlannedGroups, MeetNamesAnnouncedBySlot) {
+TEST(PlannedGroups, MeetNamesReportedBySlot) {
   Planned desk(with_groups(2));
   Planned::must(desk.group(0, 0));
   Planned::must(desk.ready(1, {0}));
@@ -175,7 +175,7 @@ TEST(PlannedGroups, MeetAChangedSignature) {
   EXPECT_EQ(desk.taken(), (Texts{"!b 0 1", "0"}));
 }
 
-// What all had announced, but is not in the log yet, can still fail.
+// What all had reported, but is not in the log yet, can still fail.
 TEST(PlannedGroups, MeetADuplicateWhileReady) {
   Planned desk(with_groups(2), allreduce({4}), allreduce({4}));
   desk.group_by_all(0);
@@ -184,7 +184,7 @@ TEST(PlannedGroups, MeetADuplicateWhileReady) {
   EXPECT_EQ(desk.taken(), (Texts{"!a 0 1 1", "1"}));
 }
 
-// Names that no longer travel together are announced as a group, and go one by one.
+// Names that no longer travel together are reported as a group, and go one by one.
 TEST(PlannedGroups, FallApartWhenTheirKindsDo) {
   Planned desk(with_groups(2));
   for (int rank = 0; rank < 2; ++rank) {
@@ -316,10 +316,10 @@ TEST(PlannedGroups, ChangeWhenAllKnowTheLast) {
   EXPECT_FALSE(desk.group(0, 0, 1).ok());
 }
 
-// --- as relays announce
+// --- as relays report
 
-RelayedMessage from(std::vector<std::int32_t> ranks, Announcement announcement) {
-  return {{{std::move(ranks), std::move(announcement)}}, false};
+RelayedMessage from(std::vector<std::int32_t> ranks, ReadyReport report) {
+  return {{{std::move(ranks), std::move(report)}}, false};
 }
 
 TEST(RelayedGroups, OfAllAreReadyAtOnce) {

@@ -86,7 +86,7 @@ class Maker {
     for (RelayedMessage::Item& item : m.items) {
       item.ranks.resize(up_to(3));
       for (auto& rank : item.ranks) rank = number<std::int32_t>();
-      item.announcement = announcement();
+      item.report = report();
     }
     m.is_waiting = flag();
   }
@@ -107,7 +107,7 @@ class Maker {
     fill(message);
     return message;
   }
-  Announcement announcement() {
+  ReadyReport report() {
     switch (up_to(5)) {
       case 0: return filled<RequestMessage>();
       case 1: return filled<ReadyMessage>();
@@ -124,7 +124,7 @@ class Maker {
       case 2: return JoinedEntry{number<std::int32_t>()};
       case 3: return PlanEntry{number<std::uint32_t>(), {numbers(), numbers()}};
       case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
-      case 5: return CallOffEntry{number<std::uint32_t>(), number<std::uint64_t>()};
+      case 5: return CancelEntry{number<std::uint32_t>(), number<std::uint64_t>()};
       case 6: return ForgetEntry{numbers()};
       default: return EndEntry{};
     }
@@ -217,7 +217,7 @@ bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.slot == b.s
 bool same(const NoMoreSwapsMessage& /*a*/, const NoMoreSwapsMessage& /*b*/) { return true; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
 bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.slots == b.slots; }
-bool same(const CallOffEntry& a, const CallOffEntry& b) { return a.slot == b.slot && a.round == b.round; }
+bool same(const CancelEntry& a, const CancelEntry& b) { return a.slot == b.slot && a.round == b.round; }
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
 bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
 bool same(const JoinMessage& a, const JoinMessage& b) { return a.nth == b.nth; }
@@ -247,7 +247,7 @@ bool same_alternatives(const Variant& a, const Variant& b) {
 }
 bool same(const RelayedMessage& a, const RelayedMessage& b) {
   return a.is_waiting == b.is_waiting && same_lists(a.items, b.items, [](const auto& x, const auto& y) {
-           return x.ranks == y.ranks && same_alternatives(x.announcement, y.announcement);
+           return x.ranks == y.ranks && same_alternatives(x.report, y.report);
          });
 }
 bool same(const LogMessage& a, const LogMessage& b) {

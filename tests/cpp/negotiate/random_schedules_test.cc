@@ -30,7 +30,7 @@ struct Training {
   int n_epochs = 1;  // when more than one, each ends by all joining, ranks after different numbers of steps
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
-  bool announces_groups = false;
+  bool reports_groups = false;
   bool lets_ranks_meet = false;
   bool lets_ranks_swap = false;
   bool changes_its_mind = false;  // whether a call is waited for at once
@@ -49,7 +49,7 @@ struct Tensor {
 
 std::vector<Tensor> make_tensors(const Training& training, Random& random) {
   std::vector<Tensor> tensors;
-  const int percent = training.announces_groups ? 95 : 80;
+  const int percent = training.reports_groups ? 95 : 80;
   const bool does_without_log = training.lets_ranks_meet || training.lets_ranks_swap;
   const int deferrable_percent = training.changes_its_mind ? 50 : does_without_log ? 20 : percent;
   const int most_columns = training.lets_ranks_swap ? 20 : does_without_log ? 400 : 40'000;
@@ -97,14 +97,14 @@ Call call_of(const Tensor& tensor, bool is_wrong, Random& random) {
 // only ranks that make the same calls in the same order are promised that a duplicate's error pairs with a call.
 void add_step(const Training& training, const std::vector<Tensor>& tensors, Random& random,
               const std::vector<bool>& has_joined, std::vector<Script>& scripts) {
-  const bool is_missed = !training.announces_groups || chance(random, 10);  // some are
+  const bool is_missed = !training.reports_groups || chance(random, 10);  // some are
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!is_missed || !chance(random, 10)) order.push_back(i);
   }
   const bool repeats = training.has_errors && !order.empty() && chance(random, 20);
   if (repeats) order.push_back(order[random() % order.size()]);
-  const int error_percent = training.announces_groups ? 1 : 8;
+  const int error_percent = training.reports_groups ? 1 : 8;
   std::vector<int> wrong_rank(tensors.size(), -1);
   for (int& rank : wrong_rank) {
     if (training.has_errors && training.n_ranks > 1 && chance(random, error_percent))
@@ -155,7 +155,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
   std::vector<Tensor> tensors = make_tensors(training, random);
   const std::vector<Tensor> first = tensors;
   std::vector<Script> scripts(static_cast<std::size_t>(training.n_ranks));
-  const int change_percent = training.announces_groups ? 1 : 4;
+  const int change_percent = training.reports_groups ? 1 : 4;
   for (int epoch = 0; epoch < training.n_epochs; ++epoch) {
     std::vector<bool> has_joined(scripts.size());
     std::vector<std::size_t> n_without_name(scripts.size());
@@ -178,7 +178,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
 struct Groups {
   std::size_t n_met = 0;
   std::size_t n_entries = 0;
-  std::size_t n_of_all = 0;     // that the first relay announced as one
+  std::size_t n_of_all = 0;     // that the first relay reported as one
   std::size_t n_forgotten = 0;  // times that slots were taken back
 };
 
@@ -189,10 +189,10 @@ CircleOptions circle_options(const Training& training, Random& random) {
   options.coordinator.cache_capacity = training.cache_capacity;
   options.coordinator.learned_order = training.learned_order;
   options.coordinator.fusion_threshold_bytes = std::size_t{1} << pick(random, 10, 24);
-  options.coordinator.announces_groups = training.announces_groups;
+  options.coordinator.reports_groups = training.reports_groups;
   options.coordinator.lets_ranks_meet = training.lets_ranks_meet;
   options.coordinator.lets_ranks_swap = training.lets_ranks_swap;
-  options.coordinator.most_groups = training.announces_groups ? 4 : 1 << 20;
+  options.coordinator.most_groups = training.reports_groups ? 4 : 1 << 20;
   options.fan_out = training.fan_out;
   for (int rank = 0; rank < training.n_ranks && training.ranks_per_host > 0; ++rank) {
     options.hosts.push_back("host" + std::to_string(rank / training.ranks_per_host));
@@ -247,9 +247,9 @@ TEST(RandomSchedules, WithoutLearnedOrder) {
   for (const int n_ranks : {2, 4}) expect_kept({.n_ranks = n_ranks, .learned_order = false}, 100);
 }
 
-// As the others, but steps are more alike, so that groups are learned, announced and disturbed.
+// As the others, but steps are more alike, so that groups are learned, reported and disturbed.
 Groups expect_groups(Training training, std::uint64_t n_seeds) {
-  training.announces_groups = true;
+  training.reports_groups = true;
   Groups groups;
   for (std::uint64_t seed = 1; seed <= repetitions(n_seeds); ++seed) {
     for (const bool has_errors : {false, true}) {
@@ -330,7 +330,7 @@ TEST(RandomSchedules, MeetingsWithoutNames) {
       training.n_epochs = 3;
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
       training.changes_its_mind = true;
-      training.announces_groups = true;
+      training.reports_groups = true;
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
     }
   }
@@ -347,7 +347,7 @@ TEST(RandomSchedules, Swaps) {
       training.has_errors = false;
       training.n_epochs = 3;
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
-      training = {.n_ranks = n_ranks, .announces_groups = true, .lets_ranks_swap = true, .changes_its_mind = true};
+      training = {.n_ranks = n_ranks, .reports_groups = true, .lets_ranks_swap = true, .changes_its_mind = true};
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
     }
     EXPECT_GT(seen.n_met, repetitions(1000));
@@ -373,7 +373,7 @@ TEST(RandomSchedules, SmallCacheAndWaysRoundTheLog) {
       };
       training.lets_ranks_meet = true;
       expect_kept_with("meetings");
-      training.announces_groups = training.changes_its_mind = true;
+      training.reports_groups = training.changes_its_mind = true;
       expect_kept_with("meetings and groups");
       training.lets_ranks_meet = false;
       training.lets_ranks_swap = true;
@@ -428,7 +428,7 @@ void perform_some(SimulatedCircle& circle, std::vector<Event> events, const std:
 }
 
 constexpr Training kHuge{
-    .n_ranks = 4096, .n_names = 4, .n_steps = 8, .announces_groups = true, .ranks_per_host = 8, .fan_out = 23};
+    .n_ranks = 4096, .n_names = 4, .n_steps = 8, .reports_groups = true, .ranks_per_host = 8, .fan_out = 23};
 
 struct Seen {
   std::size_t n_groups_of_all = 0;

@@ -65,8 +65,8 @@ class RelayTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
   }
   void group(int rank, std::uint32_t number) { hear(rank, GroupsMessage{1, {number}}); }
-  void from_below(Ranks ranks, Announcement announcement, bool is_waiting = false) {
-    hear(2, RelayedMessage{{{std::move(ranks), std::move(announcement)}}, is_waiting});
+  void from_below(Ranks ranks, ReadyReport report, bool is_waiting = false) {
+    hear(2, RelayedMessage{{{std::move(ranks), std::move(report)}}, is_waiting});
   }
   // "0 1: group 0", "all: ...", "1: slots 0 2", "...".
   std::vector<std::string> taken() {
@@ -75,15 +75,15 @@ class RelayTest : public ::testing::Test {
       std::string& text = out.emplace_back();
       for (const std::int32_t rank : item.ranks) text += (text.empty() ? "" : " ") + std::to_string(rank);
       if (text.empty()) text = "all";
-      if (const auto* groups = std::get_if<GroupsMessage>(&item.announcement)) {
+      if (const auto* groups = std::get_if<GroupsMessage>(&item.report)) {
         text += groups->groups.empty() ? ": known" : ": group";
         for (const std::uint32_t number : groups->groups) text += " " + std::to_string(number);
-      } else if (const auto* ready = std::get_if<ReadyMessage>(&item.announcement)) {
+      } else if (const auto* ready = std::get_if<ReadyMessage>(&item.report)) {
         text += ": slot";
         for (const auto& each : ready->items) text += " " + std::to_string(each.slot);
-      } else if (const auto* request = std::get_if<RequestMessage>(&item.announcement)) {
+      } else if (const auto* request = std::get_if<RequestMessage>(&item.report)) {
         text += ": " + request->name;
-      } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&item.announcement)) {
+      } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&item.report)) {
         text += ": again " + duplicate->name;
       } else {
         text += ": join";
@@ -215,7 +215,7 @@ TEST_F(RelayTest, GathersANewPlanAfterItsFirstUse) {
 }
 
 // The coordinator tells of it.
-TEST_F(RelayTest, PassesOnWhatIsAnnouncedTwice) {
+TEST_F(RelayTest, PassesOnWhatIsReportedTwice) {
   group(1, 0);
   group(1, 0);
   EXPECT_EQ(taken(), Texts{"1: group 0"});

@@ -112,7 +112,7 @@ std::vector<Event> SimulatedCircle::possible_events() const {
   }
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
     const auto rank = static_cast<int>(at);
-    if (!ranks_[at].announced.empty() && !has_left(tree_ ? tree_->relay_of(rank) : 0))
+    if (!ranks_[at].reported.empty() && !has_left(tree_ ? tree_->relay_of(rank) : 0))
       events.push_back({Event::Kind::kDeliver, rank});
   }
   if (has_news_ && !has_left(0)) events.push_back({Event::Kind::kTake});
@@ -136,7 +136,7 @@ bool SimulatedCircle::is_possible(const Event& event) const {
   if (event.rank < 0) return !has_left(0);
   const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
   switch (event.kind) {
-    case Event::Kind::kDeliver: return !rank.announced.empty() && !has_left(tree_ ? tree_->relay_of(event.rank) : 0);
+    case Event::Kind::kDeliver: return !rank.reported.empty() && !has_left(tree_ ? tree_->relay_of(event.rank) : 0);
     case Event::Kind::kStep: return !rank.has_left && has_step(rank);
     case Event::Kind::kApply: return !rank.has_left && rank.n_applied < n_known_to(rank);
     case Event::Kind::kPassOn: return !rank.has_left && rank.relay->has_news();
@@ -176,7 +176,7 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
     return {own, event.rank, is_swapped(rank, rank.incoming[static_cast<std::size_t>(event.from)].front())};
   }
   if (event.kind == Event::Kind::kDeliver && lets_ranks_swap()) {
-    const Message& message = ranks_[static_cast<std::size_t>(event.rank)].announced.front();
+    const Message& message = ranks_[static_cast<std::size_t>(event.rank)].reported.front();
     if (is_for_first_rank(message)) return {kCoordinator, 0, is_swapped(ranks_.front(), message)};
   }
   switch (event.kind) {
@@ -200,7 +200,7 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
     const bool is_alone = call != nullptr && !rank.participant.holds_any();
     return {own | meetings, event.rank, is_alone ? bit_of(call->name) : kAllNames};
   }
-  // Only what was announced twice is closed when it is opened.
+  // Only what was reported twice is closed when it is opened.
   const bool may_close =
       std::any_of(rank.uses.begin(), rank.uses.end(), [](const Use& use) { return use.is_duplicate && !use.outcome; });
   return {(may_close ? meetings : 0) | (lets_ranks_swap() ? own : 0), event.rank,
@@ -245,7 +245,7 @@ void SimulatedCircle::step(Rank& rank) {
   if (std::holds_alternative<Wait>(next)) {
     rank.is_waiting = rank.participant.has_pending();
     const bool is_any_kept_back = !lets_ranks_swap() || rank.has_deferrable;
-    if (rank.is_waiting && is_any_kept_back) announce(rank, WaitingMessage{});
+    if (rank.is_waiting && is_any_kept_back) report(rank, WaitingMessage{});
     return;
   }
   if (std::holds_alternative<Join>(next)) {
@@ -253,7 +253,7 @@ void SimulatedCircle::step(Rank& rank) {
     look_at_meetings(rank, true);
     rank.is_waiting = true;
     ++rank.n_joins;
-    announce(rank, rank.participant.join(kJoinTicket));
+    report(rank, rank.participant.join(kJoinTicket));
     return;
   }
   const Call& call = std::get<Call>(next);
@@ -277,7 +277,7 @@ void SimulatedCircle::step(Rank& rank) {
   if (!is_duplicate && call.is_awaited && swap(rank, request)) return;
   Message message = rank.participant.submit(request, ticket);
   rank.uses.back().is_duplicate = std::holds_alternative<DuplicateMessage>(message);
-  announce(rank, std::move(message));
+  report(rank, std::move(message));
 }
 
 bool SimulatedCircle::has_pending(const Rank& rank, const std::string& name) const {
@@ -341,7 +341,7 @@ bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool i
   if (word(*meeting).come(meeting->round)) {
     rank.meetings.push_back(*meeting);
   } else {
-    announce_missed(rank, meeting->slot);
+    report_missed(rank, meeting->slot);
   }
   return true;
 }
@@ -353,14 +353,14 @@ bool SimulatedCircle::agree(const Participant::Meeting& meeting) {
   return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == meeting.tag; });
 }
 
-void SimulatedCircle::announce_missed(Rank& rank, std::uint32_t slot) {
-  if (slot != Participant::kUnnamedSlot) return announce(rank, rank.participant.missed(slot));
+void SimulatedCircle::report_missed(Rank& rank, std::uint32_t slot) {
+  if (slot != Participant::kUnnamedSlot) return report(rank, rank.participant.missed(slot));
   const Participant::Ticket ticket = rank.participant.missed_unnamed();
   Request request;
   request.name = rank.uses[ticket].name;
   request.signature = rank.uses[ticket].signature;
   request.is_cacheable = false;
-  announce(rank, rank.participant.submit(request, ticket));
+  report(rank, rank.participant.submit(request, ticket));
 }
 
 void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
@@ -376,8 +376,8 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
               {},
               first_dims ? *first_dims : Participant::FirstDims{}});
     } else if (is_met || closes || word(meeting).is_closed(meeting.round)) {
-      announce_missed(rank, meeting.slot);
-      if (rank.is_waiting) announce(rank, WaitingMessage{});
+      report_missed(rank, meeting.slot);
+      if (rank.is_waiting) report(rank, WaitingMessage{});
     } else {
       rank.meetings.push_back(meeting);
     }
@@ -385,9 +385,9 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
 }
 
-// --- announcements
+// --- reports
 
-void SimulatedCircle::announce(Rank& rank, Message message) {
+void SimulatedCircle::report(Rank& rank, Message message) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     if (ready->items.empty()) return;  // held
   } else if (!std::holds_alternative<GroupsMessage>(message)) {
@@ -400,7 +400,7 @@ void SimulatedCircle::announce(Rank& rank, Message message) {
 void SimulatedCircle::send(Rank& rank, Message message) {
   if (rank.relay) return must(rank.relay->hear(static_cast<int>(rank.at), carry(message)));
   if (lets_ranks_swap() && rank.at == 0) return be_heard(0, message);  // as the coordinator hears its own rank
-  rank.announced.push_back(std::move(message));
+  rank.reported.push_back(std::move(message));
 }
 
 void SimulatedCircle::release(Rank& rank) {
@@ -409,8 +409,8 @@ void SimulatedCircle::release(Rank& rank) {
 
 void SimulatedCircle::deliver(int at) {
   Rank& rank = ranks_[static_cast<std::size_t>(at)];
-  Message message = carry(rank.announced.front());
-  rank.announced.pop_front();
+  Message message = carry(rank.reported.front());
+  rank.reported.pop_front();
   if (is_for_first_rank(message)) {
     hear(ranks_.front(), at, message);
     if (!std::holds_alternative<SwapMessage>(message)) return;
@@ -474,7 +474,7 @@ void SimulatedCircle::append(LogEntry entry) {
     }
   }
   if (std::holds_alternative<EndEntry>(entry) || std::holds_alternative<ForgetEntry>(entry)) names = kAllNames;
-  if (const auto* call_off = std::get_if<CallOffEntry>(&entry)) names = name_of_slot_[call_off->slot];
+  if (const auto* cancel = std::get_if<CancelEntry>(&entry)) names = name_of_slot_[cancel->slot];
   if (const auto* plan = std::get_if<PlanEntry>(&entry)) {
     names = kAllNames;  // every rank may have to let go of what it holds
     names_in_group_.assign(plan->groups.size(), 0);
@@ -495,7 +495,7 @@ void SimulatedCircle::apply(Rank& rank) {
   if (!has_come_down(rank, entry)) return;
   auto action = rank.participant.apply(log_[entry]);
   if (!action.ok()) return must(action.status());
-  announce_late(rank);
+  report_late(rank);
   if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
     for (const auto& meeting : execute->to_close) word(meeting).close(meeting.round);
     const Signature* first = nullptr;
@@ -520,8 +520,8 @@ void SimulatedCircle::apply(Rank& rank) {
   } else if (auto* planned = std::get_if<Participant::Planned>(&action.value())) {
     if (!planned->released.items.empty()) send(rank, std::move(planned->released));
     send(rank, std::move(planned->known));
-  } else if (const auto* called_off = std::get_if<Participant::CalledOff>(&action.value())) {
-    if (called_off->answer) announce(rank, *called_off->answer);
+  } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action.value())) {
+    if (cancelled->answer) report(rank, *cancelled->answer);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action.value())) {
     for (const auto& meeting : forgotten->to_close) word(meeting).close(meeting.round);
     send(rank, forgotten->answer);

@@ -46,9 +46,9 @@ using Script = std::vector<Step>;
 
 struct CircleOptions {
   CoordinatorOptions coordinator;        // its size is set from the scripts
-  bool takes_eagerly = false;            // the coordinator writes its log after every announcement (else when told)
+  bool takes_eagerly = false;            // the coordinator writes its log after every report (else when told)
   bool uses_codec = false;               // messages travel as bytes
-  std::vector<std::string> hosts;        // by rank: announcements and the log go through relays; empty: there are none
+  std::vector<std::string> hosts;        // by rank: reports and the log go through relays; empty: there are none
   int fan_out = 0;                       // of the relays
   bool is_taken_down = false;            // the lane is, sooner or later
   std::size_t n_stalls = 0;              // so often the coordinator may find that what is open has waited for too long
@@ -154,7 +154,7 @@ class SimulatedCircle {
     std::size_t next_step = 0;
     bool is_waiting = false;
     bool has_deferrable = false;    // has made a call that is
-    std::deque<Message> announced;  // on the way to the coordinator
+    std::deque<Message> reported;   // on the way to the coordinator
     std::size_t n_applied = 0;      // entries of the log
     std::optional<Relay> relay;     // if it is one
     std::size_t n_passed_down = 0;  // entries of the log, to its host and the relays below
@@ -167,7 +167,7 @@ class SimulatedCircle {
     std::vector<Participant::Meeting> meetings;  // that it has come to
     std::size_t n_met = 0;
     Swaps swaps;
-    std::vector<std::deque<Message>> incoming;  // by sender; what the first rank is sent comes with announcements
+    std::vector<std::deque<Message>> incoming;  // by sender; what the first rank is sent comes with reports
     std::optional<std::size_t> log_end;         // of the log, as far as those took part who have left
     bool has_left = false;
     bool has_ended = false;  // it knows that the lane has
@@ -184,7 +184,7 @@ class SimulatedCircle {
   bool has_news_of_meetings(const Rank& rank) const;
   bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
   bool agree(const Participant::Meeting& meeting);
-  void announce_missed(Rank& rank, std::uint32_t slot);
+  void report_missed(Rank& rank, std::uint32_t slot);
   void look_at_meetings(Rank& rank, bool closes);
   bool swap(Rank& rank, const Request& request);
   bool is_message(const Event& event) const;
@@ -193,10 +193,10 @@ class SimulatedCircle {
   void tell_others(Rank& rank, const Message& message);
   void hear(Rank& rank, int from, const Message& message);
   void carry_out_swaps(Rank& rank);
-  void announce_late(Rank& rank);
+  void report_late(Rank& rank);
   void give_up_lost_swaps(Rank& rank);
   void stall();
-  void announce(Rank& rank, Message message);
+  void report(Rank& rank, Message message);
   void send(Rank& rank, Message message);
   void release(Rank& rank);
   void deliver(int rank);
@@ -244,7 +244,7 @@ class SimulatedCircle {
   std::size_t n_stalls_ = 0;
   std::size_t n_group_entries_ = 0;
   std::size_t n_groups_of_all_ = 0;
-  bool has_news_ = false;  // announcements since the log was last written
+  bool has_news_ = false;  // reports since the log was last written
   bool has_ended_ = false;
   std::size_t n_messages_ = 0;
   std::string wrong_;

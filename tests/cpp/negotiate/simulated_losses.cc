@@ -22,7 +22,7 @@ void SimulatedCircle::lose(const Event& event) {
   Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
   switch (event.kind) {
     case Event::Kind::kHear: return rank.incoming[static_cast<std::size_t>(event.from)].pop_front();
-    case Event::Kind::kDeliver: return rank.announced.pop_front();
+    case Event::Kind::kDeliver: return rank.reported.pop_front();
     case Event::Kind::kPassOn: return static_cast<void>(rank.relay->take());
     case Event::Kind::kPassLog: rank.lost.insert(rank.n_passed_down++); [[fallthrough]];
     default: ++rank.n_applied;
@@ -44,7 +44,7 @@ void SimulatedCircle::let_time_pass() {
     if (coordinator_.next_stall_check() && !has_left(0)) stall();
     for (Rank& rank : ranks_) {
       if (rank.has_left) continue;
-      if (const auto again = rank.participant.join_again()) announce(rank, *again);
+      if (const auto again = rank.participant.join_again()) report(rank, *again);
       const auto overdue = rank.participant.sweep(true);
       if (overdue) must(Status::timeout(*overdue + " of rank " + std::to_string(rank.at) + " was never answered"));
     }

@@ -9,7 +9,7 @@
 
 namespace ciranda::testing {
 
-// What is brought tells which call it is for.
+// What is contributed tells which call it is for.
 bool SimulatedCircle::swap(Rank& rank, const Request& request) {
   if (!may_swap(request.signature, static_cast<int>(ranks_.size()))) return false;
   const std::uint64_t ticket = rank.uses.size() - 1;
@@ -28,7 +28,7 @@ void SimulatedCircle::tell_others(Rank& rank, const Message& message) {
   for (Rank& other : ranks_) {
     if (other.at == rank.at) continue;
     if (other.at == 0) {
-      rank.announced.push_back(message);
+      rank.reported.push_back(message);
     } else {
       other.incoming[rank.at].push_back(message);
     }
@@ -52,7 +52,7 @@ void SimulatedCircle::carry_out_swaps(Rank& rank) {
   for (const Swaps::Done& done : rank.swaps.take_done()) {
     const Participant::Ready ready = rank.participant.swapped(done.slot);
     const Use& use = rank.uses.at(ready.ticket);
-    announce_late(rank);
+    report_late(rank);
     if (ready.ticket != done.ticket) wrong_ = "a swap was taken for another";
     for (const Rank& other : ranks_) {
       std::uint64_t ticket = 0;
@@ -68,8 +68,8 @@ void SimulatedCircle::carry_out_swaps(Rank& rank) {
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
 }
 
-void SimulatedCircle::announce_late(Rank& rank) {
-  for (const DuplicateMessage& late : rank.participant.take_late()) announce(rank, late);
+void SimulatedCircle::report_late(Rank& rank) {
+  for (const DuplicateMessage& late : rank.participant.take_late()) report(rank, late);
 }
 
 void SimulatedCircle::give_up_lost_swaps(Rank& rank) {

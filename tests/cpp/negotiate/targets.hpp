@@ -9,7 +9,7 @@
 
 namespace ciranda::testing {
 
-// Ascending; a rank stands there as often as its announcements have failed.
+// Ascending; a rank stands there as often as its reports have failed.
 inline std::vector<std::int32_t> targets_of(const FailEntry& failure) {
   std::vector<std::int32_t> targets;
   for (const RankRange& range : failure.targets) {

@@ -88,7 +88,7 @@ TEST(Meeting, EndsTheSameWayForAll) {
   constexpr std::size_t kMembers = 3;
   constexpr std::uint64_t kRounds = 4'000;
   std::atomic<std::uint64_t> word{0};
-  std::array<std::array<std::uint64_t, 2>, kMembers> brought{};
+  std::array<std::array<std::uint64_t, 2>, kMembers> contributed{};
   std::array<std::vector<bool>, kMembers> was_met;
   std::atomic<bool> is_torn{false};
   std::array<std::atomic<std::uint64_t>, kMembers> n_done{};
@@ -97,14 +97,14 @@ TEST(Meeting, EndsTheSameWayForAll) {
     Meeting meeting(word, kMembers);
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       const std::uint64_t patience = random() % 4 == 0 ? random() % 20 : ~std::uint64_t{0};
-      brought[self][round % 2] = round;
+      contributed[self][round % 2] = round;
       bool is_met = meeting.come(round);
       for (std::uint64_t looks = 0; is_met && !meeting.is_met(round); ++looks) {
         is_met = looks < patience ? !meeting.is_closed(round) : !meeting.close(round);
         std::this_thread::yield();
       }
       for (std::size_t other = 0; is_met && other < kMembers; ++other) {
-        if (brought[other][round % 2] != round) is_torn = true;
+        if (contributed[other][round % 2] != round) is_torn = true;
       }
       was_met[self].push_back(is_met);
       // As the coordinator's log does: after a round that was closed nobody goes on before all know it.
