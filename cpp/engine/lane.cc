@@ -145,7 +145,7 @@ bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePo
     return false;
   }
   if (!meetings_.come(*arena, *meeting, ticket)) {
-    report_missed(meeting->slot, now);
+    report_missed(meeting->cache_id, now);
   } else {
     meet(now);
   }
@@ -167,8 +167,8 @@ void Lane::close_avoided(const Request& request) {
 }
 
 // What all ranks agree on in full is reported so.
-void Lane::report_missed(std::uint32_t slot, TimePoint now) {
-  if (slot != Participant::kUnnamedSlot) return add_ready(participant_.missed(slot));
+void Lane::report_missed(std::uint32_t cache_id, TimePoint now) {
+  if (cache_id != Participant::kUnnamedId) return add_ready(participant_.missed(cache_id));
   control_.hurry();
   release_held(now);
   const Participant::Ticket ticket = participant_.missed_unnamed();
@@ -194,12 +194,12 @@ void Lane::leave_meetings() {
 
 bool Lane::look_at_meetings(bool closes, TimePoint now) {
   const Meetings::News news = meetings_.look(closes);
-  for (const std::uint32_t slot : news.met) {
-    if (slot != Participant::kUnnamedSlot) log_.met(slot);
-    const Participant::Ticket ticket = participant_.met(slot).ticket;
+  for (const std::uint32_t cache_id : news.met) {
+    if (cache_id != Participant::kUnnamedId) log_.met(cache_id);
+    const Participant::Ticket ticket = participant_.met(cache_id).ticket;
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
-  for (const std::uint32_t slot : news.missed) report_missed(slot, now);
+  for (const std::uint32_t cache_id : news.missed) report_missed(cache_id, now);
   // To the coordinator, who reports something waits no longer.
   if (!news.missed.empty() && has_said_waiting_) report(WaitingMessage{}, now);
   return !news.met.empty() || !news.missed.empty();

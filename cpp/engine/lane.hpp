@@ -116,7 +116,7 @@ class Lane {
   bool come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
   std::optional<Participant::Meeting> meeting_for(Participant::Ticket ticket);
   void close_avoided(const Request& request);
-  void report_missed(std::uint32_t slot, TimePoint now);
+  void report_missed(std::uint32_t cache_id, TimePoint now);
   bool look_at_meetings(bool closes, TimePoint now);
   // What may travel along with the report; nothing otherwise.
   std::span<const std::byte> small_input(const Request& request) const;

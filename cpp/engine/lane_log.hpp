@@ -35,8 +35,8 @@ class LaneLog {
     }
   }
   // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
-  void met(std::uint32_t slot) {
-    if (coordinator_) coordinator_->on_met(slot, std::chrono::steady_clock::now());
+  void met(std::uint32_t cache_id) {
+    if (coordinator_) coordinator_->on_met(cache_id, std::chrono::steady_clock::now());
   }
   // Whether this rank has a use for what another member sent.
   bool expects(int from, const Message& message) const;

@@ -17,7 +17,7 @@ bool Lane::swap(Participant::Ticket ticket, TimePoint now) {
   const auto swap = participant_.swap(in_flight_.at(ticket).request, ticket);
   if (!swap) return false;
   if (swaps_.empty()) swap_probe_.begin(now);
-  const SwapMessage message{swap->slot, swap->round, {input.begin(), input.end()}};
+  const SwapMessage message{swap->cache_id, swap->round, {input.begin(), input.end()}};
   in_flight_.begin(ticket);  // from here on the inputs of the others decide, or the log does
   control_.hurry();
   flush_ready(now);
@@ -45,7 +45,7 @@ Status Lane::carry_out_swaps(TimePoint now) {
   if (swaps_.empty()) return Status::ok_status();
   for (Swaps::Done& done : swaps_.take_done()) {
     Participant::Execute entry;
-    entry.requests.push_back(participant_.swapped(done.slot));
+    entry.requests.push_back(participant_.swapped(done.cache_id));
     report_late(now);
     entry.inputs = std::move(done.inputs);
     in_flight_.note_agreed(done.ticket, Path::kSwap, in_flight_.recorder().now());

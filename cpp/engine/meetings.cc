@@ -77,7 +77,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
 
 void Meetings::close_what_is_due(SharedArena& arena) {
   if (to_close_.empty()) return;
-  for (const auto& [slot, other] : std::exchange(to_close_, {})) close(&arena, other);
+  for (const auto& [cache_id, other] : std::exchange(to_close_, {})) close(&arena, other);
 }
 
 // Without this rank nobody meets, so it is in time if it is done before this rank comes to any. When a later round is
@@ -86,7 +86,7 @@ void Meetings::close(SharedArena* arena, const Participant::Meeting& meeting) {
   if (arena != nullptr) {
     at(*arena, meeting).close(meeting.round);
   } else {
-    to_close_.insert_or_assign(meeting.slot, meeting);
+    to_close_.insert_or_assign(meeting.cache_id, meeting);
   }
 }
 
@@ -97,7 +97,7 @@ Meetings::News Meetings::look(bool closes) {
     const std::uint64_t round = pending.meeting.round;
     const bool is_met = meeting.is_met(round) || (closes && !meeting.close(round));
     if (is_met && MeetingMemory::agree(*pending.arena, pending.meeting)) {
-      news.met.push_back(pending.meeting.slot);
+      news.met.push_back(pending.meeting.cache_id);
       const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;
       in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
                              in_flight_.recorder().now());
@@ -107,7 +107,7 @@ Meetings::News Meetings::look(bool closes) {
     }
     if (!is_met && !closes && !meeting.is_closed(round)) return false;
     take_back(pending);
-    news.missed.push_back(pending.meeting.slot);
+    news.missed.push_back(pending.meeting.cache_id);
     return true;
   });
   return news;

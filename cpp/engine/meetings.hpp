@@ -59,7 +59,7 @@ class Meetings {
 
   bool empty() const { return pending_.empty(); }
 
-  // Carries out what is met, whose outcome is then known; says which slots' meetings were met and which are closed.
+  // Carries out what is met, whose outcome is then known; says which cache ids' meetings were met and which are closed.
   struct News {
     std::vector<std::uint32_t> met;
     std::vector<std::uint32_t> missed;
@@ -85,7 +85,7 @@ class Meetings {
   InFlight& in_flight_;
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;
-  std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by slot; as soon as there is an arena
+  std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by cache id; as soon as there is an arena
   MeetingMemory memory_;
   std::vector<const std::byte*> contributed_;  // what a call is carried out from
 };

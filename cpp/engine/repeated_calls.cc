@@ -62,7 +62,7 @@ RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& cal
   if (output != nullptr) outcome = meetings_.try_to_meet(arena, *meeting, call, output, stages, n_looks);
   if (outcome == Meetings::Outcome::kOpen) return wait_at(arena, *meeting, call, stages);
   if (outcome == Meetings::Outcome::kMet) {
-    participant_.met_at_once(meeting->slot);
+    participant_.met_at_once(meeting->cache_id);
     note_met(*meeting);
     if (stages != nullptr) record(call, *stages);
   }
@@ -81,7 +81,7 @@ void RepeatedCalls::note_met(const Participant::Meeting& meeting) {
   if (meeting.is_unnamed()) {
     names_.automatic.count_unnamed();
   } else {
-    log_.met(meeting.slot);
+    log_.met(meeting.cache_id);
   }
 }
 
@@ -95,10 +95,10 @@ void RepeatedCalls::record(const Call& call, Stages& stages) {
 
 NamesInUse::Name& RepeatedCalls::name_of(const Participant::Meeting& meeting, std::string_view text) {
   if (meeting.is_unnamed()) return unnamed_;
-  const std::uint32_t slot = meeting.slot;
-  if (slot >= repeated_.size()) repeated_.resize(std::size_t{slot} + 1, nullptr);
-  if (repeated_[slot] == nullptr) repeated_[slot] = &names_.in_use.keep(text);
-  return *repeated_[slot];
+  const std::uint32_t cache_id = meeting.cache_id;
+  if (cache_id >= repeated_.size()) repeated_.resize(std::size_t{cache_id} + 1, nullptr);
+  if (repeated_[cache_id] == nullptr) repeated_[cache_id] = &names_.in_use.keep(text);
+  return *repeated_[cache_id];
 }
 
 // This rank has come, and holds the name.

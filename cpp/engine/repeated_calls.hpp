@@ -49,7 +49,7 @@ class RepeatedCalls {
   LaneLog& log_;
   InFlight& in_flight_;
   const Names names_;
-  std::vector<NamesInUse::Name*> repeated_;  // by slot; null: no call of it was repeated
+  std::vector<NamesInUse::Name*> repeated_;  // by cache id; null: no call of it was repeated
   NamesInUse::Name unnamed_;                 // of a call without a name; never in use when one is made
 };
 

@@ -96,14 +96,14 @@ void write(Writer& w, const ReadyMessage& m) {
   w.number(static_cast<std::uint32_t>(m.items.size()));
   for (const ReadyMessage::Item& item : m.items) {
     const bool has_input = !item.input.empty();
-    w.number(item.slot);
+    w.number(item.cache_id);
     w.number(static_cast<std::uint8_t>((item.is_deferrable ? 1 : 0) | (has_input ? kHasInput : 0)));
     if (has_input) w.bytes(item.input);
   }
 }
 void read(Reader& r, ReadyMessage& m) {
   r.list(m.items, sizeof(std::uint32_t) + 1, [&r](ReadyMessage::Item& item) {
-    item.slot = r.number<std::uint32_t>();
+    item.cache_id = r.number<std::uint32_t>();
     const auto flags = r.number<std::uint8_t>();
     if (flags > (1 | kHasInput)) r.fail();
     item.is_deferrable = (flags & 1) != 0;
@@ -124,22 +124,22 @@ void write(Writer& w, const DuplicateMessage& m) { w.text(m.name); }
 void read(Reader& r, DuplicateMessage& m) { m.name = r.text(kMaxNameBytes); }
 
 void write(Writer& w, const SwapMessage& m) {
-  w.number(m.slot);
+  w.number(m.cache_id);
   w.number(m.round);
   w.bytes(m.input);
 }
 void read(Reader& r, SwapMessage& m) {
-  m.slot = r.number<std::uint32_t>();
+  m.cache_id = r.number<std::uint32_t>();
   m.round = r.number<std::uint64_t>();
   m.input = read_some_bytes(r);
 }
 
 void write(Writer& w, const NoSwapMessage& m) {
-  w.number(m.slot);
+  w.number(m.cache_id);
   w.number(m.round);
 }
 void read(Reader& r, NoSwapMessage& m) {
-  m.slot = r.number<std::uint32_t>();
+  m.cache_id = r.number<std::uint32_t>();
   m.round = r.number<std::uint64_t>();
 }
 void write(Writer& w, const ForgottenMessage& m) { w.numbers(m.kept); }
@@ -191,7 +191,7 @@ Check to_check(Reader& r, std::uint8_t value) {
 void write(Writer& w, const ExecuteEntry& entry) {
   w.number(static_cast<std::uint32_t>(entry.items.size()));
   for (const ExecuteItem& item : entry.items) {
-    w.number(item.slot);
+    w.number(item.cache_id);
     w.flag(item.is_defined_here);
     w.number(static_cast<std::uint8_t>((item.may_meet ? kMayMeet : 0) | (item.may_swap ? kMaySwap : 0)));
     if (!item.is_defined_here) continue;
@@ -207,7 +207,7 @@ void write(Writer& w, const ExecuteEntry& entry) {
 }
 void read(Reader& r, ExecuteEntry& entry) {
   r.list(entry.items, sizeof(std::uint32_t) + 2, [&r](ExecuteItem& item) {
-    item.slot = r.number<std::uint32_t>();
+    item.cache_id = r.number<std::uint32_t>();
     item.is_defined_here = r.flag();
     const auto next = r.number<std::uint8_t>();
     if (next > kMaySwap) r.fail();
@@ -252,11 +252,11 @@ void read(Reader& /*r*/, EndEntry& /*entry*/) {}
 void write(Writer& w, const PlanEntry& entry) {
   w.number(entry.plan);
   w.number(static_cast<std::uint32_t>(entry.groups.size()));
-  for (const auto& slots : entry.groups) w.numbers(slots);
+  for (const auto& cache_ids : entry.groups) w.numbers(cache_ids);
 }
 void read(Reader& r, PlanEntry& entry) {
   entry.plan = r.number<std::uint32_t>();
-  r.list(entry.groups, sizeof(std::uint32_t), [&r](auto& slots) { slots = r.numbers<std::uint32_t>(); });
+  r.list(entry.groups, sizeof(std::uint32_t), [&r](auto& cache_ids) { cache_ids = r.numbers<std::uint32_t>(); });
 }
 
 void write(Writer& w, const ExecuteGroupsEntry& entry) {
@@ -270,14 +270,14 @@ void read(Reader& r, ExecuteGroupsEntry& entry) {
   entry.check = to_check(r, r.number<std::uint8_t>());
 }
 
-void write(Writer& w, const ForgetEntry& entry) { w.numbers(entry.slots); }
-void read(Reader& r, ForgetEntry& entry) { entry.slots = r.numbers<std::uint32_t>(); }
+void write(Writer& w, const ForgetEntry& entry) { w.numbers(entry.cache_ids); }
+void read(Reader& r, ForgetEntry& entry) { entry.cache_ids = r.numbers<std::uint32_t>(); }
 void write(Writer& w, const CancelEntry& entry) {
-  w.number(entry.slot);
+  w.number(entry.cache_id);
   w.number(entry.round);
 }
 void read(Reader& r, CancelEntry& entry) {
-  entry.slot = r.number<std::uint32_t>();
+  entry.cache_id = r.number<std::uint32_t>();
   entry.round = r.number<std::uint64_t>();
 }
 

@@ -62,18 +62,18 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   return Status::ok_status();
 }
 
-Status Coordinator::check_slot(int rank, std::uint32_t slot) const {
-  if (slot < slots_.size()) return Status::ok_status();
-  return Status::internal(members_.rank_text(rank) + " reported slot " + std::to_string(slot) + " of only " +
-                          std::to_string(slots_.size()));
+Status Coordinator::check_cache_id(int rank, std::uint32_t cache_id) const {
+  if (cache_id < by_cache_id_.size()) return Status::ok_status();
+  return Status::internal(members_.rank_text(rank) + " reported cache id " + std::to_string(cache_id) + " of only " +
+                          std::to_string(by_cache_id_.size()));
 }
 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
   for (const ReadyMessage::Item& item : message.items) {
-    if (Status status = check_slot(rank, item.slot); !status.ok()) return status;
+    if (Status status = check_cache_id(rank, item.cache_id); !status.ok()) return status;
     Reported reported{rank, now, std::nullopt, item.is_deferrable};
     reported.input = item.input;
-    if (Status status = report(*slots_[item.slot], std::move(reported)); !status.ok()) return status;
+    if (Status status = report(*by_cache_id_[item.cache_id], std::move(reported)); !status.ok()) return status;
   }
   return Status::ok_status();
 }
@@ -213,7 +213,7 @@ void Coordinator::close_round(NamedRounds& name) {
 }
 
 void Coordinator::forget_if_unused(NamedRounds& name) {
-  if (name.slot != kNoSlot || name.round.is_open || !name.owed.empty()) return;
+  if (name.cache_id != kNoCacheId || name.round.is_open || !name.owed.empty()) return;
   std::erase(owed_duplicates_, &name);
   names_.erase(std::string(name.name));
 }
@@ -369,8 +369,8 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
     name.update_agreed();
     name.kind = ready_.kind_of(name.agreed);
   }
-  if (in_full || name.slot == kNoSlot || !item.absent.empty()) {
-    assign_slot(name);
+  if (in_full || name.cache_id == kNoCacheId || !item.absent.empty()) {
+    assign_cache_id(name);
     item.is_defined_here = true;
     item.name = name.name;
     item.first_dims = name.first_dims;
@@ -381,8 +381,8 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
       for (const std::int32_t rank : item.absent) by_rank[static_cast<std::size_t>(rank)] = 0;
     }
   }
-  item.slot = name.slot;
-  note_use(name.slot);
+  item.cache_id = name.cache_id;
+  note_use(name.cache_id);
   const bool may_do_without_log = this->may_do_without_log(name);
   item.may_meet = options_.lets_ranks_meet && (may_do_without_log || may_meet_unnamed(name));
   item.may_swap = may_do_without_log && options_.lets_ranks_swap && may_swap(name.agreed, options_.size);
@@ -394,7 +394,8 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
 // Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
 // none has joined, and no results are compared.
 bool Coordinator::may_do_without_log(const NamedRounds& name) const {
-  return options_.check_interval == 0 && name.slot != kNoSlot && name.round.has_all() && !name.round.is_any_deferrable;
+  return options_.check_interval == 0 && name.cache_id != kNoCacheId && name.round.has_all() &&
+         !name.round.is_any_deferrable;
 }
 
 // Likewise for the next call without a name. Of many in flight, the next was reported before this one is carried out.

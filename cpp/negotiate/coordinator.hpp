@@ -72,9 +72,9 @@ class Coordinator {
   // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
   Status on_relayed(const RelayedMessage& relayed, TimePoint now);
   // All ranks have met for a name, and reported nothing.
-  void on_met(std::uint32_t slot, TimePoint now) {
-    members_.all_heard(slots_[slot]->name, now);
-    note_use(slot);
+  void on_met(std::uint32_t cache_id, TimePoint now) {
+    members_.all_heard(by_cache_id_[cache_id]->name, now);
+    note_use(cache_id);
   }
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
 
@@ -108,7 +108,7 @@ class Coordinator {
   NamedRounds& name_for(const std::string& name, bool is_cacheable);
   void open_round(Round& round, TimePoint now);
   void arrive(NamedRounds& name, int rank, Arrival arrival, TimePoint now);
-  Status check_slot(int rank, std::uint32_t slot) const;
+  Status check_cache_id(int rank, std::uint32_t cache_id) const;
   Status report(NamedRounds& name, Reported reported);
   Status hear(NamedRounds& name, Reported reported);
   Status hear_duplicate(NamedRounds& name, const Reported& reported);
@@ -142,12 +142,12 @@ class Coordinator {
   void publish_plan(std::vector<LogEntry>& entries);
   bool may_do_without_log(const NamedRounds& name) const;
   bool may_meet_unnamed(const NamedRounds& name) const;
-  void assign_slot(NamedRounds& name);
-  void note_use(std::uint32_t slot) {
-    if (slot != kNoSlot) last_used_[slot] = ++n_uses_;
+  void assign_cache_id(NamedRounds& name);
+  void note_use(std::uint32_t cache_id) {
+    if (cache_id != kNoCacheId) last_used_[cache_id] = ++n_uses_;
   }
   bool may_be_forgotten(const NamedRounds& name) const;
-  std::optional<std::uint32_t> reuse_slot();
+  std::optional<std::uint32_t> reuse_cache_id();
   void forget_some(std::vector<LogEntry>& entries);
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);
@@ -157,13 +157,13 @@ class Coordinator {
   CoordinatorOptions options_;
   Members members_;
   std::unordered_map<std::string, std::unique_ptr<NamedRounds>> names_;
-  std::vector<NamedRounds*> slots_;
-  std::vector<std::uint64_t> last_used_;   // by slot, as n_uses_ was then
-  std::uint64_t n_uses_ = 0;               // of names that have slots
-  bool lacks_slots_ = false;               // a name has got none
-  std::vector<std::uint32_t> to_forget_;   // what ranks were told to forget
-  std::vector<bool> has_forgotten_;        // and who has
-  std::vector<std::uint32_t> free_slots_;  // that all have forgotten
+  std::vector<NamedRounds*> by_cache_id_;
+  std::vector<std::uint64_t> last_used_;  // by cache id, as n_uses_ was then
+  std::uint64_t n_uses_ = 0;              // of names that have cache ids
+  bool lacks_ids_ = false;                // a name has got none
+  std::vector<std::uint32_t> to_forget_;  // what ranks were told to forget
+  std::vector<bool> has_forgotten_;       // and who has
+  std::vector<std::uint32_t> free_ids_;   // that all have forgotten
   ReadyQueue ready_;
   PlannedGroups groups_;
   bool is_waited_for_ = false;                 // as the relays say

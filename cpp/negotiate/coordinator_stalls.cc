@@ -63,7 +63,8 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
       }
       continue;
     }
-    if (is_over && !std::exchange(round.is_cancelled, true)) cancellations_.push_back({name->slot, round.swap_round});
+    if (is_over && !std::exchange(round.is_cancelled, true))
+      cancellations_.push_back({name->cache_id, round.swap_round});
     if (is_due) {
       reports.push_back(report);
       round.next_report = now + options_.stall_warning;

@@ -5,16 +5,16 @@
 
 namespace ciranda {
 
-void LearnedOrder::observe(std::uint32_t slot, std::size_t n_bytes, std::uint32_t kind) {
-  if (!has_plan() && position_.contains(slot)) end_learning_step();
-  if (has_plan() && note(slot)) return;
-  learn({slot, n_bytes, kind});
+void LearnedOrder::observe(std::uint32_t cache_id, std::size_t n_bytes, std::uint32_t kind) {
+  if (!has_plan() && position_.contains(cache_id)) end_learning_step();
+  if (has_plan() && note(cache_id)) return;
+  learn({cache_id, n_bytes, kind});
 }
 
 // --- without a plan
 
 void LearnedOrder::learn(const Seen& seen) {
-  position_.emplace(seen.slot, current_.size());
+  position_.emplace(seen.cache_id, current_.size());
   current_.push_back(seen);
 }
 
@@ -27,13 +27,13 @@ void LearnedOrder::end_learning_step() {
 
 bool LearnedOrder::brought_the_same(const std::vector<Seen>& step) const {
   return step.size() == current_.size() &&
-         std::all_of(step.begin(), step.end(), [this](const Seen& seen) { return position_.contains(seen.slot); });
+         std::all_of(step.begin(), step.end(), [this](const Seen& seen) { return position_.contains(seen.cache_id); });
 }
 
 // --- with one: it is kept while the set stays, the cut need not follow every change of order
 
-bool LearnedOrder::note(std::uint32_t slot) {
-  const auto found = planned_.find(slot);
+bool LearnedOrder::note(std::uint32_t cache_id) {
+  const auto found = planned_.find(cache_id);
   if (found == planned_.end()) {  // a stranger: the plan is not this step's
     drop_plan();
     return false;
@@ -44,7 +44,7 @@ bool LearnedOrder::note(std::uint32_t slot) {
   if (was_seen && !end_planned_step()) return false;
   planned.step = step_;
   if (group != nullptr) group->partial_step = step_;
-  notes_.push_back({false, slot});
+  notes_.push_back({false, cache_id});
   ++n_seen_;
   return true;
 }
@@ -53,7 +53,7 @@ void LearnedOrder::observe_group(std::uint32_t number) {
   const Group& group = groups_[number];
   if (group.step == step_ || group.partial_step == step_) {
     std::vector<Seen> seen;
-    for (const std::uint32_t slot : group.slots) seen.push_back(previous_[planned_.at(slot).position]);
+    for (const std::uint32_t cache_id : group.cache_ids) seen.push_back(previous_[planned_.at(cache_id).position]);
     if (!end_planned_step()) {
       for (const Seen& one : seen) learn(one);
       return;
@@ -61,7 +61,7 @@ void LearnedOrder::observe_group(std::uint32_t number) {
   }
   groups_[number].step = step_;
   notes_.push_back({true, number});
-  n_seen_ += groups_[number].slots.size();
+  n_seen_ += groups_[number].cache_ids.size();
 }
 
 bool LearnedOrder::end_planned_step() {
@@ -78,8 +78,8 @@ bool LearnedOrder::end_planned_step() {
   return is_whole;
 }
 
-std::optional<std::uint32_t> LearnedOrder::group_of(std::uint32_t slot) const {
-  const auto found = planned_.find(slot);
+std::optional<std::uint32_t> LearnedOrder::group_of(std::uint32_t cache_id) const {
+  const auto found = planned_.find(cache_id);
   if (found == planned_.end()) return std::nullopt;
   return found->second.group;
 }
@@ -90,7 +90,7 @@ void LearnedOrder::make_plan() {
   std::unordered_map<std::uint32_t, std::size_t> filling;  // by kind, the group that is not full
   for (std::size_t position = 0; position < previous_.size(); ++position) {
     const Seen& seen = previous_[position];
-    Planned& planned = planned_[seen.slot];
+    Planned& planned = planned_[seen.cache_id];
     planned.position = position;
     if (seen.kind == kNoKind) continue;
     std::size_t& number = filling.try_emplace(seen.kind, kNone).first->second;
@@ -100,7 +100,7 @@ void LearnedOrder::make_plan() {
       number = groups_.size();
       groups_.emplace_back().kind = seen.kind;
     }
-    groups_[number].slots.push_back(seen.slot);
+    groups_[number].cache_ids.push_back(seen.cache_id);
     groups_[number].n_bytes += seen.n_bytes;
     planned.group = static_cast<std::uint32_t>(number);
   }
@@ -118,8 +118,8 @@ std::size_t LearnedOrder::bytes_of_a_group() const {
 void LearnedOrder::drop_plan() {
   for (const Note& noted : std::exchange(notes_, {})) {
     if (!noted.is_group) learn(previous_[planned_.at(noted.number).position]);
-    for (std::size_t i = 0; noted.is_group && i < groups_[noted.number].slots.size(); ++i) {
-      learn(previous_[planned_.at(groups_[noted.number].slots[i]).position]);
+    for (std::size_t i = 0; noted.is_group && i < groups_[noted.number].cache_ids.size(); ++i) {
+      learn(previous_[planned_.at(groups_[noted.number].cache_ids[i]).position]);
     }
   }
   planned_.clear();

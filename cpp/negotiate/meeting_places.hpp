@@ -1,6 +1,6 @@
 // MeetingPlaces: which names of a lane may be carried out by a meeting (transport/meeting.hpp), without the
 // coordinator, and where in the shared memory that happens. Every member gives places out in the order of the log, so
-// all of them know the same without being told. Places are never given back, as slots are not. Pure.
+// all of them know the same without being told. Places are never given back, as cache ids are not. Pure.
 #pragma once
 
 #include <algorithm>

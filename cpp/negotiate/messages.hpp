@@ -12,7 +12,7 @@
 
 namespace ciranda {
 
-inline constexpr std::uint32_t kNoSlot = 0xffffffff;
+inline constexpr std::uint32_t kNoCacheId = 0xffffffff;
 
 // Of all ranks together: inputs that travel along with reports and the log. Larger ones take their own way.
 inline constexpr std::size_t kMostInputsBytes = 8 << 10;
@@ -20,10 +20,10 @@ inline constexpr std::size_t kMostInputsBytes = 8 << 10;
 // A lane is one ordered log over some ranks; "rank" below is a rank's place among the lane's members.
 using LaneId = std::uint32_t;
 
-// --- rank -> coordinator. Every Request, every slot of a Ready and every Duplicate is a *report*; the log
+// --- rank -> coordinator. Every Request, every cache id of a Ready and every Duplicate is a *report*; the log
 // --- answers each exactly once (an executed item or a failure), in the order reported for a name.
 
-// A name is used for the first time, or otherwise than last time (with another priority, too), or has no slot.
+// A name is used for the first time, or otherwise than last time (with another priority, too), or has no cache id.
 struct RequestMessage {
   std::string name;
   Signature signature;
@@ -32,10 +32,10 @@ struct RequestMessage {
   std::int32_t priority = 0;
 };
 
-// Names are ready with the signature this rank had for their slots last time.
+// Names are ready with the signature this rank had for their cache ids last time.
 struct ReadyMessage {
   struct Item {
-    std::uint32_t slot = 0;
+    std::uint32_t cache_id = 0;
     bool is_deferrable = false;
     std::vector<std::byte> input = {};  // small, and then it may come back with the log: see ExecuteEntry
   };
@@ -43,7 +43,7 @@ struct ReadyMessage {
 };
 
 // All names of these planned groups (PlanEntry) are ready, deferrable and with the signature this rank had last time:
-// as if each of their slots were reported. Without groups: this rank knows the plan, and will name no groups of an
+// as if each of their cache ids were reported. Without groups: this rank knows the plan, and will name no groups of an
 // older one.
 struct GroupsMessage {
   std::uint32_t plan = 0;
@@ -63,23 +63,23 @@ struct JoinMessage {
   std::uint64_t nth = 1;  // of the rank's, from 1
 };
 
-// The slot's name is ready with the signature this rank had last time, and waited for: a report, which goes to
+// The cache id's name is ready with the signature this rank had last time, and waited for: a report, which goes to
 // all members, the coordinator among them, with what this rank contributes to the name's `round` (swaps.hpp). Whoever
 // has all members' inputs carries the call out; then the log has no answer.
 struct SwapMessage {
-  std::uint32_t slot = 0;
+  std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
   std::vector<std::byte> input;  // not empty
 };
 
-// This rank has forgotten what the last ForgetEntry names, but for the slots that it has calls of.
+// This rank has forgotten what the last ForgetEntry names, but for the cache ids that it has calls of.
 struct ForgottenMessage {
   std::vector<std::uint32_t> kept;
 };
 
-// This rank has not come to this round of the slot by a swap, and will not.
+// This rank has not come to this round of the cache id by a swap, and will not.
 struct NoSwapMessage {
-  std::uint32_t slot = 0;
+  std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
 };
 
@@ -130,8 +130,8 @@ struct NoticeMessage {
 
 // One request that all ranks are ready for, or have joined.
 struct ExecuteItem {
-  std::uint32_t slot = kNoSlot;
-  // Present when the slot gets a new meaning, or there is no slot, or ranks are absent.
+  std::uint32_t cache_id = kNoCacheId;
+  // Present when the cache id gets a new meaning, or there is no cache id, or ranks are absent.
   bool is_defined_here = false;
   std::string name;
   // first_dims[tensor][rank], for collectives whose first dimension may differ.
@@ -177,7 +177,7 @@ struct JoinedEntry {
 // The last entry of a lane that is taken down.
 struct EndEntry {};
 
-// From now on ranks may report these groups of slots, each by its place in the list.
+// From now on ranks may report these groups of cache ids, each by its place in the list.
 struct PlanEntry {
   std::uint32_t plan = 0;
   std::vector<std::vector<std::uint32_t>> groups;
@@ -191,16 +191,16 @@ struct ExecuteGroupsEntry {
   Check check = Check::kNone;
 };
 
-// This round of the slot has been open for too long. Whoever has not come to it by a swap will not, and says so.
+// This round of the cache id has been open for too long. Whoever has not come to it by a swap will not, and says so.
 struct CancelEntry {
-  std::uint32_t slot = 0;
+  std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
 };
 
-// The names of these slots have not been used for long: each rank reports the next use of one in full, and says that
-// it does. Then the slots may serve other names.
+// The names of these cache ids have not been used for long: each rank reports the next use of one in full, and says
+// that it does. Then the cache ids may serve other names.
 struct ForgetEntry {
-  std::vector<std::uint32_t> slots;
+  std::vector<std::uint32_t> cache_ids;
 };
 
 using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry,

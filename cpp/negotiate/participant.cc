@@ -20,10 +20,10 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   name.may_swap = false;
   if (is_duplicate) return DuplicateMessage{request.name};
   const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
-  if (is_same_priority && name.slot != kNoSlot && name.is_known && name.known == request.signature) {
-    const std::uint32_t group = name.slot < group_of_slot_.size() ? group_of_slot_[name.slot] : kNoGroup;
+  if (is_same_priority && name.cache_id != kNoCacheId && name.is_known && name.known == request.signature) {
+    const std::uint32_t group = name.cache_id < group_of_id_.size() ? group_of_id_[name.cache_id] : kNoGroup;
     if (group != kNoGroup && request.is_deferrable) return hold(name, group);
-    return ReadyMessage{{{name.slot, request.is_deferrable}}};
+    return ReadyMessage{{{name.cache_id, request.is_deferrable}}};
   }
   name.pending.back().in_full = std::make_unique<Signature>(request.signature);
   return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable, request.priority};
@@ -41,7 +41,7 @@ std::optional<Participant::Meeting> Participant::meet(const Request& request, Ti
   name.meets = true;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
-  return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims.get()};
+  return Meeting{name.cache_id, *name.place, name.n_meetings, name.first_dims.get()};
 }
 
 std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call) const {
@@ -50,20 +50,20 @@ std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call)
   if (found == names_.end()) return std::nullopt;
   const Name& name = *found->second;
   if (!name.may_meet || !name.pending.empty() || !is_of(name.known, call)) return std::nullopt;
-  return Meeting{name.slot, *name.place, name.n_meetings, name.first_dims.get()};
+  return Meeting{name.cache_id, *name.place, name.n_meetings, name.first_dims.get()};
 }
 
-Participant::Ready Participant::met(std::uint32_t slot) {
-  Name& name = at(slot);
+Participant::Ready Participant::met(std::uint32_t cache_id) {
+  Name& name = at(cache_id);
   name.meets = false;
   ++name.n_meetings;
   return take(name);
 }
 
-ReadyMessage Participant::missed(std::uint32_t slot) {
-  slots_[slot]->meets = false;
-  close_to_meetings(*slots_[slot]);
-  return ReadyMessage{{{slot, false}}};
+ReadyMessage Participant::missed(std::uint32_t cache_id) {
+  by_cache_id_[cache_id]->meets = false;
+  close_to_meetings(*by_cache_id_[cache_id]);
+  return ReadyMessage{{{cache_id, false}}};
 }
 
 std::optional<Participant::Meeting> Participant::avoid(const std::string& text) {
@@ -75,7 +75,7 @@ std::optional<Participant::Meeting> Participant::avoid(const std::string& text) 
 std::optional<Participant::Meeting> Participant::avoid(Name& name) {
   if (!name.may_meet) return std::nullopt;
   close_to_meetings(name);
-  return Meeting{name.slot, *name.place, name.n_meetings};
+  return Meeting{name.cache_id, *name.place, name.n_meetings};
 }
 
 // All members do so at the same place of the log, with the same signature.
@@ -112,7 +112,7 @@ std::optional<Participant::Swap> Participant::swap(const Request& request, Ticke
   name.is_swap = true;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
-  return Swap{name.slot, name.next_swap};
+  return Swap{name.cache_id, name.next_swap};
 }
 
 bool Participant::come_late(const std::string& text, Ticket ticket) {
@@ -131,22 +131,22 @@ void Participant::end_swap(Name& name) {
   for (DuplicateMessage& late : std::exchange(name.late, {})) late_.push_back(std::move(late));
 }
 
-Participant::Ready Participant::swapped(std::uint32_t slot) {
-  Name& name = *slots_[slot];
+Participant::Ready Participant::swapped(std::uint32_t cache_id) {
+  Name& name = *by_cache_id_[cache_id];
   ++name.next_swap;
   return take(name);
 }
 
 Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
-  if (entry.slot >= slots_.size() || slots_[entry.slot] == nullptr) {
-    return Status::internal("the log cancels slot " + std::to_string(entry.slot) + ", which rank " +
+  if (entry.cache_id >= by_cache_id_.size() || by_cache_id_[entry.cache_id] == nullptr) {
+    return Status::internal("the log cancels cache id " + std::to_string(entry.cache_id) + ", which rank " +
                             std::to_string(rank_) + " does not know");
   }
-  Name& name = *slots_[entry.slot];
+  Name& name = *by_cache_id_[entry.cache_id];
   const bool has_come = entry.round < name.next_swap || (entry.round == name.next_swap && name.is_swap);
   if (has_come) return Action(Cancelled{});
   name.may_swap = false;  // whether or not this rank has all inputs to the round before
-  return Action(Cancelled{NoSwapMessage{entry.slot, entry.round}});
+  return Action(Cancelled{NoSwapMessage{entry.cache_id, entry.round}});
 }
 
 // --- groups
@@ -155,9 +155,9 @@ Message Participant::hold(Name& name, std::uint32_t number) {
   Group& group = groups_[number];
   name.is_held = true;
   ++n_held_;
-  if (++group.n_held < group.slots.size()) return ReadyMessage{};
+  if (++group.n_held < group.cache_ids.size()) return ReadyMessage{};
   n_held_ -= std::exchange(group.n_held, 0);
-  for (const std::uint32_t slot : group.slots) slots_[slot]->is_held = false;
+  for (const std::uint32_t cache_id : group.cache_ids) by_cache_id_[cache_id]->is_held = false;
   return GroupsMessage{plan_, {number}};
 }
 
@@ -167,8 +167,8 @@ ReadyMessage Participant::release() {
     Group& group = groups_[number];
     if (group.n_held == 0) continue;
     n_held_ -= std::exchange(group.n_held, 0);
-    for (const std::uint32_t slot : group.slots) {
-      if (std::exchange(slots_[slot]->is_held, false)) released.items.push_back({slot, true});
+    for (const std::uint32_t cache_id : group.cache_ids) {
+      if (std::exchange(by_cache_id_[cache_id]->is_held, false)) released.items.push_back({cache_id, true});
     }
   }
   return released;
@@ -178,16 +178,16 @@ Result<Participant::Action> Participant::plan(const PlanEntry& entry) {
   Planned action{release(), {entry.plan, {}}};
   plan_ = entry.plan;
   groups_.clear();
-  group_of_slot_.assign(slots_.size(), kNoGroup);
-  for (const std::vector<std::uint32_t>& slots : entry.groups) {
-    for (const std::uint32_t slot : slots) {
-      if (slot >= slots_.size() || slots_[slot] == nullptr || group_of_slot_[slot] != kNoGroup) {
-        return Status::internal("the log plans a group with slot " + std::to_string(slot) + ", which rank " +
+  group_of_id_.assign(by_cache_id_.size(), kNoGroup);
+  for (const std::vector<std::uint32_t>& cache_ids : entry.groups) {
+    for (const std::uint32_t cache_id : cache_ids) {
+      if (cache_id >= by_cache_id_.size() || by_cache_id_[cache_id] == nullptr || group_of_id_[cache_id] != kNoGroup) {
+        return Status::internal("the log plans a group with cache id " + std::to_string(cache_id) + ", which rank " +
                                 std::to_string(rank_) + " does not know, or twice");
       }
-      group_of_slot_[slot] = static_cast<std::uint32_t>(groups_.size());
+      group_of_id_[cache_id] = static_cast<std::uint32_t>(groups_.size());
     }
-    groups_.push_back({slots, 0});
+    groups_.push_back({cache_ids, 0});
   }
   return Action(std::move(action));
 }
@@ -200,11 +200,11 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
       return Status::internal("the log executes group " + std::to_string(number) + " of plan " +
                               std::to_string(entry.plan) + ", which rank " + std::to_string(rank_) + " does not know");
     }
-    for (const std::uint32_t slot : groups_[number].slots) {
-      Name& name = *slots_[slot];
+    for (const std::uint32_t cache_id : groups_[number].cache_ids) {
+      Name& name = *by_cache_id_[cache_id];
       if (name.pending.empty() || name.is_held || name.meets || name.is_swap) {
-        return Status::internal("the log executes slot " + std::to_string(slot) + " with its group, which rank " +
-                                std::to_string(rank_) + " has not reported");
+        return Status::internal("the log executes cache id " + std::to_string(cache_id) +
+                                " with its group, which rank " + std::to_string(rank_) + " has not reported");
       }
       action.requests.push_back(take(name));
     }
@@ -270,20 +270,22 @@ Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
 }
 
 Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::vector<Meeting>& to_close) {
-  const bool is_slot_possible = item.slot == kNoSlot || item.slot <= slots_.size();  // slots come in order
+  const bool is_id_possible =
+      item.cache_id == kNoCacheId || item.cache_id <= by_cache_id_.size();  // cache ids come in order
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
-  if (is_absent && is_slot_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
-  Name* name = is_slot_possible ? find(item) : nullptr;
+  if (is_absent && is_id_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
+  Name* name = is_id_possible ? find(item) : nullptr;
   if (is_absent || name == nullptr || name->pending.empty() || name->is_held || name->meets) {
-    return Status::internal("the log executes " +
-                            (item.is_defined_here ? "'" + item.name + "'" : "slot " + std::to_string(item.slot)) +
-                            ", which rank " + std::to_string(rank_) + " has not reported");
+    return Status::internal(
+        "the log executes " +
+        (item.is_defined_here ? "'" + item.name + "'" : "cache id " + std::to_string(item.cache_id)) + ", which rank " +
+        std::to_string(rank_) + " has not reported");
   }
   if (item.is_defined_here) learn(item, *name);
   Ready ready = take(*name);
-  if (item.may_meet && item.slot == kNoSlot) open_unnamed(name->known, to_close);
+  if (item.may_meet && item.cache_id == kNoCacheId) open_unnamed(name->known, to_close);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
-  if (item.may_meet && name->slot != kNoSlot) open_to_meetings(*name);
+  if (item.may_meet && name->cache_id != kNoCacheId) open_to_meetings(*name);
   name->may_swap = item.may_swap && name->pending.empty() && join_ == kNoTicket;
   if (item.may_swap) ++name->next_swap;  // on all members, whatever each came by
   name->n_joins = n_joins_;
@@ -303,22 +305,23 @@ Participant::Ready Participant::take(Name& name) {
   return ready;
 }
 
-// This rank has joined: it learns the slot, but the next time that it uses the name it must say in full what it means.
+// This rank has joined: it learns the cache id, but the next time that it uses the name it must say in full what it
+// means.
 Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   Ready ready;
   ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
-  if (item.slot == kNoSlot) return ready;
+  if (item.cache_id == kNoCacheId) return ready;
   Name& name = name_for(item.name);
   name.is_known = false;
   name.may_swap = false;
   close_to_meetings(name);
-  take_slot(item.slot, name);
+  take_cache_id(item.cache_id, name);
   return ready;
 }
 
 Participant::Name* Participant::find(const ExecuteItem& item) {
-  if (!item.is_defined_here) return item.slot < slots_.size() ? slots_[item.slot] : nullptr;
+  if (!item.is_defined_here) return item.cache_id < by_cache_id_.size() ? by_cache_id_[item.cache_id] : nullptr;
   const auto found = names_.find(item.name);
   return found == names_.end() ? nullptr : found->second.get();
 }
@@ -328,20 +331,20 @@ void Participant::learn(const ExecuteItem& item, Name& name) {
   if (reported) name.known = std::move(*reported);
   name.is_known = true;
   name.first_dims = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
-  if (item.slot != kNoSlot) take_slot(item.slot, name);
+  if (item.cache_id != kNoCacheId) take_cache_id(item.cache_id, name);
 }
 
-void Participant::take_slot(std::uint32_t slot, Name& name) {
-  name.slot = slot;
-  if (slot >= slots_.size()) slots_.resize(std::size_t{slot} + 1, nullptr);
-  Name* before = std::exchange(slots_[slot], &name);
-  if (before != nullptr && before != &name) lose_slot(*before, name);
+void Participant::take_cache_id(std::uint32_t cache_id, Name& name) {
+  name.cache_id = cache_id;
+  if (cache_id >= by_cache_id_.size()) by_cache_id_.resize(std::size_t{cache_id} + 1, nullptr);
+  Name* before = std::exchange(by_cache_id_[cache_id], &name);
+  if (before != nullptr && before != &name) lose_cache_id(*before, name);
 }
 
 // All ranks have forgotten the name, though this one may have called it again since, in full. What they count alike
-// goes on for the name that has the slot now: what was said for another round is then not taken for one of these.
-void Participant::lose_slot(Name& name, Name& to) {
-  name.slot = kNoSlot;
+// goes on for the name that has the cache id now: what was said for another round is then not taken for one of these.
+void Participant::lose_cache_id(Name& name, Name& to) {
+  name.cache_id = kNoCacheId;
   name.is_known = false;
   close_to_meetings(name);
   to.n_meetings = std::exchange(name.n_meetings, 0);
@@ -352,14 +355,14 @@ void Participant::lose_slot(Name& name, Name& to) {
 
 Result<Participant::Action> Participant::forget(const ForgetEntry& entry) {
   Forgotten action;
-  for (const std::uint32_t slot : entry.slots) {
-    if (slot >= slots_.size() || slots_[slot] == nullptr) {
-      return Status::internal("the log forgets slot " + std::to_string(slot) + ", which rank " + std::to_string(rank_) +
-                              " does not know");
+  for (const std::uint32_t cache_id : entry.cache_ids) {
+    if (cache_id >= by_cache_id_.size() || by_cache_id_[cache_id] == nullptr) {
+      return Status::internal("the log forgets cache id " + std::to_string(cache_id) + ", which rank " +
+                              std::to_string(rank_) + " does not know");
     }
-    Name& name = *slots_[slot];
+    Name& name = *by_cache_id_[cache_id];
     if (!name.pending.empty()) {
-      action.answer.kept.push_back(slot);
+      action.answer.kept.push_back(cache_id);
       continue;
     }
     if (const auto meeting = avoid(name)) action.to_close.push_back(*meeting);
@@ -406,7 +409,8 @@ std::optional<std::string> Participant::sweep(bool counts_deferrable) {
 
 void Participant::forget_if_unused(const std::string& text) {
   const auto found = names_.find(text);
-  if (found != names_.end() && found->second->slot == kNoSlot && found->second->pending.empty()) names_.erase(found);
+  if (found != names_.end() && found->second->cache_id == kNoCacheId && found->second->pending.empty())
+    names_.erase(found);
 }
 
 }  // namespace ciranda

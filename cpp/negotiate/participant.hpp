@@ -43,19 +43,19 @@ class Participant {
 
   // A round of a name to which ranks come without reporting it.
   struct Meeting {
-    std::uint32_t slot = kNoSlot;  // of the name
+    std::uint32_t cache_id = kNoCacheId;  // of the name
     MeetingPlace place;
     std::uint64_t round = 0;
     const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name meets
     std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
-    bool is_unnamed() const { return slot == kUnnamedSlot; }
+    bool is_unnamed() const { return cache_id == kUnnamedId; }
   };
   // That of the calls without a name, which meet at one place. Never reported.
-  static constexpr std::uint32_t kUnnamedSlot = kNoSlot - 1;
+  static constexpr std::uint32_t kUnnamedId = kNoCacheId - 1;
 
   // A round of a name for which a request may be reported by a swap.
   struct Swap {
-    std::uint32_t slot = kNoSlot;
+    std::uint32_t cache_id = kNoCacheId;
     std::uint64_t round = 0;
   };
 
@@ -94,7 +94,7 @@ class Participant {
   struct Cancelled {
     std::optional<NoSwapMessage> answer;
   };
-  // Names that others may use the slots of; meetings to which others might come are to be closed.
+  // Names that others may use the cache ids of; meetings to which others might come are to be closed.
   struct Forgotten {
     std::vector<Meeting> to_close;
     ForgottenMessage answer;
@@ -102,7 +102,7 @@ class Participant {
   using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
 
   explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {
-    unnamed_.slot = kUnnamedSlot;
+    unnamed_.cache_id = kUnnamedId;
   }
 
   // What to tell the coordinator; an empty ReadyMessage: nothing, the request is held. What is neither a ReadyMessage
@@ -115,15 +115,15 @@ class Participant {
   // Instead of submit(), if ranks may meet for the request: it is then pending until met() or missed(). None: submit
   // it.
   std::optional<Meeting> meet(const Request& request, Ticket ticket);
-  // All have come; this rank may carry it out. REQUIRES: this rank meets for the slot.
-  Ready met(std::uint32_t slot);
+  // All have come; this rank may carry it out. REQUIRES: this rank meets for the cache id.
+  Ready met(std::uint32_t cache_id);
   // The meeting is closed; what to tell the coordinator instead. REQUIRES: as above.
-  ReadyMessage missed(std::uint32_t slot);
+  ReadyMessage missed(std::uint32_t cache_id);
   // Of a call for which no ticket is made: where ranks meet for it, if they may. It leaves no trace here: once all have
   // come met_at_once() says so, in place of meet() and met(); and if that takes long, meet() makes it pending.
   std::optional<Meeting> place_to_meet(const Call& call) const;
   // REQUIRES: nothing was done with the name since place_to_meet().
-  void met_at_once(std::uint32_t slot) { ++at(slot).n_meetings; }
+  void met_at_once(std::uint32_t cache_id) { ++at(cache_id).n_meetings; }
   // Before submit(), where meet() was not tried: the meeting that others might come to, which is to be closed first.
   std::optional<Meeting> avoid(const std::string& name);
 
@@ -146,8 +146,8 @@ class Participant {
   bool come_late(const std::string& name, Ticket ticket);
   // After any of the others has returned a request: what to tell the coordinator now.
   std::vector<DuplicateMessage> take_late() { return std::exchange(late_, {}); }
-  // All inputs are there; this rank may carry it out. REQUIRES: a swap of the slot is pending.
-  Ready swapped(std::uint32_t slot);
+  // All inputs are there; this rank may carry it out. REQUIRES: a swap of the cache id is pending.
+  Ready swapped(std::uint32_t cache_id);
 
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
@@ -176,20 +176,20 @@ class Participant {
  private:
   struct Name {
     const std::string* text = nullptr;
-    std::uint32_t slot = kNoSlot;
+    std::uint32_t cache_id = kNoCacheId;
     bool is_known = false;         // not after a round that this rank missed
     std::int32_t priority = 0;     // as this rank said last
     bool is_held = false;          // the pending one is, and has not been reported
     bool may_meet = false;         // the log has opened it to meetings, and none was closed since
     bool meets = false;            // the pending one does, and has not been reported
-    std::uint64_t n_meetings = 0;  // of the slot, that were, or were closed
+    std::uint64_t n_meetings = 0;  // of the cache id, that were, or were closed
     std::optional<MeetingPlace> place;
     bool is_swap = false;         // the pending one, the oldest, was reported by one
     bool may_swap = false;        // the log has opened it to swaps, and every call since was reported by one
     std::uint64_t n_joins = 0;    // of this rank, then
-    std::uint64_t next_swap = 0;  // of the slot: the number of the next round
+    std::uint64_t next_swap = 0;  // of the cache id: the number of the next round
     std::vector<DuplicateMessage> late = {};
-    Signature known;  // with which the slot was last agreed
+    Signature known;  // with which the cache id was last agreed
     std::shared_ptr<const FirstDims> first_dims;
     struct Pending {
       Ticket ticket;
@@ -207,14 +207,14 @@ class Participant {
   };
 
   struct Group {
-    std::vector<std::uint32_t> slots;
+    std::vector<std::uint32_t> cache_ids;
     std::size_t n_held = 0;
   };
 
   Message hold(Name& name, std::uint32_t group);
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> execute(const ExecuteGroupsEntry& entry);
-  Name& at(std::uint32_t slot) { return slot == kUnnamedSlot ? unnamed_ : *slots_[slot]; }
+  Name& at(std::uint32_t cache_id) { return cache_id == kUnnamedId ? unnamed_ : *by_cache_id_[cache_id]; }
   std::optional<Meeting> unnamed_meeting(std::optional<std::uint32_t> signature, std::size_t n_bytes,
                                          std::uint64_t nth) const;
   void open_unnamed(const Signature& signature, std::vector<Meeting>& to_close);
@@ -234,8 +234,8 @@ class Participant {
   Result<Action> cancel(const CancelEntry& entry);
   Result<Action> forget(const ForgetEntry& entry);
   Name& name_for(const std::string& text);
-  void take_slot(std::uint32_t slot, Name& name);
-  void lose_slot(Name& name, Name& to);
+  void take_cache_id(std::uint32_t cache_id, Name& name);
+  void lose_cache_id(Name& name, Name& to);
   void forget_if_unused(const std::string& text);
 
   int rank_;
@@ -244,13 +244,13 @@ class Participant {
   std::uint64_t n_joins_ = 0;
   std::vector<DuplicateMessage> late_;
   std::unordered_map<std::string, std::unique_ptr<Name>, HashText, std::equal_to<>> names_;
-  std::vector<Name*> slots_;
+  std::vector<Name*> by_cache_id_;
   Name unnamed_;  // the calls without a name, as far as ranks meet for them
   UnnamedSignatures unnamed_signatures_;
   std::size_t n_unnamed_reported_ = 0;
   std::uint32_t plan_ = 0;  // 0: none
   std::vector<Group> groups_;
-  std::vector<std::uint32_t> group_of_slot_;  // or kNoGroup
+  std::vector<std::uint32_t> group_of_id_;  // or kNoGroup
   std::size_t n_held_ = 0;
   std::size_t n_pending_ = 0;
   Ticket join_ = kNoTicket;

@@ -8,7 +8,7 @@ namespace ciranda {
 std::optional<Participant::Meeting> Participant::unnamed_meeting(std::optional<std::uint32_t> signature,
                                                                  std::size_t n_bytes, std::uint64_t nth) const {
   if (!signature) return std::nullopt;
-  Meeting meeting{kUnnamedSlot, *unnamed_.place, unnamed_.n_meetings};
+  Meeting meeting{kUnnamedId, *unnamed_.place, unnamed_.n_meetings};
   meeting.place.n_exact_bytes = n_bytes;
   meeting.tag = static_cast<std::uint32_t>(nth * UnnamedSignatures::kMost + *signature);
   return meeting;

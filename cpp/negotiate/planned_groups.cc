@@ -29,7 +29,7 @@ bool PlannedGroup::is_whole(std::size_t most_bytes) {
   return true;
 }
 
-PlanEntry PlannedGroups::publish(const LearnedOrder& order, const std::vector<NamedRounds*>& slots) {
+PlanEntry PlannedGroups::publish(const LearnedOrder& order, const std::vector<NamedRounds*>& by_cache_id) {
   for (const auto& group : current_.groups) {
     for (NamedRounds* name : group->names) name->group = nullptr;
   }
@@ -44,12 +44,12 @@ PlanEntry PlannedGroups::publish(const LearnedOrder& order, const std::vector<Na
     group->learned_plan = learned_plan_;
     group->arrivals.resize(static_cast<std::size_t>(n_members_));
     group->is_touched = true;  // until looked at
-    for (const std::uint32_t slot : order.slots_of(number)) {
-      group->names.push_back(slots[slot]);
-      slots[slot]->group = group.get();
+    for (const std::uint32_t cache_id : order.cache_ids_of(number)) {
+      group->names.push_back(by_cache_id[cache_id]);
+      by_cache_id[cache_id]->group = group.get();
     }
     group->kind = order.kind_of(number);  // what the names were learned as; by now they may be something else
-    entry.groups.push_back(order.slots_of(number));
+    entry.groups.push_back(order.cache_ids_of(number));
     current_.groups.push_back(std::move(group));
   }
   return entry;

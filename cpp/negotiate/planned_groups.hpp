@@ -50,8 +50,8 @@ class PlannedGroups {
 
   // Whether a plan can be made known: all ranks know the last one.
   bool can_publish() const { return n_knowing_ == n_members_ || current_.number == 0; }
-  // REQUIRES: can_publish(), no group is open, and `order` has a plan of these slots.
-  PlanEntry publish(const LearnedOrder& order, const std::vector<NamedRounds*>& slots);
+  // REQUIRES: can_publish(), no group is open, and `order` has a plan of these cache ids.
+  PlanEntry publish(const LearnedOrder& order, const std::vector<NamedRounds*>& by_cache_id);
   // A member knows the plan, as it says once. False: there is no such plan.
   bool know(std::uint32_t plan);
 

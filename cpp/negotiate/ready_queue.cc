@@ -31,11 +31,11 @@ std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
 
 void ReadyQueue::push(NamedRounds& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
-  if (!learns_order_ || name.slot == kNoSlot) return;
+  if (!learns_order_ || name.cache_id == kNoCacheId) return;
   const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not as it was before
-  order_.observe(name.slot, name.signature().n_bytes(), name.round.is_deferrable ? kind : kNoKind);
+  order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable ? kind : kNoKind);
   count_for_plan();
-  waiting_.back().group = order_.group_of(name.slot);
+  waiting_.back().group = order_.group_of(name.cache_id);
   waiting_.back().plan = plan_;
   if (const auto group = waiting_.back().group) ++n_in_group_[*group];
 }
@@ -52,7 +52,7 @@ void ReadyQueue::push(PlannedGroup& group) {
   if (order_.has_plan() && order_.plan() == group.learned_plan) {
     order_.observe_group(group.number);
   } else {
-    for (const NamedRounds* name : group.names) order_.observe(name->slot, name->agreed.n_bytes(), name->kind);
+    for (const NamedRounds* name : group.names) order_.observe(name->cache_id, name->agreed.n_bytes(), name->kind);
   }
   count_for_plan();
 }

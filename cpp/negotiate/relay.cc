@@ -76,7 +76,7 @@ void Relay::hear_report(std::size_t child, std::vector<std::int32_t> ranks, Read
     return;
   }
   if (const auto* ready = std::get_if<ReadyMessage>(&report)) {
-    for (const ReadyMessage::Item& item : ready->items) split_group_of(item.slot);
+    for (const ReadyMessage::Item& item : ready->items) split_group_of(item.cache_id);
   } else if (!std::holds_alternative<RequestMessage>(report)) {
     let_go();
     if (std::holds_alternative<JoinMessage>(report)) {
@@ -145,8 +145,8 @@ void Relay::split(std::uint32_t number) {
   groups_[number].is_split = true;
 }
 
-void Relay::split_group_of(std::uint32_t slot) {
-  if (const auto found = group_of_slot_.find(slot); found != group_of_slot_.end()) split(found->second);
+void Relay::split_group_of(std::uint32_t cache_id) {
+  if (const auto found = group_of_id_.find(cache_id); found != group_of_id_.end()) split(found->second);
 }
 
 void Relay::let_go(Group& group, std::uint32_t number) {
@@ -181,7 +181,7 @@ void Relay::pass_down(const LogMessage& log) {
         if (groups->plan == plan_ && number < groups_.size()) groups_[number].is_split = false;
       }
     } else if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
-      for (const ExecuteItem& item : execute->items) mend(item.slot);
+      for (const ExecuteItem& item : execute->items) mend(item.cache_id);
     } else if (std::holds_alternative<JoinedEntry>(entry)) {
       n_joined_ = 0;
     }
@@ -193,15 +193,16 @@ void Relay::plan(const PlanEntry& entry) {
   plan_ = entry.plan;
   // Until the first use of a group is over, some ranks may report its names in other ways.
   groups_.assign(entry.groups.size(), Group{std::vector<bool>(children_.size()), 0, true});
-  group_of_slot_.clear();
+  group_of_id_.clear();
   for (std::size_t number = 0; number < entry.groups.size(); ++number) {
-    for (const std::uint32_t slot : entry.groups[number]) group_of_slot_[slot] = static_cast<std::uint32_t>(number);
+    for (const std::uint32_t cache_id : entry.groups[number])
+      group_of_id_[cache_id] = static_cast<std::uint32_t>(number);
   }
 }
 
 // What all ranks were ready for, all have reported: the group's next use begins with nothing heard of it.
-void Relay::mend(std::uint32_t slot) {
-  if (const auto found = group_of_slot_.find(slot); found != group_of_slot_.end())
+void Relay::mend(std::uint32_t cache_id) {
+  if (const auto found = group_of_id_.find(cache_id); found != group_of_id_.end())
     groups_[found->second].is_split = false;
 }
 

@@ -2,7 +2,7 @@
 // of the hosts below pass to it (relay_tree.hpp). The log comes down the same way.
 //
 // It *gathers* reports of planned groups: that all ranks of the subtree are ready for a group is one number. All
-// else it passes on as it came, with the ranks that said it: signatures, slots, duplicates, joins. A group of which
+// else it passes on as it came, with the ranks that said it: signatures, cache ids, duplicates, joins. A group of which
 // something else is heard is *split*: what is known of it is passed on at once, rank by rank, and so is the rest, until
 // the log executes a name of it. A rank's reports of a name, and its joins and duplicates, keep their order.
 //
@@ -62,10 +62,10 @@ class Relay {
   void pass_on(std::vector<std::int32_t> ranks, ReadyReport report);
   void pass_on_for_all(std::uint32_t group);
   void split(std::uint32_t group);
-  void split_group_of(std::uint32_t slot);
+  void split_group_of(std::uint32_t cache_id);
   void let_go(Group& group, std::uint32_t number);
   void plan(const PlanEntry& entry);
-  void mend(std::uint32_t slot);
+  void mend(std::uint32_t cache_id);
 
   std::vector<Child> children_;
   std::size_t n_waiting_ = 0;  // children
@@ -74,7 +74,7 @@ class Relay {
   std::size_t n_joined_ = 0;  // ranks of the subtree
   std::uint32_t plan_ = 0;
   std::vector<Group> groups_;
-  std::unordered_map<std::uint32_t, std::uint32_t> group_of_slot_;
+  std::unordered_map<std::uint32_t, std::uint32_t> group_of_id_;
   std::size_t n_held_ = 0;  // groups of which some have come
   RelayedMessage news_;
 };

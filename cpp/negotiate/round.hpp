@@ -1,5 +1,5 @@
 // Round: one use of a name; it opens with the first report. NamedRounds: all that the coordinator knows about a
-// name: its slot, what was agreed the last time, the round that is open, and the answers that members still owe.
+// name: its cache id, what was agreed the last time, the round that is open, and the answers that members still owe.
 //
 // Plain state with questions that can be asked of it; the coordinator decides. "Member": see members.hpp.
 #pragma once
@@ -93,7 +93,7 @@ struct NamedRounds {
 
   std::string name;
   bool is_cacheable;
-  std::uint32_t slot = kNoSlot;
+  std::uint32_t cache_id = kNoCacheId;
   bool is_being_forgotten = false;  // ranks were told to, and it was not carried out since
   std::uint32_t kind = kNoKind;     // of `agreed`; see learned_order.hpp
   PlannedGroup* group = nullptr;    // in the plan that ranks report by

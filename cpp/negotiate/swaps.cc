@@ -18,14 +18,14 @@ Swaps::Swaps(int member, int n_members)
     : member_(member), n_members_(static_cast<std::size_t>(n_members)), has_ended_(n_members_, false) {}
 
 Status Swaps::begin(const SwapMessage& message, Ticket ticket) {
-  pending_.push_back({message.slot, message.round, ticket});
+  pending_.push_back({message.cache_id, message.round, ticket});
   return keep(member_, message);
 }
 
 Status Swaps::hear(int member, const SwapMessage& message) { return keep(member, message); }
 
 Status Swaps::keep(int member, const SwapMessage& message) {
-  Round& round = rounds_[message.slot][message.round % 2];
+  Round& round = rounds_[message.cache_id][message.round % 2];
   if (message.round < round.number) return Status::ok_status();  // of a round that the log has decided
   if (message.round > round.number || round.is_here.empty()) {
     round = {message.round, std::vector<bool>(n_members_, false), 0, {}};
@@ -34,7 +34,7 @@ Status Swaps::keep(int member, const SwapMessage& message) {
   const auto at = static_cast<std::size_t>(member);
   if (round.inputs.size() != n_members_ * message.input.size() || round.is_here[at]) {
     return Status::internal("an input of " + std::to_string(message.input.size()) + " bytes for round " +
-                            std::to_string(message.round) + " of slot " + std::to_string(message.slot) +
+                            std::to_string(message.round) + " of cache id " + std::to_string(message.cache_id) +
                             " does not fit the others, or came twice");
   }
   std::copy(message.input.begin(), message.input.end(),
@@ -51,9 +51,9 @@ void Swaps::forget(Ticket ticket) {
 std::vector<Swaps::Done> Swaps::take_done() {
   std::vector<Done> done;
   std::erase_if(pending_, [&](const Pending& pending) {
-    Round& round = rounds_[pending.slot][pending.number % 2];
+    Round& round = rounds_[pending.cache_id][pending.number % 2];
     if (round.number != pending.number || round.n_here < n_members_) return false;
-    done.push_back({pending.slot, pending.ticket, std::move(round.inputs)});
+    done.push_back({pending.cache_id, pending.ticket, std::move(round.inputs)});
     return true;
   });
   return done;

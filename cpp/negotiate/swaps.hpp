@@ -36,14 +36,14 @@ class Swaps {
   using Ticket = std::uint64_t;
 
   struct Done {
-    std::uint32_t slot;
+    std::uint32_t cache_id;
     Ticket ticket;
     std::vector<std::byte> inputs;  // of all members, in their order
   };
 
   Swaps(int member, int n_members);
 
-  // This rank has sent this. REQUIRES: no other call of the slot is pending here.
+  // This rank has sent this. REQUIRES: no other call of the cache id is pending here.
   Status begin(const SwapMessage& message, Ticket ticket);
   // Another has. Not ok: it breaks the rules.
   Status hear(int member, const SwapMessage& message);
@@ -67,18 +67,18 @@ class Swaps {
     std::vector<std::byte> inputs;
   };
   struct Pending {
-    std::uint32_t slot;
+    std::uint32_t cache_id;
     std::uint64_t number;
     Ticket ticket;
   };
 
   Status keep(int member, const SwapMessage& message);
-  const Round& round_of(const Pending& pending) const { return rounds_.at(pending.slot)[pending.number % 2]; }
+  const Round& round_of(const Pending& pending) const { return rounds_.at(pending.cache_id)[pending.number % 2]; }
 
   int member_;
   std::size_t n_members_;
   std::vector<bool> has_ended_;
-  // By slot. Another can be one round ahead of this rank, not two: the one before the second needs this rank too.
+  // By cache id. Another can be one round ahead of this rank, not two: the one before the second needs this rank too.
   std::unordered_map<std::uint32_t, std::array<Round, 2>> rounds_;
   std::vector<Pending> pending_;
 };

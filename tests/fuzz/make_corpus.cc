@@ -120,7 +120,7 @@ RequestMessage request_for(std::string name, Collective collective) {
 
 ExecuteEntry execution_of(const RequestMessage& request, std::vector<std::int32_t> absent = {}) {
   ExecuteItem item;
-  item.slot = 0;
+  item.cache_id = 0;
   item.is_defined_here = true;
   item.name = request.name;
   item.absent = std::move(absent);
@@ -136,7 +136,7 @@ void seed_conversations(Corpus& corpus) {
     corpus.add(255, stream);
   };
   const RequestMessage a = request_for("a", Collective::kAllreduce);
-  // A name in full, then by its slot; on another lane.
+  // A name in full, then by its cache id; on another lane.
   add({{0, a}, {0, ReadyMessage{{{0, false}}}}, {0, LogMessage{{execution_of(a)}}}});
   add({{5, a}, {5, WaitingMessage{}}, {5, ReadyMessage{{{0, true}}}}, {0, a}});
   // A rank joins, the other works on, and all have joined.

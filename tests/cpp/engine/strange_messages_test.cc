@@ -83,7 +83,7 @@ void expect_refused(std::vector<std::vector<std::int64_t>> first_dims) {
   ASSERT_TRUE(reported.has_value());
   EXPECT_EQ(reported->name, "g");
   ExecuteItem item;
-  item.slot = 0;
+  item.cache_id = 0;
   item.is_defined_here = true;
   item.name = "g";
   item.first_dims = std::move(first_dims);
@@ -120,9 +120,9 @@ TEST(StrangeLog, ThatJoinsWhatCannotBeOneIsRefused) {
   ASSERT_TRUE(coordinator.hear<RequestMessage>(1).has_value());
   ASSERT_TRUE(coordinator.hear<RequestMessage>(1).has_value());
   ExecuteEntry both;
-  for (const auto& [name, slot] : {std::pair{"g", 0U}, {"s", 1U}}) {
+  for (const auto& [name, cache_id] : {std::pair{"g", 0U}, {"s", 1U}}) {
     ExecuteItem& item = both.items.emplace_back();
-    item.slot = slot;
+    item.cache_id = cache_id;
     item.is_defined_here = true;
     item.name = name;
   }

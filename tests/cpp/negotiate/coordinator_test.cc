@@ -1,4 +1,4 @@
-// Coordinator: what travels together, what is held back and let go, slots, the texts of errors, and bad reports.
+// Coordinator: what travels together, what is held back and let go, cache ids, the texts of errors, and bad reports.
 #include "negotiate/coordinator.hpp"
 
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@ CoordinatorOptions threshold(std::size_t n_bytes) {
   options.fusion_threshold_bytes = n_bytes;
   return options;
 }
-CoordinatorOptions capacity(std::size_t n_slots) {
+CoordinatorOptions capacity(std::size_t n_cache_ids) {
   CoordinatorOptions options;
-  options.cache_capacity = n_slots;
+  options.cache_capacity = n_cache_ids;
   return options;
 }
 CoordinatorOptions hosts(std::vector<std::string> labels) {
@@ -55,15 +55,15 @@ class Desk {
       expect_ok(coordinator_.on_request(rank, {name, signature, true, is_deferrable, priority}, kNow));
     }
   }
-  void ready(int rank, std::uint32_t slot, bool is_deferrable = true) {
-    expect_ok(coordinator_.on_ready(rank, {{{slot, is_deferrable}}}, kNow));
+  void ready(int rank, std::uint32_t cache_id, bool is_deferrable = true) {
+    expect_ok(coordinator_.on_ready(rank, {{{cache_id, is_deferrable}}}, kNow));
   }
-  void ready_by_all(std::uint32_t slot, bool is_deferrable = true) {
-    for (int rank = 0; rank < size_; ++rank) ready(rank, slot, is_deferrable);
+  void ready_by_all(std::uint32_t cache_id, bool is_deferrable = true) {
+    for (int rank = 0; rank < size_; ++rank) ready(rank, cache_id, is_deferrable);
   }
   void duplicate(int rank, const std::string& name) { expect_ok(coordinator_.on_duplicate(rank, {name}, kNow)); }
 
-  // The slots or, where they are defined, names of each entry; failures as "!text".
+  // The cache ids or, where they are defined, names of each entry; failures as "!text".
   std::vector<std::vector<std::string>> taken(bool wire_is_idle = true, std::size_t n_bytes_under_way = 0) {
     std::vector<std::vector<std::string>> out;
     for (const LogEntry& entry : coordinator_.take_entries(wire_is_idle, n_bytes_under_way)) {
@@ -71,7 +71,7 @@ class Desk {
       if (const auto* failure = std::get_if<FailEntry>(&entry)) row.push_back("!" + failure->text);
       if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
         for (const ExecuteItem& item : execute->items) {
-          row.push_back(item.is_defined_here ? item.name : std::to_string(item.slot));
+          row.push_back(item.is_defined_here ? item.name : std::to_string(item.cache_id));
         }
       }
     }
@@ -184,9 +184,9 @@ TEST(Fusion, TellsOfFailuresWhileTheWireIsBusy) {
   EXPECT_EQ(desk.taken(false).size(), 1U);
 }
 
-// --- slots
+// --- cache ids
 
-TEST(Slots, AreGivenWithTheFirstUseAndUsedFromThen) {
+TEST(CacheIds, AreGivenWithTheFirstUseAndUsedFromThen) {
   Desk desk(2);
   desk.request_by_all("a", allreduce({4}));
   desk.request_by_all("b", allreduce({4}));
@@ -196,7 +196,7 @@ TEST(Slots, AreGivenWithTheFirstUseAndUsedFromThen) {
   EXPECT_EQ(desk.taken(), (Rows{{"1", "0"}}));
 }
 
-TEST(Slots, AreDefinedAgainWhenOneRankGathersDifferently) {
+TEST(CacheIds, AreDefinedAgainWhenOneRankGathersDifferently) {
   Desk desk(2);
   desk.request(0, "g", allgather({1, 2}));
   desk.request(1, "g", allgather({5, 2}));
@@ -207,30 +207,30 @@ TEST(Slots, AreDefinedAgainWhenOneRankGathersDifferently) {
   ASSERT_EQ(entries.size(), 1U);
   const ExecuteItem& item = std::get<ExecuteEntry>(entries.front()).items.front();
   EXPECT_TRUE(item.is_defined_here);
-  EXPECT_EQ(item.slot, 0U);
+  EXPECT_EQ(item.cache_id, 0U);
   EXPECT_EQ(item.first_dims, (std::vector<std::vector<std::int64_t>>{{1, 7}}));
 }
 
-TEST(Slots, AreNotGivenBeyondTheCapacityNorToMadeUpNames) {
+TEST(CacheIds, AreNotGivenBeyondTheCapacityNorToMadeUpNames) {
   Desk desk(1, capacity(1));
   desk.request(0, "made up", allreduce({1}), false, false);
   desk.request(0, "a", allreduce({2}));
   desk.request(0, "b", allreduce({3}));
-  std::vector<std::uint32_t> slots;
+  std::vector<std::uint32_t> cache_ids;
   const std::vector<LogEntry> entries = desk.coordinator().take_entries(true);
   for (const LogEntry& entry : entries) {
     const auto* executed = std::get_if<ExecuteEntry>(&entry);
     if (executed == nullptr) continue;
-    for (const ExecuteItem& item : executed->items) slots.push_back(item.slot);
+    for (const ExecuteItem& item : executed->items) cache_ids.push_back(item.cache_id);
   }
-  EXPECT_EQ(slots, (std::vector<std::uint32_t>{kNoSlot, 0, kNoSlot}));
-  EXPECT_EQ(std::get<ForgetEntry>(entries.back()).slots, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(cache_ids, (std::vector<std::uint32_t>{kNoCacheId, 0, kNoCacheId}));
+  EXPECT_EQ(std::get<ForgetEntry>(entries.back()).cache_ids, std::vector<std::uint32_t>{0});
 }
 
 class Forgetting : public ::testing::Test {
  protected:
   struct Done {
-    std::uint32_t slot = kNoSlot;
+    std::uint32_t cache_id = kNoCacheId;
     std::vector<std::uint32_t> to_forget;
   };
 
@@ -239,8 +239,8 @@ class Forgetting : public ::testing::Test {
     desk_.request_by_all(name, allreduce({4}));
     Done done;
     for (const LogEntry& entry : desk_.coordinator().take_entries(true)) {
-      if (const auto* executed = std::get_if<ExecuteEntry>(&entry)) done.slot = executed->items.front().slot;
-      if (const auto* forget = std::get_if<ForgetEntry>(&entry)) done.to_forget = forget->slots;
+      if (const auto* executed = std::get_if<ExecuteEntry>(&entry)) done.cache_id = executed->items.front().cache_id;
+      if (const auto* forget = std::get_if<ForgetEntry>(&entry)) done.to_forget = forget->cache_ids;
     }
     return done;
   }
@@ -251,18 +251,18 @@ class Forgetting : public ::testing::Test {
   Desk desk_{2, capacity(2)};
 };
 
-TEST_F(Forgetting, GivesTheSlotThatWasNotUsedForLongest) {
-  EXPECT_EQ(use("a").slot, 0U);
-  EXPECT_EQ(use("b").slot, 1U);
-  EXPECT_EQ(use("a").slot, 0U);
+TEST_F(Forgetting, GivesTheCacheIdThatWasNotUsedForLongest) {
+  EXPECT_EQ(use("a").cache_id, 0U);
+  EXPECT_EQ(use("b").cache_id, 1U);
+  EXPECT_EQ(use("a").cache_id, 0U);
   EXPECT_EQ(use("c").to_forget, std::vector<std::uint32_t>{1});
   have_forgotten(1);
-  EXPECT_EQ(use("d").slot, kNoSlot) << "rank 0 may still say it and mean b";
+  EXPECT_EQ(use("d").cache_id, kNoCacheId) << "rank 0 may still say it and mean b";
   have_forgotten(0);
-  EXPECT_EQ(use("e").slot, 1U);
-  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("e").cache_id, 1U);
+  EXPECT_EQ(use("a").cache_id, 0U);
   const Done again = use("b");
-  EXPECT_EQ(again.slot, kNoSlot);
+  EXPECT_EQ(again.cache_id, kNoCacheId);
   EXPECT_EQ(again.to_forget, std::vector<std::uint32_t>{1}) << "e";
 }
 
@@ -272,7 +272,7 @@ TEST_F(Forgetting, LeavesWhatARankHasACallOf) {
   EXPECT_EQ(use("c").to_forget, std::vector<std::uint32_t>{0});
   have_forgotten(0);
   have_forgotten(1, {0});
-  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("a").cache_id, 0U);
   EXPECT_EQ(use("d").to_forget, std::vector<std::uint32_t>{1}) << "a was used since";
 }
 
@@ -280,11 +280,11 @@ TEST_F(Forgetting, LeavesWhatIsUsedMeanwhile) {
   use("a");
   use("b");
   EXPECT_EQ(use("c").to_forget, std::vector<std::uint32_t>{0});
-  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("a").cache_id, 0U);
   have_forgotten(0);
   have_forgotten(1);
-  EXPECT_EQ(use("d").slot, kNoSlot);
-  EXPECT_EQ(use("a").slot, 0U);
+  EXPECT_EQ(use("d").cache_id, kNoCacheId);
+  EXPECT_EQ(use("a").cache_id, 0U);
 }
 
 TEST_F(Forgetting, IsAnsweredOnce) {
@@ -295,17 +295,17 @@ TEST_F(Forgetting, IsAnsweredOnce) {
   EXPECT_FALSE(desk_.coordinator().on_forgotten(0, {{99}}).ok());
 }
 
-// However many names there have been, the latest have slots.
+// However many names there have been, the latest have cache ids.
 TEST_F(Forgetting, GoesOnForEver) {
-  int n_with_slot = 0;
+  int n_with_cache_id = 0;
   for (int i = 0; i < 1000; ++i) {
     const Done done = use("name " + std::to_string(i));
-    n_with_slot += done.slot != kNoSlot ? 1 : 0;
+    n_with_cache_id += done.cache_id != kNoCacheId ? 1 : 0;
     if (done.to_forget.empty()) continue;
     have_forgotten(0);
     have_forgotten(1);
   }
-  EXPECT_GE(n_with_slot, 500);
+  EXPECT_GE(n_with_cache_id, 500);
 }
 
 // --- inputs that travel along
@@ -379,11 +379,11 @@ TEST_F(Inputs, ThatAreLargeOrOfDifferentSizesDoNotComeBack) {
   EXPECT_TRUE(taken_inputs().empty());
 }
 
-TEST(Slots, ThatWereNeverGivenAreRefused) {
+TEST(CacheIds, ThatWereNeverGivenAreRefused) {
   Desk desk(2);
   const Status status = desk.coordinator().on_ready(1, {{{0, true}}}, kNow);
   EXPECT_EQ(status.kind(), ErrorKind::kInternal);
-  EXPECT_EQ(status.message(), "rank 1 reported slot 0 of only 0");
+  EXPECT_EQ(status.message(), "rank 1 reported cache id 0 of only 0");
 }
 
 // --- priorities
@@ -440,7 +440,7 @@ TEST_F(Priorities, ChangeWithACall) {
 TEST_F(Priorities, HoldNothingBackWhereThereAreNone) {
   for (const char* name : {"a", "b", "c"}) urge(name, 3, 0);
   EXPECT_EQ(desk_.taken(), (Rows{{"a", "b", "c"}}));
-  for (const std::uint32_t slot : {0U, 1U, 2U}) desk_.ready_by_all(slot);
+  for (const std::uint32_t cache_id : {0U, 1U, 2U}) desk_.ready_by_all(cache_id);
   EXPECT_EQ(taken_beside(100), (Rows{{"0", "1", "2"}}));
 }
 
@@ -451,7 +451,7 @@ TEST_F(Priorities, CutGroupsOfTheLearnedOrder) {
   desk_.taken();
   desk_.taken();
   for (int step = 0; step < 2; ++step) {
-    for (const std::uint32_t slot : {1U, 0U}) desk_.ready_by_all(slot);
+    for (const std::uint32_t cache_id : {1U, 0U}) desk_.ready_by_all(cache_id);
     desk_.coordinator().on_waiting(0);
     desk_.taken();
     desk_.taken();
@@ -472,7 +472,7 @@ class Groups : public ::testing::Test {
     for (const char* name : {"a", "b", "c"}) desk_.request_by_all(name, allreduce({150 * 1024}), true);
     desk_.taken();
     for (int step = 0; step < 2; ++step) {
-      for (const std::uint32_t slot : {0U, 1U, 2U}) desk_.ready_by_all(slot);
+      for (const std::uint32_t cache_id : {0U, 1U, 2U}) desk_.ready_by_all(cache_id);
       desk_.coordinator().on_waiting(0);
       desk_.taken();
     }
@@ -540,7 +540,7 @@ TEST_F(Groups, AreForgottenWhenAStrangerComes) {
   desk_.ready_by_all(0);
   EXPECT_EQ(desk_.taken(), Rows{});
   desk_.request_by_all("d", allreduce({4}));
-  EXPECT_EQ(desk_.taken(), (Rows{{"d"}}));  // "d" has no slot yet: no stranger
+  EXPECT_EQ(desk_.taken(), (Rows{{"d"}}));  // "d" has no cache id yet: no stranger
   desk_.ready_by_all(3);
   EXPECT_EQ(desk_.taken(), (Rows{{"0", "3"}}));
 }
@@ -598,7 +598,7 @@ TEST(Disagreement, IsToldToManyAtOnce) {
 }
 
 // As above, where nothing is known of the name in between.
-TEST(Disagreement, OfNamesWithoutSlotKeepTheirOrder) {
+TEST(Disagreement, OfNamesWithoutCacheIdKeepTheirOrder) {
   Desk desk(2);
   const auto disagree = [&desk](std::int64_t size) {
     desk.request(0, "a", allreduce({4}), false, false);
@@ -611,7 +611,7 @@ TEST(Disagreement, OfNamesWithoutSlotKeepTheirOrder) {
   EXPECT_NE(rows[0], rows[1]);
 }
 
-// A rank that reports a slot said nothing of its shape this time; what it had last time is what is named.
+// A rank that reports a cache id said nothing of its shape this time; what it had last time is what is named.
 TEST(Disagreement, NamesTheFirstDimensionOfTheRankItself) {
   Desk desk(2);
   desk.request(0, "g", allgather({1, 2}));
@@ -730,10 +730,10 @@ TEST(BadReport, AfterJoiningIsRefused) {
             "rank 1 joins for the 2. time, where all have joined 0 times");
 }
 
-TEST(BadReport, OfASlotThatIsNotThereIsRefused) {
+TEST(BadReport, OfACacheIdThatIsNotThereIsRefused) {
   Desk desk(2);
   const Status status = desk.coordinator().on_ready(1, {{{3, true}}}, kNow);
-  EXPECT_EQ(status.message(), "rank 1 reported slot 3 of only 0");
+  EXPECT_EQ(status.message(), "rank 1 reported cache id 3 of only 0");
 }
 
 }  // namespace

@@ -77,9 +77,9 @@ TEST(CrowdWithGroups, ReportsByNumber) {
   options.has_relays = false;
   const StepCost by_group = planned_step(options);
   options.reports_groups = false;
-  const StepCost by_slot = planned_step(options);
-  EXPECT_LT(by_group.n_bytes_in * 3, by_slot.n_bytes_in);
-  EXPECT_LT(by_group.n_bytes_out * 3, by_slot.n_bytes_out);
+  const StepCost by_cache_id = planned_step(options);
+  EXPECT_LT(by_group.n_bytes_in * 3, by_cache_id.n_bytes_in);
+  EXPECT_LT(by_group.n_bytes_out * 3, by_cache_id.n_bytes_out);
 }
 
 TEST(CrowdWithRelays, AHostSendsFewMessagesHoweverManyTensorsThereAre) {

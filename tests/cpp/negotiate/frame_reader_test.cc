@@ -181,11 +181,11 @@ TEST(LargeMessages, ALogIsCutBetweenItsEntries) {
 
 TEST(LargeMessages, ReadyReportsAreCut) {
   ReadyMessage ready;
-  for (std::uint32_t slot = 0; slot < 1000; ++slot) ready.items.push_back({slot, slot % 3 == 0});
+  for (std::uint32_t cache_id = 0; cache_id < 1000; ++cache_id) ready.items.push_back({cache_id, cache_id % 3 == 0});
   std::uint32_t n_items = 0;
   for (const Message& part : sent_under_small_limit(ready)) {
     for (const ReadyMessage::Item& item : std::get<ReadyMessage>(part).items) {
-      EXPECT_EQ(item.slot, n_items);
+      EXPECT_EQ(item.cache_id, n_items);
       EXPECT_EQ(item.is_deferrable, n_items % 3 == 0);
       ++n_items;
     }

@@ -275,8 +275,8 @@ INSTANTIATE_TEST_SUITE_P(Leaving, Interleavings, ::testing::ValuesIn(leaving()),
 
 // --- when a and b are a planned group
 
-// Calls and waits, after which they are, and have been reported as one. (Slots are given in the first step, and seen
-// in the next two; the plan comes in the fourth.)
+// Calls and waits, after which they are, and have been reported as one. (Cache ids are given in the first step, and
+// seen in the next two; the plan comes in the fourth.)
 constexpr std::size_t kPlanned = 15;
 
 Call deferrable(const std::string& name, Signature signature = allreduce({4})) {

@@ -10,12 +10,12 @@ namespace ciranda {
 namespace {
 
 struct Item {
-  std::uint32_t slot;
+  std::uint32_t cache_id;
   std::size_t n_bytes;
 };
 
 void observe(LearnedOrder& order, const std::vector<Item>& step) {
-  for (const Item& item : step) order.observe(item.slot, item.n_bytes);
+  for (const Item& item : step) order.observe(item.cache_id, item.n_bytes);
 }
 
 const std::vector<Item> kStep{{7, 60}, {3, 60}, {5, 60}, {1, 10}};
@@ -117,7 +117,7 @@ TEST(LearnedOrder, MakesNoPlanOfStepsThatAlternate) {
 // --- kinds, limits and whole groups
 
 void observe_kinds(LearnedOrder& order, const std::vector<std::pair<Item, std::uint32_t>>& step) {
-  for (const auto& [item, kind] : step) order.observe(item.slot, item.n_bytes, kind);
+  for (const auto& [item, kind] : step) order.observe(item.cache_id, item.n_bytes, kind);
 }
 
 TEST(LearnedOrder, GroupsByKindAcrossOthers) {
@@ -128,16 +128,16 @@ TEST(LearnedOrder, GroupsByKindAcrossOthers) {
   observe_kinds(order, step);
   order.observe(0, 40, 0);
   ASSERT_EQ(order.n_groups(), 3U);
-  EXPECT_EQ(order.slots_of(0), (std::vector<std::uint32_t>{0, 2, 5}));
-  EXPECT_EQ(order.slots_of(1), (std::vector<std::uint32_t>{1, 4}));
-  EXPECT_EQ(order.slots_of(2), (std::vector<std::uint32_t>{6}));
+  EXPECT_EQ(order.cache_ids_of(0), (std::vector<std::uint32_t>{0, 2, 5}));
+  EXPECT_EQ(order.cache_ids_of(1), (std::vector<std::uint32_t>{1, 4}));
+  EXPECT_EQ(order.cache_ids_of(2), (std::vector<std::uint32_t>{6}));
   EXPECT_FALSE(order.group_of(3));
 }
 
 TEST(LearnedOrder, MakesGroupsLargerRatherThanMany) {
   LearnedOrder order({.group_bytes = 10, .most_groups = 4});
   for (int step = 0; step < 3; ++step) {
-    for (std::uint32_t slot = 0; slot < 100; ++slot) order.observe(slot, 10);
+    for (std::uint32_t cache_id = 0; cache_id < 100; ++cache_id) order.observe(cache_id, 10);
   }
   EXPECT_EQ(order.n_groups(), 4U);
 }
@@ -145,12 +145,12 @@ TEST(LearnedOrder, MakesGroupsLargerRatherThanMany) {
 TEST(LearnedOrder, KeepsGroupsBelowTheMost) {
   LearnedOrder order({.group_bytes = 100, .most_bytes = 90});
   for (int step = 0; step < 3; ++step) {
-    for (std::uint32_t slot = 0; slot < 9; ++slot) order.observe(slot, slot == 4 ? 200 : 30);
+    for (std::uint32_t cache_id = 0; cache_id < 9; ++cache_id) order.observe(cache_id, cache_id == 4 ? 200 : 30);
   }
   ASSERT_TRUE(order.has_plan());
-  EXPECT_EQ(order.slots_of(0), (std::vector<std::uint32_t>{0, 1, 2}));
-  EXPECT_EQ(order.slots_of(1), (std::vector<std::uint32_t>{3}));
-  EXPECT_EQ(order.slots_of(2), (std::vector<std::uint32_t>{4}));
+  EXPECT_EQ(order.cache_ids_of(0), (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(order.cache_ids_of(1), (std::vector<std::uint32_t>{3}));
+  EXPECT_EQ(order.cache_ids_of(2), (std::vector<std::uint32_t>{4}));
 }
 
 LearnedOrder planned() {

@@ -19,10 +19,11 @@ Request request(std::string name, Signature signature) {
   return out;
 }
 
-ExecuteItem definition(std::uint32_t slot, std::string name, std::vector<std::vector<std::int64_t>> first_dims = {}) {
-  return {slot, true, std::move(name), std::move(first_dims), {}, {}};
+ExecuteItem definition(std::uint32_t cache_id, std::string name,
+                       std::vector<std::vector<std::int64_t>> first_dims = {}) {
+  return {cache_id, true, std::move(name), std::move(first_dims), {}, {}};
 }
-ExecuteItem use(std::uint32_t slot) { return {slot, false, {}, {}, {}, {}}; }
+ExecuteItem use(std::uint32_t cache_id) { return {cache_id, false, {}, {}, {}, {}}; }
 
 // The tickets that an entry carries out, in order; the rank is expected to accept the entry.
 std::vector<Participant::Ticket> execute(Participant& participant, std::vector<ExecuteItem> items) {
@@ -43,7 +44,7 @@ std::string refusal(Participant& participant, const LogEntry& entry) {
   return action.status().message();
 }
 
-TEST(Participant, ReportsInFullAndThenBySlot) {
+TEST(Participant, ReportsInFullAndThenByCacheId) {
   Participant participant(1);
   Request a = request("a", allreduce({4}));
   a.is_deferrable = true;
@@ -58,7 +59,7 @@ TEST(Participant, ReportsInFullAndThenBySlot) {
   const Message second = participant.submit(a, 11);
   ASSERT_TRUE(std::holds_alternative<ReadyMessage>(second));
   ASSERT_EQ(std::get<ReadyMessage>(second).items.size(), 1U);
-  EXPECT_EQ(std::get<ReadyMessage>(second).items[0].slot, 0U);
+  EXPECT_EQ(std::get<ReadyMessage>(second).items[0].cache_id, 0U);
   EXPECT_TRUE(std::get<ReadyMessage>(second).items[0].is_deferrable);
   EXPECT_EQ(execute(participant, {use(0)}), (std::vector<Participant::Ticket>{11}));
 }
@@ -86,7 +87,7 @@ TEST(Participant, ReportsANewPriorityInFull) {
   }
 }
 
-// What failed was not agreed on: the signature of before is still the slot's.
+// What failed was not agreed on: the signature of before is still the cache id's.
 TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
   Participant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
@@ -98,11 +99,11 @@ TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({4})), 4)));
 }
 
-TEST(Participant, ReportsWithoutASlotInFullEveryTime) {
+TEST(Participant, ReportsWithoutACacheIdInFullEveryTime) {
   Participant participant(0);
   for (Participant::Ticket ticket = 0; ticket < 3; ++ticket) {
     EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({4})), ticket)));
-    EXPECT_EQ(execute(participant, {definition(kNoSlot, "a")}), (std::vector<Participant::Ticket>{ticket}));
+    EXPECT_EQ(execute(participant, {definition(kNoCacheId, "a")}), (std::vector<Participant::Ticket>{ticket}));
   }
 }
 
@@ -229,7 +230,7 @@ TEST(Participant, KnowsWhetherAnythingIsPending) {
 
 TEST(Participant, RefusesALogThatDoesNotFit) {
   Participant participant(3);
-  EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes slot 0, which rank 3 has not reported");
+  EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes cache id 0, which rank 3 has not reported");
   EXPECT_EQ(refusal(participant, ExecuteEntry{{definition(0, "a")}}),
             "the log executes 'a', which rank 3 has not reported");
   EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{3, 3}}}),
@@ -237,7 +238,7 @@ TEST(Participant, RefusesALogThatDoesNotFit) {
   participant.submit(request("a", allreduce({4})), 1);
   EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{1, 3}, {3, 5}}}),
             "the log fails 'a', which rank 3 has not reported");
-  refusal(participant, ExecuteEntry{{definition(7, "a")}});  // slots come one after the other
+  refusal(participant, ExecuteEntry{{definition(7, "a")}});  // cache ids come one after the other
   execute(participant, {definition(0, "a")});
   refusal(participant, ExecuteEntry{{use(0)}});
   refusal(participant, ExecuteEntry{{use(1)}});
@@ -258,7 +259,7 @@ TEST(Participant, ReportsACallThatWasRefusedHere) {
 
 // --- swaps and meetings
 
-// A participant that knows "a" by slot 0, and that its ranks may swap for it.
+// A participant that knows "a" by cache id 0, and that its ranks may swap for it.
 Participant with_a_swap() {
   Participant participant(1);
   participant.submit(request("a", allreduce({4})), 100);
@@ -303,7 +304,7 @@ TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheSwap) {
   expect_that_the_duplicate_is_told_now(failed);
 }
 
-// A participant to which "a", of slot 0, is open to meetings.
+// A participant to which "a", of cache id 0, is open to meetings.
 Participant with_a_meeting() {
   Participant participant(0, {8, 1 << 16});
   participant.submit(request("a", allreduce({4})), 100);
@@ -335,7 +336,7 @@ TEST(Participant, AvoidsAMeetingOnce) {
 
 // --- groups
 
-// A participant that knows "a", "b" and "c" by slots 0 to 2, and that the first two are a group.
+// A participant that knows "a", "b" and "c" by cache ids 0 to 2, and that the first two are a group.
 Participant with_a_group() {
   Participant participant(0);
   Participant::Ticket ticket = 100;
@@ -375,7 +376,7 @@ TEST(Participant, ReleasesWhatItHolds) {
   participant.submit(deferrable("b"), 1);
   const ReadyMessage released = participant.release();
   ASSERT_EQ(released.items.size(), 1U);
-  EXPECT_EQ(released.items[0].slot, 1U);
+  EXPECT_EQ(released.items[0].cache_id, 1U);
   EXPECT_TRUE(released.items[0].is_deferrable);
   EXPECT_FALSE(participant.holds_any());
   EXPECT_TRUE(participant.release().items.empty());
@@ -395,7 +396,7 @@ TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
   ASSERT_TRUE(action.ok());
   const auto& planned = std::get<Participant::Planned>(action.value());
   ASSERT_EQ(planned.released.items.size(), 1U);
-  EXPECT_EQ(planned.released.items[0].slot, 1U);
+  EXPECT_EQ(planned.released.items[0].cache_id, 1U);
   EXPECT_EQ(planned.known.plan, 2U);
   EXPECT_TRUE(planned.known.groups.empty());
   EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.empty());

@@ -31,7 +31,7 @@ CoordinatorOptions with_groups(int size) {
   return options;
 }
 
-// A coordinator whose ranks use the names "a" and "b", slots 0 and 1, in every step.
+// A coordinator whose ranks use the names "a" and "b", cache ids 0 and 1, in every step.
 class Planned {
  public:
   explicit Planned(CoordinatorOptions options, const Signature& a = allreduce({4}), const Signature& b = allreduce({4}))
@@ -41,7 +41,7 @@ class Planned {
       must(coordinator_.on_request(rank, {"b", b, true, true}, kNow));
     }
     coordinator_.take_entries(true);
-    for (int step = 0; step < 3; ++step) step_by_slots();
+    for (int step = 0; step < 3; ++step) step_by_cache_ids();
     for (int rank = 0; rank < size_; ++rank) must(know(rank, 1));
   }
 
@@ -49,15 +49,15 @@ class Planned {
   Coordinator* operator->() { return &coordinator_; }
   const PlanEntry& plan() const { return plan_; }
 
-  void step_by_slots() {
+  void step_by_cache_ids() {
     for (int rank = 0; rank < size_; ++rank) must(ready(rank, {0, 1}));
     for (const LogEntry& entry : coordinator_.take_entries(true)) {
       if (const auto* plan = std::get_if<PlanEntry>(&entry)) plan_ = *plan;
     }
   }
-  Status ready(int rank, const std::vector<std::uint32_t>& slots) {
+  Status ready(int rank, const std::vector<std::uint32_t>& cache_ids) {
     ReadyMessage message;
-    for (const std::uint32_t slot : slots) message.items.push_back({slot, true});
+    for (const std::uint32_t cache_id : cache_ids) message.items.push_back({cache_id, true});
     return coordinator_.on_ready(rank, message, kNow);
   }
   Status group(int rank, std::uint32_t number, std::uint32_t plan = 1, TimePoint now = kNow) {
@@ -67,13 +67,14 @@ class Planned {
   void group_by_all(std::uint32_t number) {
     for (int rank = 0; rank < size_; ++rank) must(group(rank, number));
   }
-  // What was taken, a text for each entry: "0+1" slots, "group 0", "!name" and how often for whom.
+  // What was taken, a text for each entry: "0+1" cache ids, "group 0", "!name" and how often for whom.
   std::vector<std::string> taken(bool wire_is_idle = true) {
     std::vector<std::string> out;
     for (const LogEntry& entry : coordinator_.take_entries(wire_is_idle)) {
       std::string& text = out.emplace_back();
       if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
-        for (const ExecuteItem& item : execute->items) text += (text.empty() ? "" : "+") + std::to_string(item.slot);
+        for (const ExecuteItem& item : execute->items)
+          text += (text.empty() ? "" : "+") + std::to_string(item.cache_id);
       } else if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) {
         text = "group";
         for (const std::uint32_t number : groups->groups) text += " " + std::to_string(number);
@@ -153,7 +154,7 @@ TEST(PlannedGroups, ObeyTheFusionThreshold) {
   EXPECT_EQ(desk.taken(), (Texts{"group 0", "group 1"}));
 }
 
-TEST(PlannedGroups, MeetNamesReportedBySlot) {
+TEST(PlannedGroups, MeetNamesReportedByCacheId) {
   Planned desk(with_groups(2));
   Planned::must(desk.group(0, 0));
   Planned::must(desk.ready(1, {0}));
@@ -201,9 +202,9 @@ TEST(PlannedGroups, AreOfWhatNamesStandForNow) {
   Coordinator coordinator(with_groups(2));
   const auto step = [&coordinator](const std::optional<Signature>& in_full) {
     for (int rank = 0; rank < 2; ++rank) {
-      for (const std::uint32_t slot : {0U, 1U}) {
-        Planned::must(in_full ? coordinator.on_request(rank, {slot == 0 ? "a" : "b", *in_full, true, true}, kNow)
-                              : coordinator.on_ready(rank, {{{slot, true}}}, kNow));
+      for (const std::uint32_t cache_id : {0U, 1U}) {
+        Planned::must(in_full ? coordinator.on_request(rank, {cache_id == 0 ? "a" : "b", *in_full, true, true}, kNow)
+                              : coordinator.on_ready(rank, {{{cache_id, true}}}, kNow));
       }
     }
     std::size_t n_plans = 0;
@@ -221,7 +222,7 @@ TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
   const LearnedOrderOptions options;
   LearnedOrder order(options);
   for (int step = 0; step < 3; ++step) {
-    for (const std::uint32_t slot : {0U, 1U}) order.observe(slot, 16, 7);
+    for (const std::uint32_t cache_id : {0U, 1U}) order.observe(cache_id, 16, 7);
   }
   NamedRounds a("a", true, 1);
   NamedRounds b("b", true, 1);
@@ -295,7 +296,7 @@ TEST(PlannedGroups, AreRefusedWhenThereAreNone) {
 TEST(PlannedGroups, ChangeWhenAllKnowTheLast) {
   Planned desk(with_groups(2));
   const auto add_c = [&](int rank) { Planned::must(desk->on_request(rank, {"c", allreduce({4}), true, true}, kNow)); };
-  const auto step = [&] {  // now with "c", slot 2
+  const auto step = [&] {  // now with "c", cache id 2
     for (int rank = 0; rank < 2; ++rank) Planned::must(desk.ready(rank, {0, 1, 2}));
     return desk->take_entries(true);
   };

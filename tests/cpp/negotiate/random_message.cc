@@ -65,7 +65,7 @@ class Maker {
     if (m.input.empty()) m.input.resize(1);
   }
   void fill(NoSwapMessage& m) {
-    m.slot = number<std::uint32_t>();
+    m.cache_id = number<std::uint32_t>();
     m.round = number<std::uint64_t>();
   }
   void fill(ForgottenMessage& m) { m.kept = numbers(); }
@@ -133,7 +133,7 @@ class Maker {
     ExecuteEntry entry;
     entry.items.resize(up_to(4));
     for (ExecuteItem& item : entry.items) {
-      item.slot = number<std::uint32_t>();
+      item.cache_id = number<std::uint32_t>();
       item.is_defined_here = flag();
       item.may_meet = flag();
       item.may_swap = !item.may_meet && flag();
@@ -190,7 +190,7 @@ bool same_lists(const std::vector<T>& a, const std::vector<T>& b, Same same_item
 }
 
 bool same(const ExecuteItem& a, const ExecuteItem& b) {
-  return a.slot == b.slot && a.is_defined_here == b.is_defined_here && a.name == b.name &&
+  return a.cache_id == b.cache_id && a.is_defined_here == b.is_defined_here && a.name == b.name &&
          a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature) &&
          a.may_meet == b.may_meet && a.may_swap == b.may_swap;
 }
@@ -207,17 +207,17 @@ bool same(const RequestMessage& a, const RequestMessage& b) {
 }
 bool same(const ReadyMessage& a, const ReadyMessage& b) {
   return same_lists(a.items, b.items, [](const auto& x, const auto& y) {
-    return x.slot == y.slot && x.is_deferrable == y.is_deferrable && x.input == y.input;
+    return x.cache_id == y.cache_id && x.is_deferrable == y.is_deferrable && x.input == y.input;
   });
 }
 bool same(const SwapMessage& a, const SwapMessage& b) {
-  return a.slot == b.slot && a.round == b.round && a.input == b.input;
+  return a.cache_id == b.cache_id && a.round == b.round && a.input == b.input;
 }
-bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.slot == b.slot && a.round == b.round; }
+bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.cache_id == b.cache_id && a.round == b.round; }
 bool same(const NoMoreSwapsMessage& /*a*/, const NoMoreSwapsMessage& /*b*/) { return true; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
-bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.slots == b.slots; }
-bool same(const CancelEntry& a, const CancelEntry& b) { return a.slot == b.slot && a.round == b.round; }
+bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.cache_ids == b.cache_ids; }
+bool same(const CancelEntry& a, const CancelEntry& b) { return a.cache_id == b.cache_id && a.round == b.round; }
 bool same(const DuplicateMessage& a, const DuplicateMessage& b) { return a.name == b.name; }
 bool same(const WaitingMessage& /*a*/, const WaitingMessage& /*b*/) { return true; }
 bool same(const JoinMessage& a, const JoinMessage& b) { return a.nth == b.nth; }

@@ -179,7 +179,7 @@ struct Groups {
   std::size_t n_met = 0;
   std::size_t n_entries = 0;
   std::size_t n_of_all = 0;     // that the first relay reported as one
-  std::size_t n_forgotten = 0;  // times that slots were taken back
+  std::size_t n_forgotten = 0;  // times that cache ids were taken back
 };
 
 CircleOptions circle_options(const Training& training, Random& random) {
@@ -358,7 +358,7 @@ TEST(RandomSchedules, SmallCache) {
   for (const std::size_t capacity : {0U, 1U, 5U}) expect_kept({.n_ranks = 3, .cache_capacity = capacity}, 100);
 }
 
-// Slots are taken back and given to other names all the time, whatever the ways round the log.
+// Cache ids are taken back and given to other names all the time, whatever the ways round the log.
 TEST(RandomSchedules, SmallCacheAndWaysRoundTheLog) {
   Groups seen;
   for (const int n_ranks : {2, 3, 5}) {

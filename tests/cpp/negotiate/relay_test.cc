@@ -50,8 +50,8 @@ TEST(RelayTree, HasTwoHopsForAThousandHosts) {
   }
 }
 
-// The relay of ranks 0 and 1, with that of ranks 2 and 3 below it. The plan: group 0 of slots 0 and 1, group 1 of
-// slot 2.
+// The relay of ranks 0 and 1, with that of ranks 2 and 3 below it. The plan: group 0 of cache ids 0 and 1, group 1 of
+// cache id 2.
 class RelayTest : public ::testing::Test {
  protected:
   RelayTest() {
@@ -68,7 +68,7 @@ class RelayTest : public ::testing::Test {
   void from_below(Ranks ranks, ReadyReport report, bool is_waiting = false) {
     hear(2, RelayedMessage{{{std::move(ranks), std::move(report)}}, is_waiting});
   }
-  // "0 1: group 0", "all: ...", "1: slots 0 2", "...".
+  // "0 1: group 0", "all: ...", "1: cache ids 0 2", "...".
   std::vector<std::string> taken() {
     std::vector<std::string> out;
     for (const RelayedMessage::Item& item : relay_.take().items) {
@@ -79,8 +79,8 @@ class RelayTest : public ::testing::Test {
         text += groups->groups.empty() ? ": known" : ": group";
         for (const std::uint32_t number : groups->groups) text += " " + std::to_string(number);
       } else if (const auto* ready = std::get_if<ReadyMessage>(&item.report)) {
-        text += ": slot";
-        for (const auto& each : ready->items) text += " " + std::to_string(each.slot);
+        text += ": cache id";
+        for (const auto& each : ready->items) text += " " + std::to_string(each.cache_id);
       } else if (const auto* request = std::get_if<RequestMessage>(&item.report)) {
         text += ": " + request->name;
       } else if (const auto* duplicate = std::get_if<DuplicateMessage>(&item.report)) {
@@ -116,11 +116,11 @@ TEST_F(RelayTest, GathersGroupsIntoOneMessage) {
   EXPECT_EQ(taken(), Texts{"all: group 0 1"});
 }
 
-TEST_F(RelayTest, PassesOnSlotsAndSplitsTheirGroup) {
+TEST_F(RelayTest, PassesOnCacheIdsAndSplitsTheirGroup) {
   group(1, 0);
   group(0, 1);
   hear(0, ReadyMessage{{{1, true}}});
-  EXPECT_EQ(taken(), (Texts{"1: group 0", "0: slot 1"}));
+  EXPECT_EQ(taken(), (Texts{"1: group 0", "0: cache id 1"}));
   from_below({}, GroupsMessage{1, {0, 1}});
   EXPECT_EQ(taken(), Texts{"2 3: group 0"});  // group 1 is not split
   group(1, 1);

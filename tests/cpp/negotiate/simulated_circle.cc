@@ -169,7 +169,7 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
   if (event.kind == Event::Kind::kRelease) return {own, event.rank, kAllNames};
   const auto is_swapped = [this](const Rank& rank, const Message& message) {
     const auto* swap = std::get_if<SwapMessage>(&message);
-    return swap == nullptr || rank.is_waiting ? kAllNames : name_of_slot_.at(swap->slot);
+    return swap == nullptr || rank.is_waiting ? kAllNames : name_of_id_.at(swap->cache_id);
   };
   if (event.kind == Event::Kind::kHear) {
     const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
@@ -317,7 +317,7 @@ std::optional<Participant::Meeting> place_to_repeat(const Participant& participa
 }
 
 bool is_same(const std::optional<Participant::Meeting>& a, const std::optional<Participant::Meeting>& b) {
-  return a && b ? a->slot == b->slot && a->round == b->round && a->first_dims == b->first_dims : !a && !b;
+  return a && b ? a->cache_id == b->cache_id && a->round == b->round && a->first_dims == b->first_dims : !a && !b;
 }
 
 }  // namespace
@@ -341,7 +341,7 @@ bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool i
   if (word(*meeting).come(meeting->round)) {
     rank.meetings.push_back(*meeting);
   } else {
-    report_missed(rank, meeting->slot);
+    report_missed(rank, meeting->cache_id);
   }
   return true;
 }
@@ -353,8 +353,8 @@ bool SimulatedCircle::agree(const Participant::Meeting& meeting) {
   return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == meeting.tag; });
 }
 
-void SimulatedCircle::report_missed(Rank& rank, std::uint32_t slot) {
-  if (slot != Participant::kUnnamedSlot) return report(rank, rank.participant.missed(slot));
+void SimulatedCircle::report_missed(Rank& rank, std::uint32_t cache_id) {
+  if (cache_id != Participant::kUnnamedId) return report(rank, rank.participant.missed(cache_id));
   const Participant::Ticket ticket = rank.participant.missed_unnamed();
   Request request;
   request.name = rank.uses[ticket].name;
@@ -367,7 +367,7 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
   for (const Participant::Meeting& meeting : std::exchange(rank.meetings, {})) {
     const bool is_met = word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round));
     if (is_met && agree(meeting)) {
-      const Participant::Ready ready = rank.participant.met(meeting.slot);
+      const Participant::Ready ready = rank.participant.met(meeting.cache_id);
       ++rank.n_met;
       const auto& first_dims = meeting.first_dims;
       settle(rank, ready.ticket,
@@ -376,7 +376,7 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
               {},
               first_dims ? *first_dims : Participant::FirstDims{}});
     } else if (is_met || closes || word(meeting).is_closed(meeting.round)) {
-      report_missed(rank, meeting.slot);
+      report_missed(rank, meeting.cache_id);
       if (rank.is_waiting) report(rank, WaitingMessage{});
     } else {
       rank.meetings.push_back(meeting);
@@ -468,18 +468,18 @@ void SimulatedCircle::append(LogEntry entry) {
   if (const auto* failure = std::get_if<FailEntry>(&entry)) names = bit_of(failure->name);
   if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
     for (const ExecuteItem& item : execute->items) {
-      const std::uint64_t name = item.is_defined_here ? bit_of(item.name) : name_of_slot_[item.slot];
-      if (item.slot != kNoSlot) name_of_slot_[item.slot] = name;
+      const std::uint64_t name = item.is_defined_here ? bit_of(item.name) : name_of_id_[item.cache_id];
+      if (item.cache_id != kNoCacheId) name_of_id_[item.cache_id] = name;
       names |= name;
     }
   }
   if (std::holds_alternative<EndEntry>(entry) || std::holds_alternative<ForgetEntry>(entry)) names = kAllNames;
-  if (const auto* cancel = std::get_if<CancelEntry>(&entry)) names = name_of_slot_[cancel->slot];
+  if (const auto* cancel = std::get_if<CancelEntry>(&entry)) names = name_of_id_[cancel->cache_id];
   if (const auto* plan = std::get_if<PlanEntry>(&entry)) {
     names = kAllNames;  // every rank may have to let go of what it holds
     names_in_group_.assign(plan->groups.size(), 0);
     for (std::size_t group = 0; group < plan->groups.size(); ++group) {
-      for (const std::uint32_t slot : plan->groups[group]) names_in_group_[group] |= name_of_slot_[slot];
+      for (const std::uint32_t cache_id : plan->groups[group]) names_in_group_[group] |= name_of_id_[cache_id];
     }
   }
   if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) {

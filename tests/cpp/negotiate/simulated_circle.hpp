@@ -184,7 +184,7 @@ class SimulatedCircle {
   bool has_news_of_meetings(const Rank& rank) const;
   bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
   bool agree(const Participant::Meeting& meeting);
-  void report_missed(Rank& rank, std::uint32_t slot);
+  void report_missed(Rank& rank, std::uint32_t cache_id);
   void look_at_meetings(Rank& rank, bool closes);
   bool swap(Rank& rank, const Request& request);
   bool is_message(const Event& event) const;
@@ -239,7 +239,7 @@ class SimulatedCircle {
   std::map<std::uint64_t, std::map<std::size_t, std::uint32_t>> tags_;  // of calls without a name; by round and rank
   std::vector<LogEntry> log_;
   std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint
-  std::map<std::uint32_t, std::uint64_t> name_of_slot_;
+  std::map<std::uint32_t, std::uint64_t> name_of_id_;
   std::vector<std::uint64_t> names_in_group_;  // of the plan
   std::size_t n_stalls_ = 0;
   std::size_t n_group_entries_ = 0;

@@ -16,7 +16,7 @@ bool SimulatedCircle::swap(Rank& rank, const Request& request) {
   const auto swap = rank.participant.swap(request, ticket);
   if (!swap) return false;
   const auto bytes = std::as_bytes(std::span(&ticket, 1));
-  const SwapMessage message{swap->slot, swap->round, {bytes.begin(), bytes.end()}};
+  const SwapMessage message{swap->cache_id, swap->round, {bytes.begin(), bytes.end()}};
   tell_others(rank, message);
   if (rank.at == 0) be_heard(0, message);
   must(rank.swaps.begin(message, ticket));
@@ -50,7 +50,7 @@ void SimulatedCircle::hear(Rank& rank, int from, const Message& message) {
 
 void SimulatedCircle::carry_out_swaps(Rank& rank) {
   for (const Swaps::Done& done : rank.swaps.take_done()) {
-    const Participant::Ready ready = rank.participant.swapped(done.slot);
+    const Participant::Ready ready = rank.participant.swapped(done.cache_id);
     const Use& use = rank.uses.at(ready.ticket);
     report_late(rank);
     if (ready.ticket != done.ticket) wrong_ = "a swap was taken for another";

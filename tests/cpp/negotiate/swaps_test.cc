@@ -17,8 +17,8 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {data, data + text.size()};
 }
 
-SwapMessage message(std::uint32_t slot, std::uint64_t round, const std::string& input) {
-  return {slot, round, bytes_of(input)};
+SwapMessage message(std::uint32_t cache_id, std::uint64_t round, const std::string& input) {
+  return {cache_id, round, bytes_of(input)};
 }
 
 TEST(Swaps, AreDoneWhenAllInputsAreThereInRankOrder) {
@@ -30,7 +30,7 @@ TEST(Swaps, AreDoneWhenAllInputsAreThereInRankOrder) {
   ASSERT_TRUE(swaps.hear(0, message(7, 4, "aa")).ok());
   const auto done = swaps.take_done();
   ASSERT_EQ(done.size(), 1U);
-  EXPECT_EQ(done[0].slot, 7U);
+  EXPECT_EQ(done[0].cache_id, 7U);
   EXPECT_EQ(done[0].ticket, 11U);
   EXPECT_EQ(done[0].inputs, bytes_of("aabbcc"));
   EXPECT_FALSE(swaps.empty());  // the other one
