@@ -50,7 +50,7 @@ def examples() -> list[Example]:
 def run(tmp_path: Path, *command: str) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=220
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
