@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -153,8 +154,20 @@ def _check_objects() -> None:
     assert double(21) == 42
 
 
+def _check_an_object_that_cannot_be_sent() -> None:
+    """All ranks learn of it at once, and go on."""
+    rank = hvd.rank()
+    for collect in (lambda obj: hvd.broadcast_object(obj, name="lock"), hvd.allgather_object):
+        with pytest.raises(TypeError if rank == 0 else InvalidArgumentError, match=r"cannot pickle.*lock"):
+            collect(threading.Lock() if rank == 0 else rank)
+    with pytest.raises(TypeError if rank == 0 else InvalidArgumentError, match="" if rank == 0 else "'lock': rank 0 "):
+        hvd.broadcast_object(threading.Lock(), name="lock")
+    assert hvd.broadcast_object(rank, name="lock") == 0
+
+
 def test_objects(circle: Ranks) -> None:
     circle.run(_check_objects)
+    circle.run(_check_an_object_that_cannot_be_sent)
 
 
 def _timed_barrier() -> tuple[float, float]:

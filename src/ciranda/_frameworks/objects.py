@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from ciranda import _basics
+from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allgather, broadcast, broadcast_
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -17,30 +19,67 @@ def _suffixed(name: str | None, suffix: str) -> str | None:
     return None if name is None else f"{name}.{suffix}"
 
 
+@dataclass(frozen=True)
+class _Unpicklable:
+    """Sent instead of an object that cannot be: the other ranks, which wait for it, learn why it does not come."""
+
+    text: str
+
+
+class _Sent:
+    """An object as it goes to other ranks. `check()` raises what pickling it did, once they have been told."""
+
+    def __init__(self, obj: Any, function: str, name: str | None) -> None:
+        self._error: Exception | None = None
+        try:
+            pickled = cloudpickle.dumps(obj)
+        except Exception as error:  # whatever the object's own `__reduce__` raises
+            self._error = error
+            what = function if name is None else f"{function} '{name}'"
+            text = f"{what}: rank {_basics.rank()} cannot pickle its {type(obj).__qualname__}: {error}"
+            pickled = cloudpickle.dumps(_Unpicklable(text))
+        self.data = np.frombuffer(pickled, np.uint8)
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _received(data: np.ndarray[Any, Any]) -> Any:
+    obj = pickle.loads(data.data)
+    if isinstance(obj, _Unpicklable):
+        raise InvalidArgumentError(obj.text)
+    return obj
+
+
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Return rank `root_rank`'s `obj` on every rank: itself there, a copy elsewhere.
 
-    Anything that cloudpickle can pickle will do. What the other ranks give as `obj` is ignored.
+    Anything that cloudpickle can pickle will do; for anything else, it raises on the root what pickling raised, and
+    `InvalidArgumentError` on the others. What the other ranks give as `obj` is ignored.
     """
     _basics.require_rank(root_rank)
-    is_root = _basics.rank() == root_rank
-    data = np.frombuffer(cloudpickle.dumps(obj), np.uint8) if is_root else np.empty(0, np.uint8)
-    n_bytes = int(broadcast(np.int64(data.size), root_rank, _suffixed(name, "size"), process_set))
-    if is_root:
-        broadcast(data, root_rank, _suffixed(name, "data"), process_set)
+    if _basics.rank() == root_rank:
+        sent = _Sent(obj, "broadcast_object", name)
+        broadcast(np.int64(sent.data.size), root_rank, _suffixed(name, "size"), process_set)
+        broadcast(sent.data, root_rank, _suffixed(name, "data"), process_set)
+        sent.check()
         return obj
-    received = broadcast_(np.empty(n_bytes, np.uint8), root_rank, _suffixed(name, "data"), process_set)
-    return pickle.loads(received.data)
+    n_bytes = int(broadcast(np.int64(0), root_rank, _suffixed(name, "size"), process_set))
+    return _received(broadcast_(np.empty(n_bytes, np.uint8), root_rank, _suffixed(name, "data"), process_set))
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Return the list of every rank's `obj`, in rank order. Anything that cloudpickle can pickle will do."""
-    data = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
-    sizes = allgather(np.array([data.size], np.int64), _suffixed(name, "size"), process_set)
-    everything = allgather(data, _suffixed(name, "data"), process_set)
+    """Return the list of every rank's `obj`, in rank order.
+
+    Anything that cloudpickle can pickle will do; for anything else, it raises on that rank what pickling raised, and
+    `InvalidArgumentError` on the others.
+    """
+    sent = _Sent(obj, "allgather_object", name)
+    sizes = allgather(np.array([sent.data.size], np.int64), _suffixed(name, "size"), process_set)
+    everything = allgather(sent.data, _suffixed(name, "data"), process_set)
+    sent.check()
     ends = np.cumsum(sizes)
-    return [
-        pickle.loads(everything[end - size : end].data) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
-    ]
+    return [_received(everything[end - size : end]) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
