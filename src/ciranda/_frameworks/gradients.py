@@ -58,6 +58,9 @@ def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
 #: See GradientCombiner.
 After = Callable[[Callable[[Any], Any], Any], Any]
 
+#: How long to look at one of several calls of which any may end first, in seconds.
+_LOOK = 0.001
+
 #: Of a rank that has no gradients to combine: none is a bool, so that ranks that have some find out.
 _NOTHING = np.array(False)
 
@@ -171,9 +174,12 @@ class GradientCombiner:
             return
         self._check_number()
         how: Any = {"op": LogicalOr, "process_set": self._options.process_set}
-        # All before the first fails: in a graph, the others wait for each of theirs.
-        for handle in [allreduce_async(_NOTHING, name=self._named(nth), **how) for nth in range(self._n_groups)]:
-            handle.wait()
+        # All at once, and whichever fails first: of a graph's calls, others wait for some, and never make some.
+        waiting = [allreduce_async(_NOTHING, name=self._named(nth), **how) for nth in range(self._n_groups)]
+        while waiting:
+            for handle in [handle for handle in waiting if handle.is_done_within(_LOOK)]:
+                waiting.remove(handle)
+                handle.wait()
 
     def _come_with_nothing(self, nothing: Any) -> list[Any]:
         """Come for the gradients of others, of which this rank has none."""
