@@ -20,7 +20,7 @@ import torch
 from measuring import Timing, gloo, interleave
 from torch import distributed
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 Shapes = list[tuple[int, ...]]
 Tensors = list[torch.Tensor]
@@ -80,16 +80,16 @@ ALL = (
 
 def grouped(name: str) -> Combine:
     """One call."""
-    return lambda tensors: circle.grouped_allreduce_(tensors, op=circle.Sum, name=name) and None
+    return lambda tensors: hvd.grouped_allreduce_(tensors, op=hvd.Sum, name=name) and None
 
 
 def named(name: str) -> Combine:
     """A call for each, all in flight."""
 
     def combine(tensors: Tensors) -> None:
-        handles = [circle.allreduce_async_(t, op=circle.Sum, name=f"{name}.{i}") for i, t in enumerate(tensors)]
+        handles = [hvd.allreduce_async_(t, op=hvd.Sum, name=f"{name}.{i}") for i, t in enumerate(tensors)]
         for handle in handles:
-            circle.synchronize(handle)
+            hvd.synchronize(handle)
 
     return combine
 
@@ -107,7 +107,7 @@ def over_gloo(tensors: Tensors) -> None:
 def measure(what: Gradients, blocks: int) -> dict[str, Timing]:
     """The time of each way; milliseconds."""
     private = [torch.ones(shape, dtype=what.dtype) for shape in what.shapes]
-    memory = circle.empty(what.count, dtype=what.dtype)
+    memory = hvd.empty(what.count, dtype=what.dtype)
     shared = list(torch.split(memory, [tensor.numel() for tensor in private]))
     flat = torch.ones(what.count, dtype=what.dtype)
     ways: dict[str, tuple[Combine, Tensors]] = {
@@ -144,21 +144,21 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    circle.init()
-    is_first = circle.rank() == 0
+    hvd.init()
+    is_first = hvd.rank() == 0
     found = {}
     with gloo():
         for what in (each for each in ALL if args.only in each.name):
             times = found[what.name] = measure(what, args.blocks)
             if is_first and len(found) == 1:
-                print(f"{circle.size()} ranks, one torch thread each; medians in milliseconds")
+                print(f"{hvd.size()} ranks, one torch thread each; medians in milliseconds")
                 print(f"{'':20}{'MB':>8} {' '.join(f'{way:>13}' for way in times)} {'ratio':>7}")
             if is_first:
                 print(line(what, times), flush=True)
     if is_first and args.json is not None:
         data = {name: {way: asdict(timing) for way, timing in times.items()} for name, times in found.items()}
         args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    circle.shutdown()
+    hvd.shutdown()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long it takes to join a circle and to leave it again.
+"""How long it takes to join a world and to leave it again.
 
 ciranda run --no-prefix -np 4 python benchmarks/init_time.py
 """

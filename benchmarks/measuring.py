@@ -66,7 +66,7 @@ def interleave(
 
 @contextmanager
 def gloo() -> Iterator[None]:
-    """torch.distributed over gloo on the loopback interface, for all ranks of this circle."""
+    """torch.distributed over gloo on the loopback interface, for all ranks of this world."""
     from torch import distributed
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -26,7 +26,7 @@ from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 from ciranda.torch.distributed import ddp_comm_hook
 from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
 
@@ -125,7 +125,7 @@ def with_barrier(model: nn.Module, batch: int) -> Step:
 
     def step() -> None:
         local()
-        circle.barrier()
+        hvd.barrier()
 
     return step
 
@@ -155,7 +155,7 @@ def steps_of(workload: Workload) -> tuple[dict[str, Step], dict[str, Callable[[]
     for system in ("ciranda", "overlap", "overlap/fifo", "buckets"):
         ours = copy.deepcopy(model)
         with priorities(system != "overlap/fifo"):
-            optimizer = circle.DistributedOptimizer(
+            optimizer = hvd.DistributedOptimizer(
                 sgd(ours),
                 named_parameters=ours.named_parameters(prefix=f"{workload.name}.{system}"),
                 gradient_as_bucket_view=system == "buckets",
@@ -228,11 +228,11 @@ def main() -> None:
     args = parser.parse_args()
     wanted = {"local", "alone/ciranda", "alone/gloo", *args.systems.split(",")}
     torch.set_num_threads(1)
-    circle.init()
-    is_first = circle.rank() == 0
+    hvd.init()
+    is_first = hvd.rank() == 0
     rows = []
     if is_first:
-        print(f"{circle.size()} ranks, one torch thread each; milliseconds a step\n{HEADER}", flush=True)
+        print(f"{hvd.size()} ranks, one torch thread each; milliseconds a step\n{HEADER}", flush=True)
     with gloo():
         GROUPS["ciranda"] = distributed.new_group(backend="ciranda")
         for workload in WORKLOADS:
@@ -247,7 +247,7 @@ def main() -> None:
                 print(rows[-1].lines(), flush=True)
     if is_first and args.json is not None:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
-    circle.shutdown()
+    hvd.shutdown()
 
 
 if __name__ == "__main__":

@@ -15,20 +15,20 @@ from digits_task import Batch, finish, global_batches, load, make_model, share
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 PASSES = 4
 
 
 def train(data: Batch) -> nn.Module:
     model = make_model()
-    optimizer = circle.DistributedOptimizer(
+    optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9),
         named_parameters=model.named_parameters(),
         backward_passes_per_step=PASSES,
     )
     for batch in global_batches(data):
-        mine = share(batch, circle.rank(), circle.size())
+        mine = share(batch, hvd.rank(), hvd.size())
         optimizer.zero_grad()
         for number in range(PASSES):
             images, labels = share(mine, number, PASSES)
@@ -48,7 +48,7 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
-    circle.init()
+    hvd.init()
     data = load()
     return finish(train(data), train_alone(data), data)
 

@@ -30,7 +30,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 TEST_IMAGES = 360
 # The bound of the proof, in units of the rounding error that this very training has in one process: see `prove`.
@@ -93,7 +93,7 @@ class Bar:
 
     def __init__(self, n_steps: int) -> None:
         is_terminal = sys.stderr.isatty()
-        self._is_drawn = circle.rank() == 0 and (is_terminal or "CIRANDA_STORE" in os.environ)
+        self._is_drawn = hvd.rank() == 0 and (is_terminal or "CIRANDA_STORE" in os.environ)
         self._console = Console(file=io.StringIO(), width=90, force_terminal=is_terminal)
         speed = TextColumn("{task.fields[speed]}")
         columns = (TextColumn("{task.description}"), BarColumn(30), speed, TimeElapsedColumn())
@@ -127,7 +127,7 @@ class Bar:
 
 
 def say(*lines: str) -> None:
-    if circle.rank() == 0:
+    if hvd.rank() == 0:
         print(*lines, sep="\n", flush=True)
 
 
@@ -145,11 +145,11 @@ class History:
 
 def train(model: nn.Module, data: Data, args: argparse.Namespace) -> History:
     """The distributed run. Every rank ends with the same parameters."""
-    optimizer = circle.DistributedOptimizer(make_optimizer(model, args), named_parameters=model.named_parameters())
-    circle.broadcast_parameters(model.state_dict(), root_rank=0)
-    circle.broadcast_optimizer_state(optimizer, root_rank=0)
+    optimizer = hvd.DistributedOptimizer(make_optimizer(model, args), named_parameters=model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
-    batch = args.batch_size * circle.size()
+    batch = args.batch_size * hvd.size()
     history = History([], [])
     steps_per_epoch = len(data.labels) // batch
     bar = Bar(args.epochs * steps_per_epoch)
@@ -157,7 +157,7 @@ def train(model: nn.Module, data: Data, args: argparse.Namespace) -> History:
     for epoch in range(args.epochs):
         epoch_loss = torch.zeros(1)
         for step, indices in enumerate(global_batches(len(data.labels), batch, epoch, args.seed)):
-            mine = indices.chunk(circle.size())[circle.rank()]
+            mine = indices.chunk(hvd.size())[hvd.rank()]
             optimizer.zero_grad()
             loss = loss_of(model, data, mine)
             loss.backward()
@@ -167,7 +167,7 @@ def train(model: nn.Module, data: Data, args: argparse.Namespace) -> History:
             history.samples_per_second = n_samples / (time.perf_counter() - started)
             speed = f"{history.samples_per_second:8,.0f} samples/s"
             bar.advance(f"epoch {epoch + 1:3}/{args.epochs}  loss {loss.item():.4f}", speed)
-        mean_loss = circle.allreduce(epoch_loss / steps_per_epoch, name="epoch_loss", op=circle.Average)
+        mean_loss = hvd.allreduce(epoch_loss / steps_per_epoch, name="epoch_loss", op=hvd.Average)
         history.losses.append(mean_loss.item())
         history.accuracies.append(accuracy(model, data))
         if (epoch + 1) % args.report_every == 0 or epoch + 1 == args.epochs:
@@ -182,10 +182,10 @@ def train(model: nn.Module, data: Data, args: argparse.Namespace) -> History:
 @torch.no_grad()
 def accuracy(model: nn.Module, data: Data) -> float:
     """On all test images, each rank looking at its share of them."""
-    mine = slice(circle.rank(), None, circle.size())
+    mine = slice(hvd.rank(), None, hvd.size())
     right = (model(data.test_images[mine]).argmax(dim=1) == data.test_labels[mine]).sum()
     counts = torch.tensor([int(right), len(data.test_labels[mine])], dtype=torch.int64)
-    total = circle.allreduce(counts, name="test_counts", op=circle.Sum)
+    total = hvd.allreduce(counts, name="test_counts", op=hvd.Sum)
     return float(total[0]) / float(total[1])
 
 
@@ -196,7 +196,7 @@ def train_alone(model: nn.Module, data: Data, args: argparse.Namespace, n_shards
     """The same training in this process alone, each global batch cut into n_shards whose gradients are averaged."""
     optimizer = make_optimizer(model, args)
     for epoch in range(args.epochs):
-        for indices in global_batches(len(data.labels), args.batch_size * circle.size(), epoch, args.seed):
+        for indices in global_batches(len(data.labels), args.batch_size * hvd.size(), epoch, args.seed):
             sums: list[torch.Tensor] = []
             for shard in indices.chunk(n_shards):
                 optimizer.zero_grad()
@@ -227,18 +227,18 @@ def prove(model: nn.Module, initial: nn.Module, data: Data, args: argparse.Names
     The bound is measured, not guessed: training alone in fp64 shows how far rounding moves the one-process fp32 run,
     and the distributed run, which only adds in another order, may differ from it by ROUNDING_MARGIN times that.
     """
-    digests = circle.allgather_object(digest(model))
-    if circle.rank() != 0:
+    digests = hvd.allgather_object(digest(model))
+    if hvd.rank() != 0:
         return True
     alone = train_alone(copy.deepcopy(initial), data, args, 1)
     exact = train_alone(copy.deepcopy(initial).double(), data, args, 1)
-    same_order = train_alone(copy.deepcopy(initial), data, args, circle.size())
+    same_order = train_alone(copy.deepcopy(initial), data, args, hvd.size())
     bound = ROUNDING_MARGIN * largest_difference(alone, exact)
     difference = largest_difference(model, alone)
     in_order = largest_difference(model, same_order)
     is_same, is_right = len(set(digests)) == 1, difference <= bound
     say(
-        f"proof 1: the parameters of all {circle.size()} ranks are {'the same bits' if is_same else 'DIFFERENT'} "
+        f"proof 1: the parameters of all {hvd.size()} ranks are {'the same bits' if is_same else 'DIFFERENT'} "
         f"(sha256 {digests[0][:16]}...)",
         f"proof 2: largest difference from one process over the same global batches: {difference:.3e}, "
         f"{'within' if is_right else 'BEYOND'} fp32 rounding (bound {bound:.3e})",
@@ -257,7 +257,7 @@ def plot(history: History, path: Path) -> None:
     epochs = range(1, len(history.losses) + 1)
     figure, left = plt.subplots(figsize=(7, 4), layout="constrained")
     left.plot(epochs, history.losses, color="tab:blue", label="training loss (left)")
-    left.set(xlabel="epoch", ylabel="training loss", yscale="log", title=f"digits on {circle.size()} processes")
+    left.set(xlabel="epoch", ylabel="training loss", yscale="log", title=f"digits on {hvd.size()} processes")
     right = left.twinx()
     right.plot(epochs, [100 * a for a in history.accuracies], color="tab:orange", label="test accuracy (right)")
     right.set(ylabel="test accuracy, %", ylim=(min(80.0, 100 * min(history.accuracies)), 100))
@@ -282,25 +282,25 @@ def parse_args() -> argparse.Namespace:
 def main() -> int:
     args = parse_args()
     torch.set_num_threads(1)
-    circle.init()
-    torch.manual_seed(args.seed + circle.rank())  # differs on purpose: broadcast_parameters makes all start as rank 0
+    hvd.init()
+    torch.manual_seed(args.seed + hvd.rank())  # differs on purpose: broadcast_parameters makes all start as rank 0
     data = load_data(args.seed)
-    if args.batch_size * circle.size() > len(data.labels):
-        raise SystemExit(f"a batch of {args.batch_size} on each of {circle.size()} ranks is more than all the images")
+    if args.batch_size * hvd.size() > len(data.labels):
+        raise SystemExit(f"a batch of {args.batch_size} on each of {hvd.size()} ranks is more than all the images")
     model = make_model(args.model)
     initial = copy.deepcopy(model)
     n_parameters = sum(p.numel() for p in model.parameters())
-    say(f"{args.model} of {n_parameters:,} parameters on {circle.size()} processes, {len(data.labels)} images")
+    say(f"{args.model} of {n_parameters:,} parameters on {hvd.size()} processes, {len(data.labels)} images")
     history = train(model, data, args)
     is_right = prove(model, initial, data, args)
-    if circle.rank() == 0:
+    if hvd.rank() == 0:
         args.output_dir.mkdir(parents=True, exist_ok=True)
         plot(history, args.output_dir / "loss.png")
     say(
         f"test accuracy {history.accuracies[-1]:.2%} on {TEST_IMAGES} images",
         f"loss curve: {args.output_dir / 'loss.png'}",
     )
-    circle.shutdown()
+    hvd.shutdown()
     return 0 if is_right else 1
 
 

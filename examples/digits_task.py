@@ -1,7 +1,7 @@
 """What the small examples share: handwritten digits from scikit-learn, a model, and the check of a training.
 
 The check is that of the whole project: many processes must end with the parameters of one process that saw the same
-global batches. Each example's training is a function of the circle's optimizer, so that it can be made in both ways.
+global batches. Each example's training is a function of the world's optimizer, so that it can be made in both ways.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 STEPS = 40
 #: Images in a global batch: a multiple of 2, 3 and 4, so that as many ranks get equal shares.
@@ -75,11 +75,11 @@ def difference(model: nn.Module, alone: nn.Module) -> float:
 
 def finish(model: nn.Module, alone: nn.Module, data: Batch, tolerance: float = 2e-6) -> int:
     """Say how it went, on rank 0; the exit code: 0 if all ranks have the same model, and that of one process."""
-    everyone = circle.allgather_object([parameter.tolist() for parameter in model.parameters()])
+    everyone = hvd.allgather_object([parameter.tolist() for parameter in model.parameters()])
     apart = difference(model, alone)
     is_right = all(other == everyone[0] for other in everyone) and apart <= tolerance
-    if circle.rank() == 0:
-        print(f"accuracy {accuracy(model, data):.1%} on {circle.size()} processes")
+    if hvd.rank() == 0:
+        print(f"accuracy {accuracy(model, data):.1%} on {hvd.size()} processes")
         print(f"{'same as' if is_right else 'DIFFERENT from'} one process: {apart:.1e} apart, {tolerance:.0e} allowed")
-    circle.shutdown()
+    hvd.shutdown()
     return 0 if is_right else 1

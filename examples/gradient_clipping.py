@@ -15,18 +15,18 @@ from digits_task import Batch, finish, global_batches, load, make_model, share
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 MAX_NORM = 0.3
 
 
 def train(data: Batch) -> nn.Module:
     model = make_model()
-    optimizer = circle.DistributedOptimizer(
+    optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.5), named_parameters=model.named_parameters()
     )
     for batch in global_batches(data):
-        images, labels = share(batch, circle.rank(), circle.size())
+        images, labels = share(batch, hvd.rank(), hvd.size())
         optimizer.zero_grad()
         cross_entropy(model(images), labels).backward()
         optimizer.synchronize()
@@ -48,7 +48,7 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
-    circle.init()
+    hvd.init()
     data = load()
     return finish(train(data), train_alone(data), data)
 

@@ -14,7 +14,7 @@ from digits_task import STEPS, Batch, accuracy, finish, global_batches, load, ma
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 # bfloat16 has 8 significant bits: a gradient is right to about 1 %, and so is where many of them lead.
 TOLERANCE = 0.02
@@ -22,13 +22,13 @@ TOLERANCE = 0.02
 
 def train(data: Batch) -> nn.Module:
     model = make_model()
-    optimizer = circle.DistributedOptimizer(
+    optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.5),
         named_parameters=model.named_parameters(),
-        compression=circle.Compression.fp16,
+        compression=hvd.Compression.fp16,
     )
     for batch in global_batches(data, 3 * STEPS):
-        images, labels = share(batch, circle.rank(), circle.size())
+        images, labels = share(batch, hvd.rank(), hvd.size())
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output = model(images)
@@ -51,7 +51,7 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
-    circle.init()
+    hvd.init()
     data = load()
     model, alone = train(data), train_alone(data)
     assert accuracy(model, data) > accuracy(alone, data) - 0.01

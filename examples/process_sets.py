@@ -13,7 +13,7 @@ import torch
 from digits_task import accuracy, difference, load, make_model, train
 from torch import nn
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 TOLERANCE = 2e-6
 
@@ -24,29 +24,29 @@ def sgd(model: nn.Module, is_even: bool) -> torch.optim.Optimizer:
 
 
 def main() -> int:
-    circle.init()
+    hvd.init()
     data = load()
     # All ranks make all sets, in the same order.
-    evens = circle.add_process_set(range(0, circle.size(), 2))
-    odds = circle.add_process_set(range(1, circle.size(), 2))
+    evens = hvd.add_process_set(range(0, hvd.size(), 2))
+    odds = hvd.add_process_set(range(1, hvd.size(), 2))
     is_even = bool(evens.included())
     team = evens if is_even else odds
 
     model = make_model()
-    optimizer = circle.DistributedOptimizer(
+    optimizer = hvd.DistributedOptimizer(
         sgd(model, is_even), named_parameters=model.named_parameters(), process_set=team
     )
     train(model, optimizer, data, team.rank(), team.size())
 
     alone = make_model()
     train(alone, sgd(alone, is_even), data)
-    apart = circle.allgather_object((difference(model, alone), accuracy(model, data)))
+    apart = hvd.allgather_object((difference(model, alone), accuracy(model, data)))
     is_right = all(distance <= TOLERANCE for distance, _ in apart)
-    if circle.rank() == 0:
-        print(f"accuracy {apart[0][1]:.1%} and {apart[1][1]:.1%} on {circle.size()} processes")
+    if hvd.rank() == 0:
+        print(f"accuracy {apart[0][1]:.1%} and {apart[1][1]:.1%} on {hvd.size()} processes")
         verdict = "same as one process" if is_right else "DIFFERENT from one process"
         print(f"both models {verdict}: {max(apart)[0]:.1e} apart, {TOLERANCE:.0e} allowed")
-    circle.shutdown()
+    hvd.shutdown()
     return 0 if is_right else 1
 
 

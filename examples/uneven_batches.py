@@ -15,7 +15,7 @@ from digits_task import Batch, finish, load, make_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import ciranda.torch as circle
+import ciranda.torch as hvd
 
 IMAGES_PER_BATCH = 24
 
@@ -35,16 +35,16 @@ def batch_of(data: Batch, rank: int, step: int) -> Batch:
 
 def train(data: Batch) -> nn.Module:
     model = make_model()
-    optimizer = circle.DistributedOptimizer(
+    optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.3), named_parameters=model.named_parameters()
     )
-    for step in range(n_batches(circle.rank())):
-        images, labels = batch_of(data, circle.rank(), step)
+    for step in range(n_batches(hvd.rank())):
+        images, labels = batch_of(data, hvd.rank(), step)
         optimizer.zero_grad()
         cross_entropy(model(images), labels).backward()
         optimizer.step()
-    last = circle.join()
-    circle.broadcast_parameters(model.state_dict(), root_rank=last)
+    last = hvd.join()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=last)
     return model
 
 
@@ -52,8 +52,8 @@ def train_alone(data: Batch) -> nn.Module:
     """At each step, the batches of the ranks that still have one, as one batch."""
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    for step in range(n_batches(circle.size() - 1)):
-        taking_part = [rank for rank in range(circle.size()) if step < n_batches(rank)]
+    for step in range(n_batches(hvd.size() - 1)):
+        taking_part = [rank for rank in range(hvd.size()) if step < n_batches(rank)]
         batches = [batch_of(data, rank, step) for rank in taking_part]
         images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
         optimizer.zero_grad()
@@ -63,7 +63,7 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
-    circle.init()
+    hvd.init()
     data = load()
     return finish(train(data), train_alone(data), data)
 

@@ -1,6 +1,6 @@
-"""Check that no modules of the Python package import each other in a circle while they are imported.
+"""Check that no modules of the Python package import each other in a cycle while they are imported.
 
-`python tools/check_imports.py [FOLDER OF PACKAGES]` prints a circle, if there is one, and exits 1. Imports inside of
+`python tools/check_imports.py [FOLDER OF PACKAGES]` prints a cycle, if there is one, and exits 1. Imports inside of
 functions, and for types alone, do not count.
 """
 
@@ -55,9 +55,9 @@ def main() -> int:
     try:
         TopologicalSorter(graph_of(modules)).prepare()
     except CycleError as error:
-        print("check_imports: a circle: " + " imports ".join(reversed(error.args[1])))
+        print("check_imports: a cycle: " + " imports ".join(reversed(error.args[1])))
         return 1
-    print(f"check_imports: {len(modules)} modules, no circle")
+    print(f"check_imports: {len(modules)} modules, no cycle")
     return 0
 
 

@@ -30,7 +30,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         | {"complete", "observe", "membership"}
     ),
     # The engine's face is made of what goes in (request) and what comes out (complete). A binding also tells the
-    # SIMD level in use (kernels), and shares its circle with those that come by the C ABI (capi).
+    # SIMD level in use (kernels), and shares its world with those that come by the C ABI (capi).
     "capi": frozenset({"base", "request", "complete", "observe", "engine", "membership", "ciranda"}),
     "bindings": frozenset(
         {"base", "request", "complete", "kernels", "observe", "engine", "membership", "capi", "ciranda"}

@@ -56,7 +56,7 @@ class Pending {
 
 class Bench {
  public:
-  Bench(ciranda_context* circle, std::size_t n_bytes) : circle_(circle), n_values_(n_bytes / sizeof(float)) {}
+  Bench(ciranda_context* world, std::size_t n_bytes) : world_(world), n_values_(n_bytes / sizeof(float)) {}
 
   // Medians of each way.
   std::array<double, kWays.size()> measure(int n, int n_rounds) {
@@ -91,7 +91,7 @@ class Bench {
     request.name = name;
     request.tensors = &tensor;
     request.tensors_count = 1;
-    expect(ciranda_run(circle_, &request, nullptr) == CIRANDA_OK, "an allreduce failed");
+    expect(ciranda_run(world_, &request, nullptr) == CIRANDA_OK, "an allreduce failed");
   }
 
   double round(int n, Way way) {
@@ -127,10 +127,10 @@ class Bench {
       request.user_data = &pending;
     }
     if (way == Way::kCalledBackDirectly) request.flags = CIRANDA_REQUEST_DIRECT_CALLBACK;
-    expect(ciranda_submit(circle_, &request, operation) == CIRANDA_OK, "a request was refused");
+    expect(ciranda_submit(world_, &request, operation) == CIRANDA_OK, "a request was refused");
   }
 
-  ciranda_context* circle_;
+  ciranda_context* world_;
   std::size_t n_values_;
   std::vector<std::string> names_;
   std::vector<float> values_;
@@ -152,19 +152,19 @@ int main(int argc, char** argv) {
     if (!given.contains(argv[i])) fail("there is no such option");
     given[argv[i]] = argv[i + 1];
   }
-  ciranda_context* circle = nullptr;
+  ciranda_context* world = nullptr;
   std::array<char, 512> message{};
-  if (ciranda_init(nullptr, &circle, message.data(), message.size()) != CIRANDA_OK) fail(message.data());
-  Bench bench(circle, static_cast<std::size_t>(numbers(given["--bytes"]).front()));
+  if (ciranda_init(nullptr, &world, message.data(), message.size()) != CIRANDA_OK) fail(message.data());
+  Bench bench(world, static_cast<std::size_t>(numbers(given["--bytes"]).front()));
   for (const int n : numbers(given["--counts"])) {
     const auto [waited, called_back, directly] = bench.measure(n, numbers(given["--rounds"]).front());
-    if (ciranda_rank(circle) != 0) continue;
+    if (ciranda_rank(world) != 0) continue;
     std::printf(
         "{\"count\": %d, \"waited_us\": %.1f, \"called_back_us\": %.1f, \"directly_us\": %.1f, \"ratio\": %.2f, "
         "\"ratio_directly\": %.2f}\n",
         n, waited, called_back, directly, called_back / waited, directly / waited);
     std::fflush(stdout);
   }
-  ciranda_shutdown(circle);
+  ciranda_shutdown(world);
   return 0;
 }

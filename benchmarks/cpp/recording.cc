@@ -37,7 +37,7 @@ double undisturbed(std::vector<double> values) {
 
 class Calls {
  public:
-  explicit Calls(ciranda_context* circle) : circle_(circle) {
+  explicit Calls(ciranda_context* world) : world_(world) {
     tensor_ = {&value_, &value_, &shape_, 1, CIRANDA_FLOAT32, nullptr, 0};
     request_.name = "x";
     request_.tensors = &tensor_;
@@ -46,7 +46,7 @@ class Calls {
 
   void make(int n_calls) {
     for (int i = 0; i < n_calls; ++i) {
-      if (ciranda_run(circle_, &request_, nullptr) != CIRANDA_OK) std::abort();
+      if (ciranda_run(world_, &request_, nullptr) != CIRANDA_OK) std::abort();
     }
   }
 
@@ -60,14 +60,14 @@ class Calls {
 
   double time_recorded(int n_calls) {
     ciranda_recording* recording = nullptr;
-    if (ciranda_record_start(circle_, &recording) != CIRANDA_OK) std::abort();
+    if (ciranda_record_start(world_, &recording) != CIRANDA_OK) std::abort();
     const double took = time(n_calls);
     ciranda_record_stop(recording);
     return took;
   }
 
  private:
-  ciranda_context* circle_;
+  ciranda_context* world_;
   float value_ = 0;
   std::int64_t shape_ = 1;
   ciranda_tensor tensor_{};
@@ -84,16 +84,16 @@ int number_after(const std::string& flag, int argc, char** argv, int otherwise) 
 }  // namespace
 
 int main(int argc, char** argv) {
-  ciranda_context* circle = nullptr;
+  ciranda_context* world = nullptr;
   std::array<char, 512> message{};
-  if (ciranda_init(nullptr, &circle, message.data(), message.size()) != CIRANDA_OK) {
+  if (ciranda_init(nullptr, &world, message.data(), message.size()) != CIRANDA_OK) {
     std::fprintf(stderr, "%s\n", message.data());
     return 1;
   }
-  stay_on_core(ciranda_local_rank(circle));
+  stay_on_core(ciranda_local_rank(world));
   const int n_turns = number_after("--turns", argc, argv, 4000);
   const int n_calls = number_after("--calls", argc, argv, 400);
-  Calls calls(circle);
+  Calls calls(world);
   calls.make(1000);
   std::vector<double> without;
   std::vector<double> with;
@@ -101,13 +101,13 @@ int main(int argc, char** argv) {
     without.push_back(calls.time(n_calls));
     with.push_back(calls.time_recorded(n_calls));
   }
-  if (ciranda_rank(circle) == 0) {
+  if (ciranda_rank(world) == 0) {
     const double off = undisturbed(without);
     const double on = undisturbed(with);
     std::printf(R"({"ranks": %d, "without_ns": %.0f, "with_ns": %.0f, "ratio": %.3f})"
                 "\n",
-                ciranda_size(circle), off, on, on / off);
+                ciranda_size(world), off, on, on / off);
   }
-  ciranda_shutdown(circle);
+  ciranda_shutdown(world);
   return 0;
 }

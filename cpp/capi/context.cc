@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "base/other_launchers.hpp"
-#include "capi/circles.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/message.hpp"
 #include "capi/translate.hpp"
+#include "capi/worlds.hpp"
 #include "ciranda/ciranda.h"
 
 namespace ciranda::capi {
@@ -37,7 +37,7 @@ Result<ciranda_context*> init(const ciranda_options* from) {
   if (!config.ok()) return config.status();
   if (Status status = refuse_one_by_accident(get_env); !status.ok()) return status;
   const std::uint64_t epoch = options.value().epoch;
-  return join_circle(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch));
+  return join_world(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch));
 }
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
@@ -100,7 +100,7 @@ int ciranda_context_is_open(const ciranda_context* context) noexcept {
 size_t ciranda_contexts_count(void) noexcept {
   size_t count = 0;
   ciranda::capi::guarded([&] {
-    count = ciranda::capi::n_circles();
+    count = ciranda::capi::n_worlds();
     return CIRANDA_OK;
   });
   return count;

@@ -14,7 +14,7 @@
 #include "base/config.hpp"
 #include "engine/engine.hpp"
 
-// Made and ended by capi/circles.hpp. The engine lives as long as the context: one that was left goes on refusing.
+// Made and ended by capi/worlds.hpp. The engine lives as long as the context: one that was left goes on refusing.
 struct ciranda_context {
   ciranda::Config config;
   std::shared_ptr<ciranda::Engine> engine;

@@ -37,7 +37,7 @@ GetTable find_in(const std::string& object) {
   return reinterpret_cast<GetTable>(found);
 }
 
-bool is_in_a_circle(const ciranda_table& table) {
+bool is_in_a_world(const ciranda_table& table) {
   const bool can_say = table.struct_size >= offsetof(ciranda_table, contexts_count) + sizeof(table.contexts_count);
   return can_say && table.contexts_count() > 0;
 }
@@ -55,10 +55,10 @@ Status refuse_other_engines() {
   for (const std::string& object : loaded_objects()) {
     const GetTable get_table = find_in(object);
     const ciranda_table* const other = get_table == nullptr ? own : get_table();
-    if (other == own || other == nullptr || !is_in_a_circle(*other)) continue;
+    if (other == own || other == nullptr || !is_in_a_world(*other)) continue;
     return Status::invalid_argument(
         "this process has another engine, in " + file_of(get_table) +
-        ", which has joined a circle: two engines in a process would wait for each other's ranks for ever. Use that "
+        ", which has joined a world: two engines in a process would wait for each other's ranks for ever. Use that "
         "one, by the table of its functions (in Python: ciranda.get_c_table()), or shut it down first.");
   }
   return Status::ok_status();

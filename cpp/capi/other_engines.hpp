@@ -1,4 +1,4 @@
-// other_engines: whether another copy of the library in this process has joined a circle. Two engines are two circles:
+// other_engines: whether another copy of the library in this process has joined a world. Two engines are two worlds:
 // names, errors and shutdown() of one mean nothing to the other, and their ranks wait for each other for ever.
 #pragma once
 

@@ -81,7 +81,7 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   Result<BootstrapOptions> options = bootstrap_options(config, epoch);
   if (!options.ok()) return options.status();
   options.value().interrupted = interrupted;
-  Result<std::unique_ptr<Mesh>> mesh = join_circle(options.value());
+  Result<std::unique_ptr<Mesh>> mesh = join_world(options.value());
   if (!mesh.ok()) return mesh.status();
   auto engine = Engine::create(std::move(mesh).value(), config);
   // DYNAMIC is how scripts for Horovod say that they start it later.

@@ -30,7 +30,7 @@ struct Departure {
 class LaneMessages {
  public:
   virtual ~LaneMessages() = default;
-  // Not ok: the circle is broken, and this is why.
+  // Not ok: the world is broken, and this is why.
   virtual Status on_message(int peer, LaneId lane, Message message, TimePoint now) = 0;
 };
 
@@ -47,7 +47,7 @@ class ControlPlane {
   // Asks a peer whether it lives; any answer counts as heard.
   void ask(int peer);
 
-  // Each returns whether anything moved; not ok: the circle is broken, and this is why.
+  // Each returns whether anything moved; not ok: the world is broken, and this is why.
   Result<bool> receive(LaneMessages& lanes, TimePoint now);
   bool send();
   // Of all who ended, one who had not said goodbye, as an error.

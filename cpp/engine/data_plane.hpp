@@ -41,7 +41,7 @@ class DataPlane {
   // Null if the lane's members do not all share memory, or it is not known yet.
   SharedArena* arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
 
-  // Not ok: this rank cannot go on (no memory for an output), so the circle breaks. Returns whether anything moved.
+  // Not ok: this rank cannot go on (no memory for an output), so the world breaks. Returns whether anything moved.
   Result<bool> step();
 
   // How many entries of the log were given to enqueue().

@@ -229,11 +229,11 @@ class Engine::Impl {
   }
 
   void leave() {
-    if (!is_shut_down_.exchange(true)) end_circle();
+    if (!is_shut_down_.exchange(true)) end_world();
     callback_threads_.finish();
   }
 
-  void end_circle() {
+  void end_world() {
     mesh_->kick();
     background_.join();
     {

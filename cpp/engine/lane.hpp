@@ -79,7 +79,7 @@ class Lane {
             TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
 
-  // Agrees, and executes a step. Each returns whether anything moved; not ok: the circle is broken.
+  // Agrees, and executes a step. Each returns whether anything moved; not ok: the world is broken.
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 

@@ -1,4 +1,4 @@
-// Lane: how it ends: a member leaves, the circle breaks, or the lane is taken down.
+// Lane: how it ends: a member leaves, the world breaks, or the lane is taken down.
 #include <algorithm>
 
 #include "engine/lane.hpp"

@@ -14,7 +14,7 @@
 
 namespace ciranda {
 
-// Not ok: this rank cannot go on (no memory for an output), so the circle breaks. The requests, and memory allocated
+// Not ok: this rank cannot go on (no memory for an output), so the world breaks. The requests, and memory allocated
 // for them, stay in in_flight, which must keep them until the work is done.
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
 

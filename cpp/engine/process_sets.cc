@@ -51,7 +51,7 @@ Result<std::uint32_t> ProcessSets::form(int rank, std::vector<int> ranks, std::u
   const bool is_in = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
   if (!are_there || !is_in || ranks.front() >= kMaxPairRank || nth >= kMaxFormed) {
     return Status::invalid_argument("form_set: " + to_string(ranks) + ", number " + std::to_string(nth) +
-                                    ", must be ascending ranks of the circle with rank " + std::to_string(rank) +
+                                    ", must be ascending ranks of the world with rank " + std::to_string(rank) +
                                     " among them, and a number below " + std::to_string(kMaxFormed) + ".");
   }
   const std::uint32_t id = formed_set(ranks.front(), nth);

@@ -163,7 +163,7 @@ bool ProgressLoop::run() {
   Result<bool> agreed = agree(now);
   Result<bool> executed = agreed.ok() ? execute(now) : Result<bool>(false);
   if (!agreed.ok() || !executed.ok()) {
-    break_circle(agreed.ok() ? executed.status() : agreed.status(), true);
+    break_world(agreed.ok() ? executed.status() : agreed.status(), true);
     return true;
   }
   const Urgency urgency = control_.take_urgency();
@@ -337,7 +337,7 @@ void ProgressLoop::heed_departures() {
   for (const auto& lane : lanes_) lane->fail_what_cannot_come();
 }
 
-void ProgressLoop::break_circle(Status why, bool tell_others) {
+void ProgressLoop::break_world(Status why, bool tell_others) {
   if (failure_) return;
   failure_ = std::move(why);
   keep_own_memory();

@@ -82,7 +82,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   Result<bool> execute(TimePoint now);
   void heed_departures();
   void remove_lanes_that_are_over();
-  void break_circle(Status why, bool tell_others);
+  void break_world(Status why, bool tell_others);
   void keep_own_memory();
 
   Lane* find(LaneId id) const;
@@ -118,7 +118,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   KeptSubmissions kept_;
   // By which the ranks agree on a lane, while they do.
   std::unordered_map<LaneId, std::shared_ptr<Operation>> asked_for_;
-  std::optional<Status> failure_;  // the circle is broken, or ended: every request fails with this
+  std::optional<Status> failure_;  // the world is broken, or ended: every request fails with this
   std::size_t n_departures_heeded_ = 0;
   bool has_lazy_news_ = false;  // the last that the others were told may wait until they wake
 };

@@ -188,7 +188,7 @@ Result<SharedAllocation> allocate_shared(Engine& engine, const std::shared_ptr<S
     regions->use(*space.made);
     space.place = regions->take(n_bytes);
     // A rank was lost meanwhile, or another thread was given the room.
-    if (!space.place) return Status::aborted("the circle has ended, or another thread allocates at the same time");
+    if (!space.place) return Status::aborted("the world has ended, or another thread allocates at the same time");
   }
   return SharedAllocation{buffer_of(regions, *space.place), true};
 }

@@ -1,4 +1,4 @@
-// Whole messages over a non-blocking socket, waiting for it up to a limit. Used while a circle forms.
+// Whole messages over a non-blocking socket, waiting for it up to a limit. Used while a world forms.
 //
 // Threads: one per socket. Failure: Timeout, Aborted when the wait was interrupted, or RanksLost when the other end
 // closed; the caller names the peer.

@@ -394,6 +394,6 @@ std::vector<std::string> split_candidates(const std::string& text) {
   return parts;
 }
 
-Result<std::unique_ptr<Mesh>> join_circle(const BootstrapOptions& options) { return Joining(options).run(); }
+Result<std::unique_ptr<Mesh>> join_world(const BootstrapOptions& options) { return Joining(options).run(); }
 
 }  // namespace ciranda

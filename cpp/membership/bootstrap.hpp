@@ -1,7 +1,7 @@
 // Bootstrap: from "I am rank 2 of 4" to a mesh with everyone else.
 //
 // Each rank listens, tells the store where, learns where the others are (one exchange), connects with all of them at
-// once, and finds out with whom it shares memory. A circle of one needs neither store nor sockets.
+// once, and finds out with whom it shares memory. A world of one needs neither store nor sockets.
 //
 // Threads: blocks its caller; several ranks of one process may join at the same time, each on its own thread.
 // Failure: Timeout naming who did not come, Aborted when interrupted, InvalidArgument for what the user can correct
@@ -62,6 +62,6 @@ struct BootstrapOptions {
 // "10.0.0.1:4000,[fd00::1]:4000" -> its parts.
 std::vector<std::string> split_candidates(const std::string& text);
 
-Result<std::unique_ptr<Mesh>> join_circle(const BootstrapOptions& options);
+Result<std::unique_ptr<Mesh>> join_world(const BootstrapOptions& options);
 
 }  // namespace ciranda

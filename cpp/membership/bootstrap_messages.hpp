@@ -1,4 +1,4 @@
-// What ranks tell each other while a circle forms: where each is to be found (through the store), and the trial of
+// What ranks tell each other while a world forms: where each is to be found (through the store), and the trial of
 // shared memory (over authenticated control connections).
 //
 // Threads: plain values. Failure: decoding trusts nothing; Internal for what is not exactly one well-formed message.

@@ -1,7 +1,7 @@
 // Coordinator: decides, for all ranks, what is carried out and in which order.
 //
 // It is a pure state machine: reports of ranks and the time go in, entries of the response log come out. It knows
-// no socket, no thread and no clock. One rank of the circle runs it; every rank executes the log (participant.hpp).
+// no socket, no thread and no clock. One rank of the world runs it; every rank executes the log (participant.hpp).
 //
 // A *round* (round.hpp) is one use of a name: it opens with the first report and ends when it is carried out or
 // has failed. When something is wrong (ranks disagree, a duplicate, a rank that never comes) the round fails at once

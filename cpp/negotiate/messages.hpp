@@ -109,7 +109,7 @@ struct ByeMessage {
 };
 struct ByeAckMessage {};
 
-// The circle is broken; the sender fails everything with this.
+// The world is broken; the sender fails everything with this.
 struct AbortMessage {
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;

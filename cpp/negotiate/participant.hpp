@@ -156,7 +156,7 @@ class Participant {
   ReadyMessage release();
   bool holds_any() const { return n_held_ > 0; }
 
-  // An Internal error means that the log does not fit what this rank reported: the circle is broken.
+  // An Internal error means that the log does not fit what this rank reported: the world is broken.
   Result<Action> apply(const LogEntry& entry);
 
   bool has_pending() const { return n_pending_ > 0; }

@@ -19,7 +19,7 @@ static int check(const float* sums, int32_t size) {
   return 0;
 }
 
-static int sum_over_ranks(ciranda_context* circle, float* values) {
+static int sum_over_ranks(ciranda_context* world, float* values) {
   const int64_t shape[1] = {COUNT};
   const ciranda_tensor tensor = {values, values, shape, 1, CIRANDA_FLOAT32, NULL, 0};
   ciranda_request request = CIRANDA_REQUEST_INIT;
@@ -27,7 +27,7 @@ static int sum_over_ranks(ciranda_context* circle, float* values) {
   request.name = "values";
   request.tensors = &tensor;
   request.tensors_count = 1;
-  if (ciranda_submit(circle, &request, &operation) != CIRANDA_OK) {
+  if (ciranda_submit(world, &request, &operation) != CIRANDA_OK) {
     fprintf(stderr, "the request was refused\n");
     return 1;
   }
@@ -40,19 +40,19 @@ static int sum_over_ranks(ciranda_context* circle, float* values) {
 }
 
 int main(void) {
-  ciranda_context* circle = NULL;
+  ciranda_context* world = NULL;
   char message[512];
-  if (ciranda_init(NULL, &circle, message, sizeof(message)) != CIRANDA_OK) {
+  if (ciranda_init(NULL, &world, message, sizeof(message)) != CIRANDA_OK) {
     fprintf(stderr, "could not join: %s\n", message);
     return 1;
   }
-  const int32_t rank = ciranda_rank(circle);
-  const int32_t size = ciranda_size(circle);
+  const int32_t rank = ciranda_rank(world);
+  const int32_t size = ciranda_size(world);
   float values[COUNT];
   for (int i = 0; i < COUNT; ++i) values[i] = (float)(rank + i);
-  int failed = sum_over_ranks(circle, values);
+  int failed = sum_over_ranks(world, values);
   if (!failed) failed = check(values, size);
   if (!failed) printf("rank %d of %d: the sum of %d elements is right\n", (int)rank, (int)size, (int)COUNT);
-  ciranda_shutdown(circle);
+  ciranda_shutdown(world);
   return failed;
 }

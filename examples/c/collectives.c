@@ -9,7 +9,7 @@
 
 enum { MOST_RANKS = 64 };
 
-static ciranda_context* circle;
+static ciranda_context* world;
 static int32_t rank;
 static int32_t size;
 
@@ -36,7 +36,7 @@ static ciranda_tensor numbers(const int32_t* input, int32_t* output, const int64
 
 static ciranda_operation* start(const ciranda_request* request) {
   ciranda_operation* operation = NULL;
-  expect(ciranda_submit(circle, request, &operation) == CIRANDA_OK, "the request was refused");
+  expect(ciranda_submit(world, request, &operation) == CIRANDA_OK, "the request was refused");
   return operation;
 }
 
@@ -193,7 +193,7 @@ static void transfer(void) {
   ciranda_request request = request_for(CIRANDA_TRANSFER, "word", &tensor);
   request.root = 0;
   if (size == 1 || (rank != 0 && rank != size - 1)) return;
-  request.process_set = ciranda_pair(circle, rank == 0 ? size - 1 : 0);
+  request.process_set = ciranda_pair(world, rank == 0 ? size - 1 : 0);
   run(&request);
   expect(word == 42, "send and receive");
 }
@@ -255,12 +255,12 @@ int main(void) {
   ciranda_options options = CIRANDA_OPTIONS_INIT;
   options.settings = &two_lanes;
   options.settings_count = 1;
-  if (ciranda_init(&options, &circle, message, sizeof(message)) != CIRANDA_OK) {
+  if (ciranda_init(&options, &world, message, sizeof(message)) != CIRANDA_OK) {
     fprintf(stderr, "could not join: %s\n", message);
     return 1;
   }
-  rank = ciranda_rank(circle);
-  size = ciranda_size(circle);
+  rank = ciranda_rank(world);
+  size = ciranda_size(world);
   expect(size <= MOST_RANKS, "too many ranks for this example");
   reductions();
   weighted_average();
@@ -270,6 +270,6 @@ int main(void) {
   process_set();
   uneven_batches();
   printf("rank %d of %d: every collective is right\n", (int)rank, (int)size);
-  ciranda_shutdown(circle);
+  ciranda_shutdown(world);
   return 0;
 }

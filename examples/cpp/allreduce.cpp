@@ -19,27 +19,27 @@ bool is_average(std::span<const double> averages, int size) {
   return true;
 }
 
-bool run(ciranda::Context& circle) {
+bool run(ciranda::Context& world) {
   std::vector<double> values(1024);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) + circle.rank();
-  circle.allreduce(std::span(values), {.name = "values", .op = ciranda::ReduceOp::kAverage});
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) + world.rank();
+  world.allreduce(std::span(values), {.name = "values", .op = ciranda::ReduceOp::kAverage});
 
-  const std::vector<int> mine{circle.rank()};
-  const auto ranks = circle.allgather(std::span(mine));
-  bool in_order = ranks.values().size() == static_cast<std::size_t>(circle.size());
+  const std::vector<int> mine{world.rank()};
+  const auto ranks = world.allgather(std::span(mine));
+  bool in_order = ranks.values().size() == static_cast<std::size_t>(world.size());
   for (std::size_t i = 0; in_order && i < ranks.values().size(); ++i) {
     in_order = ranks.values()[i] == static_cast<int>(i);
   }
-  return in_order && is_average(values, circle.size());
+  return in_order && is_average(values, world.size());
 }
 
 }  // namespace
 
 int main() {
   try {
-    ciranda::Context circle;
-    const bool right = run(circle);
-    std::printf("rank %d of %d: the average and the gathered ranks are %s\n", circle.rank(), circle.size(),
+    ciranda::Context world;
+    const bool right = run(world);
+    std::printf("rank %d of %d: the average and the gathered ranks are %s\n", world.rank(), world.size(),
                 right ? "right" : "WRONG");
     return right ? 0 : 1;
   } catch (const std::exception& error) {

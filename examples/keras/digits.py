@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-import ciranda.keras as circle
+import ciranda.keras as hvd
 
 BATCH = 60
 EPOCHS = 3
@@ -41,11 +41,11 @@ def make_model(optimizer: Any) -> Any:
 
 
 def main() -> int:
-    circle.init()
+    hvd.init()
     x, y = load()
-    together = make_model(circle.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)))
-    callbacks = [circle.callbacks.BroadcastGlobalVariablesCallback(0), circle.callbacks.MetricAverageCallback()]
-    batches = circle.GlobalBatches(x, y, batch_size=BATCH)
+    together = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)))
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+    batches = hvd.GlobalBatches(x, y, batch_size=BATCH)
     together.fit(batches, shuffle=False, epochs=EPOCHS, verbose=0, callbacks=callbacks)
 
     alone = make_model(keras.optimizers.SGD(0.1, momentum=0.9))
@@ -53,9 +53,9 @@ def main() -> int:
     pairs = zip(together.get_weights(), alone.get_weights(), strict=True)
     difference = max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
     accuracy = together.evaluate(x, y, verbose=0)[1]
-    if circle.rank() == 0:
+    if hvd.rank() == 0:
         verdict = "same as one process" if difference < 1e-3 else "DIFFERENT from one process"
-        print(f"on {circle.size()} processes: {accuracy:.1%} right; {verdict} (weights within {difference:.1e})")
+        print(f"on {hvd.size()} processes: {accuracy:.1%} right; {verdict} (weights within {difference:.1e})")
     return 0 if difference < 1e-3 else 1
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-import ciranda.paddle as circle
+import ciranda.paddle as hvd
 
 import paddle  # isort: skip (the oldest version needs it so)
 from ciranda.paddle.nn import ShardedLinear, sharded_softmax_cross_entropy
@@ -100,24 +100,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--way", choices=["gradients", "parameters", "classes"], default="gradients")
     way = parser.parse_args().way
-    circle.init()
+    hvd.init()
     paddle.enable_static()
     images, labels = load()
     rows = np.resize(np.random.default_rng(2).permutation(len(images)), (STEPS, BATCH))
-    mine = rows[:, circle.rank() :: circle.size()]
+    mine = rows[:, hvd.rank() :: hvd.size()]
 
     alone, losses = train(write("gradients" if way != "parameters" else way), images, labels, rows)
     together = write(way)
-    transpiler = circle.LocalSGD(k_steps=1) if way == "parameters" else circle.GradAllReduce()
+    transpiler = hvd.LocalSGD(k_steps=1) if way == "parameters" else hvd.GradAllReduce()
     transpiler.transpile(together[1], together[0])
     found, _ = train(together, images, labels, mine)
 
     worst = max(float(np.abs(one - other).max()) for one, other in zip(found, alone, strict=True))
     assert worst < 1e-5, worst
-    if circle.rank() == 0:
+    if hvd.rank() == 0:
         print(f"loss {losses[0]:.2f}, in the end {losses[-1]:.2f}")
-        print(f"{way}: {circle.size()} processes train as one does, to {worst:.0e}")
-    circle.shutdown()
+        print(f"{way}: {hvd.size()} processes train as one does, to {worst:.0e}")
+    hvd.shutdown()
 
 
 if __name__ == "__main__":

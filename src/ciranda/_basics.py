@@ -1,4 +1,4 @@
-"""The circle that this process belongs to: joining, leaving, and who one is in it."""
+"""The world that this process belongs to: joining, leaving, and who one is in it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _NOT_INITIALIZED = "Ciranda has not been initialized; call init() first."
 
 
-class Circle:
-    """The engine of this process, and how this process came to its circle.
+class World:
+    """The engine of this process, and how this process came to its world.
 
     Attributes:
-        engine: None where the process is in no circle.
-        epoch: how many circles the process has tried to join so far.
+        engine: None where the process is in no world.
+        epoch: how many worlds the process has tried to join so far.
         n_inits: how often it has called init().
-        left: what it left a circle with, to form another without having been asked to; None if so it did not.
+        left: what it left a world with, to form another without having been asked to; None if so it did not.
         told: what stands above the environment, found by what another launcher told; None if nothing was.
     """
 
@@ -37,19 +37,19 @@ class Circle:
     told: dict[str, str] | None = None
 
 
-#: Called when the circle ends, by whoever keeps something that belongs to it.
+#: Called when the world ends, by whoever keeps something that belongs to it.
 at_end: list[Callable[[], None]] = []
 
 #: Read directly where a call must be cheap; `engine()` is the safe way.
-circle = Circle()
+world = World()
 
 
 def engine() -> _core.Engine:
     """Return the connected engine. Raises NotInitializedError (a ValueError) without one."""
-    if circle.engine is None:
+    if world.engine is None:
         _core.stay_if_detained()
         raise NotInitializedError(_NOT_INITIALIZED)
-    return circle.engine
+    return world.engine
 
 
 def init(
@@ -57,7 +57,7 @@ def init(
     process_sets: Sequence[ProcessSet] | str | None = None,
     num_lanes: int | None = None,
 ) -> None:
-    """Join the circle that the environment describes; without one, be a circle of one.
+    """Join the world that the environment describes; without one, be a world of one.
 
     `ciranda run` and `horovodrun` describe it. Under torchrun, and where torch.distributed has a process group already,
     the ranks meet through torch's store; under paddle.distributed.launch at the first endpoint, if CIRANDA_SECRET_FILE
@@ -65,7 +65,7 @@ def init(
     (mpirun, srun) makes this fail, unless CIRANDA_ENGINE=none says that each is meant to be alone.
 
     Returns when every rank has come. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
-    process is in a circle already, which may also be one that a binding in C has joined; but if a collective of all
+    process is in a world already, which may also be one that a binding in C has joined; but if a collective of all
     ranks has failed there, or a rank has left it or died, this leaves it and forms another, with the same process sets.
 
     Args:
@@ -77,7 +77,7 @@ def init(
 
     Raises:
         InvalidArgumentError: an environment variable does not parse, or an argument is refused; this process would be
-            alone, but a launcher has started several; this process is in a circle already, with another number of
+            alone, but a launcher has started several; this process is in a world already, with another number of
             lanes than `num_lanes`; or it is in one by another engine, a copy of libciranda that something has loaded.
         MismatchError: the ranks give different numbers of lanes; or a failure has set their programs apart, and others
             wait in a later call of init(), to which this rank has to go on.
@@ -87,39 +87,39 @@ def init(
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
     if comm is not None and not isinstance(comm, Sequence):
         raise NotSupportedError("init(comm=...): MPI communicators are not supported; give None")
-    circle.n_inits += 1
-    if circle.engine is not None and not circle.engine.is_open:
+    world.n_inits += 1
+    if world.engine is not None and not world.engine.is_open:
         _leave()  # somebody else has shut it down
-    is_found = circle.engine is None and _find()
-    if circle.engine is not None:
-        if num_lanes not in (None, circle.engine.num_lanes):
+    is_found = world.engine is None and _find()
+    if world.engine is not None:
+        if num_lanes not in (None, world.engine.num_lanes):
             raise InvalidArgumentError(
-                f"init(num_lanes={num_lanes}): this process is in a circle already, which has "
-                f"{circle.engine.num_lanes}; call shutdown() first"
+                f"init(num_lanes={num_lanes}): this process is in a world already, which has "
+                f"{world.engine.num_lanes}; call shutdown() first"
             )
-        if not (_rejoining.is_due(circle.engine) and _can_meet_again()):
+        if not (_rejoining.is_due(world.engine) and _can_meet_again()):
             if is_found:
                 _begin(process_sets)
             return
-        circle.left = _rejoining.leave(circle.engine, _leave)
+        world.left = _rejoining.leave(world.engine, _leave)
     ending.watch()
-    left = circle.left
+    left = world.left
     told = _what_to_tell()
     connected = _join(num_lanes if left is None else left.num_lanes, told)
     if comm and sorted(comm) != list(range(connected.size)):
         size = connected.size
         connected.shutdown()
-        raise NotSupportedError(f"init(comm={list(comm)}): a circle of {size} ranks cannot be joined by some only")
-    circle.engine, circle.left = connected, None
+        raise NotSupportedError(f"init(comm={list(comm)}): a world of {size} ranks cannot be joined by some only")
+    world.engine, world.left = connected, None
     _begin(process_sets if left is None else left.process_sets)
 
 
 def _find() -> bool:
-    """Be in the circle that a binding in C has joined in this process, if there is one; return whether."""
-    circle.engine = _core.attach()
-    if circle.engine is not None:
+    """Be in the world that a binding in C has joined in this process, if there is one; return whether."""
+    world.engine = _core.attach()
+    if world.engine is not None:
         ending.watch()
-    return circle.engine is not None
+    return world.engine is not None
 
 
 def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
@@ -131,8 +131,8 @@ def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
 
 
 def _what_to_tell() -> dict[str, str]:
-    """What CIRANDA_ variables do not say of the circle, and a launcher of torch's or Paddle's does."""
-    way = way_to_meet(os.environ, _size_of_group(), circle.told is not None)
+    """What CIRANDA_ variables do not say of the world, and a launcher of torch's or Paddle's does."""
+    way = way_to_meet(os.environ, _size_of_group(), world.told is not None)
     if way is Way.ENGINE:
         return {}
     if way is Way.PADDLE:
@@ -149,7 +149,7 @@ def _what_to_tell() -> dict[str, str]:
                 "'ciranda run'"
             ) from None
         meet_at(joining.by_group() if way is Way.GROUP else joining.by_variables())
-    return circle.told or {}
+    return world.told or {}
 
 
 def _size_of_group() -> int:
@@ -161,25 +161,25 @@ def _size_of_group() -> int:
 
 
 def meet_at(told: dict[str, str]) -> None:
-    """Join the next circles where `told` says, which stands above the environment; they are numbered from 0 there."""
-    if told is not circle.told:
-        circle.told, circle.epoch = told, 0
+    """Join the next worlds where `told` says, which stands above the environment; they are numbered from 0 there."""
+    if told is not world.told:
+        world.told, world.epoch = told, 0
 
 
 def _can_meet_again() -> bool:
-    return circle.told is not None or "CIRANDA_STORE" in os.environ
+    return world.told is not None or "CIRANDA_STORE" in os.environ
 
 
 def _join(num_lanes: int | None, told: dict[str, str]) -> _core.Engine:
-    """Join the next circle, and after a failure the first in which all programs are at the same place."""
+    """Join the next world, and after a failure the first in which all programs are at the same place."""
     while True:
-        epoch = circle.epoch if told else max(circle.epoch, _core.next_epoch())
-        circle.epoch = epoch + 1  # also if this fails: who comes later is told so, and tries the next as this rank does
+        epoch = world.epoch if told else max(world.epoch, _core.next_epoch())
+        world.epoch = epoch + 1  # also if this fails: who comes later is told so, and tries the next as this rank does
         connected = _core.connect(epoch, num_lanes, told)
         if epoch == 0 or connected.size == 1:
             return connected
         try:
-            is_aligned = _rejoining.compare(connected, 0 if circle.left is None else circle.n_inits)
+            is_aligned = _rejoining.compare(connected, 0 if world.left is None else world.n_inits)
         except BaseException:
             connected.shutdown()
             raise
@@ -189,18 +189,18 @@ def _join(num_lanes: int | None, told: dict[str, str]) -> _core.Engine:
 
 
 def shutdown() -> None:
-    """Leave the circle. What is pending here fails with AbortedError, as does what other ranks need us for.
+    """Leave the world. What is pending here fails with AbortedError, as does what other ranks need us for.
 
-    Bindings in C that share the circle leave it with this, as this does when one of them shuts it down. Does nothing
-    without a circle. Called at exit; and as soon as the main thread has ended by `sys.exit()` or an exception, so that
+    Bindings in C that share the world leave it with this, as this does when one of them shuts it down. Does nothing
+    without a world. Called at exit; and as soon as the main thread has ended by `sys.exit()` or an exception, so that
     other threads that wait for a collective do not keep a process that is to end.
     """
-    circle.left = None
+    world.left = None
     _leave()
 
 
 def _leave() -> None:
-    connected, circle.engine = circle.engine, None
+    connected, world.engine = world.engine, None
     for forget in at_end:
         forget()
     if connected is not None:
@@ -209,8 +209,8 @@ def _leave() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a circle that `init()` has joined, or found."""
-    return circle.engine is not None and circle.engine.is_open
+    """Whether this process is in a world that `init()` has joined, or found."""
+    return world.engine is not None and world.engine.is_open
 
 
 def rank() -> int:
@@ -219,7 +219,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """The number of processes in the circle."""
+    """The number of processes in the world."""
     return engine().size
 
 
@@ -251,21 +251,21 @@ def is_homogeneous() -> bool:
 
 
 def peers() -> list[_core.PeerRow]:
-    """Every rank of the circle: rank, pid, host, address, and whether it shares memory with this one."""
+    """Every rank of the world: rank, pid, host, address, and whether it shares memory with this one."""
     connected = engine()
     return [connected.peer(number) for number in range(connected.size)]
 
 
 def require_rank(root_rank: int) -> None:
-    """Raise InvalidArgumentError unless `root_rank` is a rank of the circle."""
+    """Raise InvalidArgumentError unless `root_rank` is a rank of the world."""
     if not 0 <= root_rank < size():
         raise InvalidArgumentError(f"root_rank {root_rank} is not a rank: there are {size()} ranks, from 0")
 
 
 def _forget_after_fork() -> None:
-    """In a forked child: the circle is the parent's, and the child must neither use nor close it."""
+    """In a forked child: the world is the parent's, and the child must neither use nor close it."""
     _core.forget_other_threads()
-    connected, circle.engine = circle.engine, None
+    connected, world.engine = world.engine, None
     if connected is not None:
         connected.abandon()
 

@@ -2,7 +2,7 @@
 
 Python waits for threads that are no daemons before it calls what `atexit` knows. A collective that such a thread waits
 for may never be done, as this process comes to no other: so a process whose main thread has called `sys.exit()`, or
-failed, leaves the circle before that wait, which fails what is pending. One whose main thread has come to its end lets
+failed, leaves the world before that wait, which fails what is pending. One whose main thread has come to its end lets
 the other threads finish. If it has not failed, what waits for work that was begun, and not waited for, comes first.
 
 Daemon threads are stopped wherever they are. Those that wait in the engine must be kept there before that: see

@@ -1,4 +1,4 @@
-"""Joining the circle under PaddlePaddle's launcher, which tells each rank the addresses of all.
+"""Joining the world under PaddlePaddle's launcher, which tells each rank the addresses of all.
 
 Rank 0 hosts the rendezvous at its own endpoint, the first one. Who may come there is decided by a secret, which no
 launcher of Paddle's hands out: a file has it, which all ranks can read.

@@ -1,4 +1,4 @@
-"""How JAX's own collectives come to the circle: what libciranda_mpi.so asks of Python when jaxlib begins to use it."""
+"""How JAX's own collectives come to the world: what libciranda_mpi.so asks of Python when jaxlib begins to use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ciranda import _basics
 
 
 def join() -> int | str:
-    """Be in the circle that JAX's processes form; the address of the engine's functions, or why that cannot be."""
+    """Be in the world that JAX's processes form; the address of the engine's functions, or why that cannot be."""
     try:
         ciranda.init()
         _basics.ending.leave_first()  # as JAX's coordinator waits for all processes
@@ -46,7 +46,7 @@ def _wait_for_programs() -> None:
 
 
 def _difference() -> str | None:
-    """What is wrong if JAX counts its processes otherwise than the circle its ranks."""
+    """What is wrong if JAX counts its processes otherwise than the world its ranks."""
     distributed = sys.modules.get("jax._src.distributed")
     state = getattr(distributed, "global_state", None)
     n_processes, process_id = getattr(state, "num_processes", None), getattr(state, "process_id", None)

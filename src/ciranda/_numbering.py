@@ -1,17 +1,17 @@
 """Numbers for what has no name: the same on all ranks of a process set, if these make the same calls in the same order.
 
 Each process set has its own, as ranks differ in the sets that they are in. Counting begins anew in each *era* of a set:
-when the circle begins, and when its ranks have joined, as those that had joined before the others missed some calls.
+when the world begins, and when its ranks have joined, as those that had joined before the others missed some calls.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ciranda._basics import at_end, circle
+from ciranda._basics import at_end, world
 from ciranda.process_sets import ProcessSet
 
-#: How often this rank has joined in this circle, by process set.
+#: How often this rank has joined in this world, by process set.
 _joins: dict[int | None, int] = {}
 at_end.append(_joins.clear)
 
@@ -25,7 +25,7 @@ class Era(NamedTuple):
 
 def era_of(process_set: ProcessSet) -> Era:
     """Return the set's present era."""
-    return Era(circle.epoch, _joins.get(process_set.process_set_id, 0))
+    return Era(world.epoch, _joins.get(process_set.process_set_id, 0))
 
 
 def begin_era(process_set: ProcessSet) -> None:

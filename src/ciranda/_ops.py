@@ -286,6 +286,6 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
         process_set: whose collectives this is about.
 
     Returns:
-        The rank that was the last to join, counted in the whole circle.
+        The rank that was the last to join, counted in the whole world.
     """
     return join_async(process_set).wait()

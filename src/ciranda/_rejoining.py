@@ -1,8 +1,8 @@
-"""Forming another circle where a failure has set the ranks' programs apart.
+"""Forming another world where a failure has set the ranks' programs apart.
 
 A rank that fails alone, as a test does by an assertion, skips calls: what it calls next is paired with what the others
 called before, and fails on all of them, as does all that follows. Programs that go on, as suites of tests do, call
-`init()` at the beginning of each part. There the ranks leave the circle, form another, and tell each other how often
+`init()` at the beginning of each part. There the ranks leave the world, form another, and tell each other how often
 they have called `init()`: whoever is behind is sent on, by an error, to the call where the others wait.
 """
 
@@ -24,19 +24,19 @@ _SUM = _core.REDUCE_OPS["sum"]
 
 @dataclass(frozen=True)
 class Left:
-    """What the next circle is to have as well."""
+    """What the next world is to have as well."""
 
     num_lanes: int
     process_sets: list[ProcessSet]
 
 
 def is_due(engine: _core.Engine) -> bool:
-    """Whether the circle is to be replaced by another, where all find each other again."""
+    """Whether the world is to be replaced by another, where all find each other again."""
     return engine.has_failed and engine.size > 1
 
 
 def leave(engine: _core.Engine, end: Callable[[], None]) -> Left:
-    """Leave the circle by `end`."""
+    """Leave the world by `end`."""
     from ciranda.process_sets import added_sets  # which needs the module that needs this one
 
     left = Left(engine.num_lanes, added_sets())

@@ -5,7 +5,7 @@ What is to survive stands in a *state*. The function that trains takes it as its
 
 - before the function begins, the state is made the same on all ranks: that of rank 0;
 - `state.commit()` remembers how things are;
-- if a collective fails, on whichever rank, all ranks go back to the last commit, form a new circle, and begin again.
+- if a collective fails, on whichever rank, all ranks go back to the last commit, form a new world, and begin again.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class State:
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Add functions that are called whenever a new circle has been formed, as to set a learning rate anew."""
+        """Add functions that are called whenever a new world has been formed, as to set a learning rate anew."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Adapt to a new circle. Called when there is one."""
+        """Adapt to a new world. Called when there is one."""
         self._drain()
         self.reset()
         for callback in self._reset_callbacks:
@@ -95,7 +95,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Adapt to a new circle; for subclasses."""
+        """Adapt to a new world; for subclasses."""
 
 
 class ObjectState(State):
@@ -147,7 +147,7 @@ class ObjectState(State):
 def run_fn(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[..., Result]:
     """Return `func`, run again from the last commit when a collective has failed.
 
-    `reset` leaves the circle and forms a new one. What disagreement and wrong calls raise (MismatchError,
+    `reset` leaves the world and forms a new one. What disagreement and wrong calls raise (MismatchError,
     InvalidArgumentError) is not caught: the script would fail again in the same way.
     """
 

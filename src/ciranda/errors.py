@@ -54,7 +54,7 @@ class MismatchError(CirandaError, HorovodInternalError):
 
 
 class RanksLostError(CirandaError, HorovodInternalError):
-    """Another rank died: the circle has to be built anew."""
+    """Another rank died: the world has to be built anew."""
 
 
 class TimeoutError(CirandaError, HorovodInternalError, builtins.TimeoutError):
@@ -62,7 +62,7 @@ class TimeoutError(CirandaError, HorovodInternalError, builtins.TimeoutError):
 
 
 class AbortedError(CirandaError, HorovodInternalError):
-    """The circle was shut down, here or on another rank."""
+    """The world was shut down, here or on another rank."""
 
 
 class InternalError(CirandaError, HorovodInternalError):

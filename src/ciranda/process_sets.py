@@ -1,6 +1,6 @@
 """Process sets: the ranks that take part in a collective.
 
-A set is made and removed by all ranks of the circle together; its members then use it without the others. Sets may
+A set is made and removed by all ranks of the world together; its members then use it without the others. Sets may
 overlap: nobody waits for a set that it is not in, whatever the order in which ranks come to their sets.
 """
 
@@ -24,10 +24,10 @@ _REMOVE = _core.COLLECTIVES["remove_process_set"]
 
 
 class ProcessSet:
-    """A set of ranks. Its `process_set_id` is None unless the set is added to the circle; that of all ranks is 0.
+    """A set of ranks. Its `process_set_id` is None unless the set is added to the world; that of all ranks is 0.
 
     Args:
-        ranks_or_comm: the ranks, in any order; counted in the whole circle.
+        ranks_or_comm: the ranks, in any order; counted in the whole world.
     """
 
     process_set_id: int | None
@@ -112,12 +112,12 @@ def _make_global() -> ProcessSet:
 
 
 global_process_set = _make_global()
-#: The sets of this circle by their number, but for the global one.
+#: The sets of this world by their number, but for the global one.
 _added: dict[int, ProcessSet] = {}
 
 
 def added_sets() -> list[ProcessSet]:
-    """Return the sets of this circle but for the global one, in the order in which they were added."""
+    """Return the sets of this world but for the global one, in the order in which they were added."""
     return [_added[number] for number in sorted(_added)]
 
 
@@ -134,7 +134,7 @@ def id_of(process_set: ProcessSet) -> int:
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Make a process set. All ranks of the circle must call this, with the same ranks; it returns when all have.
+    """Make a process set. All ranks of the world must call this, with the same ranks; it returns when all have.
 
     Args:
         process_set: a ProcessSet that has not been added, or the ranks of one.
@@ -157,7 +157,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Remove a process set. All ranks of the circle must call this; what is pending in the set fails.
+    """Remove a process set. All ranks of the world must call this; what is pending in the set fails.
 
     Returns:
         True. False if there is no such set now.
@@ -183,7 +183,7 @@ def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 
 def _forget_all() -> None:
-    """A circle has ended, and its sets with it."""
+    """A world has ended, and its sets with it."""
     for each in _added.values():
         each.process_set_id = None
     _added.clear()

@@ -15,7 +15,7 @@ def test_trains_as_one_process_does(launcher: str, backend: str, tmp_path: Path)
     job = run(launcher, "lightning", tmp_path, backend=backend)
     assert_trained_together(job, backend)
     if backend == "ciranda":
-        assert [job.reports[rank]["circle"] for rank in (0, 1)] == [[0, 2, 0, 2], [1, 2, 1, 2]]
+        assert [job.reports[rank]["world"] for rank in (0, 1)] == [[0, 2, 0, 2], [1, 2, 1, 2]]
 
 
 def test_takes_a_process_group_that_is_there(tmp_path: Path) -> None:

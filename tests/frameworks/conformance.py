@@ -128,7 +128,7 @@ def _without(mine: Framework, who: int) -> None:
 
 
 def gradients(names: Sequence[str], dtype: str) -> None:
-    """Every collective that has a gradient, through the whole circle and a process set."""
+    """Every collective that has a gradient, through the whole world and a process set."""
     mine = mine_of(names)
     with _sets() as sets:
         for ranks, process_set in sets.values():
@@ -339,7 +339,7 @@ def all_fail_in_time(names: Sequence[str], victim: int) -> dict[str, tuple[float
 
 
 def programs_outlive_contexts(names: Sequence[str]) -> None:
-    """A program made in one circle runs in the next, also where that has another size."""
+    """A program made in one world runs in the next, also where that has another size."""
     mine = mine_of(names)
 
     def average_and_gather(tensor: Any) -> Any:
@@ -351,7 +351,7 @@ def programs_outlive_contexts(names: Sequence[str]) -> None:
     def check() -> None:
         n, rank = ciranda.size(), ciranda.rank()
         result = mine.read(program(mine.make(np.full((2, 3), rank, np.float32))))
-        reference.check(result, np.full((2 * n, 3), (n - 1) / 2), numpy_dtype("float32"), f"circle of {n}")
+        reference.check(result, np.full((2 * n, 3), (n - 1) / 2), numpy_dtype("float32"), f"world of {n}")
 
     for _ in range(2):
         check()

@@ -1,4 +1,4 @@
-"""The circle of ranks that the tests of the conformance suite share, and which frameworks they are run for."""
+"""The world of ranks that the tests of the conformance suite share, and which frameworks they are run for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 class Shared:
-    """A circle of three, made anew if a test broke it."""
+    """A world of three, made anew if a test broke it."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
@@ -62,5 +62,5 @@ def _shared(environment: dict[str, str]) -> Iterator[Shared]:
 
 
 @pytest.fixture
-def circle(_shared: Shared) -> Ranks:
+def world(_shared: Shared) -> Ranks:
     return _shared.get()

@@ -72,7 +72,7 @@ def waits_for_another() -> int:
 
 
 def leaves() -> float:
-    """All leave the circle in a callback of rank 0. Returns when this rank had."""
+    """All leave the world in a callback of rank 0. Returns when this rank had."""
     _submit(LEAVE if ciranda.rank() == 0 else WAIT_FOR_ANOTHER, "leaves")
     _until_ended()
     return time.monotonic()

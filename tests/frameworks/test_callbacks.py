@@ -1,4 +1,4 @@
-"""Callbacks that throw, take long, wait for other collectives, leave the circle or end the process: on one engine."""
+"""Callbacks that throw, take long, wait for other collectives, leave the world or end the process: on one engine."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ranks import Ranks, assert_in_time
 pytestmark = pytest.mark.multiprocess
 
 
-def test_what_throws_is_told_and_goes_no_further(circle: Ranks) -> None:
-    assert circle.run(rough.throws, timeout=20) == [10] * 3
-    assert "rough: throws.9" in circle.stderr(0)
+def test_what_throws_is_told_and_goes_no_further(world: Ranks) -> None:
+    assert world.run(rough.throws, timeout=20) == [10] * 3
+    assert "rough: throws.9" in world.stderr(0)
 
 
-def test_what_takes_long_keeps_no_other_tensor_waiting(circle: Ranks) -> None:
+def test_what_takes_long_keeps_no_other_tensor_waiting(world: Ranks) -> None:
     def longest() -> float:
-        return float(max(circle.run(rough.takes_long, timeout=20)))
+        return float(max(world.run(rough.takes_long, timeout=20)))
 
     assert_in_time(longest, 0.5)
 
 
-def test_a_callback_may_wait_for_other_collectives(circle: Ranks) -> None:
-    assert circle.run(rough.waits_for_another, timeout=20) == [0] * 3
+def test_a_callback_may_wait_for_other_collectives(world: Ranks) -> None:
+    assert world.run(rough.waits_for_another, timeout=20) == [0] * 3
 
 
-def test_leaving_in_a_callback_ends_the_circle(environment: dict[str, str]) -> None:
+def test_leaving_in_a_callback_ends_the_world(environment: dict[str, str]) -> None:
     with Ranks(2, env=environment) as ranks:
         ranks.run(rough.leaves, timeout=20)
 

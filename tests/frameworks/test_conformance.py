@@ -13,35 +13,35 @@ from ranks import Ranks
 pytestmark = pytest.mark.multiprocess
 
 
-def test_every_case_in_any_order(circle: Ranks, framework: str) -> None:
-    assert len(set(circle.run(conformance.all_cases, [framework], 1, timeout=220))) == 1
+def test_every_case_in_any_order(world: Ranks, framework: str) -> None:
+    assert len(set(world.run(conformance.all_cases, [framework], 1, timeout=220))) == 1
 
 
 @pytest.mark.skipif(len(FRAMEWORKS) < 2, reason="there is one framework")
-def test_frameworks_meet(circle: Ranks) -> None:
+def test_frameworks_meet(world: Ranks) -> None:
     """Each rank uses another: there is one engine, and names say what belongs together."""
     for first in range(0, len(FRAMEWORKS), 3):
         names = [FRAMEWORKS[(first + index) % len(FRAMEWORKS)] for index in range(3)]
-        assert circle.run(conformance.all_cases, names, 2)[0] > 100
+        assert world.run(conformance.all_cases, names, 2)[0] > 100
 
 
-def test_calls_that_are_made_again(circle: Ranks, framework: str) -> None:
-    circle.run(conformance.blocking, [framework])
+def test_calls_that_are_made_again(world: Ranks, framework: str) -> None:
+    world.run(conformance.blocking, [framework])
 
 
 @pytest.mark.parametrize("who", [0, 2])
-def test_without_those_that_have_joined(circle: Ranks, framework: str, who: int) -> None:
-    circle.run(conformance.joined, [framework], who)
+def test_without_those_that_have_joined(world: Ranks, framework: str, who: int) -> None:
+    world.run(conformance.joined, [framework], who)
 
 
 @pytest.mark.gradients
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_gradients(circle: Ranks, framework: str, dtype: str) -> None:
-    circle.run(conformance.gradients, [framework], dtype)
+def test_gradients(world: Ranks, framework: str, dtype: str) -> None:
+    world.run(conformance.gradients, [framework], dtype)
 
 
-def test_disagreements_are_named_everywhere(circle: Ranks, framework: str) -> None:
-    on_ranks = circle.run(conformance.mismatches, [framework])
+def test_disagreements_are_named_everywhere(world: Ranks, framework: str) -> None:
+    on_ranks = world.run(conformance.mismatches, [framework])
     for what, (_, parts) in conformance.MISMATCHES.items():
         (ended,) = {found[what] for found in on_ranks}
         kind, message = ended
@@ -49,16 +49,16 @@ def test_disagreements_are_named_everywhere(circle: Ranks, framework: str) -> No
         assert all(part in message for part in ("'t'", "rank 2", *parts)), (what, message)
 
 
-def test_calls_that_are_wrong_by_themselves(circle: Ranks, framework: str) -> None:
-    circle.run(conformance.bad_calls, [framework])
+def test_calls_that_are_wrong_by_themselves(world: Ranks, framework: str) -> None:
+    world.run(conformance.bad_calls, [framework])
 
 
-def test_programs_outlive_contexts(circle: Ranks, framework: str) -> None:
-    circle.run(conformance.programs_outlive_contexts, [framework])
+def test_programs_outlive_contexts(world: Ranks, framework: str) -> None:
+    world.run(conformance.programs_outlive_contexts, [framework])
 
 
-def test_nothing_stays_behind(circle: Ranks, framework: str) -> None:
-    circle.run(conformance.nothing_stays_behind, [framework])
+def test_nothing_stays_behind(world: Ranks, framework: str) -> None:
+    world.run(conformance.nothing_stays_behind, [framework])
 
 
 def test_a_rank_that_is_killed_fails_the_calls_of_all_frameworks(environment: dict[str, str]) -> None:

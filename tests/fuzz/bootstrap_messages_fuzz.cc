@@ -1,4 +1,4 @@
-// The messages of ranks to each other while a circle forms. What decodes must encode to the same bytes again.
+// The messages of ranks to each other while a world forms. What decodes must encode to the same bytes again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

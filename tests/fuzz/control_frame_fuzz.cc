@@ -36,10 +36,10 @@ void expect_round_trip(const Envelope& envelope) {
   require(frame == frame_again);
 }
 
-// Two ranks, of which the peer is rank 1; each side of the agreement stops at its first complaint, as a circle does.
-class Circle {
+// Two ranks, of which the peer is rank 1; each side of the agreement stops at its first complaint, as a world does.
+class World {
  public:
-  Circle() {
+  World() {
     ciranda::CoordinatorOptions options;
     options.size = 2;
     options.cache_capacity = 4;
@@ -109,19 +109,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto stream = std::as_bytes(std::span(data, size)).subspan(1);
   const std::size_t cut = std::min<std::size_t>(stream.size(), data[0]);
   ciranda::FrameReader reader;
-  Circle circle;
+  World world;
   for (const auto part : {stream.first(cut), stream.subspan(cut)}) {
     reader.append(part);
     for (auto message = reader.next(); message; message = reader.next()) {
       if (!message->ok()) return 0;
       expect_round_trip(message->value());
-      circle.hear(message->value().message);
+      world.hear(message->value().message);
     }
   }
   // The same bytes as one frame without a header: fuzzing need not guess lengths.
   if (const auto message = ciranda::decode_body(stream); message.ok()) {
     expect_round_trip(message.value());
-    circle.hear(message.value().message);
+    world.hear(message.value().message);
   }
   return 0;
 }

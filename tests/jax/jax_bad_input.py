@@ -141,7 +141,7 @@ def ranks_that_differ() -> None:
     works()
 
 
-def outside_a_circle() -> None:
+def outside_a_world() -> None:
     """Before init() and after shutdown()."""
     x = jnp.ones(4)
     hvd.barrier()

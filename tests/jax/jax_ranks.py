@@ -366,7 +366,7 @@ def process_sets_by_number() -> None:
     hvd.barrier()
 
 
-def programs_outlive_circles() -> None:
+def programs_outlive_worlds() -> None:
     import os
 
     average = jax.jit(lambda x: hvd.allreduce(x, name="average"))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.multiprocess
         "wrong_splits",
         "lists_that_differ",
         pytest.param("ranks_that_differ", marks=pytest.mark.slow),
-        "outside_a_circle",
+        "outside_a_world",
         "removed_set",
     ],
 )

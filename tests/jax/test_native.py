@@ -64,11 +64,11 @@ def test_on_several_hosts(program: str) -> None:
 
 
 @pytest.mark.parametrize("order", [pytest.param("before", marks=pytest.mark.slow), "after"])
-def test_numpy_shares_the_circle_from_another_thread(order: str) -> None:
+def test_numpy_shares_the_world_from_another_thread(order: str) -> None:
     assert succeed(2, str(PROGRAMS / "beside_numpy.py"), order) == ["shared"] * 2
 
 
-def test_ciranda_jax_shares_the_circle() -> None:
+def test_ciranda_jax_shares_the_world() -> None:
     assert succeed(2, str(PROGRAMS / "beside_ciranda_jax.py")) == ["shared"] * 2
 
 

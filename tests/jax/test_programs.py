@@ -77,8 +77,8 @@ def test_process_sets(three: Ranks) -> None:
     three.run(jax_ranks.process_sets_by_number)
 
 
-def test_programs_outlive_circles(three: Ranks) -> None:
-    three.run(jax_ranks.programs_outlive_circles)
+def test_programs_outlive_worlds(three: Ranks) -> None:
+    three.run(jax_ranks.programs_outlive_worlds)
 
 
 def test_what_follows_keeps_nobody_waiting(three: Ranks) -> None:

@@ -1,4 +1,4 @@
-"""Circles of ranks for the tests of Keras, which import it once. The backend is that of KERAS_BACKEND."""
+"""Worlds of ranks for the tests of Keras, which import it once. The backend is that of KERAS_BACKEND."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {"CIRANDA_AUTOTUNE": "0", "PYTHONPATH": str(HERE), "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
-class Circles:
-    """One circle of each size, made when it is first asked for, and anew if a test broke it."""
+class Worlds:
+    """One world of each size, made when it is first asked for, and anew if a test broke it."""
 
     def __init__(self) -> None:
-        self._circles: dict[int, Ranks] = {}
+        self._worlds: dict[int, Ranks] = {}
 
     def of(self, n_ranks: int) -> Ranks:
-        circle = self._circles.get(n_ranks)
-        if circle is None or circle.is_broken:
-            if circle is not None:
-                circle.close(expect_clean=False)
-            circle = self._circles[n_ranks] = Ranks(n_ranks, env=ENVIRONMENT)
-        return circle
+        world = self._worlds.get(n_ranks)
+        if world is None or world.is_broken:
+            if world is not None:
+                world.close(expect_clean=False)
+            world = self._worlds[n_ranks] = Ranks(n_ranks, env=ENVIRONMENT)
+        return world
 
     def apart(self, n_ranks: int) -> Ranks:
-        """Return a circle for what changes its processes for good. The caller closes it."""
+        """Return a world for what changes its processes for good. The caller closes it."""
         return Ranks(n_ranks, env=ENVIRONMENT)
 
     def close(self) -> None:
-        for circle in self._circles.values():
-            circle.close(expect_clean=not circle.is_broken)
+        for world in self._worlds.values():
+            world.close(expect_clean=not world.is_broken)
 
 
 @pytest.fixture(scope="session")
-def circles() -> Iterator[Circles]:
-    shared = Circles()
+def worlds() -> Iterator[Worlds]:
+    shared = Worlds()
     yield shared
     shared.close()
 
 
 @pytest.fixture
-def two(circles: Circles) -> Ranks:
-    return circles.of(2)
+def two(worlds: Worlds) -> Ranks:
+    return worlds.of(2)
 
 
 @pytest.fixture
-def three(circles: Circles) -> Ranks:
-    return circles.of(3)
+def three(worlds: Worlds) -> Ranks:
+    return worlds.of(3)
 
 
 _SIZES = [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=_SIZES, ids=lambda n: f"{n}ranks")
-def circle(circles: Circles, request: pytest.FixtureRequest) -> Ranks:
-    return circles.of(request.param)
+def world(worlds: Worlds, request: pytest.FixtureRequest) -> Ranks:
+    return worlds.of(request.param)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keras and its backends warn of what they do themselves. A circle is broken when all others have had it."""
+    """Keras and its backends warn of what they do themselves. A world is broken when all others have had it."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("default"))

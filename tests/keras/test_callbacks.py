@@ -114,7 +114,7 @@ def test_models_that_are_not_built_on_all_ranks(two: Ranks) -> None:
     two.run(broadcast, "model", [0, 1])
 
 
-def test_metrics_are_averages(circle: Ranks) -> None:
+def test_metrics_are_averages(world: Ranks) -> None:
     def train(weight: bool) -> tuple[float, float, float]:
         import keras
 
@@ -135,8 +135,8 @@ def test_metrics_are_averages(circle: Ranks) -> None:
         return found[0]["val_mae"], found[1]["val_mae"], found[1]["loss"]
 
     for weighted in (False, True):
-        results = circle.run(train, weighted)
-        weights = [rank + 1 for rank in range(circle.n_ranks)] if weighted else None
+        results = world.run(train, weighted)
+        weights = [rank + 1 for rank in range(world.n_ranks)] if weighted else None
         expected = np.average([own for own, _, _ in results], weights=weights)
         for _, average, loss in results:
             assert average == pytest.approx(expected, rel=1e-6)
@@ -164,7 +164,7 @@ def test_ranks_that_make_fewer_steps_are_told(two: Ranks) -> None:
 
 
 @pytest.mark.parametrize("mode", SOME_MODES)
-def test_ranks_whose_data_end_before_those_of_others_are_told(circles: Any, mode: str) -> None:
+def test_ranks_whose_data_end_before_those_of_others_are_told(worlds: Any, mode: str) -> None:
     """At the end of the epoch, where data do not say how long they are: on all ranks, of which two wait in a step; and
     at the end of training, which one rank stops."""
 
@@ -192,7 +192,7 @@ def test_ranks_whose_data_end_before_those_of_others_are_told(circles: Any, mode
         return f"{type(caught.value).__name__}: {caught.value}"
 
     for which in ("epoch 0", "training"):
-        for rank, text in enumerate(circles.of(3).run(train, which)):
+        for rank, text in enumerate(worlds.of(3).run(train, which)):
             assert (f"MismatchError: rank 1 has come to the end of {which}" in text) == (rank == 1)
             assert "average on rank" in text
             assert "logical_or on rank 1" in text

@@ -15,10 +15,10 @@ ADAM = {"optimizer": "Adam", "settings": {"learning_rate": 0.01}}
 
 @pytest.mark.parametrize("mode", list(MODES))
 @pytest.mark.parametrize("which", [{}, pytest.param(ADAM, marks=pytest.mark.slow)], ids=["sgd", "adam"])
-def test_fit_equals_one_process(circle: Ranks, mode: str, which: dict[str, Any]) -> None:
+def test_fit_equals_one_process(world: Ranks, mode: str, which: dict[str, Any]) -> None:
     plan = Plan(mode=mode, **which)
     expected = alone(plan)
-    for weights in circle.run(together, plan):
+    for weights in world.run(together, plan):
         assert_close(weights, expected)
 
 
@@ -42,7 +42,7 @@ def test_without_combining_it_does_not(two: Ranks) -> None:
         assert_close(two.run(separately, plan)[1], expected)
 
 
-def test_each_rank_gets_its_share_of_every_batch(circle: Ranks) -> None:
+def test_each_rank_gets_its_share_of_every_batch(world: Ranks) -> None:
     def shares() -> list[tuple[list[float], list[float]]]:
         import numpy as np
 
@@ -58,7 +58,7 @@ def test_each_rank_gets_its_share_of_every_batch(circle: Ranks) -> None:
             batches.on_epoch_end()
         return found
 
-    of_ranks = circle.run(shares)
+    of_ranks = world.run(shares)
     n_batches = len(of_ranks[0])
     orders = []
     for epoch in range(2):
@@ -71,7 +71,7 @@ def test_each_rank_gets_its_share_of_every_batch(circle: Ranks) -> None:
             for share in of_ranks:
                 _, weights = share[number]
                 for weight in weights:
-                    assert weight / len(weights) / circle.n_ranks == pytest.approx((weight > 0) / len(counted))
+                    assert weight / len(weights) / world.n_ranks == pytest.approx((weight > 0) / len(counted))
         assert sorted(seen) == list(range(50))
         orders.append(seen)
     assert orders[0] != orders[1]

@@ -113,7 +113,7 @@ def test_a_schedule(two: Ranks) -> None:
         assert_close(weights, expected)
 
 
-def test_process_sets_and_local_layers(circles: Any) -> None:
+def test_process_sets_and_local_layers(worlds: Any) -> None:
     """Ranks 0 and 1 train together, rank 2 alone; then all, but for the first layer, whose gradients are each's own."""
 
     def steps() -> tuple[list[Any], list[Any], list[Any]]:
@@ -140,7 +140,7 @@ def test_process_sets_and_local_layers(circles: Any) -> None:
         hvd.remove_process_set(pair)
         return tuple(found)
 
-    for rank, (in_set, scaled, unscaled) in enumerate(circles.of(3).run(steps)):
+    for rank, (in_set, scaled, unscaled) in enumerate(worlds.of(3).run(steps)):
         np.testing.assert_allclose(in_set, [1.5 if rank < 2 else 6.0] * 4, rtol=1e-5)
         np.testing.assert_allclose(scaled, [rank, rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(unscaled, [3.0 * rank, 3.0 * rank, 3.0, 3.0], rtol=1e-5, atol=1e-6)
@@ -206,7 +206,7 @@ def test_accumulated_passes_of_local_layers(two: Ranks, averages: bool) -> None:
 
 
 @pytest.mark.parametrize("who", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_averages_while_a_rank_has_joined(circles: Any, who: int) -> None:
+def test_averages_while_a_rank_has_joined(worlds: Any, who: int) -> None:
     """The divisor is the number of those that take part, or of all: as of `allreduce()`."""
 
     def steps(who: int) -> list[float]:
@@ -233,7 +233,7 @@ def test_averages_while_a_rank_has_joined(circles: Any, who: int) -> None:
         hvd.join()
         return found
 
-    of_ranks = circles.of(3).run(steps, who)
+    of_ranks = worlds.of(3).run(steps, who)
     assert [found for found in of_ranks if found] == [[6.0, 6.0, 4.0]] * 2
 
 

@@ -89,7 +89,7 @@ def test_graphs_of_variables_that_differ(two: Ranks) -> None:
 
 
 @pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 needs eager execution")
-def test_keras_without_eager_execution(circles: Any) -> None:
+def test_keras_without_eager_execution(worlds: Any) -> None:
     def train(plan: Plan) -> list[Any]:
         import tensorflow as tf
 
@@ -116,6 +116,6 @@ def test_keras_without_eager_execution(circles: Any) -> None:
 
     plan = Plan(n_samples=48)
     expected = alone(plan)
-    with circles.apart(2) as ranks:
+    with worlds.apart(2) as ranks:
         for weights in ranks.run(train, plan):
             assert_close(weights, expected)

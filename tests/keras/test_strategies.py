@@ -36,11 +36,11 @@ def within_strategies(plan: Plan) -> tuple[list[list[Any]], str]:
     return found, str(refusal.value)
 
 
-def test_strategies(circles: Any) -> None:
+def test_strategies(worlds: Any) -> None:
     """Those that leave a process one replica change nothing; others would train something else, and are refused."""
     plan = Plan()
     expected = alone(plan)
-    with circles.apart(2) as ranks:
+    with worlds.apart(2) as ranks:
         for of_strategies, refusal in ranks.run(within_strategies, plan):
             for weights in of_strategies:
                 assert_close(weights, expected)
@@ -83,8 +83,8 @@ def estimated(folder: str) -> list[list[float]]:
 
 
 @pytest.mark.skipif(IS_KERAS_3, reason="no estimators in this version of TensorFlow")
-def test_estimators(circles: Any, tmp_path: Path) -> None:
-    with circles.apart(2) as ranks:
+def test_estimators(worlds: Any, tmp_path: Path) -> None:
+    with worlds.apart(2) as ranks:
         first, second = ranks.run(estimated, str(tmp_path))
     assert first == second
     np.testing.assert_allclose(first[0], np.ones(4), atol=0.05)

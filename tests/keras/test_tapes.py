@@ -45,18 +45,18 @@ def gradients_of(options: dict[str, Any], how: str, steps: int = 1) -> tuple[lis
 
 
 @pytest.mark.parametrize("how", ["eager", "graph"])
-def test_gradients_of_all_ranks(circle: Ranks, how: str) -> None:
+def test_gradients_of_all_ranks(world: Ranks, how: str) -> None:
     """Also of one that nothing depends on, and sparse ones."""
-    mean = (circle.n_ranks + 1) / 2
-    total = mean * circle.n_ranks
+    mean = (world.n_ranks + 1) / 2
+    total = mean * world.n_ranks
     table = np.zeros((4, 2))
-    for rank in range(circle.n_ranks):
+    for rank in range(world.n_ranks):
         table[rank] += rank + 1
         table[3] += rank + 1
 
     def check(options: dict[str, Any], factor: float, local: bool = False) -> None:
-        for rank, (dense, sparse) in enumerate(circle.run(gradients_of, options, how, 2)):
-            own = (rank + 1) / (1 if options.get("scale_local_gradients") is False else circle.n_ranks)
+        for rank, (dense, sparse) in enumerate(world.run(gradients_of, options, how, 2)):
+            own = (rank + 1) / (1 if options.get("scale_local_gradients") is False else world.n_ranks)
             np.testing.assert_allclose(dense[0], np.full(3, 2.0) * (own if local else factor), rtol=1e-6)
             np.testing.assert_allclose(dense[1], np.full(4, 4.0) * factor, rtol=1e-6)
             assert dense[2] is None
@@ -72,7 +72,7 @@ def test_gradients_of_all_ranks(circle: Ranks, how: str) -> None:
     check({"local": True, "scale_local_gradients": False}, mean, local=True)
 
 
-def test_averages_while_a_rank_has_joined(circles: Any) -> None:
+def test_averages_while_a_rank_has_joined(worlds: Any) -> None:
     """By a tape, and an optimizer of TensorFlow 1: of dense gradients and IndexedSlices alike."""
 
     def averages(module: str, divisor: str | None) -> list[float]:
@@ -104,7 +104,7 @@ def test_averages_while_a_rank_has_joined(circles: Any) -> None:
         hvd.join()
         return found
 
-    three = circles.of(3)
+    three = worlds.of(3)
     of_those_left, of_all = [[6.0] * 5], [[4.0] * 5]
     for module, divisor, expected in (
         ("ciranda.tensorflow", None, of_those_left),
@@ -178,12 +178,12 @@ def test_partial_tape(two: Ranks) -> None:
 
 
 @pytest.mark.parametrize("how", ["eager", "graph"])
-def test_batch_normalization_of_all_ranks(circle: Ranks, how: str) -> None:
+def test_batch_normalization_of_all_ranks(world: Ranks, how: str) -> None:
     """Ranks have batches of different size; results, gradients and moving statistics are those of the whole batch."""
     generator = np.random.default_rng(3)
     whole = (100 + generator.normal(size=(12, 4, 3)) * [1, 2, 3]).astype(np.float32)
     slopes = generator.normal(size=whole.shape).astype(np.float32)
-    bounds = np.cumsum([0, *range(1, circle.n_ranks), 12 - sum(range(1, circle.n_ranks))])
+    bounds = np.cumsum([0, *range(1, world.n_ranks), 12 - sum(range(1, world.n_ranks))])
 
     def normalized(x: Any, slope: Any, synchronized: bool, how: str) -> Any:
         import tensorflow as tf
@@ -210,7 +210,7 @@ def test_batch_normalization_of_all_ranks(circle: Ranks, how: str) -> None:
     def expected(x: Any, slope: Any) -> Any:
         return normalized(x, slope, False, "eager")
 
-    outputs, gradient, statistics = circle.run(expected, whole, slopes, on=[0])[0]
+    outputs, gradient, statistics = world.run(expected, whole, slopes, on=[0])[0]
 
     def of_part(x: Any, slope: Any, bounds: Any, how: str) -> Any:
         import ciranda
@@ -218,7 +218,7 @@ def test_batch_normalization_of_all_ranks(circle: Ranks, how: str) -> None:
         part = slice(bounds[ciranda.rank()], bounds[ciranda.rank() + 1])
         return normalized(x[part], slope[part], True, how)
 
-    for rank, (own, own_gradient, moving) in enumerate(circle.run(of_part, whole, slopes, bounds, how)):
+    for rank, (own, own_gradient, moving) in enumerate(world.run(of_part, whole, slopes, bounds, how)):
         part = slice(bounds[rank], bounds[rank + 1])
         np.testing.assert_allclose(own, outputs[part], rtol=1e-3, atol=2e-4)
         np.testing.assert_allclose(own_gradient, gradient[part], rtol=1e-3, atol=2e-4)
@@ -283,7 +283,7 @@ def test_adasum_of_tensorflow_1(two: Ranks) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-def test_variables_and_objects(circle: Ranks) -> None:
+def test_variables_and_objects(world: Ranks) -> None:
     def share() -> Any:
         import tensorflow as tf
 
@@ -301,9 +301,9 @@ def test_variables_and_objects(circle: Ranks) -> None:
                 errors.append(str(error))
         return [variable.numpy().tolist() for variable in variables], objects, shared, errors
 
-    for values, objects, shared, errors in circle.run(share):
+    for values, objects, shared, errors in world.run(share):
         assert values == [[1.0] * 3, 1]
-        assert objects == [{"rank": rank} for rank in range(circle.n_ranks)]
+        assert objects == [{"rank": rank} for rank in range(world.n_ranks)]
         assert shared == ("from", 1)
         assert "broadcast_variables" in errors[0]
         assert "fused" in errors[1]

@@ -1,4 +1,4 @@
-"""Circles of ranks that the tests of this folder share: made when first asked for, made anew if a test broke one."""
+"""Worlds of ranks that the tests of this folder share: made when first asked for, made anew if a test broke one."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
-class Circles:
-    """One circle of each size. How its calls go does not depend on how many of them other tests have made."""
+class Worlds:
+    """One world of each size. How its calls go does not depend on how many of them other tests have made."""
 
     def __init__(self) -> None:
-        self._circles: dict[int, Ranks] = {}
+        self._worlds: dict[int, Ranks] = {}
 
     def of(self, n_ranks: int) -> Ranks:
-        circle = self._circles.get(n_ranks)
-        if circle is not None and circle.is_broken:
-            circle.close(expect_clean=False)
-            circle = None
-        if circle is None:
-            circle = self._circles[n_ranks] = Ranks(n_ranks, env={"CIRANDA_AUTOTUNE": "0"})
-        return circle
+        world = self._worlds.get(n_ranks)
+        if world is not None and world.is_broken:
+            world.close(expect_clean=False)
+            world = None
+        if world is None:
+            world = self._worlds[n_ranks] = Ranks(n_ranks, env={"CIRANDA_AUTOTUNE": "0"})
+        return world
 
     def close(self) -> None:
-        for circle in self._circles.values():
-            circle.close(expect_clean=not circle.is_broken)
+        for world in self._worlds.values():
+            world.close(expect_clean=not world.is_broken)
 
 
 @pytest.fixture(scope="session")
-def circles() -> Iterator[Circles]:
-    shared = Circles()
+def worlds() -> Iterator[Worlds]:
+    shared = Worlds()
     yield shared
     shared.close()
 
 
 @pytest.fixture(params=[1, 2, 3, 4], ids=lambda n: f"{n}ranks")
-def circle(circles: Circles, request: pytest.FixtureRequest) -> Ranks:
-    """A circle of every size in turn."""
-    return circles.of(request.param)
+def world(worlds: Worlds, request: pytest.FixtureRequest) -> Ranks:
+    """A world of every size in turn."""
+    return worlds.of(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Two hundred tests, each in a circle of its own. test_horovodrun.py runs this in every rank."""
+"""Two hundred tests, each in a world of its own. test_horovodrun.py runs this in every rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import horovod.torch as hvd
 
 
 @pytest.fixture(autouse=True)
-def _circle() -> Iterator[None]:
+def _world() -> Iterator[None]:
     hvd.init()
     hvd.barrier()
     yield
@@ -29,7 +29,7 @@ def test_who_we_are(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(40))
 def test_allreduce(number: int) -> None:
-    """Another size, but the same name, in every circle: nothing is left of the last one."""
+    """Another size, but the same name, in every world: nothing is left of the last one."""
     tensor = torch.full((number + 1,), float(hvd.rank() + number))
     expected = sum(rank + number for rank in range(hvd.size()))
     assert torch.equal(hvd.allreduce(tensor, op=hvd.Sum, name="x"), torch.full((number + 1,), float(expected)))
@@ -43,7 +43,7 @@ def test_allgather(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(40))
 def test_disagreement(number: int) -> None:
-    """An error in one circle does not reach the next."""
+    """An error in one world does not reach the next."""
     with pytest.raises(hvd.HorovodInternalError):
         hvd.allreduce(torch.ones(number + 1 + hvd.rank()), name="x")
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum, name="y").item() == hvd.size()

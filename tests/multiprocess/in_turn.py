@@ -1,7 +1,7 @@
 """Runs scripts one after the other in one process, each as the main program: what they import is loaded once.
 
 `ciranda run -np 2 python in_turn.py SCRIPT...` ends with the code of the first script that fails, which is named. After
-each the process leaves the circle, so that the next begins as it would alone.
+each the process leaves the world, so that the next begins as it would alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(script: str) -> object:
 
 
 def leave() -> None:
-    """Leave the circle, and torch.distributed's default group."""
+    """Leave the world, and torch.distributed's default group."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-/* What a binding in C does: gets the table of the engine that is there, and submits to the current circle. */
+/* What a binding in C does: gets the table of the engine that is there, and submits to the current world. */
 #include <ciranda/table.h>
 
 CIRANDA_DEFINE_TABLE
@@ -7,17 +7,17 @@ __attribute__((visibility("default"))) int use(const ciranda_table* table, char*
   return ciranda_use_table(table, message, capacity);
 }
 
-static ciranda_context* circle;
+static ciranda_context* world;
 
 __attribute__((visibility("default"))) int join(char* message, size_t capacity) {
-  return ciranda_init(NULL, &circle, message, capacity);
+  return ciranda_init(NULL, &world, message, capacity);
 }
 
-__attribute__((visibility("default"))) void leave(void) { ciranda_shutdown(circle); }
+__attribute__((visibility("default"))) void leave(void) { ciranda_shutdown(world); }
 
 __attribute__((visibility("default"))) void leave_current(void) { ciranda_shutdown(ciranda_current()); }
 
-/* -1 outside a circle. */
+/* -1 outside a world. */
 __attribute__((visibility("default"))) int size_now(void) {
   ciranda_context* now = ciranda_current();
   const int size = ciranda_size(now);

@@ -1,10 +1,10 @@
-"""Real processes for tests: a circle of ranks on this machine that runs functions.
+"""Real processes for tests: a world of ranks on this machine that runs functions.
 
     with Ranks(3) as ranks:
         assert ranks.run(lambda: hvd.rank()) == [0, 1, 2]
 
-A circle starts a rendezvous store and n processes, which call `ciranda.init()`. Functions travel by value, with what
-they refer to in the test's module. Nothing outlives the circle: whoever has not answered at the deadline is killed.
+A world starts a rendezvous store and n processes, which call `ciranda.init()`. Functions travel by value, with what
+they refer to in the test's module. Nothing outlives the world: whoever has not answered at the deadline is killed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _initialize() -> None:
 
 
 class Ranks:
-    """n processes that form a circle."""
+    """n processes that form a world."""
 
     def __init__(
         self,

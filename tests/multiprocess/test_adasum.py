@@ -52,8 +52,8 @@ def _check_types_and_lengths() -> bytes:
     return results
 
 
-def test_every_type_and_length(circle: Ranks) -> None:
-    results = circle.run(_check_types_and_lengths)
+def test_every_type_and_length(world: Ranks) -> None:
+    results = world.run(_check_types_and_lengths)
     assert len(set(results)) == 1, "ranks got different bits"
 
 
@@ -66,8 +66,8 @@ def _check_group() -> None:
         assert alone.tobytes() == result.tobytes()
 
 
-def test_tensors_of_a_group_are_vectors_of_their_own(circle: Ranks) -> None:
-    circle.run(_check_group)
+def test_tensors_of_a_group_are_vectors_of_their_own(world: Ranks) -> None:
+    world.run(_check_group)
 
 
 def _check_in_flight() -> None:
@@ -78,8 +78,8 @@ def _check_in_flight() -> None:
         _check(hvd.synchronize(handle), inputs)
 
 
-def test_many_at_once(circle: Ranks) -> None:
-    circle.run(_check_in_flight)
+def test_many_at_once(world: Ranks) -> None:
+    world.run(_check_in_flight)
 
 
 def _check_factors_and_refusals() -> None:
@@ -90,5 +90,5 @@ def _check_factors_and_refusals() -> None:
         hvd.allreduce(np.zeros(3, np.int32), op=hvd.Adasum)
 
 
-def test_factors_and_what_is_refused(circle: Ranks) -> None:
-    circle.run(_check_factors_and_refusals)
+def test_factors_and_what_is_refused(world: Ranks) -> None:
+    world.run(_check_factors_and_refusals)

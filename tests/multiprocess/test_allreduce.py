@@ -44,8 +44,8 @@ def _check_all(op: str) -> str:
 
 
 @pytest.mark.parametrize("op", list(OPS))
-def test_every_type_and_length(circle: Ranks, op: str) -> None:
-    digests = circle.run(_check_all, op)
+def test_every_type_and_length(world: Ranks, op: str) -> None:
+    digests = world.run(_check_all, op)
     assert len(set(digests)) == 1, "ranks got different bits"
 
 
@@ -59,8 +59,8 @@ def _check_refusals() -> None:
     assert hvd.allreduce(np.complex64(1 + 2j), op=hvd.Sum) == hvd.size() * (1 + 2j)
 
 
-def test_what_makes_no_sense_is_refused_and_the_engine_goes_on(circle: Ranks) -> None:
-    circle.run(_check_refusals)
+def test_what_makes_no_sense_is_refused_and_the_engine_goes_on(world: Ranks) -> None:
+    world.run(_check_refusals)
 
 
 def _check_default() -> None:
@@ -73,8 +73,8 @@ def _check_default() -> None:
         hvd.allreduce(np.float32(1), average=True, op=hvd.Sum)
 
 
-def test_average_is_the_default(circle: Ranks) -> None:
-    circle.run(_check_default)
+def test_average_is_the_default(world: Ranks) -> None:
+    world.run(_check_default)
 
 
 def _check_factors() -> None:
@@ -83,8 +83,8 @@ def _check_factors() -> None:
     np.testing.assert_array_equal(half, np.full(9, 60000, np.float16), err_msg="prescale comes too late for float16")
 
 
-def test_the_factor_of_inputs_comes_first(circle: Ranks) -> None:
-    circle.run(_check_factors)
+def test_the_factor_of_inputs_comes_first(world: Ranks) -> None:
+    world.run(_check_factors)
 
 
 def _check_many_in_flight() -> None:
@@ -99,10 +99,10 @@ def _check_many_in_flight() -> None:
         assert hvd.poll(handles[i])
 
 
-def test_any_order_on_each_rank(circle: Ranks) -> None:
+def test_any_order_on_each_rank(world: Ranks) -> None:
     """Names, not the order of calls, say what belongs together."""
     for _ in range(3):
-        circle.run(_check_many_in_flight)
+        world.run(_check_many_in_flight)
 
 
 def _check_grouped() -> None:
@@ -117,8 +117,8 @@ def _check_grouped() -> None:
         assert array.tobytes() == result.tobytes()
 
 
-def test_grouped(circle: Ranks) -> None:
-    circle.run(_check_grouped)
+def test_grouped(world: Ranks) -> None:
+    world.run(_check_grouped)
 
 
 def _check_non_contiguous() -> None:
@@ -136,8 +136,8 @@ def _check_non_contiguous() -> None:
     np.testing.assert_array_equal(big_endian, np.arange(3) * n)
 
 
-def test_non_contiguous(circle: Ranks) -> None:
-    circle.run(_check_non_contiguous)
+def test_non_contiguous(world: Ranks) -> None:
+    world.run(_check_non_contiguous)
 
 
 def _check_dropped_handles() -> None:
@@ -147,8 +147,8 @@ def _check_dropped_handles() -> None:
     assert hvd.allreduce(np.float32(1), op=hvd.Sum) == hvd.size()
 
 
-def test_handles_may_be_dropped(circle: Ranks) -> None:
-    circle.run(_check_dropped_handles)
+def test_handles_may_be_dropped(world: Ranks) -> None:
+    world.run(_check_dropped_handles)
 
 
 def _check_threads() -> None:
@@ -163,8 +163,8 @@ def _check_threads() -> None:
         list(pool.map(work, range(4)))
 
 
-def test_several_threads(circle: Ranks) -> None:
-    circle.run(_check_threads)
+def test_several_threads(world: Ranks) -> None:
+    world.run(_check_threads)
 
 
 def _check_large() -> None:
@@ -203,8 +203,8 @@ def _check_shared_memory() -> None:
             assert engine().n_bytes_in_place - before == (array.nbytes if n > 1 and array.nbytes > 16384 else 0)
 
 
-def test_shared_memory_is_reduced_where_it_lies(circle: Ranks) -> None:
-    circle.run(_check_shared_memory)
+def test_shared_memory_is_reduced_where_it_lies(world: Ranks) -> None:
+    world.run(_check_shared_memory)
 
 
 def _use_many_names() -> bool:

@@ -104,8 +104,8 @@ def _check_process_set() -> None:
     _check_joined("float32")  # three of four
 
 
-def test_of_three_among_four(circles: Any) -> None:
-    circles.of(4).run(_check_process_set)
+def test_of_three_among_four(worlds: Any) -> None:
+    worlds.of(4).run(_check_process_set)
 
 
 def _check_equal() -> None:
@@ -122,5 +122,5 @@ def _check_equal() -> None:
         _same(hvd.allreduce(largest // 4, prescale_factor=2.0, postscale_factor=2.0), largest // 4 * 4, dtype)
 
 
-def test_equal_inputs_average_to_themselves(circle: Ranks) -> None:
-    circle.run(_check_equal)
+def test_equal_inputs_average_to_themselves(world: Ranks) -> None:
+    world.run(_check_equal)

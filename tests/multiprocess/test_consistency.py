@@ -98,5 +98,5 @@ def _check_without_a_joined_rank() -> None:
     hvd.join()
 
 
-def test_ranks_that_have_joined_are_not_compared(circles: Any) -> None:
-    circles.of(3).run(_check_without_a_joined_rank)
+def test_ranks_that_have_joined_are_not_compared(worlds: Any) -> None:
+    worlds.of(3).run(_check_without_a_joined_rank)

@@ -56,10 +56,10 @@ def _agree() -> None:
 
 @pytest.mark.parametrize("n_ranks", [2, 4])
 @pytest.mark.parametrize("what", list(DISAGREEMENTS))
-def test_disagreement(circles: Any, n_ranks: int, what: str) -> None:
-    circle = circles.of(n_ranks)
+def test_disagreement(worlds: Any, n_ranks: int, what: str) -> None:
+    world = worlds.of(n_ranks)
     for _ in range(2):
-        errors = circle.errors(_disagree, what, timeout=10)
+        errors = world.errors(_disagree, what, timeout=10)
         assert {type(error) for error in errors} == {MismatchError}
         assert all(isinstance(error, HorovodInternalError) for error in errors)
         messages = {str(error) for error in errors}
@@ -67,7 +67,7 @@ def test_disagreement(circles: Any, n_ranks: int, what: str) -> None:
         message = messages.pop()
         for part in ["'t'", f"rank {n_ranks - 1}", *DISAGREEMENTS[what][1]]:
             assert part in message, message
-        circle.run(_agree, timeout=10)
+        world.run(_agree, timeout=10)
 
 
 def _change_together() -> None:
@@ -77,8 +77,8 @@ def _change_together() -> None:
             np.testing.assert_array_equal(result, np.full(shape, hvd.size()))
 
 
-def test_ranks_may_change_a_tensor_together(circle: Ranks) -> None:
-    circle.run(_change_together)
+def test_ranks_may_change_a_tensor_together(world: Ranks) -> None:
+    world.run(_change_together)
 
 
 def _twice() -> list[str]:
@@ -109,15 +109,15 @@ def _twice_on_one() -> list[str]:
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
 @pytest.mark.parametrize("function", [_twice, _twice_on_one])
-def test_duplicate_name(circles: Any, n_ranks: int, function: Callable[[], list[str]]) -> None:
-    circle = circles.of(n_ranks)
-    results = circle.run(function, timeout=10)
+def test_duplicate_name(worlds: Any, n_ranks: int, function: Callable[[], list[str]]) -> None:
+    world = worlds.of(n_ranks)
+    results = world.run(function, timeout=10)
     assert results[0], "a duplicate name passed unnoticed"
     for messages in results:
         for message in messages:
             assert "'twin'" in message
             assert "rank" in message
-    circle.run(_agree, timeout=10)
+    world.run(_agree, timeout=10)
 
 
 def _impossible() -> None:
@@ -135,8 +135,8 @@ def _impossible() -> None:
     _agree()
 
 
-def test_impossible_calls_fail_at_once(circle: Ranks) -> None:
-    circle.run(_impossible, timeout=10)
+def test_impossible_calls_fail_at_once(world: Ranks) -> None:
+    world.run(_impossible, timeout=10)
 
 
 def _join_twice() -> None:
@@ -155,8 +155,8 @@ def _join_twice() -> None:
     _agree()
 
 
-def test_joining_twice_is_refused(circle: Ranks) -> None:
-    circle.run(_join_twice, timeout=10)
+def test_joining_twice_is_refused(world: Ranks) -> None:
+    world.run(_join_twice, timeout=10)
 
 
 # What may go wrong in any call: the calls, given whether this rank is the one that errs.
@@ -198,10 +198,10 @@ def _make_mistakes(n_steps: int) -> list[int]:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 4])
-def test_any_mix_of_mistakes_leaves_the_engine_usable(circles: Any, n_ranks: int) -> None:
-    circle = circles.of(n_ranks)
-    assert len({tuple(each) for each in circle.run(_make_mistakes, 150, timeout=30)}) == 1
-    circle.run(_agree, timeout=10)
+def test_any_mix_of_mistakes_leaves_the_engine_usable(worlds: Any, n_ranks: int) -> None:
+    world = worlds.of(n_ranks)
+    assert len({tuple(each) for each in world.run(_make_mistakes, 150, timeout=30)}) == 1
+    world.run(_agree, timeout=10)
 
 
 def test_a_missing_rank_is_named_then_fails_the_call() -> None:

@@ -33,8 +33,8 @@ def _check_allgather() -> None:
             np.testing.assert_array_equal(gathered, expected, err_msg=f"{dtype} {rows}")
 
 
-def test_allgather_of_uneven_parts(circle: Ranks) -> None:
-    circle.run(_check_allgather)
+def test_allgather_of_uneven_parts(world: Ranks) -> None:
+    world.run(_check_allgather)
 
 
 def _check_given_outputs() -> None:
@@ -66,8 +66,8 @@ def _check_given_outputs() -> None:
         engine().run(ALLGATHER, mine, mine.copy().repeat(n + 1), None, hvd.Sum, -1, 1.0, 1.0)
 
 
-def test_given_outputs(circle: Ranks) -> None:
-    circle.run(_check_given_outputs)
+def test_given_outputs(world: Ranks) -> None:
+    world.run(_check_given_outputs)
 
 
 def _check_grouped_allgather() -> None:
@@ -81,8 +81,8 @@ def _check_grouped_allgather() -> None:
     np.testing.assert_array_equal(hvd.synchronize(handle), np.tile(np.arange(3), n))
 
 
-def test_grouped_and_asynchronous_allgather(circle: Ranks) -> None:
-    circle.run(_check_grouped_allgather)
+def test_grouped_and_asynchronous_allgather(world: Ranks) -> None:
+    world.run(_check_grouped_allgather)
 
 
 def _check_broadcast() -> None:
@@ -102,8 +102,8 @@ def _check_broadcast() -> None:
     np.testing.assert_array_equal(matrix[:, 0], hvd.rank())
 
 
-def test_broadcast_from_every_root(circle: Ranks) -> None:
-    circle.run(_check_broadcast)
+def test_broadcast_from_every_root(world: Ranks) -> None:
+    world.run(_check_broadcast)
 
 
 def _grouped_broadcast() -> None:
@@ -126,8 +126,8 @@ def _grouped_broadcast() -> None:
         hvd.grouped_broadcast_(arrays, hvd.size())
 
 
-def test_grouped_broadcast(circle: Ranks) -> None:
-    circle.run(_grouped_broadcast)
+def test_grouped_broadcast(world: Ranks) -> None:
+    world.run(_grouped_broadcast)
 
 
 def _handles_without_tensors() -> int:
@@ -141,9 +141,9 @@ def _handles_without_tensors() -> int:
     return last
 
 
-def test_barriers_and_joins_by_handle(circle: Ranks) -> None:
-    (last,) = set(circle.run(_handles_without_tensors))
-    assert last in range(circle.n_ranks)
+def test_barriers_and_joins_by_handle(world: Ranks) -> None:
+    (last,) = set(world.run(_handles_without_tensors))
+    assert last in range(world.n_ranks)
 
 
 def _check_objects() -> None:
@@ -165,9 +165,9 @@ def _check_an_object_that_cannot_be_sent() -> None:
     assert hvd.broadcast_object(rank, name="lock") == 0
 
 
-def test_objects(circle: Ranks) -> None:
-    circle.run(_check_objects)
-    circle.run(_check_an_object_that_cannot_be_sent)
+def test_objects(world: Ranks) -> None:
+    world.run(_check_objects)
+    world.run(_check_an_object_that_cannot_be_sent)
 
 
 def _timed_barrier() -> tuple[float, float]:
@@ -176,9 +176,9 @@ def _timed_barrier() -> tuple[float, float]:
     return before, time.monotonic()
 
 
-def test_nobody_leaves_a_barrier_before_all_have_come(circle: Ranks) -> None:
+def test_nobody_leaves_a_barrier_before_all_have_come(world: Ranks) -> None:
     for _ in range(5):
-        times = circle.run(_timed_barrier)
+        times = world.run(_timed_barrier)
         assert max(before for before, _ in times) <= min(after for _, after in times)
 
 

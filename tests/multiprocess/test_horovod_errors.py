@@ -43,8 +43,8 @@ def _while_one_has_joined() -> None:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
-def test_what_needs_all_ranks(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_while_one_has_joined, timeout=30)
+def test_what_needs_all_ranks(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_while_one_has_joined, timeout=30)
 
 
 TWICE: dict[str, Callable[[str], Any]] = {
@@ -87,14 +87,14 @@ def _twice() -> None:
     assert torch.equal(hvd.allreduce(torch.ones(4)), torch.ones(4))
 
 
-def test_a_name_is_in_use_until_its_handle_was_waited_for(circles: Any) -> None:
+def test_a_name_is_in_use_until_its_handle_was_waited_for(worlds: Any) -> None:
     """Also where the first use has long been done; and the first use goes on, on every rank."""
-    circles.of(2).run(_twice, timeout=30)
+    worlds.of(2).run(_twice, timeout=30)
 
 
 def _drop_handles() -> None:
     """Nobody can wait for them any more: then a wait for anything else will do."""
-    hvd.init()  # in a circle in which nothing has failed: the next init() stays in it
+    hvd.init()  # in a world in which nothing has failed: the next init() stays in it
     hvd.allreduce_async(torch.ones(4), name="dropped")
     with pytest.raises(ValueError, match=r"Duplicate name 'dropped' in allreduce on rank \d"):
         hvd.allreduce_async(torch.ones(4), name="dropped")
@@ -107,8 +107,8 @@ def _drop_handles() -> None:
     assert torch.equal(hvd.synchronize(kept), torch.ones(4))
 
 
-def test_handles_that_were_dropped_hold_no_name_for_good(circles: Any) -> None:
-    circles.of(2).run(_drop_handles, timeout=30)
+def test_handles_that_were_dropped_hold_no_name_for_good(worlds: Any) -> None:
+    worlds.of(2).run(_drop_handles, timeout=30)
 
 
 def _wrong_calls() -> None:
@@ -130,8 +130,8 @@ def _wrong_calls() -> None:
                 call(no_handle)
 
 
-def test_wrong_calls(circles: Any) -> None:
-    circles.of(2).run(_wrong_calls, timeout=30)
+def test_wrong_calls(worlds: Any) -> None:
+    worlds.of(2).run(_wrong_calls, timeout=30)
 
 
 def _zeros() -> None:
@@ -148,8 +148,8 @@ def _zeros() -> None:
     assert model.weight.grad is None, "it has a state"
 
 
-def test_a_new_optimizer_gets_gradients_of_zeros(circles: Any) -> None:
-    circles.of(2).run(_zeros, timeout=30)
+def test_a_new_optimizer_gets_gradients_of_zeros(worlds: Any) -> None:
+    worlds.of(2).run(_zeros, timeout=30)
 
 
 def _scatter_by_adasum() -> None:
@@ -163,5 +163,5 @@ def _scatter_by_adasum() -> None:
     assert hvd.reducescatter(x, op=hvd.Sum).sum() == 2 * hvd.size()
 
 
-def test_reducescatter_has_no_adasum(circles: Any) -> None:
-    circles.of(2).run(_scatter_by_adasum)
+def test_reducescatter_has_no_adasum(worlds: Any) -> None:
+    worlds.of(2).run(_scatter_by_adasum)

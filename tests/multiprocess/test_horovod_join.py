@@ -92,5 +92,5 @@ def _check() -> None:
     assert set(_means(hvd)) == {6.0}
 
 
-def test_averages_while_a_rank_has_joined(circles: Any) -> None:
-    circles.of(3).run(_check)
+def test_averages_while_a_rank_has_joined(worlds: Any) -> None:
+    worlds.of(3).run(_check)

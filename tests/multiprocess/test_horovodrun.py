@@ -434,8 +434,8 @@ def test_hosts_that_a_script_finds(capfd: pytest.CaptureFixture[str]) -> None:
 # -- test suites -----------------------------------------------------------------------------------------------------
 
 
-def test_a_test_suite_runs_with_a_circle_for_every_test() -> None:
-    """As people test with Horovod: pytest in every rank, hundreds of circles in one process."""
+def test_a_test_suite_runs_with_a_world_for_every_test() -> None:
+    """As people test with Horovod: pytest in every rank, hundreds of worlds in one process."""
     pytest.importorskip("torch")
     suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TWO_HUNDRED)]
     done = horovodrun("-np", "2", "-H", "localhost:2", "--gloo", *suite, seconds=120)

@@ -30,10 +30,10 @@ def _identity() -> dict[str, Any]:
     }
 
 
-def test_identity(circle: Ranks) -> None:
-    n = circle.n_ranks
+def test_identity(world: Ranks) -> None:
+    n = world.n_ranks
     expected = {"size": n, "local_size": n, "cross_rank": 0, "cross_size": 1, "is_homogeneous": True}
-    assert circle.run(_identity) == [{"rank": r, "local_rank": r, **expected} for r in range(n)]
+    assert world.run(_identity) == [{"rank": r, "local_rank": r, **expected} for r in range(n)]
 
 
 def _again(times: int) -> list[int]:
@@ -85,8 +85,8 @@ def _least_cpu_time_while_idle() -> float:
     return min(_cpu_time_while_idle(1.0) for _ in range(3))
 
 
-def test_idle_ranks_use_no_cpu(circles: Any) -> None:
-    for load in circles.of(2).run(_least_cpu_time_while_idle):
+def test_idle_ranks_use_no_cpu(worlds: Any) -> None:
+    for load in worlds.of(2).run(_least_cpu_time_while_idle):
         assert load < 0.001
 
 
@@ -141,8 +141,8 @@ def _use_after_fork() -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def test_a_forked_child_is_in_no_circle(circles: Any) -> None:
-    assert circles.of(2).run(_use_after_fork) == [7, 7]
+def test_a_forked_child_is_in_no_world(worlds: Any) -> None:
+    assert worlds.of(2).run(_use_after_fork) == [7, 7]
 
 
 def _global_set() -> None:
@@ -151,8 +151,8 @@ def _global_set() -> None:
     assert hvd.global_process_set.included()
 
 
-def test_the_global_process_set_is_everybody(circle: Ranks) -> None:
-    circle.run(_global_set)
+def test_the_global_process_set_is_everybody(world: Ranks) -> None:
+    world.run(_global_set)
 
 
 def _interrupted_init() -> float:

@@ -1,4 +1,4 @@
-"""One engine in a process: Python and a binding in C share the circle, and a second engine is refused."""
+"""One engine in a process: Python and a binding in C share the world, and a second engine is refused."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _python_first(path: str) -> None:
         assert c.size() == -1
 
 
-def test_c_is_in_the_circle_that_python_joins(ranks: Ranks, binding: str) -> None:
+def test_c_is_in_the_world_that_python_joins(ranks: Ranks, binding: str) -> None:
     ranks.run(_python_first, binding)
 
 
@@ -158,7 +158,7 @@ def _c_first(path: str) -> None:
     with pytest.raises(hvd.errors.AbortedError):
         hvd.allreduce(np.ones(1), op=hvd.Sum)
     assert everyone_in.process_set_id is not None
-    hvd.init()  # a circle of Python's own; their numbers go on
+    hvd.init()  # a world of Python's own; their numbers go on
     assert everyone_in.process_set_id is None
     assert hvd.allreduce(np.ones(1), op=hvd.Sum).tolist() == [2]
     c.leave_current()
@@ -170,7 +170,7 @@ def _c_first(path: str) -> None:
     hvd.shutdown()
 
 
-def test_python_is_in_the_circle_that_c_joins(ranks: Ranks, binding: str) -> None:
+def test_python_is_in_the_world_that_c_joins(ranks: Ranks, binding: str) -> None:
     ranks.run(_c_first, binding)
 
 
@@ -200,15 +200,15 @@ import ctypes, sys
 class Library:
     def __init__(self, path, **how):
         self.functions = ctypes.CDLL(path, **how)
-        self.circle = ctypes.c_void_p()
+        self.world = ctypes.c_void_p()
 
     def join(self):
         message = ctypes.create_string_buffer(2048)
-        self.functions.ciranda_init(None, ctypes.byref(self.circle), message, 2048)
+        self.functions.ciranda_init(None, ctypes.byref(self.world), message, 2048)
         return message.value.decode()
 
     def leave(self):
-        self.functions.ciranda_shutdown(self.circle)
+        self.functions.ciranda_shutdown(self.world)
 """
 
 

@@ -219,11 +219,11 @@ def test_a_world_of_one_is_no_rank_of_a_larger_process_group(port: str) -> None:
     [(code_, out, _)] = finish([start(code, **common)])
     assert code_ == 0
     assert out.startswith(
-        "init_process_group(): this process is rank 1 of 2, but it is in a circle already, as rank 0 of 1"
+        "init_process_group(): this process is rank 1 of 2, but it is in a world already, as rank 0 of 1"
     )
 
 
-def test_some_ranks_alone_do_not_join_the_circle_of_all(port: str) -> None:
+def test_some_ranks_alone_do_not_join_the_world_of_all(port: str) -> None:
     common = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     code = """
     import torch.distributed as dist, ciranda.errors, ciranda.torch.distributed

@@ -17,7 +17,7 @@ from ranks import Ranks, wait_until
 
 import ciranda as hvd
 from ciranda.errors import AbortedError, MismatchError
-from conftest import Circles
+from conftest import Worlds
 
 pytestmark = pytest.mark.multiprocess
 
@@ -79,12 +79,12 @@ def _check_memory_of_sets() -> None:
     assert wait_until(lambda: _maps_of_sets() == before)  # the set's own last word may still be on its way
 
 
-def test_a_set_whose_ranks_share_memory_has_some_of_its_own_until_it_is_removed(circles: Circles) -> None:
-    circles.of(3).run(_check_memory_of_sets)
+def test_a_set_whose_ranks_share_memory_has_some_of_its_own_until_it_is_removed(worlds: Worlds) -> None:
+    worlds.of(3).run(_check_memory_of_sets)
 
 
-def test_every_collective_on_any_set(circle: Ranks) -> None:
-    circle.run(_check_every_collective)
+def test_every_collective_on_any_set(world: Ranks) -> None:
+    world.run(_check_every_collective)
 
 
 def _check_refusals() -> None:
@@ -152,8 +152,8 @@ def _come_and_go_in_threads() -> None:
         list(pool.map(work, range(4)))
 
 
-def test_sets_come_and_go_in_several_threads(circles: Circles) -> None:
-    circles.of(4).run(_come_and_go_in_threads, timeout=30)
+def test_sets_come_and_go_in_several_threads(worlds: Worlds) -> None:
+    worlds.of(4).run(_come_and_go_in_threads, timeout=30)
 
 
 def _check_pending_at_removal() -> str:
@@ -207,8 +207,8 @@ def _check_join() -> None:
     assert hvd.allreduce(np.ones(1), op=hvd.Sum)[0] == n
 
 
-def test_ranks_with_fewer_batches_join(circle: Ranks) -> None:
-    circle.run(_check_join)
+def test_ranks_with_fewer_batches_join(world: Ranks) -> None:
+    world.run(_check_join)
 
 
 def _check_divisor() -> None:
@@ -235,8 +235,8 @@ def _check_divisor() -> None:
     hvd.join()
 
 
-def test_averages_over_the_world_count_the_joined_as_zeros(circle: Ranks) -> None:
-    circle.run(_check_divisor)
+def test_averages_over_the_world_count_the_joined_as_zeros(world: Ranks) -> None:
+    world.run(_check_divisor)
 
 
 def _check_unnamed_after_join() -> None:
@@ -246,8 +246,8 @@ def _check_unnamed_after_join() -> None:
     assert hvd.allreduce(np.ones(2), op=hvd.Sum)[0] == hvd.size()
 
 
-def test_calls_without_names_belong_together_again_after_join(circle: Ranks) -> None:
-    circle.run(_check_unnamed_after_join, timeout=30)
+def test_calls_without_names_belong_together_again_after_join(world: Ranks) -> None:
+    world.run(_check_unnamed_after_join, timeout=30)
 
 
 # --- two ranks
@@ -338,7 +338,7 @@ def _init_with_lanes() -> None:
         assert hvd.allreduce(np.ones(2), op=hvd.Sum, process_set=pair.lane(1)).tolist() == [2, 2]
     hvd.init()
     hvd.init(num_lanes=2)
-    with pytest.raises(ValueError, match=r"init\(num_lanes=3\): this process is in a circle already, which has 2"):
+    with pytest.raises(ValueError, match=r"init\(num_lanes=3\): this process is in a world already, which has 2"):
         hvd.init(num_lanes=3)
     hvd.remove_process_set(pair)
     _check_lanes()

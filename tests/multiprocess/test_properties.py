@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ranks import Ranks
 
 import ciranda as hvd
-from conftest import Circles
+from conftest import Worlds
 
 pytestmark = pytest.mark.multiprocess
 
@@ -23,7 +23,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 INTEGERS = ("uint8", "int32", "int64", "uint64")
 #: One to four ranks that share memory; two without; and two hosts of two, of which neighbours are on different ones.
-WORLDS = {"1": 1, "2": 2, "3": 3, "4": 4, "tcp": 2, "hosts": 4}
+LAYOUTS = {"1": 1, "2": 2, "3": 3, "4": 4, "tcp": 2, "hosts": 4}
 REDUCTIONS = ("allreduce", "reduce", "reducescatter")
 FACTORS = st.sampled_from([1.0, 0.5, -2.0, 0.1, 1 / 3, 3.0])
 
@@ -147,13 +147,13 @@ def _run(mix: list[Call], n_times: int, name: str = "property") -> bytes:
 
 
 @pytest.fixture(scope="module")
-def worlds(circles: Circles) -> Iterator[Callable[[str], Ranks]]:
-    """The worlds of WORLDS, made when they are first asked for."""
+def layouts(worlds: Worlds) -> Iterator[Callable[[str], Ranks]]:
+    """The worlds of LAYOUTS, made when they are first asked for."""
     others: dict[str, Ranks] = {}
 
     def find(name: str) -> Ranks:
         if name.isdigit():
-            return circles.of(int(name))
+            return worlds.of(int(name))
         if name in others and others[name].is_broken:
             others.pop(name).close(expect_clean=False)
         if name not in others:
@@ -161,7 +161,7 @@ def worlds(circles: Circles) -> Iterator[Callable[[str], Ranks]]:
                 "tcp": lambda _: {"CIRANDA_SHARED_MEMORY": "0"},
                 "hosts": lambda rank: {"CIRANDA_HOST_ID": f"host{rank % 2}", "CIRANDA_HOST": f"host{rank % 2}"},
             }
-            others[name] = Ranks(WORLDS[name], env_of=env_of[name])
+            others[name] = Ranks(LAYOUTS[name], env_of=env_of[name])
         return others[name]
 
     yield find
@@ -171,15 +171,15 @@ def worlds(circles: Circles) -> Iterator[Callable[[str], Ranks]]:
 
 @st.composite
 def mixes(draw: st.DrawFn) -> tuple[str, list[Call]]:
-    world = draw(st.sampled_from(list(WORLDS)))
-    return world, draw(st.lists(calls(WORLDS[world]), min_size=1, max_size=5))
+    layout = draw(st.sampled_from(list(LAYOUTS)))
+    return layout, draw(st.lists(calls(LAYOUTS[layout]), min_size=1, max_size=5))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mix=mixes(), n_times=st.sampled_from([1, 2, 5]))
-def test_any_mix_of_collectives(worlds: Callable[[str], Ranks], mix: tuple[str, list[Call]], n_times: int) -> None:
-    world, its_calls = mix
-    assert len(set(worlds(world).run(_run, its_calls, n_times, timeout=60))) == 1, "ranks got different bits"
+def test_any_mix_of_collectives(layouts: Callable[[str], Ranks], mix: tuple[str, list[Call]], n_times: int) -> None:
+    layout, its_calls = mix
+    assert len(set(layouts(layout).run(_run, its_calls, n_times, timeout=60))) == 1, "ranks got different bits"
 
 
 def _plain(collective: str, op: str = "none", in_place: bool = False) -> Call:
@@ -197,10 +197,10 @@ def _plain(collective: str, op: str = "none", in_place: bool = False) -> Call:
     )
 
 
-@pytest.mark.parametrize("world", ["2", "tcp"])
-def test_names_that_stand_for_other_calls(worlds: Callable[[str], Ranks], world: str) -> None:
+@pytest.mark.parametrize("layout", ["2", "tcp"])
+def test_names_that_stand_for_other_calls(layouts: Callable[[str], Ranks], layout: str) -> None:
     """What could travel together when its order began to be learned, and no longer can when it is."""
     sums = [_plain("allreduce", "sum") for _ in range(3)]
     others = [_plain("reducescatter", "max"), _plain("reduce", "min", in_place=True), _plain("broadcast")]
     for mix, n_times in ((sums, 2), (others, 5), (sums, 5), (others[::-1], 5)):
-        worlds(world).run(_run, mix, n_times, "other", timeout=60)
+        layouts(layout).run(_run, mix, n_times, "other", timeout=60)

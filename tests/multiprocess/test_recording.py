@@ -39,9 +39,9 @@ def _recorded_calls() -> tuple[int, Calls, int, int]:
     return begin, [(row[0], stages.of_blocking_call(row[-1])) for row in rows], end, len(recording.read())
 
 
-def test_the_stages_of_calls(circle: Ranks) -> None:
+def test_the_stages_of_calls(world: Ranks) -> None:
     precision_ns = 100  # with which the clocks of two processes are told
-    answers = circle.run(_recorded_calls)
+    answers = world.run(_recorded_calls)
     for begin, calls, end, n_more in answers:
         assert [name for name, _ in calls] == [*(f"recorded.{count}" for count in COUNTS), "not.blocking"]
         flat = [begin, *(moment for _, passed in calls for moment in passed), end]
@@ -70,8 +70,8 @@ def _ways(path: str) -> list[Counter[str]]:
     return found
 
 
-def test_a_timeline_leaves_calls_on_their_way(circles: Any, tmp_path: Path) -> None:
-    for ways in circles.of(2).run(_ways, str(tmp_path / "timeline")):
+def test_a_timeline_leaves_calls_on_their_way(worlds: Any, tmp_path: Path) -> None:
+    for ways in worlds.of(2).run(_ways, str(tmp_path / "timeline")):
         for found in ways:
             assert found.total() == 500
             # One that gets no core for long closes its meeting, timeline or not; every call did when one was written.

@@ -72,15 +72,15 @@ def _call_outer() -> tuple[list[float], list[float]]:
     return np.unique(part).tolist(), np.unique(array[_SMALL:]).tolist()
 
 
-def test_a_finalizer_that_a_call_runs_may_call_in_again(circles: Any) -> None:
+def test_a_finalizer_that_a_call_runs_may_call_in_again(worlds: Any) -> None:
     """It comes to run where the call lets go of what was dropped while it was under way."""
-    circle: Ranks = circles.of(2)
-    circle.run(_agree_on_large, timeout=_SECONDS)
+    world: Ranks = worlds.of(2)
+    world.run(_agree_on_large, timeout=_SECONDS)
     for _ in range(5):  # that nothing else is under way, and the call is a repeated one, is likely only
-        circle.run(_drop_one_under_way, _inner, on=[0], timeout=_SECONDS)
-        circle.run(_complete_dropped, timeout=_SECONDS)
-        assert circle.run(_call_outer, timeout=_SECONDS) == [([2.0], [1.0])] * 2
-        circle.run(_agree_on_large, timeout=_SECONDS)
+        world.run(_drop_one_under_way, _inner, on=[0], timeout=_SECONDS)
+        world.run(_complete_dropped, timeout=_SECONDS)
+        assert world.run(_call_outer, timeout=_SECONDS) == [([2.0], [1.0])] * 2
+        world.run(_agree_on_large, timeout=_SECONDS)
 
 
 class _Lender:
@@ -111,8 +111,8 @@ def _outputs_that_do_not_fit() -> tuple[str, list[float]]:
     return str(caught.value), np.unique(room).tolist()
 
 
-def test_an_output_is_checked_though_reading_the_input_makes_another_call(circles: Any) -> None:
-    for message, room in circles.of(2).run(_outputs_that_do_not_fit, timeout=_SECONDS):
+def test_an_output_is_checked_though_reading_the_input_makes_another_call(worlds: Any) -> None:
+    for message, room in worlds.of(2).run(_outputs_that_do_not_fit, timeout=_SECONDS):
         assert message == "the output is float32[4] but the input is float32[1000]"
         assert room == [0.0]
 
@@ -137,5 +137,5 @@ def _finalizers_at_the_end_of_a_wait() -> list[str]:
     return ran
 
 
-def test_a_wait_bears_finalizers_that_change_what_it_waits_for(circles: Any) -> None:
-    assert circles.of(2).run(_finalizers_at_the_end_of_a_wait, timeout=_SECONDS) == [["change"]] * 2
+def test_a_wait_bears_finalizers_that_change_what_it_waits_for(worlds: Any) -> None:
+    assert worlds.of(2).run(_finalizers_at_the_end_of_a_wait, timeout=_SECONDS) == [["change"]] * 2

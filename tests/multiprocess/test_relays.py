@@ -24,7 +24,7 @@ def _host_of(rank: int) -> dict[str, str]:
     return {"CIRANDA_HOST_ID": name, "CIRANDA_HOST": name}
 
 
-def _circle(env: dict[str, str] | None = None) -> Ranks:
+def _world(env: dict[str, str] | None = None) -> Ranks:
     return Ranks(4, env, _host_of)
 
 
@@ -48,7 +48,7 @@ def _error_of_steps(n_steps: int = 1_000_000) -> tuple[str, str]:
     return "", "nothing went wrong"
 
 
-def _join_the_circle() -> str:
+def _join_the_world() -> str:
     with pytest.raises(errors.MismatchError) as raised:
         hvd.init()
     assert not hvd.is_initialized()
@@ -60,7 +60,7 @@ def test_ranks_that_differ_about_relays_are_told() -> None:
         return {**_host_of(rank), **({"CIRANDA_RELAYS": "0"} if rank == RELAY else {})}
 
     with Ranks(4, env_of=env_of, initialize=False) as ranks:
-        texts = ranks.run(_join_the_circle, timeout=20)
+        texts = ranks.run(_join_the_world, timeout=20)
     for rank, text in enumerate(texts):
         here, there, other = (0, 1, 0) if rank == RELAY else (1, 0, RELAY)
         assert f"CIRANDA_RELAYS is {here} here but {there} on rank {other}" in text
@@ -68,7 +68,7 @@ def test_ranks_that_differ_about_relays_are_told() -> None:
 
 @pytest.mark.parametrize("victim", [0, RELAY])
 def test_sigkill_of_a_relay(victim: int) -> None:
-    with _circle() as ranks:
+    with _world() as ranks:
         ranks.run(_steps, N_LEARNED)
         others = [rank for rank in range(4) if rank != victim]
         for rank in range(4):
@@ -92,7 +92,7 @@ def _state(ranks: Ranks, rank: int) -> str:
 
 
 def test_a_relay_that_is_stopped_is_named_to_all() -> None:
-    with _circle({"CIRANDA_STALL_WARNING_SECONDS": "0.2", "CIRANDA_STALL_SHUTDOWN_SECONDS": "1"}) as ranks:
+    with _world({"CIRANDA_STALL_WARNING_SECONDS": "0.2", "CIRANDA_STALL_SHUTDOWN_SECONDS": "1"}) as ranks:
         ranks.run(_steps, N_LEARNED)
         ranks.signal(RELAY, signal.SIGSTOP)
         wait_until(lambda: _state(ranks, RELAY) == "T")
@@ -107,7 +107,7 @@ def test_a_relay_that_is_stopped_is_named_to_all() -> None:
 
 
 def test_a_relay_that_is_stopped_for_a_while_goes_on() -> None:
-    with _circle() as ranks:
+    with _world() as ranks:
         for rank in range(4):
             ranks.start(rank, _steps, 300)
         for _ in range(3):
@@ -131,7 +131,7 @@ def _leave_early(leaving: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("leaving", [0, RELAY])
 def test_a_relay_that_leaves_is_named_to_all(leaving: int) -> None:
-    with _circle() as ranks:
+    with _world() as ranks:
         for rank, (kind, text) in enumerate(ranks.run(_leave_early, leaving, timeout=20)):
             if rank != leaving:
                 assert kind == "AbortedError"

@@ -19,7 +19,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 
 pytestmark = pytest.mark.multiprocess
 
-# Circles are shared by the examples on purpose: what one leaves behind must not change the next.
+# Worlds are shared by the examples on purpose: what one leaves behind must not change the next.
 _EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -61,8 +61,8 @@ def _check_reductions(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", list(OPS))
-def test_reductions_have_the_bits_of_allreduce(circle: Ranks, op: str) -> None:
-    circle.run(_check_reductions, op)
+def test_reductions_have_the_bits_of_allreduce(world: Ranks, op: str) -> None:
+    world.run(_check_reductions, op)
 
 
 def _check_defaults_and_factors() -> None:
@@ -80,8 +80,8 @@ def _check_defaults_and_factors() -> None:
     assert hvd.rank() != 0 or np.all(matrix == np.arange(6.0 * n).reshape(2 * n, 3)[:, ::2] * n)
 
 
-def test_defaults_and_factors(circle: Ranks) -> None:
-    circle.run(_check_defaults_and_factors)
+def test_defaults_and_factors(world: Ranks) -> None:
+    world.run(_check_defaults_and_factors)
 
 
 # --- what is only moved
@@ -110,13 +110,13 @@ def _tables(draw: st.DrawFn, n: int) -> Table:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
-def test_alltoall_of_any_splits(circles: Any, n_ranks: int) -> None:
+def test_alltoall_of_any_splits(worlds: Any, n_ranks: int) -> None:
     """Splits change with every call under the same name, and need not be agreed on."""
 
     @_EXAMPLES
     @given(table=_tables(n_ranks), dtype=st.sampled_from(DTYPES), width=st.sampled_from([1, 3]))
     def check(table: Table, dtype: str, width: int) -> None:
-        circles.of(n_ranks).run(_alltoall, table, dtype, width)
+        worlds.of(n_ranks).run(_alltoall, table, dtype, width)
 
     check()
 
@@ -140,8 +140,8 @@ def _even_alltoall() -> None:
         assert received.tolist() == [1] * n
 
 
-def test_even_and_grouped_alltoall(circle: Ranks) -> None:
-    circle.run(_even_alltoall)
+def test_even_and_grouped_alltoall(world: Ranks) -> None:
+    world.run(_even_alltoall)
 
 
 def _alltoall_in_place(n_rows: int) -> None:
@@ -161,8 +161,8 @@ def _alltoall_in_place(n_rows: int) -> None:
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5, 40_001])
-def test_alltoall_in_place(circle: Ranks, n_rows: int) -> None:
-    circle.run(_alltoall_in_place, n_rows)
+def test_alltoall_in_place(world: Ranks, n_rows: int) -> None:
+    world.run(_alltoall_in_place, n_rows)
 
 
 def _alltoall_in_place_of_other_rows() -> str:
@@ -177,8 +177,8 @@ def _alltoall_in_place_of_other_rows() -> str:
     return str(caught.value)
 
 
-def test_alltoall_in_place_needs_as_many_rows_everywhere(circles: Any) -> None:
-    (text,) = set(circles.of(3).run(_alltoall_in_place_of_other_rows))
+def test_alltoall_in_place_needs_as_many_rows_everywhere(worlds: Any) -> None:
+    (text,) = set(worlds.of(3).run(_alltoall_in_place_of_other_rows))
     assert "rows, of which each gets as many as it sends" in text
     assert "[6] on rank 1" in text or "[3] on rank" in text
 
@@ -194,8 +194,8 @@ def _alltoall_in_place_while_one_has_joined() -> None:
     hvd.join()
 
 
-def test_alltoall_in_place_needs_all_ranks(circles: Any) -> None:
-    circles.of(3).run(_alltoall_in_place_while_one_has_joined)
+def test_alltoall_in_place_needs_all_ranks(worlds: Any) -> None:
+    worlds.of(3).run(_alltoall_in_place_while_one_has_joined)
 
 
 def _gather_and_scatter(counts: list[int], root: int, dtype: str, is_even: bool) -> None:
@@ -213,13 +213,13 @@ def _gather_and_scatter(counts: list[int], root: int, dtype: str, is_even: bool)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3, 4])
-def test_gather_and_scatter_of_any_rows(circles: Any, n_ranks: int) -> None:
+def test_gather_and_scatter_of_any_rows(worlds: Any, n_ranks: int) -> None:
     counts = st.lists(st.one_of(st.integers(0, 4), st.integers(0, 5000)), min_size=n_ranks, max_size=n_ranks)
 
     @_EXAMPLES
     @given(counts=counts, root=st.integers(0, n_ranks - 1), dtype=st.sampled_from(DTYPES), is_even=st.booleans())
     def check(counts: list[int], root: int, dtype: str, is_even: bool) -> None:
-        circles.of(n_ranks).run(_gather_and_scatter, counts, root, dtype, is_even)
+        worlds.of(n_ranks).run(_gather_and_scatter, counts, root, dtype, is_even)
 
     check()
 
@@ -247,8 +247,8 @@ def _check_groups() -> None:
     np.testing.assert_array_equal(uneven, np.ones((len(arrays[1]) * (rank == 0), 2)))
 
 
-def test_groups(circle: Ranks) -> None:
-    circle.run(_check_groups)
+def test_groups(world: Ranks) -> None:
+    world.run(_check_groups)
 
 
 def _check_in_place() -> None:
@@ -290,8 +290,8 @@ def _check_in_place() -> None:
         hvd.grouped_reducescatter([np.ones((n, 3))] * 2, outputs=[np.ones((1, 3))])
 
 
-def test_in_place(circle: Ranks) -> None:
-    circle.run(_check_in_place)
+def test_in_place(world: Ranks) -> None:
+    world.run(_check_in_place)
 
 
 def _check_in_place_in_a_set() -> None:
@@ -306,8 +306,8 @@ def _check_in_place_in_a_set() -> None:
     hvd.remove_process_set(ends)
 
 
-def test_in_place_in_a_process_set(circles: Any) -> None:
-    circles.of(4).run(_check_in_place_in_a_set, timeout=30)
+def test_in_place_in_a_process_set(worlds: Any) -> None:
+    worlds.of(4).run(_check_in_place_in_a_set, timeout=30)
 
 
 # --- process sets
@@ -333,8 +333,8 @@ def _in_a_set() -> None:
     hvd.remove_process_set(ends)
 
 
-def test_in_a_process_set(circles: Any) -> None:
-    circles.of(4).run(_in_a_set)
+def test_in_a_process_set(worlds: Any) -> None:
+    worlds.of(4).run(_in_a_set)
 
 
 # --- errors
@@ -374,8 +374,8 @@ def _works() -> None:
 
 
 @pytest.mark.parametrize("what", ["uneven", "uneven in place", "sum", "negative", "number", "kind", "scalar", "root"])
-def test_calls_that_cannot_be(circles: Any, what: str) -> None:
-    circles.of(3).run(_refused_everywhere, what)
+def test_calls_that_cannot_be(worlds: Any, what: str) -> None:
+    worlds.of(3).run(_refused_everywhere, what)
 
 
 def _one_rank_is_wrong() -> str:
@@ -387,8 +387,8 @@ def _one_rank_is_wrong() -> str:
     return str(caught.value)
 
 
-def test_wrong_splits_of_one_rank_fail_everywhere(circles: Any) -> None:
-    texts = circles.of(3).run(_one_rank_is_wrong)
+def test_wrong_splits_of_one_rank_fail_everywhere(worlds: Any) -> None:
+    texts = worlds.of(3).run(_one_rank_is_wrong)
     assert "splits [1, 1, 2] must add up to the first dimension of the tensor, whose shape is [3, 2]" in texts[1]
     for text in (texts[0], texts[2]):
         assert "alltoall 'good': rank 1 gave splits that cannot be; its own error says why" in text
@@ -421,8 +421,8 @@ def _disagree(what: str) -> str:
         ("op", "reduce op sum on rank 0 but max on rank 2"),
     ],
 )
-def test_disagreement(circles: Any, what: str, text: str) -> None:
-    texts = circles.of(3).run(_disagree, what)
+def test_disagreement(worlds: Any, what: str, text: str) -> None:
+    texts = worlds.of(3).run(_disagree, what)
     assert len(set(texts)) == 1
     assert text.replace("on rank 0", "on rank 1") in texts[0] or text in texts[0]  # whichever the late one met
 
@@ -482,5 +482,5 @@ def _check_repeated_calls() -> None:
         assert np.array_equal(hvd.allgather(uneven, name="uneven"), np.full(n * (n + 1) // 2, step))
 
 
-def test_calls_that_are_made_again(circle: Ranks) -> None:
-    circle.run(_check_repeated_calls)
+def test_calls_that_are_made_again(world: Ranks) -> None:
+    world.run(_check_repeated_calls)

@@ -117,13 +117,13 @@ def _leave_and_come_again() -> None:
     _sum(0, 20)
 
 
-def test_a_circle_that_one_rank_has_left_alone() -> None:
+def test_a_world_that_one_rank_has_left_alone() -> None:
     with Ranks(3, initialize=False) as ranks:
         ranks.run(_leave_and_come_again)
 
 
 def _sets_and_lanes() -> list[Any]:
-    """Process sets of a circle in which a collective has failed are there in the next, too."""
+    """Process sets of a world in which a collective has failed are there in the next, too."""
     hvd.init(num_lanes=2)
     first = hvd.add_process_set([0, 1])
     second = hvd.add_process_set([1, 2])
@@ -131,13 +131,13 @@ def _sets_and_lanes() -> list[Any]:
     for _ in range(2):
         with pytest.raises(hvd.errors.MismatchError):
             hvd.allreduce(np.ones(1 + hvd.rank()))
-        hvd.allreduce(np.ones(1))  # the circle goes on
+        hvd.allreduce(np.ones(1))  # the world goes on
         hvd.init()
     in_set = hvd.allreduce(np.ones(1), op=hvd.Sum, process_set=second.lane(1))[0] if second.included() else None
     return [in_set, second.ranks, first.process_set_id]
 
 
-def test_what_the_next_circle_has_as_well() -> None:
+def test_what_the_next_world_has_as_well() -> None:
     with Ranks(3, initialize=False) as ranks:
         results = ranks.run(_sets_and_lanes)
     assert results == [[None, [1, 2], None], [2.0, [1, 2], None], [2.0, [1, 2], None]]

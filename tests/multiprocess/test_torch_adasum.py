@@ -78,11 +78,11 @@ def _on_a_rank(make: str, use_engine: bool, options: dict[str, Any]) -> torch.Te
 @pytest.mark.parametrize("n_ranks", [2, 4])
 @pytest.mark.parametrize("make", sorted(MAKERS))
 @pytest.mark.parametrize("use_engine", [False, True], ids=["definition", "engine"])
-def test_like_models_in_one_process(circles: Any, n_ranks: int, make: str, use_engine: bool) -> None:
+def test_like_models_in_one_process(worlds: Any, n_ranks: int, make: str, use_engine: bool) -> None:
     """In fp64, to 1e-9 of the norm."""
     if use_engine and not _engine_has_adasum():
         pytest.skip("the engine has no Adasum yet")
-    results = circles.of(n_ranks).run(_on_a_rank, make, use_engine, {})
+    results = worlds.of(n_ranks).run(_on_a_rank, make, use_engine, {})
     assert_same(results, _in_one_process(make, n_ranks), 1e-9)
 
 
@@ -122,9 +122,9 @@ def _train_thawed(who: list[int]) -> tuple[torch.Tensor, bool]:
 
 
 @pytest.mark.parametrize("who", [[0, 1, 2], [1]], ids=["all", "one rank"])
-def test_parameters_thawed_after_wrapping(circles: Any, who: list[int]) -> None:
+def test_parameters_thawed_after_wrapping(worlds: Any, who: list[int]) -> None:
     """Their changes are combined as soon as any rank trains them."""
-    results = circles.of(3).run(_train_thawed, who)
+    results = worlds.of(3).run(_train_thawed, who)
     for trained, has_changed in results:
         assert has_changed
         assert torch.equal(trained, results[0][0]), "the ranks have come apart"
@@ -140,8 +140,8 @@ def _frozen_differently() -> str:
     return str(caught.value)
 
 
-def test_parameters_frozen_on_one_rank_before_wrapping(circles: Any) -> None:
-    for rank, message in enumerate(circles.of(2).run(_frozen_differently)):
+def test_parameters_frozen_on_one_rank_before_wrapping(worlds: Any) -> None:
+    for rank, message in enumerate(worlds.of(2).run(_frozen_differently)):
         assert f"on rank {rank} parameter '0.weight' is not in the same group as on other ranks" in message
 
 
@@ -195,8 +195,8 @@ def _scaled_in_one_process(make: str, n_ranks: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("make", sorted(SCALED))
-def test_an_overflow_on_one_rank(circles: Any, make: str) -> None:
+def test_an_overflow_on_one_rank(worlds: Any, make: str) -> None:
     """All ranks skip the step; only the scale of the one backs off, as its gradients are its own."""
-    results = circles.of(2).run(_train_scaled, make)
+    results = worlds.of(2).run(_train_scaled, make)
     assert [scale for _, scale in results] == [SCALE, SCALE / 4]
     assert_same([trained for trained, _ in results], _scaled_in_one_process(make, 2), 1e-5)

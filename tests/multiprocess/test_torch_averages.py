@@ -42,8 +42,8 @@ def _check_weights() -> None:
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
-def test_weighted_averages(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_weights)
+def test_weighted_averages(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_weights)
 
 
 def _check_divisor() -> None:
@@ -59,8 +59,8 @@ def _check_divisor() -> None:
     hvd.join()
 
 
-def test_the_divisor_of_averages(circles: Any) -> None:
-    circles.of(3).run(_check_divisor)
+def test_the_divisor_of_averages(worlds: Any) -> None:
+    worlds.of(3).run(_check_divisor)
 
 
 def _check_model() -> None:
@@ -76,8 +76,8 @@ def _check_model() -> None:
             hvd.check_consistency(params)
 
 
-def test_a_model_that_has_diverged(circles: Any) -> None:
-    circles.of(3).run(_check_model)
+def test_a_model_that_has_diverged(worlds: Any) -> None:
+    worlds.of(3).run(_check_model)
 
 
 class _Product(torch.nn.Module):
@@ -145,5 +145,5 @@ def _check_division() -> None:
         dist.destroy_process_group()
 
 
-def test_averages_are_divided(circles: Any) -> None:
-    circles.of(3).run(_check_division)
+def test_averages_are_divided(worlds: Any) -> None:
+    worlds.of(3).run(_check_division)

@@ -65,9 +65,9 @@ def _calls() -> None:
         assert tensor.grad is not None
 
 
-def test_whole_steps(circles: Any) -> None:
-    circles.of(2).run(_steps)
+def test_whole_steps(worlds: Any) -> None:
+    worlds.of(2).run(_steps)
 
 
-def test_calls(circles: Any) -> None:
-    circles.of(3).run(_calls)
+def test_calls(worlds: Any) -> None:
+    worlds.of(3).run(_calls)

@@ -436,27 +436,27 @@ def _same(trained: Any, alone: torch.nn.Module, tolerance: float) -> None:
 
 
 @SIZES
-def test_collectives_give_what_gloo_gives(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_in_the_world, timeout=120)
+def test_collectives_give_what_gloo_gives(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_in_the_world, timeout=120)
 
 
-def test_subgroups(circles: Any) -> None:
-    circles.of(3).run(_in_subgroups, timeout=120)
+def test_subgroups(worlds: Any) -> None:
+    worlds.of(3).run(_in_subgroups, timeout=120)
 
 
-def test_what_does_not_fit_is_refused(circles: Any) -> None:
-    circles.of(2).run(_what_does_not_fit)
+def test_what_does_not_fit_is_refused(worlds: Any) -> None:
+    worlds.of(2).run(_what_does_not_fit)
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
-def test_send_and_receive(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_between_two, timeout=120)
+def test_send_and_receive(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_between_two, timeout=120)
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 @pytest.mark.parametrize("training", [_ddp, _ddp_with_our_hook, _fsdp])
-def test_training_ends_where_one_process_ends(circles: Any, n_ranks: int, training: Callable[[], None]) -> None:
-    circles.of(n_ranks).run(training, timeout=120)
+def test_training_ends_where_one_process_ends(worlds: Any, n_ranks: int, training: Callable[[], None]) -> None:
+    worlds.of(n_ranks).run(training, timeout=120)
 
 
 def _compiled_ddp() -> None:
@@ -473,8 +473,8 @@ def test_compiled_ddp() -> None:
         ranks.run(_compiled_ddp, timeout=120)
 
 
-def test_ddp_of_a_static_graph(circles: Any) -> None:
-    circles.of(2).run(_ddp_of_a_static_graph, timeout=120)
+def test_ddp_of_a_static_graph(worlds: Any) -> None:
+    worlds.of(2).run(_ddp_of_a_static_graph, timeout=120)
 
 
 def _complete_futures_as_they_are_done() -> None:
@@ -568,13 +568,13 @@ def _profiled() -> None:
     _with_groups(body)
 
 
-def test_profiles_show_collectives(circles: Any) -> None:
-    circles.of(2).run(_profiled, timeout=120)
+def test_profiles_show_collectives(worlds: Any) -> None:
+    worlds.of(2).run(_profiled, timeout=120)
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
-def test_futures_are_complete_in_the_order_of_completion(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_complete_futures_as_they_are_done, timeout=120)
+def test_futures_are_complete_in_the_order_of_completion(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_complete_futures_as_they_are_done, timeout=120)
 
 
 def test_what_is_left_of_futures_at_exit() -> None:
@@ -611,8 +611,8 @@ def _plain_hook(_state, bucket):  # type: ignore[no-untyped-def] # DDP compares 
     return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
 
-def test_a_failure_ends_the_backward_pass(circles: Any) -> None:
-    circles.of(2).run(_fail_in_backward, timeout=120)
+def test_a_failure_ends_the_backward_pass(worlds: Any) -> None:
+    worlds.of(2).run(_fail_in_backward, timeout=120)
 
 
 def _wait_in_vain() -> None:
@@ -668,8 +668,8 @@ def _late_futures() -> None:
 
 
 @pytest.mark.parametrize("body", [_wait_in_vain, _wait_as_long_as_the_group, _late_futures])
-def test_a_wait_ends_in_time(circles: Any, body: Callable[[], None]) -> None:
-    circles.of(2).run(body, timeout=120)
+def test_a_wait_ends_in_time(worlds: Any, body: Callable[[], None]) -> None:
+    worlds.of(2).run(body, timeout=120)
 
 
 SCRIPT = """

@@ -293,8 +293,8 @@ def _try_all() -> list[tuple[str, str, str]]:
         dist.destroy_process_group()
 
 
-def test_the_guide_says_what_works(circles: Any) -> None:
-    found, other = circles.of(2).run(_try_all, timeout=120)
+def test_the_guide_says_what_works(worlds: Any) -> None:
+    found, other = worlds.of(2).run(_try_all, timeout=120)
     assert found == other, "the ranks differ"
     table = [
         "| | `ciranda` | gloo |",

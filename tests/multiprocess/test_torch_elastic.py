@@ -69,11 +69,11 @@ def _train(failures: dict[int, str], failing_rank: int) -> tuple[torch.Tensor, L
 
 
 @SIZES
-def test_after_failures_like_without(circles: Any, n_ranks: int) -> None:
+def test_after_failures_like_without(worlds: Any, n_ranks: int) -> None:
     """Step 3 fails on the last rank, before the first commit after it is reached; and step 4, right after one."""
-    circle = circles.of(n_ranks)
-    expected = circle.run(_train, {}, 0)
-    results = circle.run(_train, {3: "leave", 4: "leave"}, n_ranks - 1, timeout=60)
+    world = worlds.of(n_ranks)
+    expected = world.run(_train, {}, 0)
+    results = world.run(_train, {3: "leave", 4: "leave"}, n_ranks - 1, timeout=60)
     for (parameters, log), (reference, undisturbed) in zip(results, expected, strict=True):
         assert torch.equal(parameters, reference)
         assert torch.equal(parameters, results[0][0])
@@ -84,13 +84,11 @@ def test_after_failures_like_without(circles: Any, n_ranks: int) -> None:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
-def test_other_hosts_interrupt_without_loss(circles: Any, n_ranks: int) -> None:
+def test_other_hosts_interrupt_without_loss(worlds: Any, n_ranks: int) -> None:
     """Rank 0 is told at step 3; the commit after it tells everybody."""
-    circle = circles.of(n_ranks)
-    expected = circle.run(_train, {}, 0)
-    for (parameters, log), (reference, _) in zip(
-        circle.run(_train, {3: "hosts"}, 0, timeout=60), expected, strict=True
-    ):
+    world = worlds.of(n_ranks)
+    expected = world.run(_train, {}, 0)
+    for (parameters, log), (reference, _) in zip(world.run(_train, {3: "hosts"}, 0, timeout=60), expected, strict=True):
         assert torch.equal(parameters, reference)
         assert (log["calls"], log["resets"], log["steps"]) == (2, 1, STEPS)
 
@@ -108,8 +106,8 @@ def _check_disagreement() -> None:
     assert calls == [1]
 
 
-def test_disagreement_is_not_tried_again(circles: Any) -> None:
-    circles.of(2).run(_check_disagreement)
+def test_disagreement_is_not_tried_again(worlds: Any) -> None:
+    worlds.of(2).run(_check_disagreement)
 
 
 def _check_removals() -> None:
@@ -126,8 +124,8 @@ def _check_removals() -> None:
         assert caught.value.skip_sync == is_removal_only
 
 
-def test_who_only_loses_hosts_need_not_synchronize(circles: Any) -> None:
-    circles.of(3).run(_check_removals)
+def test_who_only_loses_hosts_need_not_synchronize(worlds: Any) -> None:
+    worlds.of(3).run(_check_removals)
 
 
 def _take_turns(sampler: Any, n_batches: int) -> list[int]:
@@ -187,13 +185,13 @@ def _check_new_division() -> None:
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
-def test_a_sampler_divides_anew_where_hosts_have_only_gone(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_new_division)
+def test_a_sampler_divides_anew_where_hosts_have_only_gone(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_new_division)
 
 
 @SIZES
-def test_sampler(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_sampler)
+def test_sampler(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_sampler)
 
 
 class _Counted:
@@ -236,5 +234,5 @@ def _check_handlers() -> None:
         states.set_handler_registry(before)
 
 
-def test_own_handlers(circles: Any) -> None:
-    circles.of(2).run(_check_handlers)
+def test_own_handlers(worlds: Any) -> None:
+    worlds.of(2).run(_check_handlers)

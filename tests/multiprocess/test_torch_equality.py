@@ -36,9 +36,9 @@ def _sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
 
 
-def _compare(circles: Any, n_ranks: int, training: Training, tolerance: float) -> None:
+def _compare(worlds: Any, n_ranks: int, training: Training, tolerance: float) -> None:
     # A method would travel with its module by reference, which the ranks cannot import.
-    assert_same(circles.of(n_ranks).run(_distributed, training), training.alone(), tolerance)
+    assert_same(worlds.of(n_ranks).run(_distributed, training), training.alone(), tolerance)
 
 
 def _distributed(training: Training) -> torch.Tensor:
@@ -60,16 +60,16 @@ def _distributed(training: Training) -> torch.Tensor:
     ],
     ids=str,
 )
-def test_arguments(circles: Any, n_ranks: int, passes: int, options: dict[str, Any]) -> None:
-    _compare(circles, n_ranks, Training(_sgd, passes=passes, options=options), FP32)
+def test_arguments(worlds: Any, n_ranks: int, passes: int, options: dict[str, Any]) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, passes=passes, options=options), FP32)
 
 
 @SIZES
-def test_sum(circles: Any, n_ranks: int) -> None:
+def test_sum(worlds: Any, n_ranks: int) -> None:
     """The sum of n means is n times the mean: a learning rate divided by n makes up for it."""
     training = Training(lambda p: torch.optim.SGD(p, lr=0.1 / n_ranks), options={"op": hvd.Sum})
     alone = Training(lambda p: torch.optim.SGD(p, lr=0.1)).alone()
-    assert_same(circles.of(n_ranks).run(_distributed, training), alone, FP32)
+    assert_same(worlds.of(n_ranks).run(_distributed, training), alone, FP32)
 
 
 class _Halves(hvd.Compressor):
@@ -91,9 +91,9 @@ class _Halves(hvd.Compressor):
     [(hvd.Compression.fp16, 1e-3), (hvd.Compression.bf16, 1e-2), (_Halves, FP32)],
     ids=["fp16", "bf16", "own"],
 )
-def test_compression(circles: Any, n_ranks: int, compression: Any, tolerance: float) -> None:
+def test_compression(worlds: Any, n_ranks: int, compression: Any, tolerance: float) -> None:
     """To the precision of what is sent: 11 bits of fp16, 8 of bf16."""
-    _compare(circles, n_ranks, Training(_sgd, options={"compression": compression}), tolerance)
+    _compare(worlds, n_ranks, Training(_sgd, options={"compression": compression}), tolerance)
 
 
 def _weighted(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -119,8 +119,8 @@ def _weighted(model: Model, optimizer: Any, number: int, share: Share, is_distri
 
 @SIZES
 @pytest.mark.parametrize("options", [{}, {"groups": 1, "gradient_predivide_factor": 2.0}], ids=str)
-def test_weights(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
-    _compare(circles, n_ranks, Training(_sgd, _double, step=_weighted, options=options), FP64)
+def test_weights(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, _double, step=_weighted, options=options), FP64)
 
 
 def _change_passes(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -134,8 +134,8 @@ def _change_passes(model: Model, optimizer: Any, number: int, share: Share, is_d
 
 
 @SIZES
-def test_other_numbers_of_passes(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, step=_change_passes), FP32)
+def test_other_numbers_of_passes(worlds: Any, n_ranks: int) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, step=_change_passes), FP32)
 
 
 def _add_a_layer(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -148,9 +148,9 @@ def _add_a_layer(model: Model, optimizer: Any, number: int, share: Share, is_dis
 
 @SIZES
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}], ids=str)
-def test_added_parameters(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
+def test_added_parameters(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
     training = Training(lambda p: _sgd(list(p)[:2]), step=_add_a_layer, options=options)
-    _compare(circles, n_ranks, training, FP32)
+    _compare(worlds, n_ranks, training, FP32)
 
 
 def _train_copies(share: Share, is_distributed: bool) -> torch.Tensor:
@@ -168,8 +168,8 @@ def _train_copies(share: Share, is_distributed: bool) -> torch.Tensor:
 
 
 @SIZES
-def test_pickled_optimizers(circles: Any, n_ranks: int) -> None:
-    results = circles.of(n_ranks).run(lambda: _train_copies(Share(hvd.rank(), hvd.size()), True))
+def test_pickled_optimizers(worlds: Any, n_ranks: int) -> None:
+    results = worlds.of(n_ranks).run(lambda: _train_copies(Share(hvd.rank(), hvd.size()), True))
     assert_same(results, _train_copies(Share(), False), FP64)
 
 
@@ -215,17 +215,17 @@ def _step_with_closure(model: Model, optimizer: Any, number: int, share: Share, 
 
 @SIZES
 @pytest.mark.parametrize("name", sorted(EVERY_CLASS))
-def test_every_optimizer(circles: Any, n_ranks: int, name: str) -> None:
+def test_every_optimizer(worlds: Any, n_ranks: int, name: str) -> None:
     if not hasattr(torch.optim, name):
         pytest.skip(f"this torch has no {name}")
     training = Training(EVERY_CLASS[name], _double, step=_step_with_closure if name == "LBFGS" else None)
     # Muon computes its step in bfloat16.
-    _compare(circles, n_ranks, training, 1e-2 if name == "Muon" else FP64)
+    _compare(worlds, n_ranks, training, 1e-2 if name == "Muon" else FP64)
 
 
 @SIZES
-def test_closures(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, step=_step_with_closure), FP32)
+def test_closures(worlds: Any, n_ranks: int) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, step=_step_with_closure), FP32)
 
 
 # --- between the backward pass and the step ---
@@ -245,8 +245,8 @@ def _clip(model: Model, optimizer: Any, number: int, share: Share, is_distribute
 
 
 @SIZES
-def test_clipping(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, step=_clip), FP32)
+def test_clipping(worlds: Any, n_ranks: int) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, step=_clip), FP32)
 
 
 def _scaled(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -274,8 +274,8 @@ def _scaled(model: Model, optimizer: Any, number: int, share: Share, is_distribu
 
 
 @SIZES
-def test_grad_scaler(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, step=_scaled), FP32)
+def test_grad_scaler(worlds: Any, n_ranks: int) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, step=_scaled), FP32)
 
 
 def _with_scheduler(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -288,8 +288,8 @@ def _with_scheduler(model: Model, optimizer: Any, number: int, share: Share, is_
 
 
 @SIZES
-def test_scheduler(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, step=_with_scheduler), FP32)
+def test_scheduler(worlds: Any, n_ranks: int) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, step=_with_scheduler), FP32)
 
 
 # --- parameters that come and go ---
@@ -321,10 +321,10 @@ def _step_with_branches(model: Model, optimizer: Any, number: int, share: Share,
 @pytest.mark.parametrize(
     "options", [{}, {"groups": 3}, {"groups": 8}, {"groups": 3, "gradient_as_bucket_view": True}], ids=str
 )
-def test_parameters_without_gradients(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
+def test_parameters_without_gradients(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
     """With momentum and weight decay a gradient of zeros is another thing than none."""
     training = Training(_sgd, _branches, step=_step_with_branches, options=options, steps=6)
-    _compare(circles, n_ranks, training, FP32)
+    _compare(worlds, n_ranks, training, FP32)
 
 
 def _partly_unreached() -> Model:
@@ -344,10 +344,10 @@ def _scaled_without_synchronize(model: Model, optimizer: Any, number: int, share
     scaler.update()
 
 
-def test_grad_scaler_where_gradients_are_missing(circles: Any) -> None:
+def test_grad_scaler_where_gradients_are_missing(worlds: Any) -> None:
     """GradScaler changes gradients, some of which are under way though the backward pass has not reached all."""
     training = Training(_sgd, _partly_unreached, step=_scaled_without_synchronize, options={"groups": 8})
-    _compare(circles, 2, training, FP32)
+    _compare(worlds, 2, training, FP32)
 
 
 def _thaw(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -369,8 +369,8 @@ BUCKETS = pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": Tr
 
 @SIZES
 @BUCKETS
-def test_frozen_and_thawed(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
-    _compare(circles, n_ranks, Training(_sgd, _half_frozen, step=_thaw, options=options), FP32)
+def test_frozen_and_thawed(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, _half_frozen, step=_thaw, options=options), FP32)
 
 
 def _move(model: Model, optimizer: Any, number: int, share: Share, is_distributed: bool) -> None:
@@ -388,8 +388,8 @@ def _move(model: Model, optimizer: Any, number: int, share: Share, is_distribute
 
 @SIZES
 @BUCKETS
-def test_moved_models(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
-    _compare(circles, n_ranks, Training(lambda p: torch.optim.SGD(p, lr=0.1), step=_move, options=options), FP32)
+def test_moved_models(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    _compare(worlds, n_ranks, Training(lambda p: torch.optim.SGD(p, lr=0.1), step=_move, options=options), FP32)
 
 
 # --- sparse gradients ---
@@ -453,17 +453,17 @@ def _first_share_in_step_3(n_ranks: int) -> Callable[..., None]:
 @SIZES
 @pytest.mark.parametrize("name", sorted(SPARSE))
 @pytest.mark.parametrize("options", [{}, {"groups": 3}, {"groups": 2, "gradient_as_bucket_view": True}], ids=str)
-def test_sparse_gradients(circles: Any, n_ranks: int, name: str, options: dict[str, Any]) -> None:
+def test_sparse_gradients(worlds: Any, n_ranks: int, name: str, options: dict[str, Any]) -> None:
     training = Training(SPARSE[name], _embeddings, options=options, step=_first_share_in_step_3(n_ranks))
-    _compare(circles, n_ranks, training, FP64)
+    _compare(worlds, n_ranks, training, FP64)
 
 
 @SIZES
-def test_sparse_as_dense(circles: Any, n_ranks: int) -> None:
+def test_sparse_as_dense(worlds: Any, n_ranks: int) -> None:
     training = Training(
         SPARSE["SGD"], _embeddings, options={"sparse_as_dense": True}, step=_first_share_in_step_3(n_ranks)
     )
-    _compare(circles, n_ranks, training, FP64)
+    _compare(worlds, n_ranks, training, FP64)
 
 
 # --- models and optimizers in other forms ---
@@ -474,8 +474,8 @@ def _compiled() -> Model:
 
 
 @SIZES
-def test_compiled_models(circles: Any, n_ranks: int) -> None:
-    _compare(circles, n_ranks, Training(_sgd, _compiled), FP32)
+def test_compiled_models(worlds: Any, n_ranks: int) -> None:
+    _compare(worlds, n_ranks, Training(_sgd, _compiled), FP32)
 
 
 def _two_optimizers(share: Share, is_distributed: bool) -> torch.Tensor:
@@ -499,6 +499,6 @@ def _two_optimizers(share: Share, is_distributed: bool) -> torch.Tensor:
 
 
 @SIZES
-def test_two_optimizers(circles: Any, n_ranks: int) -> None:
-    results = circles.of(n_ranks).run(lambda: _two_optimizers(Share(hvd.rank(), hvd.size()), True))
+def test_two_optimizers(worlds: Any, n_ranks: int) -> None:
+    results = worlds.of(n_ranks).run(lambda: _two_optimizers(Share(hvd.rank(), hvd.size()), True))
     assert_same(results, _two_optimizers(Share(), False), FP32)

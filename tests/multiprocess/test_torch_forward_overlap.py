@@ -132,9 +132,9 @@ def _train(training: Training, overlaps: bool) -> tuple[torch.Tensor, int]:
     ],
     ids=str,
 )
-def test_the_same_bits(circles: Any, n_ranks: int, training: Training) -> None:
-    expected = circles.of(n_ranks).run(_train, training, False)[0][0]
-    for result, n_left in circles.of(n_ranks).run(_train, training, True):
+def test_the_same_bits(worlds: Any, n_ranks: int, training: Training) -> None:
+    expected = worlds.of(n_ranks).run(_train, training, False)[0][0]
+    for result, n_left in worlds.of(n_ranks).run(_train, training, True):
         assert torch.equal(result, expected)
         assert n_left == STEPS
 
@@ -169,8 +169,8 @@ def _without_gradients(model: nn.Module) -> None:
         model[0](torch.ones(1, 8))
 
 
-def test_readers_find_the_step_made(circles: Any) -> None:
-    assert circles.of(2).run(_read_in_between) == [[True] * 4] * 2
+def test_readers_find_the_step_made(worlds: Any) -> None:
+    assert worlds.of(2).run(_read_in_between) == [[True] * 4] * 2
 
 
 def _load_after_a_step(is_lost: bool) -> bool:
@@ -192,7 +192,7 @@ def _load_after_a_step(is_lost: bool) -> bool:
 
 
 class _Lost:
-    """What is left of an operation whose circle has broken."""
+    """What is left of an operation whose world has broken."""
 
     def wait(self) -> None:
         raise RanksLostError("rank 1 is gone")
@@ -211,8 +211,8 @@ def _load_after_a_loss() -> bool:
         overlapping_optimizer._core = _core
 
 
-def test_a_checkpoint_is_loaded_as_it_is(circles: Any) -> None:
-    assert circles.of(2).run(_load_after_a_step, False) == [True] * 2
+def test_a_checkpoint_is_loaded_as_it_is(worlds: Any) -> None:
+    assert worlds.of(2).run(_load_after_a_step, False) == [True] * 2
     with Ranks(2) as ranks:
         assert ranks.run(_load_after_a_loss) == [True] * 2
 
@@ -247,8 +247,8 @@ def _read_slyly() -> str:
     return "nothing was noticed"
 
 
-def test_a_parameter_that_is_read_before_its_update_is_an_error(circles: Any) -> None:
-    for message in circles.of(2).run(_read_slyly):
+def test_a_parameter_that_is_read_before_its_update_is_an_error(worlds: Any) -> None:
+    for message in worlds.of(2).run(_read_slyly):
         assert "DistributedOptimizer.layer.weight was computed before the parameter was updated" in message
         assert "Call synchronize() before" in message
 
@@ -285,9 +285,9 @@ def _some_without_gradient(overlaps: bool) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:parameters got a gradient on other ranks")
-def test_missing_gradients(circles: Any) -> None:
-    expected = circles.of(2).run(_some_without_gradient, False)[0]
-    for result in circles.of(2).run(_some_without_gradient, True):
+def test_missing_gradients(worlds: Any) -> None:
+    expected = worlds.of(2).run(_some_without_gradient, False)[0]
+    for result in worlds.of(2).run(_some_without_gradient, True):
         assert torch.equal(result, expected)
 
 
@@ -306,9 +306,9 @@ def _clip(overlaps: bool) -> torch.Tensor:
     return _flat(model)
 
 
-def test_clipping(circles: Any) -> None:
-    expected = circles.of(2).run(_clip, False)[0]
-    for result in circles.of(2).run(_clip, True):
+def test_clipping(worlds: Any) -> None:
+    expected = worlds.of(2).run(_clip, False)[0]
+    for result in worlds.of(2).run(_clip, True):
         assert torch.equal(result, expected)
 
 
@@ -324,8 +324,8 @@ def _refusals() -> list[str]:
     return texts
 
 
-def test_what_steps_with_all_at_once_is_refused(circles: Any) -> None:
-    for texts in circles.of(2).run(_refusals):
+def test_what_steps_with_all_at_once_is_refused(worlds: Any) -> None:
+    for texts in worlds.of(2).run(_refusals):
         assert len(texts) == 2
         assert all("overlap_forward cannot be used with op=Adasum or LBFGS" in text for text in texts)
 
@@ -345,5 +345,5 @@ def _with_priorities() -> bool:
     return [value.tolist() for value in flat] == [[float(total)] * 3 for total in (*sums, sums[0])]
 
 
-def test_calls_with_priorities(circles: Any) -> None:
-    assert circles.of(3).run(_with_priorities) == [True] * 3
+def test_calls_with_priorities(worlds: Any) -> None:
+    assert worlds.of(3).run(_with_priorities) == [True] * 3

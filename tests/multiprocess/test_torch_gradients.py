@@ -122,8 +122,8 @@ def _check(name: str) -> None:
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_gradient(circles: Any, n_ranks: int, name: str) -> None:
-    circles.of(n_ranks).run(_check, name, timeout=30)
+def test_gradient(worlds: Any, n_ranks: int, name: str) -> None:
+    worlds.of(n_ranks).run(_check, name, timeout=30)
 
 
 #: Grouped operations of which every rank has all outputs.
@@ -145,8 +145,8 @@ def _check_apart() -> None:
             torch.testing.assert_close(a.grad, b.grad, msg=name)
 
 
-def test_backward_through_one_output_after_the_other(circles: Any) -> None:
-    circles.of(2).run(_check_apart)
+def test_backward_through_one_output_after_the_other(worlds: Any) -> None:
+    worlds.of(2).run(_check_apart)
 
 
 def _torch_gradcheck() -> None:
@@ -159,5 +159,5 @@ def _torch_gradcheck() -> None:
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2])
-def test_gradcheck_of_torch(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_torch_gradcheck)
+def test_gradcheck_of_torch(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_torch_gradcheck)

@@ -27,7 +27,7 @@ MAKERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "Momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
     "Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
 }
-#: (optimizer, k, whether its state is averaged): each on circles of some size.
+#: (optimizer, k, whether its state is averaged): each on worlds of some size.
 CASES = [("SGD", 1, False), ("SGD", 3, False), ("Momentum", 2, False), ("Momentum", 2, True), ("Adam", 3, True)]
 
 
@@ -84,16 +84,16 @@ def _on_a_rank(make: str, k: int, with_state: bool) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("n_ranks", SIZES)
-def test_like_models_in_one_process(circles: Any, n_ranks: int) -> None:
+def test_like_models_in_one_process(worlds: Any, n_ranks: int) -> None:
     """In fp64, to 1e-12 of the norm."""
-    results = circles.of(n_ranks).run(lambda: [_on_a_rank(*case) for case in CASES])
+    results = worlds.of(n_ranks).run(lambda: [_on_a_rank(*case) for case in CASES])
     for number, case in enumerate(CASES):
         assert_same([result[number] for result in results], _in_one_process(*case, n_ranks), 1e-12)
 
 
-def test_every_step_is_training_on_the_whole_batch(circles: Any) -> None:
+def test_every_step_is_training_on_the_whole_batch(worlds: Any) -> None:
     """k=1 with plain SGD: the mean of the parameters is the parameter that the mean of the gradients gives."""
-    results = circles.of(3).run(_on_a_rank, "SGD", 1, False)
+    results = worlds.of(3).run(_on_a_rank, "SGD", 1, False)
     model = _double()
     optimizer = MAKERS["SGD"](model.parameters())
     for step in range(STEPS):
@@ -124,9 +124,9 @@ def _marked(by: str) -> tuple[list[float], bool]:
     return others.tolist(), torch.equal(own, twin[0].weight)
 
 
-def test_distributed_parameters_are_left_alone(circles: Any) -> None:
+def test_distributed_parameters_are_left_alone(worlds: Any) -> None:
     for by in ("name", "tensor", "mark"):
-        found = circles.of(2).run(_marked, by)
+        found = worlds.of(2).run(_marked, by)
         assert found[0][0] == found[1][0]
         assert all(is_own for _, is_own in found)
 
@@ -156,9 +156,9 @@ def _marked_gradients() -> tuple[bool, ...]:
     return is_kept, is_stepped, is_averaged, is_state_kept, is_state_sent
 
 
-def test_distributed_gradients_stay_with_their_rank(circles: Any) -> None:
+def test_distributed_gradients_stay_with_their_rank(worlds: Any) -> None:
     """Through broadcast_parameters, check_consistency, DistributedOptimizer and broadcast_optimizer_state."""
-    assert circles.of(2).run(_marked_gradients) == [(True,) * 5] * 2
+    assert worlds.of(2).run(_marked_gradients) == [(True,) * 5] * 2
 
 
 # --- adaptive k ---
@@ -183,7 +183,7 @@ def _adaptive(rates: list[float], with_closure: bool) -> list[tuple[int, float]]
 
 
 @pytest.mark.parametrize("with_closure", [False, True], ids=["reported", "closure"])
-def test_adaptive_interval(circles: Any, with_closure: bool) -> None:
+def test_adaptive_interval(worlds: Any, with_closure: bool) -> None:
     rates = [1.0, 1.0, 1.0, 0.1, 0.01, 4.0]
     losses = [16.0 / (number + 1) + 0.5 for number in range(len(rates))]
     expected = [
@@ -191,7 +191,7 @@ def test_adaptive_interval(circles: Any, with_closure: bool) -> None:
         for loss, rate in zip(losses, rates, strict=True)
     ]
     assert len(set(expected)) > 3
-    assert circles.of(2).run(_adaptive, rates, with_closure) == [expected] * 2
+    assert worlds.of(2).run(_adaptive, rates, with_closure) == [expected] * 2
 
 
 # --- different numbers of steps, GradScaler, copies ---
@@ -212,8 +212,8 @@ def _uneven() -> list[float]:
     return [*first, *weight.tolist()]
 
 
-def test_ranks_with_different_numbers_of_steps(circles: Any) -> None:
-    assert circles.of(2).run(_uneven) == [[-1.5, -1.5, -4.5, -4.5], [-1.5, -1.5, -7.5, -7.5]]
+def test_ranks_with_different_numbers_of_steps(worlds: Any) -> None:
+    assert worlds.of(2).run(_uneven) == [[-1.5, -1.5, -4.5, -4.5], [-1.5, -1.5, -7.5, -7.5]]
 
 
 def _scaled() -> list[float]:
@@ -229,8 +229,8 @@ def _scaled() -> list[float]:
     return weight.tolist()
 
 
-def test_a_rank_that_grad_scaler_lets_skip_a_step_stays_in_time(circles: Any) -> None:
-    assert circles.of(2).run(_scaled) == [[-3.5, -3.5]] * 2
+def test_a_rank_that_grad_scaler_lets_skip_a_step_stays_in_time(worlds: Any) -> None:
+    assert worlds.of(2).run(_scaled) == [[-3.5, -3.5]] * 2
 
 
 def _copied() -> bool:
@@ -246,8 +246,8 @@ def _copied() -> bool:
     return torch.equal(*same)
 
 
-def test_copies_go_on(circles: Any) -> None:
-    assert all(circles.of(2).run(_copied))
+def test_copies_go_on(worlds: Any) -> None:
+    assert all(worlds.of(2).run(_copied))
 
 
 # --- what is wrong ---
@@ -305,10 +305,8 @@ def _without_a_loss() -> None:
         (_without_a_loss, "InvalidArgumentError", "has heard of no loss"),
     ],
 )
-def test_what_ranks_do_differently_is_said_on_all(
-    circles: Any, wrong: Callable[[], None], kind: str, text: str
-) -> None:
-    for error in circles.of(2).errors(wrong):
+def test_what_ranks_do_differently_is_said_on_all(worlds: Any, wrong: Callable[[], None], kind: str, text: str) -> None:
+    for error in worlds.of(2).errors(wrong):
         assert type(error).__name__ == kind
         assert text in str(error)
 

@@ -50,8 +50,8 @@ def _train_in_several_sets() -> None:
     hvd.remove_process_set(pair)
 
 
-def test_optimizers_are_counted_in_each_set(circles: Any) -> None:
-    circles.of(3).run(_train_in_several_sets)
+def test_optimizers_are_counted_in_each_set(worlds: Any) -> None:
+    worlds.of(3).run(_train_in_several_sets)
 
 
 def _one_more_on_rank_0() -> list[str]:
@@ -73,9 +73,9 @@ def _one_more_on_rank_0() -> list[str]:
     return messages
 
 
-def test_one_optimizer_more_on_one_rank(circles: Any) -> None:
+def test_one_optimizer_more_on_one_rank(worlds: Any) -> None:
     """They do not wait for each other; and optimizers with names are not concerned."""
-    for rank, messages in enumerate(circles.of(2).run(_one_more_on_rank_0)):
+    for rank, messages in enumerate(worlds.of(2).run(_one_more_on_rank_0)):
         assert len(messages) == 2
         for message in messages:
             assert "a rank has wrapped one more. Give named_parameters" in message
@@ -98,5 +98,5 @@ def _add_to_two() -> None:
         assert more.tolist() == [-1.5 * factor] * 3
 
 
-def test_parameters_added_to_several_optimizers(circles: Any) -> None:
-    circles.of(2).run(_add_to_two)
+def test_parameters_added_to_several_optimizers(worlds: Any) -> None:
+    worlds.of(2).run(_add_to_two)

@@ -33,8 +33,8 @@ def _check_complex() -> None:
 
 
 @SIZES
-def test_complex_numbers_and_truth(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_complex)
+def test_complex_numbers_and_truth(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_complex)
 
 
 def _check_gradients() -> None:
@@ -75,8 +75,8 @@ def _check_gradients() -> None:
 
 
 @SIZES
-def test_gradients(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_gradients)
+def test_gradients(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_gradients)
 
 
 def _check_groups() -> None:
@@ -99,8 +99,8 @@ def _check_groups() -> None:
 
 
 @SIZES
-def test_groups_of_what_is_moved(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_groups)
+def test_groups_of_what_is_moved(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_groups)
 
 
 def _check_parameters() -> None:
@@ -123,8 +123,8 @@ def _check_parameters() -> None:
 
 
 @SIZES
-def test_broadcast_of_parameters_and_optimizer_state(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_parameters)
+def test_broadcast_of_parameters_and_optimizer_state(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_parameters)
 
 
 def _mismatched_models() -> str:
@@ -134,9 +134,9 @@ def _mismatched_models() -> str:
     return str(caught.value)
 
 
-def test_different_models_are_named(circles: Any) -> None:
+def test_different_models_are_named(worlds: Any) -> None:
     # Both parameters differ, and either may be reported first.
-    for message in circles.of(2).run(_mismatched_models):
+    for message in worlds.of(2).run(_mismatched_models):
         assert "broadcast_parameters.bias" in message or "broadcast_parameters.weight" in message
 
 
@@ -147,5 +147,5 @@ def _check_objects() -> None:
 
 
 @SIZES
-def test_objects(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_objects)
+def test_objects(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_objects)

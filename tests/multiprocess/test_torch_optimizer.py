@@ -100,8 +100,8 @@ def _assert_close(results: list[list[float]], expected: list[float], tolerance: 
     ],
     ids=str,
 )
-def test_like_one_process(circles: Any, n_ranks: int, make: str, passes: int, options: dict[str, Any]) -> None:
-    results = circles.of(n_ranks).run(_distributed, make, passes, options)
+def test_like_one_process(worlds: Any, n_ranks: int, make: str, passes: int, options: dict[str, Any]) -> None:
+    results = worlds.of(n_ranks).run(_distributed, make, passes, options)
     # Adam divides by the root of a squared gradient: rounding shows more.
     _assert_close(results, _alone(make, passes), 1e-5 if make == "SGD" else 1e-3)
 
@@ -131,9 +131,9 @@ def _some_without_gradient() -> tuple[list[float], list[str]]:
 
 
 @SIZES
-def test_ranks_that_use_different_parameters(circles: Any, n_ranks: int) -> None:
+def test_ranks_that_use_different_parameters(worlds: Any, n_ranks: int) -> None:
     expected = [pytest.approx(-3.0 / n_ranks)] * (2 * n_ranks)
-    for result, messages in circles.of(n_ranks).run(_some_without_gradient):
+    for result, messages in worlds.of(n_ranks).run(_some_without_gradient):
         assert result == expected
         for layer in range(n_ranks):
             assert sum(f"{layer}.weight" in message for message in messages) == 1
@@ -157,8 +157,8 @@ def _mismatched() -> str:
     return str(caught.value)
 
 
-def test_a_mismatch_surfaces_in_step(circles: Any) -> None:
-    for message in circles.of(2).run(_mismatched):
+def test_a_mismatch_surfaces_in_step(worlds: Any) -> None:
+    for message in worlds.of(2).run(_mismatched):
         assert "DistributedOptimizer.odd" in message
         assert "[1, 2]" in message
         assert "[2, 2]" in message
@@ -190,11 +190,11 @@ def _train_in_buckets() -> tuple[list[float], list[int], int]:
 
 
 @SIZES
-def test_gradients_in_shared_memory_are_not_copied(circles: Any, n_ranks: int) -> None:
-    (alone, _, _), *_ = circles.of(1).run(_train_in_buckets)
+def test_gradients_in_shared_memory_are_not_copied(worlds: Any, n_ranks: int) -> None:
+    (alone, _, _), *_ = worlds.of(1).run(_train_in_buckets)
     # Where ranks share cores the cost model would take one shot for these, which copies.
-    with Ranks(n_ranks, env={"CIRANDA_ONE_SHOT_BYTES": "4096"}) as circle:
-        results = circle.run(_train_in_buckets)
+    with Ranks(n_ranks, env={"CIRANDA_ONE_SHOT_BYTES": "4096"}) as world:
+        results = world.run(_train_in_buckets)
     for parameters, in_place, n_bytes in results:
         assert parameters == pytest.approx(alone, rel=1e-6, abs=1e-7)
         assert in_place == [0] + [n_bytes] * (STEPS - 1), "the first step allocates"

@@ -85,12 +85,12 @@ def _second_half(make: str, data: bytes | None) -> torch.Tensor:
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 @pytest.mark.parametrize("make", sorted(MAKERS))
-def test_resuming(circles: Any, n_ranks: int, make: str) -> None:
-    circle = circles.of(n_ranks)
-    halves = circle.run(_first_half, make)
+def test_resuming(worlds: Any, n_ranks: int, make: str) -> None:
+    world = worlds.of(n_ranks)
+    halves = world.run(_first_half, make)
     for rank in range(n_ranks):
-        circle.start(rank, _second_half, make, halves[0][0] if rank == 0 else None)
-    outcomes = [circle.outcome(rank) for rank in range(n_ranks)]
+        world.start(rank, _second_half, make, halves[0][0] if rank == 0 else None)
+    outcomes = [world.outcome(rank) for rank in range(n_ranks)]
     assert not any(outcome.traceback for outcome in outcomes), outcomes
     for outcome in outcomes:
         assert torch.equal(outcome.value, halves[0][1])
@@ -127,9 +127,9 @@ def _states(root: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
-def test_state_of_other_types_than_the_parameters(circles: Any, n_ranks: int) -> None:
+def test_state_of_other_types_than_the_parameters(worlds: Any, n_ranks: int) -> None:
     root = n_ranks - 1
-    states = circles.of(n_ranks).run(_states, root)
+    states = worlds.of(n_ranks).run(_states, root)
     assert states[root]["state"][0]["sum"].dtype == torch.float32
     assert states[0]["param_groups"][0]["lr"] == 0.25
     for state in states:
@@ -147,6 +147,6 @@ def _foreign_state(root: int) -> None:
     hvd.broadcast_optimizer_state(optimizer, root)
 
 
-def test_optimizers_of_different_parameters_are_refused(circles: Any) -> None:
-    outcomes = circles.of(2).outcomes(_foreign_state, 0)
+def test_optimizers_of_different_parameters_are_refused(worlds: Any) -> None:
+    outcomes = worlds.of(2).outcomes(_foreign_state, 0)
     assert isinstance(outcomes[1].error, ValueError)

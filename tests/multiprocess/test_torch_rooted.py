@@ -43,9 +43,9 @@ def _check_scatter() -> None:
         assert torch.equal(part, everything.split(counts)[rank])
 
 
-def test_in_place_and_by_splits(circles: Any) -> None:
-    circles.of(3).run(_check_reduce)
-    circles.of(3).run(_check_scatter)
+def test_in_place_and_by_splits(worlds: Any) -> None:
+    worlds.of(3).run(_check_reduce)
+    worlds.of(3).run(_check_scatter)
 
 
 def _check_in_a_set() -> None:
@@ -81,9 +81,9 @@ def _check_errors() -> None:
     assert hvd.scatter(torch.ones(n), 0).tolist() == [1.0]
 
 
-def test_in_a_process_set_and_errors(circles: Any) -> None:
-    circles.of(3).run(_check_in_a_set, timeout=30)
-    circles.of(3).run(_check_errors, timeout=30)
+def test_in_a_process_set_and_errors(worlds: Any) -> None:
+    worlds.of(3).run(_check_in_a_set, timeout=30)
+    worlds.of(3).run(_check_errors, timeout=30)
 
 
 def _check_without_elements() -> None:
@@ -104,5 +104,5 @@ def _check_without_elements() -> None:
         largest.sum().backward()
 
 
-def test_what_stands_for_a_result_elsewhere(circles: Any) -> None:
-    circles.of(2).run(_check_without_elements)
+def test_what_stands_for_a_result_elsewhere(worlds: Any) -> None:
+    worlds.of(2).run(_check_without_elements)

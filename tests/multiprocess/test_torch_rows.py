@@ -45,8 +45,8 @@ def _check_reducescatter() -> None:
 
 
 @SIZES
-def test_reducescatter(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_reducescatter)
+def test_reducescatter(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_reducescatter)
 
 
 def _check_alltoall() -> None:
@@ -81,13 +81,13 @@ def _check_alltoall_in_place() -> None:
 
 
 @SIZES
-def test_alltoall_in_place(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_alltoall_in_place)
+def test_alltoall_in_place(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_alltoall_in_place)
 
 
 @SIZES
-def test_alltoall(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_check_alltoall)
+def test_alltoall(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_check_alltoall)
 
 
 def _check_errors() -> None:
@@ -117,5 +117,5 @@ def _check_errors() -> None:
     assert hvd.alltoall(torch.ones(2)).tolist() == [1.0, 1.0]
 
 
-def test_errors(circles: Any) -> None:
-    circles.of(2).run(_check_errors)
+def test_errors(worlds: Any) -> None:
+    worlds.of(2).run(_check_errors)

@@ -163,9 +163,9 @@ def _compare(found: list[torch.Tensor], expected: list[torch.Tensor], tolerance:
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3, 4])
-def test_like_a_dense_layer(circles: Any, n_ranks: int) -> None:
+def test_like_a_dense_layer(worlds: Any, n_ranks: int) -> None:
     """Loss and all gradients: in float64 to 1e-10, in float32 to 1e-6, of the greatest."""
-    results = circles.of(n_ranks).run(lambda: [_on_a_rank(case) for case in CASES.values()])
+    results = worlds.of(n_ranks).run(lambda: [_on_a_rank(case) for case in CASES.values()])
     for number, (name, case) in enumerate(CASES.items()):
         expected = _expected(case, n_ranks)
         for result in results:
@@ -205,9 +205,9 @@ def _changes_of_objective() -> list[tuple[float, float]]:
     return pairs
 
 
-def test_gradients_are_those_of_the_mean_loss(circles: Any) -> None:
+def test_gradients_are_those_of_the_mean_loss(worlds: Any) -> None:
     """By differences, element by element, over the ranks. A rank's features have n times the gradient."""
-    for pairs in circles.of(2).run(_changes_of_objective):
+    for pairs in worlds.of(2).run(_changes_of_objective):
         assert len(pairs) >= 15
         for by_gradient, by_difference in pairs:
             assert abs(by_gradient - by_difference) < 1e-7
@@ -224,8 +224,8 @@ def _gradcheck() -> bool:
     return torch.autograd.gradcheck(loss, (inputs.requires_grad_(), layer.weight))
 
 
-def test_gradcheck(circles: Any) -> None:
-    assert circles.of(1).run(_gradcheck) == [True]
+def test_gradcheck(worlds: Any) -> None:
+    assert worlds.of(1).run(_gradcheck) == [True]
 
 
 STEPS = 50
@@ -278,9 +278,9 @@ TRAINED = {
 }
 
 
-def test_training_beside_data_parallel_parameters(circles: Any) -> None:
+def test_training_beside_data_parallel_parameters(worlds: Any) -> None:
     """50 steps of SGD with momentum, of layers whose gradients DistributedOptimizer averages, and a sharded one."""
-    results = circles.of(2).run(lambda: [_train(case) for case in TRAINED.values()])
+    results = worlds.of(2).run(lambda: [_train(case) for case in TRAINED.values()])
     for number, (name, case) in enumerate(TRAINED.items()):
         expected = _train_densely(case, 2)
         for result in results:
@@ -311,8 +311,8 @@ def _overflow_in_one_shard() -> tuple[list[float], bool, bool]:
     return scales, is_left_out, any(torch.equal(*pair) for pair in zip(weights[1], weights[2], strict=True))
 
 
-def test_no_rank_steps_where_one_shard_overflows(circles: Any) -> None:
-    assert circles.of(2).run(_overflow_in_one_shard) == [([8.0, 4.0, 4.0], True, False)] * 2
+def test_no_rank_steps_where_one_shard_overflows(worlds: Any) -> None:
+    assert worlds.of(2).run(_overflow_in_one_shard) == [([8.0, 4.0, 4.0], True, False)] * 2
 
 
 # --- what else a layer can do ---
@@ -332,7 +332,7 @@ def _logits(case: Case) -> list[torch.Tensor]:
     return [found[0], hvd.allgather(found[1]), *found[2:]]
 
 
-def test_logits(circles: Any) -> None:
+def test_logits(worlds: Any) -> None:
     for case in (Case(sizes=(2, 0, 1), layer={"bias": True}), Case(sizes=(1, 2, 3), layer=NORMAL)):
         inputs = torch.cat([inputs for inputs, _ in case.batches(3)]).requires_grad_()
         weight, bias = (None if each is None else each.requires_grad_() for each in case.dense())
@@ -341,7 +341,7 @@ def test_logits(circles: Any) -> None:
         )
         logits.sin().sum().backward()
         expected = [logits.detach(), inputs.grad, weight.grad, *([] if bias is None else [bias.grad])]
-        for result in circles.of(3).run(_logits, case):
+        for result in worlds.of(3).run(_logits, case):
             _compare(result, expected, 1e-12, "logits")
 
 
@@ -373,9 +373,9 @@ def _bytes(what: Any) -> io.BytesIO:
     return stream
 
 
-def test_copies_and_checkpoints(circles: Any) -> None:
+def test_copies_and_checkpoints(worlds: Any) -> None:
     """Of layers that are made with the same seed on all ranks, and have other values on each."""
-    assert circles.of(3).run(lambda: (torch.manual_seed(1), _saved())[1]) == [True] * 3
+    assert worlds.of(3).run(lambda: (torch.manual_seed(1), _saved())[1]) == [True] * 3
 
 
 def _evaluated() -> tuple[bool, ...]:
@@ -390,8 +390,8 @@ def _evaluated() -> tuple[bool, ...]:
     return bool(first != second), bool(first < whole), bool(torch.allclose(whole, full)), int(layer.n_drawn) == 2
 
 
-def test_classes_are_sampled_in_training_only(circles: Any) -> None:
-    assert circles.of(2).run(_evaluated) == [(True,) * 4] * 2
+def test_classes_are_sampled_in_training_only(worlds: Any) -> None:
+    assert worlds.of(2).run(_evaluated) == [(True,) * 4] * 2
 
 
 def _mixed() -> tuple[bool, ...]:
@@ -413,8 +413,8 @@ def _mixed() -> tuple[bool, ...]:
     return twice, is_exact, (leaf.grad is not None) is (hvd.rank() == 0)
 
 
-def test_ranks_that_want_no_gradient_take_part(circles: Any) -> None:
-    assert circles.of(2).run(_mixed) == [(True,) * 3] * 2
+def test_ranks_that_want_no_gradient_take_part(worlds: Any) -> None:
+    assert worlds.of(2).run(_mixed) == [(True,) * 3] * 2
 
 
 # --- what is wrong ---
@@ -452,8 +452,8 @@ def _wrong(which: str) -> None:
         ("dtype", "dtype"),
     ],
 )
-def test_what_one_rank_gives_wrong_is_said_on_all(circles: Any, which: str, text: str) -> None:
-    for error in circles.of(2).errors(_wrong, which):
+def test_what_one_rank_gives_wrong_is_said_on_all(worlds: Any, which: str, text: str) -> None:
+    for error in worlds.of(2).errors(_wrong, which):
         assert isinstance(error, (hvd.errors.InvalidArgumentError, hvd.errors.MismatchError))
         assert text in str(error)
 
@@ -467,8 +467,8 @@ def _after_a_joined_rank() -> None:
         hvd.join()
 
 
-def test_a_joined_rank_takes_its_classes_along(circles: Any) -> None:
-    outcomes = circles.of(2).outcomes(_after_a_joined_rank)
+def test_a_joined_rank_takes_its_classes_along(worlds: Any) -> None:
+    outcomes = worlds.of(2).outcomes(_after_a_joined_rank)
     assert "only 1 of 2 ranks take part in a sharded layer" in str(outcomes[0].error)
 
 
@@ -496,8 +496,8 @@ def _refused() -> list[str]:
     return texts
 
 
-def test_arguments_that_cannot_be(circles: Any) -> None:
-    texts = circles.of(1).run(_refused)[0]
+def test_arguments_that_cannot_be(worlds: Any) -> None:
+    texts = worlds.of(1).run(_refused)[0]
     expected = [
         "number of classes must be a whole number from 1; got 0",
         "has no bias",

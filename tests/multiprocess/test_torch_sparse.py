@@ -48,12 +48,12 @@ def _check(rows: int, dtype: torch.dtype, op: int, sparse_dims: int) -> None:
 @SIZES
 @pytest.mark.parametrize("rows", [0, 1, 5, 200], ids=lambda rows: f"{rows}rows")
 @pytest.mark.parametrize("op", [hvd.Sum, hvd.Average], ids=["sum", "average"])
-def test_results(circles: Any, n_ranks: int, rows: int, op: int) -> None:
+def test_results(worlds: Any, n_ranks: int, rows: int, op: int) -> None:
     """Few rows are gathered, many made dense: the result is the same."""
-    circle = circles.of(n_ranks)
+    world = worlds.of(n_ranks)
     for dtype in (torch.float32, torch.float64, torch.int64):
-        circle.run(_check, rows, dtype, op, 1)
-    circle.run(_check, rows, torch.float64, op, 2)
+        world.run(_check, rows, dtype, op, 1)
+    world.run(_check, rows, torch.float64, op, 2)
 
 
 def _check_large_integers(rows: int, dtype: torch.dtype) -> None:
@@ -70,9 +70,9 @@ def _check_large_integers(rows: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("rows", [3, 200])  # gathered, and dense
-def test_averages_of_integers_do_not_wrap(circles: Any, rows: int) -> None:
+def test_averages_of_integers_do_not_wrap(worlds: Any, rows: int) -> None:
     for dtype in (torch.int8, torch.int32, torch.int64):
-        circles.of(3).run(_check_large_integers, rows, dtype)
+        worlds.of(3).run(_check_large_integers, rows, dtype)
 
 
 def _precise(rows: int) -> None:
@@ -87,9 +87,9 @@ def _precise(rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [10, 4000])
-def test_narrow_types(circles: Any, rows: int) -> None:
+def test_narrow_types(worlds: Any, rows: int) -> None:
     """Gathered, and made dense."""
-    circles.of(3).run(_precise, rows)
+    worlds.of(3).run(_precise, rows)
 
 
 def _rows_of_zeros(n_rows: int) -> None:
@@ -109,9 +109,9 @@ def _rows_of_zeros(n_rows: int) -> None:
 
 
 @pytest.mark.parametrize("n_rows", [3, 40])
-def test_rows_of_zeros(circles: Any, n_rows: int) -> None:
+def test_rows_of_zeros(worlds: Any, n_rows: int) -> None:
     """Gathered, and made dense."""
-    circles.of(3).run(_rows_of_zeros, n_rows)
+    worlds.of(3).run(_rows_of_zeros, n_rows)
 
 
 def _in_any_order() -> None:
@@ -133,8 +133,8 @@ def _in_any_order() -> None:
 
 
 @SIZES
-def test_waiting_in_any_order(circles: Any, n_ranks: int) -> None:
-    circles.of(n_ranks).run(_in_any_order)
+def test_waiting_in_any_order(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_in_any_order)
 
 
 def _wait_in_opposite_orders() -> None:
@@ -145,9 +145,9 @@ def _wait_in_opposite_orders() -> None:
         handle.wait()
 
 
-def test_waiting_in_opposite_orders(circles: Any) -> None:
+def test_waiting_in_opposite_orders(worlds: Any) -> None:
     """Each waits for what the other has not waited for yet."""
-    circles.of(2).run(_wait_in_opposite_orders)
+    worlds.of(2).run(_wait_in_opposite_orders)
 
 
 def _wait_late() -> None:
@@ -161,8 +161,8 @@ def _wait_late() -> None:
             handle.wait()
 
 
-def test_who_waits_late_keeps_nobody_waiting(circles: Any) -> None:
-    circles.of(2).run(_wait_late, timeout=30)
+def test_who_waits_late_keeps_nobody_waiting(worlds: Any) -> None:
+    worlds.of(2).run(_wait_late, timeout=30)
 
 
 def _travels(rows: int) -> int:
@@ -173,10 +173,10 @@ def _travels(rows: int) -> int:
     return -1 if handle._gathered is None else int(handle._gathered.wait()[1].shape[0])
 
 
-def test_dense_where_it_is_cheaper(circles: Any) -> None:
+def test_dense_where_it_is_cheaper(worlds: Any) -> None:
     """A row of 16 floats and its index are 72 bytes, the table is 64,000."""
-    assert circles.of(2).run(_travels, 10) == [20, 20]
-    assert circles.of(2).run(_travels, 1000) == [-1, -1]
+    assert worlds.of(2).run(_travels, 10) == [20, 20]
+    assert worlds.of(2).run(_travels, 1000) == [-1, -1]
 
 
 def test_rows_are_added_up_in_their_order() -> None:
@@ -246,8 +246,8 @@ def _mismatched() -> list[str]:
     return messages
 
 
-def test_errors(circles: Any) -> None:
-    for messages in circles.of(2).run(_mismatched):
+def test_errors(worlds: Any) -> None:
+    for messages in worlds.of(2).run(_mismatched):
         assert messages == [f"sparse allreduce 't': {text}" for _, text in DISAGREEMENTS.values()]
 
 
@@ -267,11 +267,11 @@ def _check_weighted(rows: int, dtype: torch.dtype) -> None:
 
 
 @SIZES
-def test_weights(circles: Any, n_ranks: int) -> None:
+def test_weights(worlds: Any, n_ranks: int) -> None:
     """Gathered, and made dense."""
     for rows in (0, 2, 200):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
-            circles.of(n_ranks).run(_check_weighted, rows, dtype)
+            worlds.of(n_ranks).run(_check_weighted, rows, dtype)
 
 
 def _check_weights_that_cannot_be() -> None:
@@ -289,8 +289,8 @@ def _check_weights_that_cannot_be() -> None:
     assert torch.equal(hvd.sparse_allreduce_async(tensor, "bad", None).wait().to_dense(), tensor.to_dense())
 
 
-def test_weights_that_cannot_be(circles: Any) -> None:
-    circles.of(2).run(_check_weights_that_cannot_be)
+def test_weights_that_cannot_be(worlds: Any) -> None:
+    worlds.of(2).run(_check_weights_that_cannot_be)
 
 
 def _without_the_last() -> None:
@@ -313,8 +313,8 @@ def _without_the_last() -> None:
     hvd.join()
 
 
-def test_ranks_that_have_joined_do_not_count(circles: Any) -> None:
-    circles.of(3).run(_without_the_last)
+def test_ranks_that_have_joined_do_not_count(worlds: Any) -> None:
+    worlds.of(3).run(_without_the_last)
 
 
 def _join_too_early(rows: int) -> None:
@@ -338,8 +338,8 @@ def _join_too_early(rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [2, 200])  # gathered, and dense
-def test_joining_before_rows_have_come(circles: Any, rows: int) -> None:
-    circles.of(2).run(_join_too_early, rows, timeout=60)
+def test_joining_before_rows_have_come(worlds: Any, rows: int) -> None:
+    worlds.of(2).run(_join_too_early, rows, timeout=60)
 
 
 def _train_embedding() -> None:
@@ -369,9 +369,9 @@ def _train_embedding() -> None:
     torch.testing.assert_close(models[0], models[1], rtol=1e-12, atol=1e-12)
 
 
-def test_weighted_training_with_sparse_gradients(circles: Any) -> None:
+def test_weighted_training_with_sparse_gradients(worlds: Any) -> None:
     for n_ranks in (2, 3):
-        circles.of(n_ranks).run(_train_embedding)
+        worlds.of(n_ranks).run(_train_embedding)
 
 
 # --- without names, in several sets ---
@@ -435,5 +435,5 @@ def _wait_for_sets_in_opposite_orders() -> None:
 
 
 @pytest.mark.parametrize("calls", [_count_in_each_set, _wait_in_one_set_first, _wait_for_sets_in_opposite_orders])
-def test_several_sets(circles: Any, calls: Any) -> None:
-    circles.of(3).run(calls)
+def test_several_sets(worlds: Any, calls: Any) -> None:
+    worlds.of(3).run(calls)

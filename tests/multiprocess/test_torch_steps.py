@@ -106,8 +106,8 @@ def _closures_without_gradients() -> None:
 
 
 @pytest.mark.parametrize("steps", [_one_rank_looks, _steps_are_left_out, _closures_without_gradients])
-def test_ranks_step_together(circles: Any, steps: Any) -> None:
-    circles.of(2).run(steps)
+def test_ranks_step_together(worlds: Any, steps: Any) -> None:
+    worlds.of(2).run(steps)
 
 
 def _one_rank_leaves_out_a_step() -> str:
@@ -131,8 +131,8 @@ def _one_rank_leaves_out_a_step() -> str:
     return str(caught.value)
 
 
-def test_a_step_that_one_rank_leaves_out(circles: Any) -> None:
-    for message in circles.of(2).run(_one_rank_leaves_out_a_step):
+def test_a_step_that_one_rank_leaves_out(worlds: Any) -> None:
+    for message in worlds.of(2).run(_one_rank_leaves_out_a_step):
         assert "ranks have made different numbers of steps with this optimizer" in message
 
 
@@ -163,9 +163,9 @@ def _sparse_adam(process: int, processes: int) -> torch.Tensor:
     return model.weight.detach()
 
 
-def test_sparse_as_dense_before_an_optimizer_of_sparse_gradients(circles: Any) -> None:
+def test_sparse_as_dense_before_an_optimizer_of_sparse_gradients(worlds: Any) -> None:
     alone = _sparse_adam(0, 1)
-    for result in circles.of(2).run(lambda: _sparse_adam(hvd.rank(), hvd.size())):
+    for result in worlds.of(2).run(lambda: _sparse_adam(hvd.rank(), hvd.size())):
         torch.testing.assert_close(result, alone)
 
 
@@ -189,9 +189,9 @@ def _sparse_on_one_rank(sparse_as_dense: bool) -> str:
     return ""
 
 
-def test_gradients_that_are_sparse_on_one_rank(circles: Any) -> None:
-    circles.of(2).run(_sparse_on_one_rank, True)
-    for message in circles.of(2).run(_sparse_on_one_rank, False):
+def test_gradients_that_are_sparse_on_one_rank(worlds: Any) -> None:
+    worlds.of(2).run(_sparse_on_one_rank, True)
+    for message in worlds.of(2).run(_sparse_on_one_rank, False):
         assert "are sparse on some ranks and dense on others; give DistributedOptimizer sparse_as_dense=True" in message
 
 
@@ -215,10 +215,10 @@ def _one_has_no_gradient(op: int, other: float) -> None:
         assert shared.grad.tolist() == [{hvd.Product: other**2}.get(op, other)] * 3
 
 
-def test_missing_gradients_by_min_max_and_product(circles: Any) -> None:
+def test_missing_gradients_by_min_max_and_product(worlds: Any) -> None:
     for op in (hvd.Min, hvd.Max, hvd.Product):
         for other in (-2.0, 2.0):
-            circles.of(2).run(_one_has_no_gradient, op, other)
+            worlds.of(2).run(_one_has_no_gradient, op, other)
 
 
 def _large_gradients() -> None:
@@ -230,8 +230,8 @@ def _large_gradients() -> None:
     torch.testing.assert_close(weight.detach(), torch.full((3,), -1e38))
 
 
-def test_gradients_are_divided_before_the_sum(circles: Any) -> None:
-    circles.of(2).run(_large_gradients)
+def test_gradients_are_divided_before_the_sum(worlds: Any) -> None:
+    worlds.of(2).run(_large_gradients)
 
 
 def _loss_while_one_has_joined() -> None:
@@ -254,5 +254,5 @@ def _loss_while_one_has_joined() -> None:
     hvd.join()
 
 
-def test_the_divisor_of_the_loss(circles: Any) -> None:
-    circles.of(2).run(_loss_while_one_has_joined)
+def test_the_divisor_of_the_loss(worlds: Any) -> None:
+    worlds.of(2).run(_loss_while_one_has_joined)

@@ -89,24 +89,24 @@ def _assert_close(result: torch.Tensor, expected: torch.Tensor, tolerance: float
 
 @SIZES
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 1, 3)], ids=str)
-def test_like_the_whole_batch(circles: Any, n_ranks: int, shape: tuple[int, ...]) -> None:
+def test_like_the_whole_batch(worlds: Any, n_ranks: int, shape: tuple[int, ...]) -> None:
     """fp64 to 1e-12, fp32 to 2e-6, of the largest element or of 1."""
-    circle = circles.of(n_ranks)
-    circle.run(_check, shape, torch.float64, 1e-12, {})
-    circle.run(_check, shape, torch.float32, 2e-6, {})
+    world = worlds.of(n_ranks)
+    world.run(_check, shape, torch.float64, 1e-12, {})
+    world.run(_check, shape, torch.float32, 2e-6, {})
 
 
 @SIZES
 @pytest.mark.parametrize(
     "options", [{"affine": False}, {"momentum": None}, {"track_running_stats": False}, {"eps": 0.5, "momentum": 0.5}]
 )
-def test_arguments(circles: Any, n_ranks: int, options: dict[str, Any]) -> None:
-    circles.of(n_ranks).run(_check, (3, 4), torch.float64, 1e-12, options)
+def test_arguments(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    worlds.of(n_ranks).run(_check, (3, 4), torch.float64, 1e-12, options)
 
 
-def test_narrow_types(circles: Any) -> None:
+def test_narrow_types(worlds: Any) -> None:
     """Statistics are formed in wider types: the result is as good as bfloat16 can hold it."""
-    circles.of(2).run(_check_bfloat16)
+    worlds.of(2).run(_check_bfloat16)
 
 
 def _check_bfloat16() -> None:
@@ -130,8 +130,8 @@ def _refused() -> None:
         layer(torch.ones(rows, CHANNELS))
 
 
-def test_refused(circles: Any) -> None:
-    circles.of(2).run(_refused)
+def test_refused(worlds: Any) -> None:
+    worlds.of(2).run(_refused)
 
 
 def _train(is_distributed: bool) -> torch.Tensor:
@@ -157,7 +157,7 @@ def _train(is_distributed: bool) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
-def test_training(circles: Any, n_ranks: int) -> None:
+def test_training(worlds: Any, n_ranks: int) -> None:
     expected = _train(False)
-    for result in circles.of(n_ranks).run(_train, True):
+    for result in worlds.of(n_ranks).run(_train, True):
         torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-9)

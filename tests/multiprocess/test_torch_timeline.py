@@ -54,9 +54,9 @@ def _record(path: str, by: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["stop", "shutdown"])
-def test_timeline(circles: Any, tmp_path: Path, by: str) -> None:
+def test_timeline(worlds: Any, tmp_path: Path, by: str) -> None:
     path = tmp_path / "timeline.json"
-    circles.of(2).run(_record, str(path), by)
+    worlds.of(2).run(_record, str(path), by)
     assert [file.name for file in tmp_path.iterdir()] == ["timeline.json"], "rank 0 records"
     events = json.loads(path.read_text())
     rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}

@@ -32,8 +32,8 @@ def _check_types() -> bytes:
     return results
 
 
-def test_every_type_and_length(circle: Ranks) -> None:
-    assert len(set(circle.run(_check_types))) == 1, "ranks got different bits"
+def test_every_type_and_length(world: Ranks) -> None:
+    assert len(set(world.run(_check_types))) == 1, "ranks got different bits"
 
 
 def _check_uneven_batches() -> None:
@@ -47,8 +47,8 @@ def _check_uneven_batches() -> None:
     assert hvd.size() == 1 or not np.allclose(plain, whole.mean(axis=0), rtol=1e-6)
 
 
-def test_uneven_batches_equal_one_process_with_the_whole_batch(circle: Ranks) -> None:
-    circle.run(_check_uneven_batches)
+def test_uneven_batches_equal_one_process_with_the_whole_batch(world: Ranks) -> None:
+    world.run(_check_uneven_batches)
 
 
 def _check_changing_weights() -> None:
@@ -68,8 +68,8 @@ def _check_changing_weights() -> None:
         np.testing.assert_allclose(result, sign * sum(r * (r + 1) for r in range(n)) / total, rtol=1e-6)
 
 
-def test_weights_may_change_with_every_call(circle: Ranks) -> None:
-    circle.run(_check_changing_weights)
+def test_weights_may_change_with_every_call(world: Ranks) -> None:
+    world.run(_check_changing_weights)
 
 
 def _check_zero() -> None:
@@ -80,8 +80,8 @@ def _check_zero() -> None:
     np.testing.assert_array_equal(huge, np.full(4, 2.0))
 
 
-def test_only_the_ratio_of_weights_counts(circle: Ranks) -> None:
-    circle.run(_check_zero)
+def test_only_the_ratio_of_weights_counts(world: Ranks) -> None:
+    world.run(_check_zero)
 
 
 def _check_errors() -> None:
@@ -102,5 +102,5 @@ def _check_errors() -> None:
     assert hvd.allreduce(x, weight=2.0, name="bad").tolist() == [1, 1, 1]
 
 
-def test_errors_are_the_same_on_all_ranks_and_the_engine_goes_on(circle: Ranks) -> None:
-    circle.run(_check_errors)
+def test_errors_are_the_same_on_all_ranks_and_the_engine_goes_on(world: Ranks) -> None:
+    world.run(_check_errors)

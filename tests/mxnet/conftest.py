@@ -1,4 +1,4 @@
-"""The circle of ranks that the tests of ciranda.mxnet share."""
+"""The world of ranks that the tests of ciranda.mxnet share."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def _circles() -> Iterator[dict[int, Ranks]]:
-    circles: dict[int, Ranks] = {}
-    yield circles
-    for circle in circles.values():
-        circle.close(expect_clean=not circle.is_broken)
+def _worlds() -> Iterator[dict[int, Ranks]]:
+    worlds: dict[int, Ranks] = {}
+    yield worlds
+    for world in worlds.values():
+        world.close(expect_clean=not world.is_broken)
 
 
 @pytest.fixture
-def three(_circles: dict[int, Ranks]) -> Ranks:
-    """A circle of three, made anew if a test broke it."""
-    if 3 in _circles and _circles[3].is_broken:
-        _circles.pop(3).close(expect_clean=False)
-    if 3 not in _circles:
-        _circles[3] = Ranks(3, env={"PYTHONPATH": str(HERE)})
-    return _circles[3]
+def three(_worlds: dict[int, Ranks]) -> Ranks:
+    """A world of three, made anew if a test broke it."""
+    if 3 in _worlds and _worlds[3].is_broken:
+        _worlds.pop(3).close(expect_clean=False)
+    if 3 not in _worlds:
+        _worlds[3] = Ranks(3, env={"PYTHONPATH": str(HERE)})
+    return _worlds[3]

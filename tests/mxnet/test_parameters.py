@@ -315,7 +315,7 @@ def _other_parameters_on_one_rank() -> None:
     assert "rank 0 has a parameter 'b', but rank 1 has not" in str(error)
 
 
-def _outside_of_a_circle() -> None:
+def _outside_of_a_world() -> None:
     from mxnet_ranks import agree, hvd, mx, raised
 
     _seeded()
@@ -379,4 +379,4 @@ def test_orders(three: Ranks) -> None:
 
 def test_ranks_that_do_not_fit(three: Ranks) -> None:
     three.run(_other_parameters_on_one_rank)
-    three.run(_outside_of_a_circle)
+    three.run(_outside_of_a_world)

@@ -1,4 +1,4 @@
-"""The circle of ranks that the tests of ciranda.paddle share: Paddle takes seconds to load."""
+"""The world of ranks that the tests of ciranda.paddle share: Paddle takes seconds to load."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if "CIRANDA_PADDLE_OPS" in os.environ:  # what is asked for is what is tested
 
 
 @pytest.fixture(scope="session")
-def _circles() -> Iterator[dict[int, Ranks]]:
-    circles: dict[int, Ranks] = {}
-    yield circles
-    for circle in circles.values():
-        circle.close(expect_clean=not circle.is_broken)
+def _worlds() -> Iterator[dict[int, Ranks]]:
+    worlds: dict[int, Ranks] = {}
+    yield worlds
+    for world in worlds.values():
+        world.close(expect_clean=not world.is_broken)
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def two(_circles: dict[int, Ranks]) -> Ranks:
-    """A circle of two, made anew if a test broke it."""
-    if 2 in _circles and _circles[2].is_broken:
-        _circles.pop(2).close(expect_clean=False)
-    if 2 not in _circles:
-        _circles[2] = Ranks(2, env=ENVIRONMENT)
-    return _circles[2]
+def two(_worlds: dict[int, Ranks]) -> Ranks:
+    """A world of two, made anew if a test broke it."""
+    if 2 in _worlds and _worlds[2].is_broken:
+        _worlds.pop(2).close(expect_clean=False)
+    if 2 not in _worlds:
+        _worlds[2] = Ranks(2, env=ENVIRONMENT)
+    return _worlds[2]

@@ -192,7 +192,7 @@ def in_two_halves_in_dygraph() -> None:
 
 
 def bad_input(is_old: bool) -> None:
-    """What is wrong is refused, by the call that writes the program or by exe.run(), and the circle goes on."""
+    """What is wrong is refused, by the call that writes the program or by exe.run(), and the world goes on."""
     rank = hvd.rank()
     tensor = paddle.ones([2])
     for ring in (-1, 64, True, "0"):
@@ -242,8 +242,8 @@ def refused_in_pir() -> None:
     assert all(part in str(error) for part in ("before Paddle 3.3", "CIRANDA_PADDLE_OPS=py_func", "old IR")), error
 
 
-def circles_that_follow(is_old: bool) -> None:
-    """A program outlives a circle: outside one it fails, and finds the next."""
+def worlds_that_follow(is_old: bool) -> None:
+    """A program outlives a world: outside one it fails, and finds the next."""
     with static(is_old) as (main, _):
         result = hvd.allreduce_sum(paddle.static.data("x", [2], "float32"))
     feed = {"x": np.ones(2, np.float32)}

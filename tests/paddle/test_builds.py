@@ -57,7 +57,7 @@ def test_py_func(builds: tuple[str, str], is_old: bool, environment: dict[str, s
         ranks.run(operator_ranks.element_types, is_old)
         ranks.run(operator_ranks.in_two_halves, is_old, timeout=60)
         ranks.run(operator_ranks.bad_input, is_old)
-        ranks.run(operator_ranks.circles_that_follow, is_old)
+        ranks.run(operator_ranks.worlds_that_follow, is_old)
         ranks.run(training_ranks.gradients_transpiled, "clipping", is_old, 2, 1e-4)
         ranks.run(training_ranks.averaged_parameters, is_old, 3)
         ranks.run(option_ranks.adaptive_interval, is_old)

@@ -1,4 +1,4 @@
-"""Under Paddle's launcher the ranks form one circle, and under ours programs that use Paddle's own collectives do."""
+"""Under Paddle's launcher the ranks form one world, and under ours programs that use Paddle's own collectives do."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_programs(two: Ranks, is_old: bool) -> None:
     two.run(operator_ranks.in_two_halves_by_one_thread, is_old, timeout=60)
     two.run(operator_ranks.rings_in_other_orders, is_old)
     two.run(operator_ranks.bad_input, is_old)
-    two.run(operator_ranks.circles_that_follow, is_old)
+    two.run(operator_ranks.worlds_that_follow, is_old)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ settings.load_profile("any machine")
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A circle of one, whatever the environment says."""
+    """A world of one, whatever the environment says."""
     import ciranda
 
     for name in list(os.environ):

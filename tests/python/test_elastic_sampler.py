@@ -14,7 +14,7 @@ from ciranda.torch.elastic import ElasticSampler
 
 
 class Ranks:
-    """Samplers as the ranks of a circle have them."""
+    """Samplers as the ranks of a world have them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         self.rank = 0

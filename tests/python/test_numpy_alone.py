@@ -1,4 +1,4 @@
-"""The NumPy interface in a circle of one: arguments, types, memory. Several ranks: tests/multiprocess."""
+"""The NumPy interface in a world of one: arguments, types, memory. Several ranks: tests/multiprocess."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupport
 pytestmark = pytest.mark.usefixtures("alone")
 
 
-def test_without_a_circle_every_call_says_so() -> None:
+def test_without_a_world_every_call_says_so() -> None:
     hvd.shutdown()
     for call in (hvd.rank, hvd.size, hvd.local_rank, hvd.barrier, lambda: hvd.allreduce(1.0)):
         with pytest.raises(NotInitializedError, match="has not been initialized"):
@@ -26,7 +26,7 @@ def test_without_a_circle_every_call_says_so() -> None:
     assert hvd.is_initialized()
 
 
-def test_a_circle_of_one() -> None:
+def test_a_world_of_one() -> None:
     assert (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()) == (
         0,
         1,
@@ -39,7 +39,7 @@ def test_a_circle_of_one() -> None:
     with pytest.raises(NotSupportedError, match="MPI communicators are not supported; give None"):
         hvd.init(comm=object())  # type: ignore[arg-type]
     hvd.shutdown()
-    with pytest.raises(NotSupportedError, match=r"init\(comm=\[0, 1\]\): a circle of 1 ranks cannot be joined by some"):
+    with pytest.raises(NotSupportedError, match=r"init\(comm=\[0, 1\]\): a world of 1 ranks cannot be joined by some"):
         hvd.init(comm=[0, 1])
     hvd.init()
 

@@ -98,7 +98,7 @@ def test_a_c_header_must_be_c(tmp_path: Path) -> None:
     assert "bad.h" in done.stdout
 
 
-def test_a_circle_of_imports_is_told(tmp_path: Path) -> None:
+def test_a_world_of_imports_is_told(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")

@@ -1,4 +1,4 @@
-"""The torch interface in a circle of one: arguments, types, memory, autograd."""
+"""The torch interface in a world of one: arguments, types, memory, autograd."""
 
 from __future__ import annotations
 

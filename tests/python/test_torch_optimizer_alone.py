@@ -1,4 +1,4 @@
-"""DistributedOptimizer in a circle of one: it must do what the wrapped optimizer does, and refuse what is wrong."""
+"""DistributedOptimizer in a world of one: it must do what the wrapped optimizer does, and refuse what is wrong."""
 
 from __future__ import annotations
 

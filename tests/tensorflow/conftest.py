@@ -1,4 +1,4 @@
-"""The circle of ranks that these tests share: TensorFlow takes seconds to load."""
+"""The world of ranks that these tests share: TensorFlow takes seconds to load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTEROP_THREADS": "1", "PYTH
 
 
 class Shared:
-    """A circle of three, made anew if a test broke it."""
+    """A world of three, made anew if a test broke it."""
 
     def __init__(self) -> None:
         self._ranks: Ranks | None = None
@@ -46,5 +46,5 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def circle(_shared: Shared) -> Ranks:
+def world(_shared: Shared) -> Ranks:
     return _shared.get()

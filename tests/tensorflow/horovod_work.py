@@ -139,8 +139,8 @@ def uneven_work() -> None:
     hvd.join()
 
 
-def another_circle() -> None:
-    """A function that was traced in one circle runs in the next."""
+def another_world() -> None:
+    """A function that was traced in one world runs in the next."""
     n = hvd.size()
     traced = tf.function(lambda x: (hvd.allreduce(x), hvd.size_op()))
     close(traced(tf.ones([2]))[0], np.ones(2))

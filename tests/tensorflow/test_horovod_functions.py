@@ -18,6 +18,6 @@ def test_functions_of_horovod(environment: dict[str, str], n_ranks: int) -> None
             horovod_work.arguments_by_position,
             horovod_work.differing_calls,
             horovod_work.uneven_work,
-            horovod_work.another_circle,
+            horovod_work.another_world,
         ):
             ranks.run(work, timeout=300)

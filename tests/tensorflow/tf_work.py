@@ -96,7 +96,7 @@ def waits_behind_a_call() -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """This rank by itself, and then the circle again."""
+    """This rank by itself, and then the world again."""
     hvd.shutdown()
     away = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("CIRANDA_")}
     hvd.init()
@@ -109,7 +109,7 @@ def alone() -> Iterator[None]:
         hvd.init()
 
 
-def programs_outlive_circles(mode: str) -> None:
+def programs_outlive_worlds(mode: str) -> None:
     """A function that was traced at one size gives right averages, gradients and places at another."""
 
     @MODES[mode]
@@ -525,7 +525,7 @@ def device_that_is_not_there() -> None:
     close(hvd.allreduce(mine(2), name="after"), average(2))
 
 
-def not_in_a_circle(mode: str) -> None:
+def not_in_a_world(mode: str) -> None:
     function = MODES[mode](lambda x: hvd.allreduce(x, name="t"))
     x = tf.ones([2])
     function(x)

@@ -26,8 +26,8 @@ struct NamedPiece {
 template <typename T>
 class Binding {
  public:
-  Binding(ciranda::Context& circle, std::string name, std::span<std::byte> buffer, std::span<std::byte> result)
-      : circle_(circle), name_(std::move(name)), buffer_(buffer), result_(result), values_(as<T>(buffer)) {}
+  Binding(ciranda::Context& world, std::string name, std::span<std::byte> buffer, std::span<std::byte> result)
+      : world_(world), name_(std::move(name)), buffer_(buffer), result_(result), values_(as<T>(buffer)) {}
 
   Call call_of(Collective collective) const {
     switch (collective) {
@@ -35,7 +35,7 @@ class Binding {
       case Collective::kBroadcast: return with_result(buffer_, &Binding::broadcast);
       case Collective::kAllgather: return with_result(result_, &Binding::allgather);
       case Collective::kReducescatter:
-        return with_result(result_.first(result_.size() / static_cast<std::size_t>(circle_.size())),
+        return with_result(result_.first(result_.size() / static_cast<std::size_t>(world_.size())),
                            &Binding::reducescatter);
       case Collective::kAlltoall: return with_result(result_, &Binding::alltoall);
       case Collective::kManyAllreduces: return many_allreduces();
@@ -45,11 +45,11 @@ class Binding {
 
  private:
   using Perform = void (Binding::*)(std::span<T> result) const;
-  void allreduce(std::span<T>) const { circle_.allreduce(values_, {.name = name_}); }
-  void broadcast(std::span<T>) const { circle_.broadcast(values_, {.name = name_}); }
-  void allgather(std::span<T> result) const { circle_.allgather(values_, result, {.name = name_}); }
-  void reducescatter(std::span<T> result) const { circle_.reducescatter(values_, result, {.name = name_}); }
-  void alltoall(std::span<T> result) const { circle_.alltoall(values_, result, {.name = name_}); }
+  void allreduce(std::span<T>) const { world_.allreduce(values_, {.name = name_}); }
+  void broadcast(std::span<T>) const { world_.broadcast(values_, {.name = name_}); }
+  void allgather(std::span<T> result) const { world_.allgather(values_, result, {.name = name_}); }
+  void reducescatter(std::span<T> result) const { world_.reducescatter(values_, result, {.name = name_}); }
+  void alltoall(std::span<T> result) const { world_.alltoall(values_, result, {.name = name_}); }
 
   Call with_result(std::span<std::byte> result, Perform perform) const {
     return [self = *this, result, perform] {
@@ -67,14 +67,14 @@ class Binding {
       std::vector<ciranda::Operation> pending;
       pending.reserve(pieces.size());
       for (const NamedPiece<T>& piece : pieces) {
-        pending.push_back(self.circle_.allreduce_async(piece.values, {.name = piece.name, .deferrable = true}));
+        pending.push_back(self.world_.allreduce_async(piece.values, {.name = piece.name, .deferrable = true}));
       }
       for (const ciranda::Operation& one : pending) one.wait();
       return std::span<const std::byte>(self.buffer_);
     };
   }
 
-  ciranda::Context& circle_;
+  ciranda::Context& world_;
   std::string name_;
   std::span<std::byte> buffer_;
   std::span<std::byte> result_;
@@ -86,9 +86,8 @@ class Binding {
 std::string CirandaSystem::version() const { return CIRANDA_PEERS_VERSION; }
 
 Call CirandaSystem::bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) {
-  return with_type(what.dtype, [&]<typename T>() {
-    return Binding<T>(circle_, what.name, buffer, result).call_of(what.collective);
-  });
+  return with_type(
+      what.dtype, [&]<typename T>() { return Binding<T>(world_, what.name, buffer, result).call_of(what.collective); });
 }
 
 }  // namespace peers

@@ -9,14 +9,14 @@ namespace peers {
 
 class CirandaSystem final : public System {
  public:
-  // REQUIRES: `circle` outlives this.
-  explicit CirandaSystem(ciranda::Context& circle) : circle_(circle) {}
+  // REQUIRES: `world` outlives this.
+  explicit CirandaSystem(ciranda::Context& world) : world_(world) {}
 
   std::string version() const override;
   Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) override;
 
  private:
-  ciranda::Context& circle_;
+  ciranda::Context& world_;
 };
 
 }  // namespace peers

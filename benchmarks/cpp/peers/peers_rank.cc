@@ -167,11 +167,11 @@ float expected(Collective collective, std::size_t place, std::size_t count, std:
 
 class Rank {
  public:
-  Rank(Plan plan, ciranda::Context& circle, std::vector<Named>& systems, bool can_probe)
+  Rank(Plan plan, ciranda::Context& context, std::vector<Named>& systems, bool can_probe)
       : plan_(std::move(plan)),
-        circle_(circle),
+        context_(context),
         systems_(systems),
-        probe_(plan_.folder, circle.rank(), circle.size()),
+        probe_(plan_.folder, context.rank(), context.size()),
         can_probe_(can_probe) {}
 
   void measure_all(std::ostream& out) {
@@ -188,7 +188,7 @@ class Rank {
   }
 
  private:
-  std::size_t n_ranks() const { return static_cast<std::size_t>(circle_.size()); }
+  std::size_t n_ranks() const { return static_cast<std::size_t>(context_.size()); }
 
   void measure(const std::string& collective, std::size_t n_bytes, std::ostream& out) {
     const Collective kind = named(collective, kCollectives);
@@ -218,7 +218,7 @@ class Rank {
 
   // What rank 0 says.
   std::int64_t agreed(std::int64_t number) {
-    circle_.broadcast(std::span(&number, 1), {.name = "peers.agreed"});
+    context_.broadcast(std::span(&number, 1), {.name = "peers.agreed"});
     return number;
   }
 
@@ -244,7 +244,7 @@ class Rank {
   double line_ns() {
     if (!can_probe_) return 0;
     double found = probe_.one_way_ns();
-    circle_.allreduce(std::span(&found, 1), {.name = "peers.line", .op = ciranda::ReduceOp::kMax});
+    context_.allreduce(std::span(&found, 1), {.name = "peers.line", .op = ciranda::ReduceOp::kMax});
     return found;
   }
 
@@ -264,13 +264,13 @@ class Rank {
 
   std::int64_t count_wrong(const Case& what, const Call& call) {
     std::int64_t n_wrong = peers::with_type(what.dtype, [&]<typename T>() { return count_wrong_of<T>(what, call); });
-    circle_.allreduce(std::span(&n_wrong, 1), {.name = "peers.wrong"});
+    context_.allreduce(std::span(&n_wrong, 1), {.name = "peers.wrong"});
     return n_wrong;
   }
 
   template <typename T>
   std::int64_t count_wrong_of(const Case& what, const Call& call) {
-    const auto rank = static_cast<std::size_t>(circle_.rank());
+    const auto rank = static_cast<std::size_t>(context_.rank());
     const std::span<T> values = peers::as<T>(std::span(buffer_));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = peers::number<T>(pattern(i, rank));
     const std::span<const T> result = peers::as<T>(call());
@@ -319,7 +319,7 @@ class Rank {
   void time_floor(std::vector<double>& times_us, std::int64_t n_calls) {
     const std::span<std::uint16_t> words = peers::as<std::uint16_t>(std::span(result_));
     for (std::int64_t i = 0; i < n_calls; ++i) {
-      circle_.barrier();
+      context_.barrier();
       const std::int64_t start = now_ns();
       for (std::uint16_t& bits : words) bits ^= 0x8000;
       times_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
@@ -327,15 +327,15 @@ class Rank {
   }
 
   void gather_times(Measured& one) {
-    circle_.allreduce(std::span(one.starts), {.name = "peers.starts." + one.name, .op = ciranda::ReduceOp::kMax});
-    circle_.allreduce(std::span(one.ends), {.name = "peers.ends." + one.name, .op = ciranda::ReduceOp::kMax});
+    context_.allreduce(std::span(one.starts), {.name = "peers.starts." + one.name, .op = ciranda::ReduceOp::kMax});
+    context_.allreduce(std::span(one.ends), {.name = "peers.ends." + one.name, .op = ciranda::ReduceOp::kMax});
     for (std::size_t i = 0; i < one.starts.size(); ++i) {
       one.times_us.push_back(static_cast<double>(one.ends[i] - one.starts[i]) / 1e3);
     }
   }
 
   Plan plan_;
-  ciranda::Context& circle_;
+  ciranda::Context& context_;
   std::vector<Named>& systems_;
   peers::LineProbe probe_;
   bool can_probe_;
@@ -356,31 +356,31 @@ double processor_seconds() {
 void run(int count, char** arguments) {
   const Plan plan = parse(arguments);
   identify();
-  ciranda::Context circle;
-  const bool can_probe = circle.size() > 1 && peers::LineProbe::is_possible(circle.size());
-  if (plan.pin) stay_on_core(circle.rank());
-  const peers::World world{circle.rank(), circle.size(), plan.folder, [&circle](std::span<std::byte> bytes) {
+  ciranda::Context context;
+  const bool can_probe = context.size() > 1 && peers::LineProbe::is_possible(context.size());
+  if (plan.pin) stay_on_core(context.rank());
+  const peers::World world{context.rank(), context.size(), plan.folder, [&context](std::span<std::byte> bytes) {
                              auto* data = reinterpret_cast<std::uint8_t*>(bytes.data());
-                             circle.broadcast(std::span(data, bytes.size()));
+                             context.broadcast(std::span(data, bytes.size()));
                            }};
   std::vector<Named> systems;
-  systems.push_back({"ciranda", std::make_unique<peers::CirandaSystem>(circle)});
+  systems.push_back({"ciranda", std::make_unique<peers::CirandaSystem>(context)});
   for (int i = kArguments + 1; i < count; ++i) systems.push_back(load(arguments[i], world));
 
   std::ostringstream found;
   found << '{';
   const std::int64_t began = now_ns();
-  Rank(plan, circle, systems, can_probe).measure_all(found);
+  Rank(plan, context, systems, can_probe).measure_all(found);
   double used = processor_seconds();
-  circle.allreduce(std::span(&used, 1));
+  context.allreduce(std::span(&used, 1));
   found << ", \"versions\": {";
   for (std::size_t i = 0; i < systems.size(); ++i) {
     found << (i == 0 ? "" : ", ") << '"' << systems[i].name << "\": \"" << systems[i].system->version() << '"';
   }
   found << "}, \"rewrite_gb_per_s\": {}, \"wall_seconds\": " << static_cast<double>(now_ns() - began) / 1e9
         << ", \"used_seconds\": " << used << '}';
-  if (circle.rank() == 0) std::ofstream(plan.folder + "/found.json") << found.str() << '\n';
-  circle.barrier();
+  if (context.rank() == 0) std::ofstream(plan.folder + "/found.json") << found.str() << '\n';
+  context.barrier();
 }
 
 }  // namespace

@@ -69,11 +69,11 @@ struct Place {
   std::int64_t position = 0;
   std::int64_t n_ranks = 0;
 
-  Place(const ciranda_context* circle, std::uint32_t process_set) {
-    std::vector<std::int32_t> ranks(ciranda_process_set_ranks(circle, process_set, nullptr, 0));
-    (void)ciranda_process_set_ranks(circle, process_set, ranks.data(), ranks.size());
+  Place(const ciranda_context* world, std::uint32_t process_set) {
+    std::vector<std::int32_t> ranks(ciranda_process_set_ranks(world, process_set, nullptr, 0));
+    (void)ciranda_process_set_ranks(world, process_set, ranks.data(), ranks.size());
     for (const std::int32_t rank : ranks) {
-      if (rank == ciranda_rank(circle)) n_ranks = static_cast<std::int64_t>(ranks.size());
+      if (rank == ciranda_rank(world)) n_ranks = static_cast<std::int64_t>(ranks.size());
       if (n_ranks == 0) ++position;
     }
   }
@@ -85,14 +85,14 @@ struct Place {
 };
 
 // "" unless shapes of the program depend on the number of ranks, and it has changed.
-std::string size_problem(const Parameters& parameters, const ciranda_context* circle) {
+std::string size_problem(const Parameters& parameters, const ciranda_context* world) {
   const std::size_t n =
-      ciranda_process_set_ranks(circle, static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
+      ciranda_process_set_ranks(world, static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
   if (parameters.n_ranks == 0 || n == 0 || n == static_cast<std::size_t>(parameters.n_ranks)) return "";
   return std::string(kBinding) + ": '" + parameters.name + "': the program was traced when process set " +
          std::to_string(parameters.process_set) + " had " + std::to_string(parameters.n_ranks) + " ranks, and it has " +
          std::to_string(n) +
-         " now, on which the shape of the result depends: call jax.clear_caches() after the circle " +
+         " now, on which the shape of the result depends: call jax.clear_caches() after the world " +
          "has changed its size, so that the function is traced again";
 }
 
@@ -106,10 +106,10 @@ class Running {
   explicit Running(Parameters parameters) : parameters_(std::move(parameters)) {}
 
   // The engine's view of the frame's buffers. Returns what is wrong with them; "" if nothing.
-  std::string take(const ffi::Frame& frame, const ciranda_context* circle) {
-    const Place place(circle, static_cast<std::uint32_t>(parameters_.process_set));
-    if (std::string problem = size_problem(parameters_, circle); !problem.empty()) return problem;
-    is_root_ = ciranda_rank(circle) == parameters_.root;
+  std::string take(const ffi::Frame& frame, const ciranda_context* world) {
+    const Place place(world, static_cast<std::uint32_t>(parameters_.process_set));
+    if (std::string problem = size_problem(parameters_, world); !problem.empty()) return problem;
+    is_root_ = ciranda_rank(world) == parameters_.root;
     const auto n = static_cast<std::size_t>(frame.results.size);  // what else it is given is not for us
     tensors_.resize(n);
     results_.resize(n);
@@ -246,21 +246,21 @@ ffi::Error* run_collective(ffi::Frame* frame) {
   Parameters parameters;
   std::string problem = read(frame->attributes, &parameters);
   if (!problem.empty()) return make_error(frame->api, ffi::kInternal, problem.c_str());
-  const native::Context circle;
-  if (!circle) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
+  const native::Context world;
+  if (!world) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
   problem = name_problem(*frame, parameters);
   if (!problem.empty()) return make_error(frame->api, ffi::kInvalidArgument, problem.c_str());
   auto running = std::make_unique<Running>(std::move(parameters));
-  problem = running->take(*frame, circle.get());
+  problem = running->take(*frame, world.get());
   if (!problem.empty()) return make_error(frame->api, ffi::kInvalidArgument, problem.c_str());
   if (!running->open(frame)) return make_error(frame->api, ffi::kInternal, "XLA could not make a future");
   const ciranda_request request = running->request();
   const bool is_small = running->n_bytes() <= kSmallBytes;
   const bool is_alone = n_pending.fetch_add(1) == 0;
   if (is_small && is_alone) {
-    native::submit_and_look(circle.get(), std::move(running), request, kLookSeconds);
+    native::submit_and_look(world.get(), std::move(running), request, kLookSeconds);
   } else {
-    native::submit(circle.get(), std::move(running), request);
+    native::submit(world.get(), std::move(running), request);
   }
   return nullptr;
 }
@@ -270,12 +270,12 @@ ffi::Error* get_size(ffi::Frame* frame) {
   Parameters parameters;
   const std::string problem = read(frame->attributes, &parameters);
   if (!problem.empty()) return make_error(frame->api, ffi::kInternal, problem.c_str());
-  const native::Context circle;
-  if (!circle) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
-  const std::string changed = size_problem(parameters, circle.get());
+  const native::Context world;
+  if (!world) return make_error(frame->api, ffi::kInvalidArgument, native::kNotInitialized);
+  const std::string changed = size_problem(parameters, world.get());
   if (!changed.empty()) return make_error(frame->api, ffi::kInvalidArgument, changed.c_str());
   const std::size_t n_ranks =
-      ciranda_process_set_ranks(circle.get(), static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
+      ciranda_process_set_ranks(world.get(), static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
   const auto size = static_cast<std::int32_t>(n_ranks);
   std::memcpy(frame->results.items[0]->data, &size, sizeof(size));
   return nullptr;

@@ -1,7 +1,7 @@
 // Parameters: what a program says of one of its collectives, in the attributes of the custom call.
 //
 // They are written by src/ciranda/jax/_primitive.py, under these names. Neither who this rank is, nor a size that the
-// result's content depends on, is among them: a compiled program outlives circles.
+// result's content depends on, is among them: a compiled program outlives worlds.
 #pragma once
 
 #include <ciranda/table.h>

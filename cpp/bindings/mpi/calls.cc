@@ -25,8 +25,8 @@ ciranda_request request_of(ciranda_collective collective) {
 }
 
 void run(Communicator& communicator, ciranda_request request, const Tensor& tensor, std::int64_t kind, bool is_split) {
-  const native::Context circle;
-  const Place place = communicator.place(circle);
+  const native::Context world;
+  const Place place = communicator.place(world);
   const Signature signature{request.collective, kind, tensor.get().dtype, tensor.count(), {-1, -1}, is_split};
   const std::string name = communicator.name_of(signature);
   request.process_set = place.process_set;
@@ -37,7 +37,7 @@ void run(Communicator& communicator, ciranda_request request, const Tensor& tens
   request.tensors_count = has_tensor ? 1 : 0;
 
   ciranda_operation* made = nullptr;
-  const ciranda_status status = ciranda_run(circle.get(), &request, &made);
+  const ciranda_status status = ciranda_run(world.get(), &request, &made);
   const std::unique_ptr<ciranda_operation, Release> operation(made);
   if (status == CIRANDA_MISMATCH) communicator.forget(signature);
   if (status != CIRANDA_OK) {

@@ -1,4 +1,4 @@
-// MPI's collectives, for communicators in any order of ranks: the engine's results are in the order of the circle.
+// MPI's collectives, for communicators in any order of ranks: the engine's results are in the order of the world.
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -14,7 +14,7 @@ const void* input_of(const void* send, const void* receive) {
   return reinterpret_cast<std::intptr_t>(send) == kInPlace ? receive : send;
 }
 
-// The blocks of all ranks in one buffer. `to_engine`: from the communicator's order to the circle's, or back.
+// The blocks of all ranks in one buffer. `to_engine`: from the communicator's order to the world's, or back.
 void reorder(const Communicator& communicator, const void* from, void* to, std::size_t n_bytes, bool to_engine) {
   for (std::size_t rank = 0; rank < communicator.positions().size(); ++rank) {
     const std::size_t position = communicator.positions()[rank];

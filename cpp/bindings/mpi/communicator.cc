@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kMessageBytes = 512;
 
-bool is_all(const std::vector<std::int32_t>& ranks, const native::Context& circle) {
-  return static_cast<std::int32_t>(ranks.size()) == ciranda_size(circle.get());
+bool is_all(const std::vector<std::int32_t>& ranks, const native::Context& world) {
+  return static_cast<std::int32_t>(ranks.size()) == ciranda_size(world.get());
 }
 
 std::vector<std::size_t> positions_in(std::vector<std::int32_t> sorted, const std::vector<std::int32_t>& ranks) {
@@ -58,28 +58,28 @@ void Communicator::check() const {
   if (!broken_.empty()) throw Failure{broken_};
 }
 
-void Communicator::check(const native::Context& circle) const {
-  if (!circle) throw Failure{native::kNotInitialized};
-  const std::int32_t size = ciranda_size(circle.get());
+void Communicator::check(const native::Context& world) const {
+  if (!world) throw Failure{native::kNotInitialized};
+  const std::int32_t size = ciranda_size(world.get());
   const bool is_there = *std::ranges::max_element(ranks_) < size;
-  if (is_there && ranks_[static_cast<std::size_t>(rank_)] == ciranda_rank(circle.get())) return;
-  throw Failure{"JAX has begun with other ranks than the circle of this process has now (" + std::to_string(size) +
+  if (is_there && ranks_[static_cast<std::size_t>(rank_)] == ciranda_rank(world.get())) return;
+  throw Failure{"JAX has begun with other ranks than the world of this process has now (" + std::to_string(size) +
                 "): start the program again"};
 }
 
-Place Communicator::place(const native::Context& circle) {
-  check(circle);
-  if (is_all(ranks_, circle)) return {0, lane_};
+Place Communicator::place(const native::Context& world) {
+  check(world);
+  if (is_all(ranks_, world)) return {0, lane_};
   const std::lock_guard forming(forming_);  // blocks until the others have come
-  if (formed_in_ != circle.get()) {
+  if (formed_in_ != world.get()) {
     std::vector<std::int32_t> sorted = ranks_;
     std::ranges::sort(sorted);
     std::array<char, kMessageBytes> message{};
-    const ciranda_status status = ciranda_form_process_set(circle.get(), sorted.data(), sorted.size(), nth_, &formed_,
+    const ciranda_status status = ciranda_form_process_set(world.get(), sorted.data(), sorted.size(), nth_, &formed_,
                                                            message.data(), message.size());
     if (status != CIRANDA_OK) throw Failure{message.data()};
     ciranda_context_release(formed_in_);
-    formed_in_ = circle.get();
+    formed_in_ = world.get();
     ciranda_context_retain(formed_in_);
   }
   return {formed_, 0};

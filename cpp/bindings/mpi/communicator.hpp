@@ -1,7 +1,7 @@
-// Communicator: some ranks of the circle in an order of their own, with one lane to themselves, and the names of what
+// Communicator: some ranks of the world in an order of their own, with one lane to themselves, and the names of what
 // they do together.
 //
-// It outlives circles: after shutdown() and init() its process set is formed again by the first call of its ranks.
+// It outlives worlds: after shutdown() and init() its process set is formed again by the first call of its ranks.
 //
 // Threads: any. As in MPI, all ranks make the calls of one communicator in the same order.
 #pragma once
@@ -45,7 +45,7 @@ inline constexpr std::uint32_t kTurns = 8;
 
 class Communicator {
  public:
-  // `ranks[r]` is the number in the circle of rank r, of which this process is `rank`. Of all ranks of the circle, they
+  // `ranks[r]` is the number in the world of rank r, of which this process is `rank`. Of all ranks of the world, they
   // use `lane`; of some, the set that they form as their `nth`.
   Communicator(std::string name, std::vector<std::int32_t> ranks, int rank, std::uint32_t lane, std::uint32_t nth);
   // One that could not be made: every call fails, and says why.
@@ -61,14 +61,14 @@ class Communicator {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::string& name() const { return name_; }
   const std::vector<std::int32_t>& ranks() const { return ranks_; }
-  // Where rank r's part stands in what the engine gathers, which is in the order of the circle.
+  // Where rank r's part stands in what the engine gathers, which is in the order of the world.
   const std::vector<std::size_t>& positions() const { return positions_; }
   bool in_order() const { return in_order_; }
 
-  // The circle that this process is in, as native::Context, if it can carry this communicator; else throws Failure.
-  void check(const native::Context& circle) const;
+  // The world that this process is in, as native::Context, if it can carry this communicator; else throws Failure.
+  void check(const native::Context& world) const;
 
-  Place place(const native::Context& circle);
+  Place place(const native::Context& world);
 
   // The name of a call. Those of one signature share one, so that the engine knows them again; signatures are numbered
   // as they come, so that ranks that differ in one meet under one name, and are told. Messages of one signature,

@@ -40,7 +40,7 @@ std::vector<Said> exchange(Communicator& parent, const Said& own) {
   ciranda_request request = request_of(CIRANDA_ALLGATHER);
   request.flags = CIRANDA_REQUEST_HAS_ROOM;
   run(parent, request, Tensor(&own, all.data(), CIRANDA_INT64, 1, kNumbers), 0, true);
-  return all;  // in the order of the circle
+  return all;  // in the order of the world
 }
 
 [[noreturn]] void refuse(const std::vector<Said>& all, std::int64_t color) {
@@ -56,7 +56,7 @@ std::vector<Said> exchange(Communicator& parent, const Said& own) {
 
 // The part with our color. jaxlib numbers the members of a group from 0 by their keys: what deviates is no group.
 Part part_of(const Communicator& parent, const std::vector<Said>& all, const Said& own) {
-  std::vector<std::pair<std::int64_t, std::int32_t>> members;  // key, number in the circle
+  std::vector<std::pair<std::int64_t, std::int32_t>> members;  // key, number in the world
   for (int rank = 0; rank < parent.size(); ++rank) {
     const Said& said = all[parent.positions()[static_cast<std::size_t>(rank)]];
     if (said.color == own.color) members.emplace_back(said.key, parent.ranks()[static_cast<std::size_t>(rank)]);

@@ -23,21 +23,21 @@ class Message {
     if (peer == kProcNull) return;
     const auto communicator = communicator_of(comm);
     check(*communicator, peer, tag);
-    const native::Context circle;
-    communicator->check(circle);
-    const auto circle_rank = [&](int rank) { return communicator->ranks()[static_cast<std::size_t>(rank)]; };
+    const native::Context world;
+    communicator->check(world);
+    const auto world_rank = [&](int rank) { return communicator->ranks()[static_cast<std::size_t>(rank)]; };
     const int sender = way == Way::kSend ? communicator->rank() : peer;
     const int receiver = way == Way::kSend ? peer : communicator->rank();
     const Tensor tensor(buffer, buffer, dtype_of(datatype), counted(count));
     const std::string name = communicator->name_of(
-        {CIRANDA_TRANSFER, tag, tensor.get().dtype, tensor.count(), {circle_rank(sender), circle_rank(receiver)}});
+        {CIRANDA_TRANSFER, tag, tensor.get().dtype, tensor.count(), {world_rank(sender), world_rank(receiver)}});
     ciranda_request request = request_of(CIRANDA_TRANSFER);
-    request.root = circle_rank(sender);
-    request.process_set = ciranda_pair(circle.get(), circle_rank(peer));
+    request.root = world_rank(sender);
+    request.process_set = ciranda_pair(world.get(), world_rank(peer));
     request.name = name.c_str();
     request.tensors = &tensor.get();
     request.tensors_count = 1;
-    if (ciranda_submit(circle.get(), &request, &operation_) != CIRANDA_OK) {
+    if (ciranda_submit(world.get(), &request, &operation_) != CIRANDA_OK) {
       throw Failure{"the engine could not take in the request"};
     }
   }

@@ -12,7 +12,7 @@
 #include "bindings/mpi/calls.hpp"
 #include "bindings/mpi/errors.hpp"
 #include "bindings/mpi/handles.hpp"
-#include "bindings/mpi/own_circle.hpp"
+#include "bindings/mpi/own_world.hpp"
 
 namespace ciranda::mpi {
 namespace {
@@ -23,10 +23,10 @@ std::atomic<bool> is_ended{false};
 // jaxlib does not look at what this returns; later calls fail because there is no world then.
 int begin() {
   const int error = guarded("MPI_Init", [] {
-    join_circle();
-    const native::Context circle;
-    if (!circle) throw Failure{native::kNotInitialized};
-    add_world(ciranda_rank(circle.get()), ciranda_size(circle.get()));
+    join_world();
+    const native::Context world;
+    if (!world) throw Failure{native::kNotInitialized};
+    add_world(ciranda_rank(world.get()), ciranda_size(world.get()));
   });
   is_begun = true;
   if (error != 0) {
@@ -62,7 +62,7 @@ CIRANDA_API int MPIABI_Init_thread(int* /*argc*/, char*** /*argv*/, int /*requir
   return begin();
 }
 
-// The circle goes on, for what else of this process is in it: ciranda leaves it when Python ends.
+// The world goes on, for what else of this process is in it: ciranda leaves it when Python ends.
 CIRANDA_API int MPIABI_Finalize() {
   is_ended = true;
   return 0;

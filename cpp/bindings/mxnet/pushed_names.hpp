@@ -36,7 +36,7 @@ struct Uses {
 
 class PushedNames {
  public:
-  // A circle, a process set's number with its lane, a name.
+  // A world, a process set's number with its lane, a name.
   using Key = std::tuple<const void*, std::uint64_t, std::string>;
 
   // False if the name is in use, and this call would not wait for the last that uses it; it would if it `is_chained`.

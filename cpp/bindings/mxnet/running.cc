@@ -50,7 +50,7 @@ std::size_t n_bytes_of(ArrayHandle array, std::size_t n_bytes_of_element) {
 std::size_t n_pushed_names() { return pushed_names().count(); }
 
 Running::~Running() {
-  if (has_name_) pushed_names().end({circle_.get(), asked_.process_set, asked_.name});
+  if (has_name_) pushed_names().end({world_.get(), asked_.process_set, asked_.name});
 }
 
 std::string Running::problem_of(ArrayHandle array, std::int32_t* dtype) const {
@@ -82,13 +82,13 @@ std::string Running::problem_of(ArrayHandle array, std::int32_t* dtype) const {
 }
 
 std::string Running::problem_of_set() const {
-  std::vector<std::int32_t> ranks(ciranda_process_set_ranks(circle_.get(), asked_.set_number(), nullptr, 0));
-  (void)ciranda_process_set_ranks(circle_.get(), asked_.set_number(), ranks.data(), ranks.size());
+  std::vector<std::int32_t> ranks(ciranda_process_set_ranks(world_.get(), asked_.set_number(), nullptr, 0));
+  (void)ciranda_process_set_ranks(world_.get(), asked_.set_number(), ranks.data(), ranks.size());
   const auto has = [&](std::int32_t rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); };
   const std::string set = "process set " + std::to_string(asked_.set_number());
-  if (ranks.empty()) return set + " does not exist in this circle";
-  if (!has(ciranda_rank(circle_.get()))) {
-    return "rank " + std::to_string(ciranda_rank(circle_.get())) + " is not in " + set;
+  if (ranks.empty()) return set + " does not exist in this world";
+  if (!has(ciranda_rank(world_.get()))) {
+    return "rank " + std::to_string(ciranda_rank(world_.get())) + " is not in " + set;
   }
   if (is_rooted(asked_.collective) && !has(asked_.root)) {
     return "root rank " + std::to_string(asked_.root) + " is not in " + set;
@@ -97,7 +97,7 @@ std::string Running::problem_of_set() const {
 }
 
 std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::size_t count, ArrayHandle carrier) {
-  if (!circle_) return native::kNotInitialized;
+  if (!world_) return native::kNotInitialized;
   if (asked_.name.empty() || asked_.name.size() > kLongestName) {
     return "a name must have 1 to " + std::to_string(kLongestName) + " bytes, this one has " +
            std::to_string(asked_.name.size());
@@ -119,7 +119,7 @@ std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::siz
     if (is_read_only || outputs[i] != inputs[i]) uses_.read.push_back(memory_of(inputs[i]));
   }
   if (carrier != nullptr) carrier_ = share(carrier);
-  has_name_ = pushed_names().begin({circle_.get(), asked_.process_set, asked_.name}, uses_, asked_.is_chained);
+  has_name_ = pushed_names().begin({world_.get(), asked_.process_set, asked_.name}, uses_, asked_.is_chained);
   if (!has_name_) {
     return "the name is in use: the call before it by that name has not ended; wait for its result, or give each call "
            "its own name";
@@ -216,23 +216,23 @@ void Running::submit(std::unique_ptr<Running> running, const OnComplete& done) {
     running->tell(CIRANDA_INVALID_ARGUMENT, "'" + running->asked_.name + "': two arrays to be written to overlap");
     return;
   }
-  ciranda_context* const circle = running->circle_.get();
+  ciranda_context* const world = running->world_.get();
   const ciranda_request request = running->request();
-  native::submit(circle, std::move(running), request);
+  native::submit(world, std::move(running), request);
 }
 
 void Running::submit_nothing(std::unique_ptr<Running> running) {
   running->leave_outputs();
-  if (ciranda_context_is_open(running->circle_.get()) == 0) return;
+  if (ciranda_context_is_open(running->world_.get()) == 0) return;
   running->shapes_.assign(1, std::vector<std::int64_t>(kShapeOfNothing, 0));
   ciranda_tensor nothing{};
   nothing.shape = running->shapes_.front().data();
   nothing.ndim = kShapeOfNothing;
   nothing.dtype = running->dtypes_.front();
   running->tensors_.assign(1, nothing);
-  ciranda_context* const circle = running->circle_.get();
+  ciranda_context* const world = running->world_.get();
   const ciranda_request request = running->request();
-  native::submit(circle, std::move(running), request);
+  native::submit(world, std::move(running), request);
 }
 
 void Running::fail_outputs(const std::string& message) const {
@@ -261,7 +261,7 @@ bool Running::is_in_place(std::size_t i) const { return memory_of(inputs_[i].get
 void Running::end(const native::Outcome& outcome) { tell(outcome.status, outcome.message); }
 
 void Running::tell(ciranda_status status, const std::string& message) {
-  if (has_name_) pushed_names().end({circle_.get(), asked_.process_set, std::exchange(asked_.name, "")});
+  if (has_name_) pushed_names().end({world_.get(), asked_.process_set, std::exchange(asked_.name, "")});
   has_name_ = false;
   if (status == CIRANDA_OK) {
     if (done_.callback != nullptr) done_.callback(done_.engine, done_.operation, nullptr);

@@ -1,7 +1,7 @@
 // Running: one collective, from when it is put into MXNet's engine until both engines are done with it. What the
 // framework's call holds (native::Call).
 //
-// Ownership: refers to its arrays, and to the circle that the process was in when it was pushed.
+// Ownership: refers to its arrays, and to the world that the process was in when it was pushed.
 // Threads: built by a thread of Python's, handed in by one of MXNet's engine, ended by one of ours. The end only hands
 // on: MXNet puts what waits for the arrays into the queues of its own threads.
 #pragma once
@@ -85,7 +85,7 @@ class Running {
   bool is_in_place(std::size_t i) const;
   void tell(ciranda_status status, const std::string& message);
 
-  native::Context circle_;
+  native::Context world_;
   Asked asked_;
   std::vector<Array> inputs_;
   std::vector<Array> outputs_;

@@ -1,6 +1,6 @@
 // Runs: which runs of a program communicate, where only every k-th does.
 //
-// Threads: any. Counts begin anew in each circle: at the end of one, begin_anew() is called.
+// Threads: any. Counts begin anew in each world: at the end of one, begin_anew() is called.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@
 #include "bindings/python/loan.hpp"
 #include "bindings/python/outputs.hpp"
 #include "bindings/python/recording_handle.hpp"
-#include "capi/circles.hpp"
+#include "capi/worlds.hpp"
 #include "ciranda/table.h"
 
 namespace ciranda::python {
@@ -194,7 +194,7 @@ EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::in
   if (n_lanes) set_lanes(config.value(), *n_lanes);
   auto connected = [&] {
     const GilReleased released;
-    return capi::join_circle(std::move(config).value(), epoch, &gives_up_wait);
+    return capi::join_world(std::move(config).value(), epoch, &gives_up_wait);
   }();
   if (!PyErr_Occurred()) {
     raise_unless_ok(connected.status());
@@ -204,7 +204,7 @@ EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::in
   throw nb::python_error();
 }
 
-// The circle that this process is in already, joined by C or C++.
+// The world that this process is in already, joined by C or C++.
 std::optional<EngineHandle> attach() {
   ciranda_context* const context = capi::current();
   if (context == nullptr) return std::nullopt;
@@ -383,9 +383,9 @@ void bind_engine_handle(nb::module_& m) {
            nb::arg("weight") = nb::none());
   m.def("connect", &connect_from_environment, nb::arg("epoch"), nb::arg("num_lanes") = nb::none(),
         nb::arg("told") = std::map<std::string, std::string>(),
-        "Joins the circle that the environment describes and starts the engine. `told`: variables that count more.");
-  m.def("attach", &attach, "The circle that this process is in already, which C or C++ has joined; None without one.");
-  m.def("next_epoch", &capi::next_epoch, "The number after the highest of the circles that this process has tried.");
+        "Joins the world that the environment describes and starts the engine. `told`: variables that count more.");
+  m.def("attach", &attach, "The world that this process is in already, which C or C++ has joined; None without one.");
+  m.def("next_epoch", &capi::next_epoch, "The number after the highest of the worlds that this process has tried.");
   m.def(
       "table_address", [] { return reinterpret_cast<std::uintptr_t>(ciranda_get_table()); },
       "Where the functions of the C ABI are: a ciranda_table of ciranda/table.h.");

@@ -5,7 +5,7 @@
 
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
-#include "capi/circles.hpp"
+#include "capi/worlds.hpp"
 
 namespace ciranda::python {
 

@@ -1,5 +1,5 @@
-// Session: one circle of this process as the objects of Python share it, from connect to shutdown. Bindings in C share
-// the circle's context (capi/circles.hpp) and may shut it down as well: then it is as if Python had.
+// Session: one world of this process as the objects of Python share it, from connect to shutdown. Bindings in C share
+// the world's context (capi/worlds.hpp) and may shut it down as well: then it is as if Python had.
 //
 // Ownership: engine objects and operations share the session; the engine itself lives until shutdown (or until the last
 // wait that was under way then has returned, and the last reference to the context is given back). Python tensors of

@@ -31,13 +31,13 @@ std::int32_t number_of(Place place, const ciranda_context* context, const std::v
 }  // namespace
 
 Found find_place(Place place, std::uint32_t process_set) {
-  const native::Context circle;
-  if (!circle) return {0, std::string("InvalidArgument: ") + native::kNotInitialized};
-  const std::vector<std::int32_t> members = ranks_of(circle.get(), process_set);
+  const native::Context world;
+  if (!world) return {0, std::string("InvalidArgument: ") + native::kNotInitialized};
+  const std::vector<std::int32_t> members = ranks_of(world.get(), process_set);
   if (members.empty()) {
     return {0, "InvalidArgument: there is no process set " + std::to_string(process_set)};
   }
-  return {number_of(place, circle.get(), members), ""};
+  return {number_of(place, world.get(), members), ""};
 }
 
 }  // namespace ciranda::tensorflow

@@ -31,7 +31,7 @@ inline constexpr const char* kDtypesSpec =
     "bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, half, bfloat16, float, double, complex64, "
     "complex128";
 
-// What needs a new circle has one code; the message says which of them it is.
+// What needs a new world has one code; the message says which of them it is.
 inline constexpr native::StatusTable<Code> kCodes({{CIRANDA_OK, kOk},
                                                    {CIRANDA_INVALID_ARGUMENT, kInvalidArgument},
                                                    {CIRANDA_MISMATCH, kFailedPrecondition},

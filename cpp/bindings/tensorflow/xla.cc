@@ -119,14 +119,14 @@ void run_collective(void* outputs, const void** in, const char* opaque, std::siz
     what.tensors[i].input = in[i + 1];
     what.tensors[i].output = out[i + 1];
   }
-  const native::Context circle;
-  if (!circle) return fail(what, out, status, std::string("InvalidArgument: ") + native::kNotInitialized);
+  const native::Context world;
+  if (!world) return fail(what, out, status, std::string("InvalidArgument: ") + native::kNotInitialized);
   ciranda_request request = what.attributes.request(what.collective);
   request.flags &= ~static_cast<std::uint32_t>(CIRANDA_REQUEST_DIRECT_CALLBACK);
   request.tensors = what.tensors.data();
   request.tensors_count = what.tensors.size();
   ciranda_operation* handle = nullptr;
-  const ciranda_status ended = ciranda_run(circle.get(), &request, &handle);
+  const ciranda_status ended = ciranda_run(world.get(), &request, &handle);
   const std::unique_ptr<ciranda_operation, Release> operation(handle);
   if (ended == CIRANDA_OK) return;
   const char* const message =

@@ -113,7 +113,7 @@ enum {
   CIRANDA_REMOVE_PROCESS_SET = 12 /* the one number in `arguments`; by all ranks */
 };
 
-/* The circle of ranks that this process belongs to, and the engine that works for it. */
+/* The world of ranks that this process belongs to, and the engine that works for it. */
 typedef struct ciranda_context ciranda_context;
 /* A submitted request's handle. */
 typedef struct ciranda_operation ciranda_operation;
@@ -148,7 +148,7 @@ typedef struct ciranda_options {
   /* Settings that go before the environment's. All settings, and their meaning: docs/guide/settings.md. */
   const ciranda_setting* settings;
   size_t settings_count;
-  /* Counts the circles of the job: every rank passes the same number, and a new one each time it joins again.
+  /* Counts the worlds of the job: every rank passes the same number, and a new one each time it joins again.
    * CIRANDA_EPOCH_AUTO counts the calls of ciranda_init() in this process: the same, if all ranks do alike. */
   uint64_t epoch;
 } ciranda_options;
@@ -157,15 +157,15 @@ typedef struct ciranda_options {
 #define CIRANDA_OPTIONS_INIT \
   { sizeof(ciranda_options), NULL, 0, CIRANDA_EPOCH_AUTO }
 
-/* Joins the circle and blocks until all ranks have come. `options` may be NULL: the environment, as `ciranda run` sets
- * it; with none of it set, a circle of one.
- * Refused where another copy of this library in the process has joined a circle.
+/* Joins the world and blocks until all ranks have come. `options` may be NULL: the environment, as `ciranda run` sets
+ * it; with none of it set, a world of one.
+ * Refused where another copy of this library in the process has joined a world.
  * On CIRANDA_OK *context is the new context, the current one. Otherwise *context is NULL, and `message`, if not NULL,
  * holds the reason, cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
 CIRANDA_API ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** context, char* message,
                                         size_t message_capacity) CIRANDA_NOEXCEPT;
 
-/* Leaves the circle for all who refer to the context, and gives back the caller's reference: tells the other ranks,
+/* Leaves the world for all who refer to the context, and gives back the caller's reference: tells the other ranks,
  * fails every pending operation with CIRANDA_ABORTED, and what is submitted from then on. Returns when every living
  * rank knows, at most after about two seconds, and all callbacks have run, but for one that calls it. Operations
  * outlive it and must still be released. NULL is allowed. Inside a direct callback it does nothing and returns
@@ -359,20 +359,20 @@ CIRANDA_API void ciranda_operation_release(ciranda_operation* operation) CIRANDA
 
 /* ---- the current context: since version 5 ------------------------------------------------------------------------ */
 
-/* The context of the circle that this process joined last, of those that it has not left; NULL without one. The caller
- * gets a reference, to be given back by ciranda_context_release(). For bindings, which share a circle with others: they
- * ask at every call, as what they are called from may outlive a circle, and keep neither rank nor size. */
+/* The context of the world that this process joined last, of those that it has not left; NULL without one. The caller
+ * gets a reference, to be given back by ciranda_context_release(). For bindings, which share a world with others: they
+ * ask at every call, as what they are called from may outlive a world, and keep neither rank nor size. */
 CIRANDA_API ciranda_context* ciranda_current(void) CIRANDA_NOEXCEPT;
 
 /* One reference more, to be given back by ciranda_context_release(). */
 CIRANDA_API void ciranda_context_retain(ciranda_context* context) CIRANDA_NOEXCEPT;
-/* Gives a reference back. Does not leave the circle, also if it was the last: that is ciranda_shutdown()'s. NULL is
+/* Gives a reference back. Does not leave the world, also if it was the last: that is ciranda_shutdown()'s. NULL is
  * allowed. */
 CIRANDA_API void ciranda_context_release(ciranda_context* context) CIRANDA_NOEXCEPT;
 /* 1 until somebody shuts it down, then 0. */
 CIRANDA_API int ciranda_context_is_open(const ciranda_context* context) CIRANDA_NOEXCEPT;
 
-/* How many circles this copy of the library is in, or about to join. */
+/* How many worlds this copy of the library is in, or about to join. */
 CIRANDA_API size_t ciranda_contexts_count(void) CIRANDA_NOEXCEPT;
 
 /* ---- more of operations: since version 5 ------------------------------------------------------------------------- */
@@ -395,7 +395,7 @@ CIRANDA_API ciranda_status ciranda_operation_call_back(ciranda_operation* operat
 /* ---- more of process sets: since version 5 ----------------------------------------------------------------------- */
 
 /* Makes a process set on its own ranks only, all of which call this; the others need not know. It has lane 0 only, and
- * lasts as long as the circle. `ranks`: ascending, this one among them. `nth`: below 32768, the same on all of them,
+ * lasts as long as the world. `ranks`: ascending, this one among them. `nth`: below 32768, the same on all of them,
  * and new to the first of them. On CIRANDA_OK *process_set is its number. Otherwise it is 0, and `message` holds the
  * reason, as of ciranda_init(). */
 CIRANDA_API ciranda_status ciranda_form_process_set(ciranda_context* context, const int32_t* ranks, size_t ranks_count,

@@ -1,9 +1,9 @@
 // ciranda.hpp: the C++20 face of ciranda.h, header-only: contexts and operations that end themselves, spans for
 // tensors, exceptions for errors.
 //
-//   ciranda::Context circle;                                  // joins; the environment says which rank this is
+//   ciranda::Context world;                                  // joins; the environment says which rank this is
 //   std::vector<float> gradient(1024, 1.0f);
-//   circle.allreduce(std::span(gradient), {.name = "gradient", .op = ciranda::ReduceOp::kAverage});
+//   world.allreduce(std::span(gradient), {.name = "gradient", .op = ciranda::ReduceOp::kAverage});
 //
 // Threads: a Context may be used from any thread, an Operation by one thread at a time. Neither may be destroyed while
 // another thread is using it.
@@ -132,7 +132,7 @@ struct Place {
 };
 
 // Names identify a tensor across ranks and steps; an empty one is made up from the order of calls. Roots are ranks of
-// the whole circle, also in a process set.
+// the whole world, also in a process set.
 struct ReduceOptions {
   std::string name = {};
   ReduceOp op = ReduceOp::kSum;
@@ -351,7 +351,7 @@ class Gathered {
   Results results_;
 };
 
-// The circle of ranks that this process belongs to. Joining blocks until all ranks have come; the destructor leaves.
+// The world of ranks that this process belongs to. Joining blocks until all ranks have come; the destructor leaves.
 class Context {
  public:
   using Settings = std::vector<std::pair<std::string, std::string>>;
@@ -372,7 +372,7 @@ class Context {
     context_.reset(context);
   }
 
-  // The circle that this process is in, whoever has joined it; nothing outside one. It is not left with this.
+  // The world that this process is in, whoever has joined it; nothing outside one. It is not left with this.
   static std::optional<Context> current() {
     ciranda_context* const found = ciranda_current();
     if (found == nullptr) return std::nullopt;
@@ -615,11 +615,11 @@ class Context {
 
   // --- process sets
 
-  // By all ranks of the circle, with the same ranks, ascending. The number of the new set.
+  // By all ranks of the world, with the same ranks, ascending. The number of the new set.
   std::uint32_t add_process_set(const std::vector<std::int64_t>& ranks) {
     return static_cast<std::uint32_t>(value_of(change_sets(CIRANDA_ADD_PROCESS_SET, ranks)));
   }
-  // By all ranks of the circle. What is pending in it fails.
+  // By all ranks of the world. What is pending in it fails.
   void remove_process_set(std::uint32_t process_set) { change_sets(CIRANDA_REMOVE_PROCESS_SET, {process_set}).wait(); }
   // By the set's own ranks only, ascending, this one among them; `nth` is the same on all, and new to the first of
   // them.
@@ -651,7 +651,7 @@ class Context {
  private:
   struct End {
     End() noexcept : leaves(true) {}
-    explicit End(bool leaves_circle) noexcept : leaves(leaves_circle) {}
+    explicit End(bool leaves_world) noexcept : leaves(leaves_world) {}
     bool leaves;
     void operator()(ciranda_context* context) const noexcept {
       leaves ? static_cast<void>(ciranda_shutdown(context)) : ciranda_context_release(context);
@@ -821,12 +821,12 @@ class Context {
 class SharedMemory {
  public:
   // A collective of all ranks, which need not give the same size.
-  SharedMemory(Context& circle, std::size_t n_bytes) : n_bytes_(n_bytes) {
+  SharedMemory(Context& world, std::size_t n_bytes) : n_bytes_(n_bytes) {
     void* memory = nullptr;
     int is_shared = 0;
     std::string message(4096, '\0');
     const ciranda_status status =
-        ciranda_allocate(circle.get(), n_bytes, &memory, &is_shared, message.data(), message.size());
+        ciranda_allocate(world.get(), n_bytes, &memory, &is_shared, message.data(), message.size());
     if (status != CIRANDA_OK) throw Error(status, message.c_str());
     memory_.reset(memory);
     is_shared_ = is_shared != 0;

@@ -1,6 +1,6 @@
 /* table.h: the functions of ciranda.h as a table, for what is loaded into a process that has an engine already.
  *
- * A binding of a framework must not link libciranda: that is an engine of its own, which shares no circle with the one
+ * A binding of a framework must not link libciranda: that is an engine of its own, which shares no world with the one
  * of `import ciranda` or of another binding. It links nothing, gets the table of the engine that is there, and calls by
  * it. In one file of the binding:
  *

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.reductions import Reductions
@@ -31,7 +31,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         if self._gradients is not None and self._gradients.needed((tensor,)):
             return self.grouped_allgather([tensor], name, process_set)[0]
         work = self._readable(tensor)
-        outputs = (circle.engine or engine()).run(
+        outputs = (world.engine or engine()).run(
             ALLGATHER, self._for_engine(work), None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set)
         )
         return self._from_engine(outputs[0], work)

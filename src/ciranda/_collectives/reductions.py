@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.base import Base
@@ -99,7 +99,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         work = self._writable(tensor)
         target = self._for_engine(work)
         chosen = choose_op(op, average)
-        (circle.engine or engine()).run(
+        (world.engine or engine()).run(
             ALLREDUCE,
             target,
             target,
@@ -212,7 +212,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         work = self._readable(tensor)
         output = self._like(work)
         source = self._for_engine(work)
-        (circle.engine or engine()).run(
+        (world.engine or engine()).run(
             ALLREDUCE,
             source,
             output if source is work else self._for_engine(output),  # which are alike, and handed over alike

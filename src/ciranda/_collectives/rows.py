@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from ciranda import _core
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.gathers import Gathers
@@ -172,7 +172,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         """
         work = self._writable(tensor)
         target = self._for_engine(work)
-        (circle.engine or engine()).run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
+        (world.engine or engine()).run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
         return self._bring_back(work, tensor)
 
     # --- reducescatter, whose arguments frameworks have in different orders
@@ -192,7 +192,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         work = self._readable(tensor)
         result = None if output is None else self._apart_from([work], [self._writable(output)])[0]
         chosen = choose_op(op, None)
-        results = (circle.engine or engine()).run(
+        results = (world.engine or engine()).run(
             REDUCESCATTER,
             self._for_engine(work),
             None if result is None else self._for_engine(result),

@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 
 
 def reset() -> None:
-    """Leave the circle, and form a new one of the same processes."""
-    ended = _basics.circle.engine
+    """Leave the world, and form a new one of the same processes."""
+    ended = _basics.world.engine
     _basics.shutdown()
     _basics.init(num_lanes=None if ended is None else ended.num_lanes)
 

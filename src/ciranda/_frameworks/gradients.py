@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ciranda._basics import circle, rank
+from ciranda._basics import rank, world
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda._ops import LogicalAnd, LogicalOr, Max, Min
 from ciranda.errors import InvalidArgumentError, MismatchError
@@ -104,7 +104,7 @@ class GradientCombiner:
         number = options.number
         self._name = name if name is None or number is None else f"{name}.{number.joins}.{number.nth}"
         self._options = options
-        #: The circle in which all ranks were found to have the same number.
+        #: The world in which all ranks were found to have the same number.
         self._numbered_in: int | None = None
         self._groups = groups
         self._divided_by_size = divided_by_size or self._divided_now
@@ -198,13 +198,13 @@ class GradientCombiner:
         )
 
     def _check_number(self) -> None:
-        """Make sure, once in each circle, that all ranks have numbered their optimizers alike.
+        """Make sure, once in each world, that all ranks have numbered their optimizers alike.
 
         Raises:
             MismatchError: on all ranks; else each would wait for gradients that the others know by other names.
         """
         number = self._options.number
-        if number is None or self._numbered_in == circle.epoch:
+        if number is None or self._numbered_in == world.epoch:
             return
         mine = np.array([number, [-part for part in number]])
         most = allreduce(mine, op=Max, name=f"{PREFIX}.noname.number", process_set=self._options.process_set)
@@ -214,7 +214,7 @@ class GradientCombiner:
                 "counted from 0 in the order of wrapping, but another number on other ranks: a rank has wrapped one "
                 "more. Give the argument name, other ones to other optimizers"
             )
-        self._numbered_in = circle.epoch
+        self._numbered_in = world.epoch
 
     def _named(self, suffix: object) -> str | None:
         return None if self._name is None else f"{self._name}.{suffix}"

@@ -55,7 +55,7 @@ class ElasticIndices:
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict.get("processed_num", 0)
         self._recorded = set(state_dict.get("processed_indices", ()))
-        with suppress(NotInitializedError):  # a state that goes back outside a circle is reset in the next one
+        with suppress(NotInitializedError):  # a state that goes back outside a world is reset in the next one
             self.reset()
 
     def state_dict(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class StateHandler:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Adapt the value to a new circle, which may have other ranks. Not a collective."""
+        """Adapt the value to a new world, which may have other ranks. Not a collective."""
 
     def set_value(self, value: Any) -> None:
         """Take another value in this one's place, and save it."""
@@ -111,7 +111,7 @@ class HandledState(ObjectState):
         super().restore()
 
     def reset(self) -> None:
-        """Adapt to a new circle: samplers divide what is left anew."""
+        """Adapt to a new world: samplers divide what is left anew."""
         for handler in self._handlers.values():
             handler.reset()
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from ciranda import _core
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda.bench.plan import Array, Candidate, Case
 from ciranda.bench.systems import Call
 
 
 def candidates(collective: str, n_bytes: int) -> tuple[Candidate, ...]:
-    """All ways in which this circle could carry out a call of this size."""
+    """All ways in which this world could carry out a call of this size."""
     return tuple(Candidate(*row) for row in engine().candidates(_core.COLLECTIVES[collective], n_bytes))
 
 
@@ -32,14 +32,14 @@ class Prescribed:
         before = {name: os.environ.get(name) for name in settings}
         os.environ.update(settings)
         try:
-            self._engine = _core.connect(circle.epoch)
+            self._engine = _core.connect(world.epoch)
         finally:
             for name, value in before.items():
                 if value is None:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
-        circle.epoch += 1
+        world.epoch += 1
 
     def bind(self, case: Case, buffer: Array) -> Call:
         """See ciranda.bench.systems.System; allreduces and broadcasts only."""

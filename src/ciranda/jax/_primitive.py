@@ -1,7 +1,7 @@
 """The collectives as one primitive of JAX: what traced programs are made of, and how it is compiled.
 
 A program says of a call what it is, its process set's number and its name; not who this rank is, and not how many ranks
-there are but in the shapes of results. So it outlives circles.
+there are but in the shapes of results. So it outlives worlds.
 """
 
 from __future__ import annotations

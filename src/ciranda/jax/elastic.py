@@ -36,14 +36,14 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new circle, of the same processes. Programs that were compiled run in that one, too.
+    `state.commit()` and formed a new world, of the same processes. Programs that were compiled run in that one, too.
     See `ciranda.elastic`.
     """
     return elastic.run(func, as_ciranda_error)
 
 
 class ElasticSampler(ElasticIndices):
-    """Divides the samples of an epoch that have not been used yet among the ranks of the circle.
+    """Divides the samples of an epoch that have not been used yet among the ranks of the world.
 
     An epoch is an order of all samples, the same on all ranks, of which the first `processed_num` have been used. The
     ranks take the rest in turn, as many each. Call `record_batch()` after each batch, and put the sampler into the

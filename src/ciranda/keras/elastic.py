@@ -149,6 +149,6 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
+    `state.commit()` and formed a new world, of the same processes. See `ciranda.elastic`.
     """
     return elastic.run(func, backends.as_ciranda_error)

@@ -34,7 +34,7 @@ class RunOptions:
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node, "none" lets it run
             on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.
-        jax_native: have JAX's own collectives come by the ranks' circle.
+        jax_native: have JAX's own collectives come by the ranks' world.
         ssh: how to call ssh.
         prefix: put ``[rank]<stream>:`` in front of each line of output.
         verbose: say what is done.

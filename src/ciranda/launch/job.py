@@ -47,7 +47,7 @@ class Job:
         blobs: variables, each to hold the path of a file with this content.
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node; "none" leaves it to
             the system. By default what CIRANDA_BIND_TO says, or "none".
-        jax_native: have JAX's own collectives come by the ranks' circle.
+        jax_native: have JAX's own collectives come by the ranks' world.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
 

@@ -24,7 +24,7 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
 
     Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new circle, of the same processes. See `ciranda.elastic`.
+    `state.commit()` and formed a new world, of the same processes. See `ciranda.elastic`.
     """
     return elastic.run(func, as_ciranda_error)
 
@@ -48,7 +48,7 @@ class ParametersHandler(StateHandler):
         """Bring back what was saved last."""
         for name, array in self._saved.items():
             param = self.value[name]
-            # Not into the arrays, which may have failed with the circle.
+            # Not into the arrays, which may have failed with the world.
             with without_broadcast(param):
                 param._load_init(array, None) if param._data is None else param._init_impl(array, param.list_ctx())
         for name, how in self._deferred.items():

@@ -15,7 +15,7 @@ All have gradients, those of `ciranda.torch`, but for the forms in place.
 
 Every call may end with these: InvalidArgumentError, at once, for a call that is wrong by itself (NotInitializedError
 without `init()`); MismatchError when ranks disagree about shape, dtype, operation, root, factors or kind of collective;
-RanksLostError when a rank has died; TimeoutError when one did not come in time; AbortedError when the circle was shut
+RanksLostError when a rank has died; TimeoutError when one did not come in time; AbortedError when the world was shut
 down; InternalError when the system refuses something. All but the first are HorovodInternalErrors.
 """
 
@@ -268,14 +268,14 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
         process_set: whose collectives this is about.
 
     Returns:
-        The rank that was the last to join, counted in the whole circle.
+        The rank that was the last to join, counted in the whole world.
     """
     mx.nd.waitall()
     return _ops.join(device, process_set)
 
 
 def shutdown() -> None:
-    """Leave the circle, as `ciranda.shutdown()`, when the calls have ended that are in MXNet's queues or under way.
+    """Leave the world, as `ciranda.shutdown()`, when the calls have ended that are in MXNet's queues or under way.
 
     Calls that nobody waits for are the rule in MXNet: the last step of a training is one. Those that have not ended
     after two seconds, as other ranks never make them, fail with AbortedError.

@@ -60,13 +60,13 @@ class _Note(NamedTuple):
     standing: _Plain
     #: Those that are to be made at the first initialization instead, as ranks that had the parameter have made them.
     made_elsewhere: tuple[_Plain, ...]
-    #: Of the circle in which they were.
+    #: Of the world in which they were.
     epoch: int
 
     def due(self) -> list[_Broadcast]:
         """Return what is to be made at an initialization."""
-        is_of_this_circle = self.epoch == _basics.circle.epoch
-        return [_Broadcast(*each) for each in (is_of_this_circle and self.made_elsewhere) or (self.standing,)]
+        is_of_this_world = self.epoch == _basics.world.epoch
+        return [_Broadcast(*each) for each in (is_of_this_world and self.made_elsewhere) or (self.standing,)]
 
 
 @raises_mxnet_errors
@@ -154,9 +154,9 @@ def _broadcast(value: Any, broadcast: _Broadcast, is_there: bool) -> None:
     made: tuple[_Plain, ...] = ()
     if value._data is None and is_there:
         before = vars(value).get(_ATTRIBUTE)
-        of_this_circle = before is not None and _Note(*before).epoch == _basics.circle.epoch
-        made = (*(before[1] if of_this_circle else ()), broadcast.plain())
-    vars(value)[_ATTRIBUTE] = tuple(_Note(broadcast.plain(), made, _basics.circle.epoch))
+        of_this_world = before is not None and _Note(*before).epoch == _basics.world.epoch
+        made = (*(before[1] if of_this_world else ()), broadcast.plain())
+    vars(value)[_ATTRIBUTE] = tuple(_Note(broadcast.plain(), made, _basics.world.epoch))
     if value._data is not None:
         _push(value._data, broadcast.under_next_name(), broadcast)
 

@@ -199,7 +199,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                         gradient.copyto(copy)
 
     def _compare(self, may_be_deferred: bool = False) -> None:
-        """Once in each circle: raise MismatchError on all ranks unless they train the same parameters.
+        """Once in each world: raise MismatchError on all ranks unless they train the same parameters.
 
         `may_be_deferred`: the initialization of one may be deferred on some ranks only.
         """

@@ -37,18 +37,18 @@ class _Transpiler:
         current_endpoint: str | None = None,
         wait_port: bool = True,
     ) -> None:
-        """Rewrite both programs, in place. Joins the circle, unless this process is in one.
+        """Rewrite both programs, in place. Joins the world, unless this process is in one.
 
         Args:
             startup_program: ends with all ranks having rank 0's parameters. By default the default one.
             main_program: contains the optimizer. By default the default one.
-            rank: this process's, if given, must be that of the circle.
-            endpoints: as many as the circle has ranks, as a list or separated by commas; nobody listens there.
+            rank: this process's, if given, must be that of the world.
+            endpoints: as many as the world has ranks, as a list or separated by commas; nobody listens there.
             current_endpoint: must be that of this rank in `endpoints`.
             wait_port: changes nothing: whoever joins waits for all.
 
         Raises:
-            InvalidArgumentError: rank or endpoints do not fit the circle; the program has no optimizer, or has been
+            InvalidArgumentError: rank or endpoints do not fit the world; the program has no optimizer, or has been
                 transpiled already; an argument is out of range.
             MismatchError: the ranks have different programs.
         """
@@ -167,10 +167,10 @@ class LocalSGD(_Transpiler):
 def _check_place(rank: int | None, endpoints: Sequence[str] | str | None, current_endpoint: str | None) -> None:
     mine, size = _basics.rank(), _basics.size()
     if rank is not None and rank != mine:
-        raise InvalidArgumentError(f"transpile(rank={rank}): this process has rank {mine} in the circle")
+        raise InvalidArgumentError(f"transpile(rank={rank}): this process has rank {mine} in the world")
     everyones = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints or [])
     if everyones and len(everyones) != size:
-        raise InvalidArgumentError(f"transpile(): {len(everyones)} endpoints, but the circle has {size} ranks")
+        raise InvalidArgumentError(f"transpile(): {len(everyones)} endpoints, but the world has {size} ranks")
     if current_endpoint and everyones and everyones[mine] != current_endpoint:
         raise InvalidArgumentError(
             f"transpile(): current_endpoint is {current_endpoint}, but that of rank {mine} is {everyones[mine]}"

@@ -11,7 +11,7 @@ order on all ranks.
 
 Every call may end with: `tf.errors.InvalidArgumentError` for a call that is wrong by itself, or without `init()`;
 `tf.errors.FailedPreconditionError` when ranks disagree about shape, dtype, operation, root, factors or kind of
-collective; `tf.errors.AbortedError` when a rank has died, did not come in time, or the circle was shut down.
+collective; `tf.errors.AbortedError` when a rank has died, did not come in time, or the world was shut down.
 `as_ciranda_error()` returns the error of `ciranda.errors` that one of these stands for. What is wrong before an op is
 made is an InvalidArgumentError of `ciranda.errors` (a ValueError).
 """

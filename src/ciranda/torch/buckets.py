@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda.torch.tensors import allocate_shared
 
 Tensor = torch.Tensor
@@ -32,7 +32,7 @@ class Bucket:
             self._members.append(members)
             self.flats.append(torch.zeros(sum(parameters[member].numel() for member in members), dtype=dtype))
         self._divide()
-        #: The circle that was asked for shared memory, whether or not it had any; none yet.
+        #: The world that was asked for shared memory, whether or not it had any; none yet.
         self.asked: int | None = None
 
     def _divide(self) -> None:
@@ -82,14 +82,14 @@ def _whole_lines(flat: Tensor) -> int:
 
 
 def share(buckets: Sequence[Bucket]) -> None:
-    """Move those that are not in this circle's shared memory yet into it, if it has any. All ranks must call it."""
-    due = [bucket for bucket in buckets if bucket.asked != circle.epoch]
+    """Move those that are not in this world's shared memory yet into it, if it has any. All ranks must call it."""
+    due = [bucket for bucket in buckets if bucket.asked != world.epoch]
     if not due or engine().size == 1:
         return
     memory, is_shared = allocate_shared(sum(bucket.n_bytes for bucket in due))
     start = 0
     for bucket in due:
-        bucket.asked = circle.epoch
+        bucket.asked = world.epoch
         if is_shared:
             bucket.move(memory[start : start + bucket.n_bytes])
             start += bucket.n_bytes

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ciranda import _core
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options
@@ -232,7 +232,7 @@ class GradientGroup:
         return work
 
     def _submit(self, members: list[int], to_send: list[Tensor]) -> None:
-        connected = circle.engine or engine()  # the second raises
+        connected = world.engine or engine()  # the second raises
         if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(to_send):
             to_send = list(self.bucket.flats)
         tensors = all_for_engine(to_send)

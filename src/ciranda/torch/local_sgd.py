@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ciranda._basics import circle, rank
+from ciranda._basics import rank, world
 from ciranda._frameworks.compression import NoneCompressor
 from ciranda._frameworks.interval import Interval, Progress
 from ciranda._frameworks.marks import distributed_among, is_distributed
@@ -50,7 +50,7 @@ class LocalOptimizer(OwnSteps):
         #: Steps since the last average, and the losses that were reported in these.
         self._n_steps = 0
         self._losses: list[float] = []
-        #: The circle in which the ranks were found to have begun with the same parameters.
+        #: The world in which the ranks were found to have begun with the same parameters.
         self._begun_in: int | None = None
         grouped = {parameter for group in members for parameter in group}
         #: The parameters that are each rank's own.
@@ -92,12 +92,12 @@ class LocalOptimizer(OwnSteps):
         self._losses.append(float(loss))
 
     def _begin(self) -> None:
-        """Make sure, once in each circle, that the ranks begin with the same parameters.
+        """Make sure, once in each world, that the ranks begin with the same parameters.
 
         Raises:
             MismatchError: on all ranks; else they would average what has nothing to do with each other.
         """
-        if not self._takes_part or self._begun_in == circle.epoch:
+        if not self._takes_part or self._begun_in == world.epoch:
             return
         self._check_number(self._tell_number())
         self._n_steps = 0
@@ -110,7 +110,7 @@ class LocalOptimizer(OwnSteps):
                 f"LocalSGD: the ranks do not begin with the same parameters; call broadcast_parameters(), or "
                 f"average(), before the first step. {error}"
             ) from None
-        self._begun_in = circle.epoch
+        self._begun_in = world.epoch
 
     # --- averaging
 
@@ -121,7 +121,7 @@ class LocalOptimizer(OwnSteps):
         """
         if self._takes_part:
             self._check_number(self._tell_number())
-            self._begun_in = circle.epoch
+            self._begun_in = world.epoch
             self._average(0)
 
     def _averaged(self) -> list[Tensor]:

@@ -15,7 +15,7 @@ example by `result.sum().backward()`.
 Every call may raise, besides what stands with it: NotInitializedError; InvalidArgumentError for a dtype, operation or
 factor that cannot be; and, from the blocking form or from `synchronize()`, MismatchError when ranks disagree about
 shape, dtype, operation, root, factors or kind of collective, RanksLostError when a rank has died, AbortedError when the
-circle was shut down.
+world was shut down.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ciranda import _core
-from ciranda._basics import circle, engine
+from ciranda._basics import engine, world
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda._ops import ALLREDUCE, Average, Max, Sum
 from ciranda.errors import MismatchError
@@ -45,12 +45,12 @@ class Presence:
     def tell(self, groups: Groups, members: Members, nth_step: int) -> _core.Operation:
         """Start to tell the others. When the operation is done, `check()` and `kinds()` know of all ranks together."""
         mine = self._look(groups, members, nth_step)
-        return (circle.engine or engine()).submit(*self._call(mine), True, **self._how())
+        return (world.engine or engine()).submit(*self._call(mine), True, **self._how())
 
     def exchange(self, groups: Groups, members: Members, nth_step: int) -> None:
         """Tell the others, and wait for what they tell: `check()` and `kinds()` know of all ranks together."""
         mine = self._look(groups, members, nth_step)
-        connected = circle.engine or engine()
+        connected = world.engine or engine()
         if connected.size == 1:
             self._table = mine
             return

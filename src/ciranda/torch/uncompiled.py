@@ -1,6 +1,6 @@
 """Collectives inside of what `torch.compile` has compiled: a graph ends before each, which runs as it is.
 
-A call of the engine is nothing that a graph could hold, and what surrounds it (names, numbers, the circle) changes
+A call of the engine is nothing that a graph could hold, and what surrounds it (names, numbers, the world) changes
 from call to call. `torch.compiler.disable()` says so, too, but costs each call half a microsecond, and every import a
 second: it imports the compiler. So the two marks that it leaves are made here. Where a version of torch has no such
 marks, nothing is done.

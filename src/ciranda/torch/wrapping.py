@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ciranda._basics import circle, rank
+from ciranda._basics import rank, world
 from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.naming import name_of_added
 from ciranda._frameworks.options import PREFIX, Options
@@ -36,7 +36,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
         self._members: list[list[Tensor]] = []
         #: Whether this rank's work is combined with others' at all.
         self._takes_part = options.process_set.included() is not False
-        #: The circle in which all ranks were found to have the same number.
+        #: The world in which all ranks were found to have the same number.
         self._numbered_in: int | None = None
         grouped = {parameter for group in members for parameter in group}
         self._frozen = [each for each in names if each not in grouped and not is_distributed(each)]
@@ -73,9 +73,9 @@ class WrappedOptimizer(torch.optim.Optimizer):
                 self._frozen.append(parameter)
 
     def _tell_number(self) -> Handle[Tensor] | None:
-        """Start to tell the others, once in each circle, how this rank has numbered what has no names."""
+        """Start to tell the others, once in each world, how this rank has numbered what has no names."""
         number = self._options.number
-        if number is None or self._numbered_in == circle.epoch:
+        if number is None or self._numbered_in == world.epoch:
             return None
         mine = torch.tensor([number, number])
         mine[1] *= -1
@@ -96,7 +96,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
                 f"{rank()}, counted from 0 in the order of wrapping, but another number on other ranks: a rank has "
                 "wrapped one more. Give named_parameters, with names that differ between optimizers"
             )
-        self._numbered_in = circle.epoch
+        self._numbered_in = world.epoch
 
     def __reduce__(self) -> tuple[Any, ...]:
         added, wrapped = type(self).__bases__

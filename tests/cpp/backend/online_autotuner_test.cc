@@ -17,11 +17,11 @@ constexpr std::uint64_t kCallsOfTrial = kCallsOfAWay * kWays;
 constexpr int kTimedInTrial = static_cast<int>(OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn * kWays);
 
 // Ranks that make the same calls and hear each other; each call takes what `ns_of` says.
-class Circle {
+class World {
  public:
   using NsOf = std::function<std::uint64_t(std::size_t rank, std::size_t way)>;
 
-  explicit Circle(std::size_t n_ranks, NsOf ns_of) : ranks_(n_ranks), ns_of_(std::move(ns_of)) {}
+  explicit World(std::size_t n_ranks, NsOf ns_of) : ranks_(n_ranks), ns_of_(std::move(ns_of)) {}
 
   // The way that all ranks take; -1 for the model's.
   int call(std::size_t n_ways = kWays, std::uint32_t of_class = kClass) {
@@ -62,105 +62,105 @@ class Circle {
   int n_timed_ = 0;
 };
 
-Circle::NsOf times(std::array<std::uint64_t, kWays> ns) {
+World::NsOf times(std::array<std::uint64_t, kWays> ns) {
   return [ns](std::size_t, std::size_t way) { return ns[way]; };
 }
 
 TEST(OnlineAutotunerTest, TheModelChoosesUntilATrialIsOver) {
-  Circle circle(2, times({1000, 500, 800}));
-  for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial; ++i) EXPECT_EQ(circle.call(), -1);
+  World world(2, times({1000, 500, 800}));
+  for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial; ++i) EXPECT_EQ(world.call(), -1);
   std::array<std::uint64_t, kWays> n_calls{};
-  for (std::uint64_t i = 0; i < kCallsOfTrial; ++i) ++n_calls.at(static_cast<std::size_t>(circle.call()));
+  for (std::uint64_t i = 0; i < kCallsOfTrial; ++i) ++n_calls.at(static_cast<std::size_t>(world.call()));
   for (const std::uint64_t n : n_calls) EXPECT_EQ(n, kCallsOfAWay);
-  EXPECT_EQ(circle.n_timed(), kTimedInTrial);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(circle.call(), 1);
-  EXPECT_EQ(circle.n_timed(), kTimedInTrial) << "no clock is read but in trials";
-  EXPECT_EQ(circle.rank(0).took_ns(kClass, 2), 800U);
+  EXPECT_EQ(world.n_timed(), kTimedInTrial);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(world.call(), 1);
+  EXPECT_EQ(world.n_timed(), kTimedInTrial) << "no clock is read but in trials";
+  EXPECT_EQ(world.rank(0).took_ns(kClass, 2), 800U);
 }
 
 TEST(OnlineAutotunerTest, LessThanAnEighthFasterIsNoReasonToChange) {
-  Circle circle(2, times({1000, 875, 1000}));
-  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
-  EXPECT_EQ(circle.call(), -1);
-  EXPECT_EQ(circle.rank(1).took_ns(kClass, 1), 875U);
+  World world(2, times({1000, 875, 1000}));
+  world.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(world.call(), -1);
+  EXPECT_EQ(world.rank(1).took_ns(kClass, 1), 875U);
 }
 
 TEST(OnlineAutotunerTest, AnEndlessJobChangesItsMindAFewTimes) {
-  Circle circle(1, times({1000, 500, 800}));
+  World world(1, times({1000, 500, 800}));
   int before = -1;
   int n_changes = 0;
   constexpr std::uint64_t kCalls = 100'000;
   for (std::uint64_t i = 0; i < kCalls; ++i) {
-    const int way = circle.call();
-    if (i % 7 == 0) circle.ns_of(times({1000 + i % 500, 500 + i % 400, 800 + i % 300}));  // whatever the machine does
+    const int way = world.call();
+    if (i % 7 == 0) world.ns_of(times({1000 + i % 500, 500 + i % 400, 800 + i % 300}));  // whatever the machine does
     if (i % 1000 != 999) continue;
     n_changes += way != before ? 1 : 0;
     before = way;
   }
   EXPECT_LE(n_changes, 4);
-  EXPECT_EQ(circle.n_timed(), 4 * kTimedInTrial) << "at calls 16, 256, 4096 and 65536";
+  EXPECT_EQ(world.n_timed(), 4 * kTimedInTrial) << "at calls 16, 256, 4096 and 65536";
 }
 
 TEST(OnlineAutotunerTest, AWayThatHasBecomeSlowIsLeft) {
-  Circle circle(2, times({1000, 500, 800}));
-  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
-  EXPECT_EQ(circle.call(), 1);
-  circle.ns_of(times({1000, 5000, 900}));
-  circle.calls(OnlineAutotuner::kFirstTrial * OnlineAutotuner::kBetweenTrials + kCallsOfTrial);
-  EXPECT_EQ(circle.call(), 2);
+  World world(2, times({1000, 500, 800}));
+  world.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(world.call(), 1);
+  world.ns_of(times({1000, 5000, 900}));
+  world.calls(OnlineAutotuner::kFirstTrial * OnlineAutotuner::kBetweenTrials + kCallsOfTrial);
+  EXPECT_EQ(world.call(), 2);
 }
 
 TEST(OnlineAutotunerTest, TheModelIsTakenAtItsWordAgainWhenItIsRight) {
-  Circle circle(2, times({1000, 500, 800}));
-  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
-  circle.ns_of(times({1000, 5000, 1000}));
-  circle.calls(OnlineAutotuner::kFirstTrial * OnlineAutotuner::kBetweenTrials + kCallsOfTrial);
-  EXPECT_EQ(circle.call(), -1);
+  World world(2, times({1000, 500, 800}));
+  world.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
+  world.ns_of(times({1000, 5000, 1000}));
+  world.calls(OnlineAutotuner::kFirstTrial * OnlineAutotuner::kBetweenTrials + kCallsOfTrial);
+  EXPECT_EQ(world.call(), -1);
 }
 
 TEST(OnlineAutotunerTest, WhatTookMoreThanTwiceAsLongIsNotTriedAgain) {
-  Circle circle(2, times({1000, 2001, 2000}));
-  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
-  for (int i = 0; i < 1000; ++i) EXPECT_NE(circle.call(), 1);
-  EXPECT_EQ(circle.n_timed(), kTimedInTrial / 3 * 5);
-  EXPECT_EQ(circle.rank(0).took_ns(kClass, 1), 2001U);
+  World world(2, times({1000, 2001, 2000}));
+  world.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
+  for (int i = 0; i < 1000; ++i) EXPECT_NE(world.call(), 1);
+  EXPECT_EQ(world.n_timed(), kTimedInTrial / 3 * 5);
+  EXPECT_EQ(world.rank(0).took_ns(kClass, 1), 2001U);
 }
 
 // Who comes first measures how late the others are. Who came last differs from call to call.
 TEST(OnlineAutotunerTest, LatenessDoesNotCount) {
   std::mt19937 random(5);
   std::size_t late = 0;
-  Circle circle(4, [&](std::size_t rank, std::size_t way) -> std::uint64_t {
+  World world(4, [&](std::size_t rank, std::size_t way) -> std::uint64_t {
     if (rank == 0) late = random() % 4;
     return (way == 2 ? 300U : 400U) + (rank == late ? 0 : random() % 100'000);
   });
-  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
-  EXPECT_EQ(circle.call(), 2);
-  EXPECT_EQ(circle.rank(3).took_ns(kClass, 2), 300U);
+  world.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(world.call(), 2);
+  EXPECT_EQ(world.rank(3).took_ns(kClass, 2), 300U);
 }
 
 TEST(OnlineAutotunerTest, DisturbedCallsDoNotCount) {
   std::mt19937 random(1);
-  Circle circle(1, [&](std::size_t, std::size_t way) -> std::uint64_t {
+  World world(1, [&](std::size_t, std::size_t way) -> std::uint64_t {
     return (way == 1 ? 500 : 1000) * (random() % 2 == 0 ? 1 : 100);
   });
-  circle.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
-  EXPECT_EQ(circle.call(), 1);
-  EXPECT_EQ(circle.rank(0).took_ns(kClass, 0), 1000U);
-  EXPECT_EQ(circle.rank(0).took_ns(kClass, 1), 500U);
+  world.calls(OnlineAutotuner::kFirstTrial + kCallsOfTrial);
+  EXPECT_EQ(world.call(), 1);
+  EXPECT_EQ(world.rank(0).took_ns(kClass, 0), 1000U);
+  EXPECT_EQ(world.rank(0).took_ns(kClass, 1), 500U);
 }
 
 TEST(OnlineAutotunerTest, ClassesAreJudgedEachForItselfAlsoWhenTheirTrialsEndTogether) {
-  Circle circle(2, [](std::size_t, std::size_t way) { return way == 1 ? 500U : 1000U; });
-  Circle other(2, [](std::size_t, std::size_t way) { return way == 1 ? 1000U : 500U; });
+  World world(2, [](std::size_t, std::size_t way) { return way == 1 ? 500U : 1000U; });
+  World other(2, [](std::size_t, std::size_t way) { return way == 1 ? 1000U : 500U; });
   for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial + kCallsOfTrial; ++i) {
-    circle.call();
-    circle.call(1, kClass + 1);
-    circle.call(2, kClass + 2);
+    world.call();
+    world.call(1, kClass + 1);
+    world.call(2, kClass + 2);
   }
-  EXPECT_EQ(circle.call(), 1);
-  EXPECT_EQ(circle.call(1, kClass + 1), -1) << "where there is one way, there is nothing to try";
-  EXPECT_EQ(circle.call(2, kClass + 2), 1);
+  EXPECT_EQ(world.call(), 1);
+  EXPECT_EQ(world.call(1, kClass + 1), -1) << "where there is one way, there is nothing to try";
+  EXPECT_EQ(world.call(2, kClass + 2), 1);
 }
 
 TEST(OnlineAutotunerTest, TrialsThatEndTogetherAreToldTogether) {

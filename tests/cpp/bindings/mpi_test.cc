@@ -1,4 +1,4 @@
-// MPI over the circle, as jaxlib calls it: every element type and operator, communicators, messages, and how calls
+// MPI over the world, as jaxlib calls it: every element type and operator, communicators, messages, and how calls
 // fail. Ranks are processes, as the world is one of the process; threads of one rank are for the sanitizers.
 #include <gtest/gtest.h>
 
@@ -30,12 +30,12 @@ using capi::Settings;
 
 constexpr int kCount = 5;
 
-// Runs it on each rank of a circle that MPI_Init has joined.
+// Runs it on each rank of a world that MPI_Init has joined.
 void with_mpi(int n_ranks, const std::function<void(int rank)>& on_rank) {
   in_processes(n_ranks, [&](int rank, const Settings& settings) {
-    ciranda_context* circle = nullptr;
+    ciranda_context* world = nullptr;
     fake_python::on_join([&]() -> fake_python::Answer {
-      circle = capi::join(settings);
+      world = capi::join(settings);
       return ciranda_get_table();
     });
     int provided = 0;
@@ -43,7 +43,7 @@ void with_mpi(int n_ranks, const std::function<void(int rank)>& on_rank) {
     EXPECT_EQ(provided, kThreadMultiple);
     on_rank(rank);
     ok(MPIABI_Finalize());
-    ciranda_shutdown(circle);
+    ciranda_shutdown(world);
     EXPECT_EQ(fake_python::references_left(), 0);
     EXPECT_EQ(fake_python::locks_held(), 0);
     EXPECT_FALSE(fake_python::is_raised());
@@ -183,7 +183,7 @@ TEST(Mpi, WhatIsNotThereIsRefusedByName) {
 
 // --- communicators
 
-// The rest of what jaxlib calls, in a communicator whose rank r is the circle's rank `ranks[r]`.
+// The rest of what jaxlib calls, in a communicator whose rank r is the world's rank `ranks[r]`.
 void exchanges(Comm comm, const std::vector<int>& ranks) {
   const int n = static_cast<int>(ranks.size());
   const int here = rank_in(comm);
@@ -323,7 +323,7 @@ TEST(Mpi, WhoeverIsLeftIsTold) {
   });
 }
 
-TEST(Mpi, WithoutACircleEveryCallSaysWhy) {
+TEST(Mpi, WithoutAWorldEveryCallSaysWhy) {
   in_processes(1, [](int, const Settings& settings) {
     fails(MPIABI_Barrier(kCommWorld), "MPI_Init has not been called");
     testing::internal::CaptureStderr();
@@ -342,10 +342,10 @@ TEST(Mpi, WithoutACircleEveryCallSaysWhy) {
     EXPECT_NE(told.find("ciranda: MPI_Init: this is process 1 of 2"), std::string::npos) << told;
     EXPECT_NE(told.find("what Python prints"), std::string::npos) << told;
 
-    ciranda_context* const circle = capi::join(settings);
+    ciranda_context* const world = capi::join(settings);
     ok(MPIABI_Init_thread(nullptr, nullptr, 0, nullptr));
     ok(MPIABI_Barrier(kCommWorld));
-    ciranda_shutdown(circle);
+    ciranda_shutdown(world);
     fails(MPIABI_Barrier(kCommWorld), "Ciranda has not been initialized");
     EXPECT_EQ(fake_python::references_left(), 0);
     EXPECT_FALSE(fake_python::is_raised());

@@ -19,7 +19,7 @@
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/lent.hpp"
 #include "bindings/mxnet/push.hpp"
-#include "capi/circle_of_threads.hpp"
+#include "capi/world_of_threads.hpp"
 
 namespace ciranda::mxnet {
 namespace {
@@ -42,7 +42,7 @@ std::string push_sum(const std::string& name, const Array& array) {
 }
 
 // What the other rank makes of the same call.
-ciranda_status plain_sum(ciranda_context* circle, const std::string& name, std::vector<float>& values) {
+ciranda_status plain_sum(ciranda_context* world, const std::string& name, std::vector<float>& values) {
   const auto n = static_cast<std::int64_t>(values.size());
   const ciranda_tensor tensor{values.data(), values.data(), &n, 1, CIRANDA_FLOAT32, nullptr, 0};
   ciranda_request request = CIRANDA_REQUEST_INIT;
@@ -52,7 +52,7 @@ ciranda_status plain_sum(ciranda_context* circle, const std::string& name, std::
   request.tensors = &tensor;
   request.tensors_count = 1;
   ciranda_operation* operation = nullptr;
-  const ciranda_status status = ciranda_run(circle, &request, &operation);
+  const ciranda_status status = ciranda_run(world, &request, &operation);
   ciranda_operation_release(operation);
   return status;
 }
@@ -62,12 +62,12 @@ void with_a_peer(const std::function<void(ciranda_context*&)>& pushes,
                  const std::function<void(ciranda_context*&)>& peer) {
   ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
   std::barrier<> both(2);
-  capi::in_a_circle(2, [&](ciranda_context*& circle) {
+  capi::in_a_world(2, [&](ciranda_context*& world) {
     both.arrive_and_wait();
     ciranda_context* const current = ciranda_current();
     ciranda_context_release(current);
     both.arrive_and_wait();
-    (current == circle ? pushes : peer)(circle);
+    (current == world ? pushes : peer)(world);
   });
   fake::wait_for_all();
   while (native::live_calls() > 0) std::this_thread::yield();  // the last of a call happens after MXNet has heard of it
@@ -97,11 +97,11 @@ TEST(MxnetPush, ArraysSayWhatComesAfterWhat) {
           EXPECT_EQ(found.values, std::vector<float>(kLength, 1 + 2 * kTimes));
         }
       },
-      [&](ciranda_context*& circle) {
+      [&](ciranda_context*& world) {
         for (int time = 0; time < kTimes; ++time) {
           for (int i = 0; i < kArrays; ++i) {
             std::vector<float> values(kLength, 1.0F);
-            EXPECT_EQ(plain_sum(circle, numbered("sum", i), values), CIRANDA_OK);
+            EXPECT_EQ(plain_sum(world, numbered("sum", i), values), CIRANDA_OK);
           }
         }
       });
@@ -122,12 +122,12 @@ TEST(MxnetPush, FailuresAreThoseOfTheArrays) {
         EXPECT_EQ(fake::read(good).values, std::vector<float>(kLength, 3.0F));
         EXPECT_EQ(last_error().get().first, CIRANDA_MISMATCH);
       },
-      [](ciranda_context*& circle) {
+      [](ciranda_context*& world) {
         std::vector<float> more(kLength + 1);
         std::vector<float> values(kLength, 1.0F);
-        EXPECT_EQ(plain_sum(circle, "shapes", more), CIRANDA_MISMATCH);
-        EXPECT_EQ(plain_sum(circle, "after", values), CIRANDA_MISMATCH);
-        EXPECT_EQ(plain_sum(circle, "good", values), CIRANDA_OK);
+        EXPECT_EQ(plain_sum(world, "shapes", more), CIRANDA_MISMATCH);
+        EXPECT_EQ(plain_sum(world, "after", values), CIRANDA_MISMATCH);
+        EXPECT_EQ(plain_sum(world, "good", values), CIRANDA_OK);
       });
 }
 
@@ -167,10 +167,10 @@ TEST(MxnetPush, ArraysCountAsFailedUntilTheyAreWritten) {
           EXPECT_EQ(failure_of(*each), "");
         }
       },
-      [](ciranda_context*& circle) {
+      [](ciranda_context*& world) {
         std::vector<float> more(kLength + 1);
         for (const char* const name : {"shapes", "chained", "in place"}) {
-          EXPECT_EQ(plain_sum(circle, name, more), CIRANDA_MISMATCH);
+          EXPECT_EQ(plain_sum(world, name, more), CIRANDA_MISMATCH);
         }
       });
 }
@@ -218,18 +218,18 @@ TEST(MxnetFailedResults, WhatHasBeenRaisedOrIsGone) {
   fake::wait_for_all();
 }
 
-TEST(MxnetPush, WhatIsUnderWayEndsWithTheCircle) {
+TEST(MxnetPush, WhatIsUnderWayEndsWithTheWorld) {
   constexpr int kCalls = 200;
   std::barrier<> all_pushed(2);
   with_a_peer(
-      [&](ciranda_context*& circle) {
+      [&](ciranda_context*& world) {
         std::vector<Array> arrays;
         for (int i = 0; i < kCalls; ++i) {
           arrays.push_back(fake::make(std::vector<float>(kLength)));
           EXPECT_EQ(push_sum(numbered("alone", i), arrays.back()), "");
           if (i % 2 == 0) arrays.back().reset();
         }
-        ciranda_shutdown(std::exchange(circle, nullptr));
+        ciranda_shutdown(std::exchange(world, nullptr));
         for (int i = 1; i < kCalls; i += 2) {
           const std::string error = fake::read(arrays[static_cast<std::size_t>(i)]).error;
           EXPECT_EQ(error.find("Ciranda"), 0U) << error;
@@ -239,11 +239,11 @@ TEST(MxnetPush, WhatIsUnderWayEndsWithTheCircle) {
       [&](ciranda_context*&) { all_pushed.arrive_and_wait(); });
 }
 
-TEST(MxnetPush, NamesAndCirclesAreCheckedByTheCall) {
+TEST(MxnetPush, NamesAndWorldsAreCheckedByTheCall) {
   ASSERT_EQ(find_mx_api(dlopen(nullptr, RTLD_LAZY), "1.9.1"), "");
   {
     const Array array = fake::make(std::vector<float>(kLength));
-    EXPECT_EQ(push_sum("no circle", array), native::kNotInitialized);
+    EXPECT_EQ(push_sum("no world", array), native::kNotInitialized);
   }
   with_a_peer(
       [](ciranda_context*&) {
@@ -255,10 +255,10 @@ TEST(MxnetPush, NamesAndCirclesAreCheckedByTheCall) {
         EXPECT_EQ(push_sum("go", other), "");
         (void)fake::read(one);
       },
-      [](ciranda_context*& circle) {
+      [](ciranda_context*& world) {
         std::vector<float> values(kLength);
-        EXPECT_EQ(plain_sum(circle, "go", values), CIRANDA_OK);  // "used" is still under way there
-        EXPECT_EQ(plain_sum(circle, "used", values), CIRANDA_OK);
+        EXPECT_EQ(plain_sum(world, "go", values), CIRANDA_OK);  // "used" is still under way there
+        EXPECT_EQ(plain_sum(world, "used", values), CIRANDA_OK);
       });
 }
 
@@ -307,9 +307,9 @@ TEST(MxnetPush, LayoutsOfOneDnn) {
         EXPECT_EQ(fake::read(read).values, std::vector<float>(kLength, -1.0F));  // as it was, which is by its negatives
         EXPECT_EQ(fake::n_reordered(), 2);
       },
-      [](ciranda_context*& circle) {
+      [](ciranda_context*& world) {
         std::vector<float> values(kLength, 2.0F);
-        EXPECT_EQ(plain_sum(circle, "layouts", values), CIRANDA_OK);
+        EXPECT_EQ(plain_sum(world, "layouts", values), CIRANDA_OK);
       });
 }
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "capi/circle_of_one.hpp"
-#include "capi/circle_of_threads.hpp"
+#include "capi/world_of_one.hpp"
+#include "capi/world_of_threads.hpp"
 
 namespace ciranda::native {
 namespace {
@@ -75,13 +75,13 @@ void expect_ended(Heard& heard, ciranda_status status) {
   EXPECT_EQ(heard.n_ends, 1);
 }
 
-using NativeCall = capi::CircleOfOne;
+using NativeCall = capi::WorldOfOne;
 
 TEST_F(NativeCall, EndsWellWithItsOutputs) {
-  const auto reduced = start(circle_, named("sum"));
+  const auto reduced = start(world_, named("sum"));
   expect_ended(*reduced, CIRANDA_OK);
   EXPECT_EQ(reduced->message, "");
-  const auto gathered = start(circle_, named("gather", CIRANDA_ALLGATHER));
+  const auto gathered = start(world_, named("gather", CIRANDA_ALLGATHER));
   expect_ended(*gathered, CIRANDA_OK);
   const ciranda_output output = gathered->operation.output(0);  // the call has let go of it
   ASSERT_EQ(output.ndim, 1);
@@ -91,9 +91,9 @@ TEST_F(NativeCall, EndsWellWithItsOutputs) {
   EXPECT_EQ(Kept().output(0).data, nullptr);
 }
 
-TEST_F(NativeCall, FindsTheCircleOfTheProcess) {
+TEST_F(NativeCall, FindsTheWorldOfTheProcess) {
   const Context context;
-  EXPECT_EQ(context.get(), circle_);
+  EXPECT_EQ(context.get(), world_);
   auto heard = std::make_shared<Heard>();
   auto held = std::make_unique<Held>(heard);
   const ciranda_tensor tensor = held->tensor();
@@ -107,11 +107,11 @@ TEST_F(NativeCall, FindsTheCircleOfTheProcess) {
 TEST_F(NativeCall, WhatIsWrongWithARequestComesToTheSamePlace) {
   ciranda_request wrong = named("wrong", CIRANDA_BROADCAST);
   wrong.root = 7;
-  const auto refused = start(circle_, wrong);
+  const auto refused = start(world_, wrong);
   expect_ended(*refused, CIRANDA_INVALID_ARGUMENT);
   EXPECT_NE(refused->message.find("root_rank 7"), std::string::npos) << refused->message;
   wrong.op = 77;  // which the engine cannot even read
-  const auto unread = start(circle_, wrong);
+  const auto unread = start(world_, wrong);
   expect_ended(*unread, CIRANDA_INVALID_ARGUMENT);
   EXPECT_NE(unread->message, "");
 }
@@ -119,37 +119,37 @@ TEST_F(NativeCall, WhatIsWrongWithARequestComesToTheSamePlace) {
 TEST_F(NativeCall, ThrowingIsToldAndGoesNoFurther) {
   const std::int64_t before = counts.thrown;
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 3; ++i) expect_ended(*start(circle_, named("sum"), true), CIRANDA_OK);
+  for (int i = 0; i < 3; ++i) expect_ended(*start(world_, named("sum"), true), CIRANDA_OK);
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_EQ(counts.thrown - before, 3);
   EXPECT_NE(told.find("what a framework may do"), std::string::npos) << told;
-  expect_ended(*start(circle_, named("sum")), CIRANDA_OK);
+  expect_ended(*start(world_, named("sum")), CIRANDA_OK);
 }
 
 TEST_F(NativeCall, AThousandLeaveNothing) {
   std::vector<std::shared_ptr<Heard>> all;
-  for (int i = 0; i < 1000; ++i) all.push_back(start(circle_, named(("sum." + std::to_string(i)).c_str())));
+  for (int i = 0; i < 1000; ++i) all.push_back(start(world_, named(("sum." + std::to_string(i)).c_str())));
   for (const auto& each : all) expect_ended(*each, CIRANDA_OK);
   EXPECT_EQ(live_calls(), 0);
 }
 
-TEST(NativeCallAlone, WithoutACircleSaysWhatToDo) {
+TEST(NativeCallAlone, WithoutAWorldSaysWhatToDo) {
   const auto heard = start(nullptr, named("sum"));
   expect_ended(*heard, CIRANDA_INVALID_ARGUMENT);
   EXPECT_EQ(heard->message, kNotInitialized);
 }
 
-TEST(NativeCallAlone, PendingOnesEndWhenTheCircleDoes) {
-  capi::in_a_circle(2, [](ciranda_context*& circle) {
-    if (ciranda_rank(circle) == 1) return;
-    ciranda_context_retain(circle);
+TEST(NativeCallAlone, PendingOnesEndWhenTheWorldDoes) {
+  capi::in_a_world(2, [](ciranda_context*& world) {
+    if (ciranda_rank(world) == 1) return;
+    ciranda_context_retain(world);
     std::vector<std::shared_ptr<Heard>> all;
-    for (int i = 0; i < 100; ++i) all.push_back(start(circle, named(("lonely." + std::to_string(i)).c_str())));
-    ciranda_shutdown(circle);
+    for (int i = 0; i < 100; ++i) all.push_back(start(world, named(("lonely." + std::to_string(i)).c_str())));
+    ciranda_shutdown(world);
     for (const auto& each : all) expect_ended(*each, CIRANDA_ABORTED);
-    expect_ended(*start(circle, named("late")), CIRANDA_ABORTED);
-    ciranda_context_release(circle);
-    circle = nullptr;
+    expect_ended(*start(world, named("late")), CIRANDA_ABORTED);
+    ciranda_context_release(world);
+    world = nullptr;
   });
   EXPECT_EQ(live_calls(), 0);
 }

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "capi/circle_of_threads.hpp"
+#include "capi/world_of_threads.hpp"
 
 namespace ciranda::native {
 namespace {
@@ -27,8 +27,8 @@ constexpr int kThreads = 3;
 // Runs chains: tensor = sum over ranks of (tensor + 1), kLength times.
 class Framework : public std::enable_shared_from_this<Framework> {
  public:
-  Framework(ciranda_context* circle, bool directly)
-      : circle_(circle), flags_(directly ? CIRANDA_REQUEST_DIRECT_CALLBACK : 0) {}
+  Framework(ciranda_context* world, bool directly)
+      : world_(world), flags_(directly ? CIRANDA_REQUEST_DIRECT_CALLBACK : 0) {}
 
   void run(unsigned seed) {
     std::vector<int> order(kChains);
@@ -73,7 +73,7 @@ class Framework : public std::enable_shared_from_this<Framework> {
     request.flags |= flags_;
     request.tensors = &tensor;
     request.tensors_count = 1;
-    submit(circle_, std::move(node), request);
+    submit(world_, std::move(node), request);
   }
 
   void go_on(Node& node, bool is_well) {
@@ -83,7 +83,7 @@ class Framework : public std::enable_shared_from_this<Framework> {
     if (n_open_.fetch_sub(1) == 1) n_open_.notify_one();
   }
 
-  ciranda_context* circle_;
+  ciranda_context* world_;
   decltype(ciranda_request::flags) flags_;
   std::atomic<int> n_open_{kChains};
   std::atomic<int> n_wrong_{0};
@@ -92,10 +92,10 @@ class Framework : public std::enable_shared_from_this<Framework> {
 class NativeFramework : public testing::TestWithParam<bool> {};
 
 TEST_P(NativeFramework, GraphsInAnyOrder) {
-  capi::in_a_circle(kRanks, [](ciranda_context* circle) {
+  capi::in_a_world(kRanks, [](ciranda_context* world) {
     for (unsigned step = 0; step < 3; ++step) {
-      const auto framework = std::make_shared<Framework>(circle, GetParam());
-      framework->run(static_cast<unsigned>(ciranda_rank(circle)) + 10 * step);
+      const auto framework = std::make_shared<Framework>(world, GetParam());
+      framework->run(static_cast<unsigned>(ciranda_rank(world)) + 10 * step);
       EXPECT_EQ(framework->n_wrong(), 0);
     }
   });

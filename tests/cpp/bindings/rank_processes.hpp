@@ -1,4 +1,4 @@
-// in_processes: runs a function on n ranks, each a process: for libraries that keep one circle in a process.
+// in_processes: runs a function on n ranks, each a process: for libraries that keep one world in a process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/circle_of_threads.hpp"
+#include "capi/world_of_threads.hpp"
 #include "membership/store_server.hpp"
 
 namespace ciranda::capi {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/circle_of_one.hpp"
+#include "capi/world_of_one.hpp"
 
 namespace ciranda::capi {
 namespace {
@@ -16,32 +16,32 @@ ciranda_status init_with(const std::vector<ciranda_setting>& settings, std::stri
   ciranda_options options = CIRANDA_OPTIONS_INIT;
   options.settings = settings.data();
   options.settings_count = settings.size();
-  ciranda_context* circle = reinterpret_cast<ciranda_context*>(&options);
+  ciranda_context* world = reinterpret_cast<ciranda_context*>(&options);
   char text[512];
-  const ciranda_status status = ciranda_init(&options, &circle, text, sizeof(text));
-  EXPECT_EQ(circle, nullptr);
+  const ciranda_status status = ciranda_init(&options, &world, text, sizeof(text));
+  EXPECT_EQ(world, nullptr);
   message = text;
   return status;
 }
 
-TEST_F(CircleOfOne, KnowsItsPlace) {
-  EXPECT_EQ(ciranda_rank(circle_), 0);
-  EXPECT_EQ(ciranda_size(circle_), 1);
-  EXPECT_EQ(ciranda_local_rank(circle_), 0);
-  EXPECT_EQ(ciranda_local_size(circle_), 1);
-  EXPECT_EQ(ciranda_cross_rank(circle_), 0);
-  EXPECT_EQ(ciranda_cross_size(circle_), 1);
-  EXPECT_STREQ(ciranda_host_of(circle_, 0), "here");
-  EXPECT_EQ(ciranda_host_of(circle_, 1), nullptr);
-  EXPECT_EQ(ciranda_host_of(circle_, -1), nullptr);
+TEST_F(WorldOfOne, KnowsItsPlace) {
+  EXPECT_EQ(ciranda_rank(world_), 0);
+  EXPECT_EQ(ciranda_size(world_), 1);
+  EXPECT_EQ(ciranda_local_rank(world_), 0);
+  EXPECT_EQ(ciranda_local_size(world_), 1);
+  EXPECT_EQ(ciranda_cross_rank(world_), 0);
+  EXPECT_EQ(ciranda_cross_size(world_), 1);
+  EXPECT_STREQ(ciranda_host_of(world_, 0), "here");
+  EXPECT_EQ(ciranda_host_of(world_, 1), nullptr);
+  EXPECT_EQ(ciranda_host_of(world_, -1), nullptr);
 }
 
 TEST(Context, JoinsAgainAfterLeaving) {
   const ciranda_options options = alone();
   for (int i = 0; i < 20; ++i) {
-    ciranda_context* circle = nullptr;
-    ASSERT_EQ(ciranda_init(&options, &circle, nullptr, 0), CIRANDA_OK);
-    ciranda_shutdown(circle);
+    ciranda_context* world = nullptr;
+    ASSERT_EQ(ciranda_init(&options, &world, nullptr, 0), CIRANDA_OK);
+    ciranda_shutdown(world);
   }
 }
 
@@ -64,10 +64,10 @@ TEST(Context, IsNotAloneByAccident) {
   ciranda_options options = CIRANDA_OPTIONS_INIT;
   options.settings = &alone;
   options.settings_count = 1;
-  ciranda_context* circle = nullptr;
-  EXPECT_EQ(ciranda_init(&options, &circle, nullptr, 0), CIRANDA_OK);
-  EXPECT_EQ(ciranda_size(circle), 1);
-  ciranda_shutdown(circle);
+  ciranda_context* world = nullptr;
+  EXPECT_EQ(ciranda_init(&options, &world, nullptr, 0), CIRANDA_OK);
+  EXPECT_EQ(ciranda_size(world), 1);
+  ciranda_shutdown(world);
   ASSERT_EQ(unsetenv("OMPI_COMM_WORLD_SIZE"), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
@@ -76,9 +76,9 @@ TEST(Context, CutsALongMessage) {
   ciranda_options options = CIRANDA_OPTIONS_INIT;
   options.settings = &wrong;
   options.settings_count = 1;
-  ciranda_context* circle = nullptr;
+  ciranda_context* world = nullptr;
   char text[8] = {'x', 'x', 'x', 'x', 'x', 'x', 'x', 'x'};
-  EXPECT_EQ(ciranda_init(&options, &circle, text, 5), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_init(&options, &world, text, 5), CIRANDA_INVALID_ARGUMENT);
   EXPECT_EQ(std::strlen(text), 4u);
   EXPECT_EQ(text[5], 'x');
 }

@@ -1,4 +1,4 @@
-// Requests from submission to release, in a circle of one.
+// Requests from submission to release, in a world of one.
 #include <ciranda/ciranda.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/circle_of_one.hpp"
+#include "capi/world_of_one.hpp"
 
 namespace ciranda::capi {
 namespace {
@@ -32,7 +32,7 @@ ciranda_request request_for(const ciranda_tensor& tensor) {
   return request;
 }
 
-TEST_F(CircleOfOne, AllreduceAppliesTheFactors) {
+TEST_F(WorldOfOne, AllreduceAppliesTheFactors) {
   const std::vector<float> input{1, 2, 3};
   std::vector<float> output(3, -1);
   const std::int64_t shape = 3;
@@ -42,7 +42,7 @@ TEST_F(CircleOfOne, AllreduceAppliesTheFactors) {
   request.postscale = 0.25;
   request.name = "x";
   ciranda_operation* operation = nullptr;
-  ASSERT_EQ(ciranda_submit(circle_, &request, &operation), CIRANDA_OK);
+  ASSERT_EQ(ciranda_submit(world_, &request, &operation), CIRANDA_OK);
   EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
   EXPECT_EQ(ciranda_poll(operation), 1);
   EXPECT_EQ(ciranda_operation_status(operation), CIRANDA_OK);
@@ -52,7 +52,7 @@ TEST_F(CircleOfOne, AllreduceAppliesTheFactors) {
   ciranda_operation_release(operation);
 }
 
-TEST_F(CircleOfOne, RunNeedsNoOperationWhereThereIsNothingToSay) {
+TEST_F(WorldOfOne, RunNeedsNoOperationWhereThereIsNothingToSay) {
   std::vector<float> values{1, 2, 3};
   const std::int64_t shape = 3;
   const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
@@ -61,49 +61,49 @@ TEST_F(CircleOfOne, RunNeedsNoOperationWhereThereIsNothingToSay) {
   request.name = "x";
   ciranda_operation* operation = reinterpret_cast<ciranda_operation*>(&values);  // is overwritten
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_OK);
+    ASSERT_EQ(ciranda_run(world_, &request, &operation), CIRANDA_OK);
     EXPECT_EQ(operation, nullptr);
   }
-  ASSERT_EQ(ciranda_run(circle_, &request, nullptr), CIRANDA_OK);
+  ASSERT_EQ(ciranda_run(world_, &request, nullptr), CIRANDA_OK);
   EXPECT_EQ(values, (std::vector<float>{16, 32, 48}));
 }
 
-TEST_F(CircleOfOne, RunGivesTheOperationOfWhatFailedOrHasOutputs) {
+TEST_F(WorldOfOne, RunGivesTheOperationOfWhatFailedOrHasOutputs) {
   float value = 1;
   const ciranda_tensor no_memory{nullptr, nullptr, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
   ciranda_request request = request_for(no_memory);
   ciranda_operation* operation = nullptr;
-  EXPECT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_run(world_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
   ASSERT_NE(operation, nullptr);
   EXPECT_NE(std::string(ciranda_operation_message(operation)).find("no memory"), std::string::npos);
   ciranda_operation_release(operation);
-  EXPECT_EQ(ciranda_run(circle_, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_run(world_, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
 
   const std::int64_t shape = 1;
   const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
   request = request_for(tensor);
   request.collective = CIRANDA_ALLGATHER;
-  EXPECT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_OK);
+  EXPECT_EQ(ciranda_run(world_, &request, &operation), CIRANDA_OK);
   ASSERT_NE(operation, nullptr);
   EXPECT_EQ(ciranda_operation_outputs_count(operation), 1u);
   ciranda_operation_release(operation);
 
   request.collective = 99;
   operation = reinterpret_cast<ciranda_operation*>(&value);
-  EXPECT_EQ(ciranda_run(circle_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_run(world_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
   EXPECT_EQ(operation, nullptr);
   EXPECT_EQ(ciranda_run(nullptr, &request, &operation), CIRANDA_INVALID_ARGUMENT);
-  EXPECT_EQ(ciranda_run(circle_, nullptr, &operation), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_run(world_, nullptr, &operation), CIRANDA_INVALID_ARGUMENT);
 }
 
-TEST_F(CircleOfOne, AllgatherGivesItsOutput) {
+TEST_F(WorldOfOne, AllgatherGivesItsOutput) {
   const std::vector<std::int32_t> input{1, 2, 3, 4, 5, 6};
   const std::int64_t shape[] = {3, 2};
   const ciranda_tensor tensor{input.data(), nullptr, shape, 2, CIRANDA_INT32, nullptr, 0};
   ciranda_request request = request_for(tensor);
   request.collective = CIRANDA_ALLGATHER;
   ciranda_operation* operation = nullptr;
-  ASSERT_EQ(ciranda_submit(circle_, &request, &operation), CIRANDA_OK);
+  ASSERT_EQ(ciranda_submit(world_, &request, &operation), CIRANDA_OK);
   ASSERT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
   leave();  // the operation outlives its context
   ASSERT_EQ(ciranda_operation_outputs_count(operation), 1u);
@@ -120,7 +120,7 @@ TEST_F(CircleOfOne, AllgatherGivesItsOutput) {
   ciranda_operation_release(operation);
 }
 
-TEST_F(CircleOfOne, AnInvalidRequestFailsByItsOperation) {
+TEST_F(WorldOfOne, AnInvalidRequestFailsByItsOperation) {
   float value = 0;
   const std::int64_t shape = -1;
   const ciranda_tensor tensor{&value, &value, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
@@ -130,7 +130,7 @@ TEST_F(CircleOfOne, AnInvalidRequestFailsByItsOperation) {
   request.callback = look;
   request.user_data = &seen;
   ciranda_operation* operation = nullptr;
-  ASSERT_EQ(ciranda_submit(circle_, &request, &operation), CIRANDA_OK);
+  ASSERT_EQ(ciranda_submit(world_, &request, &operation), CIRANDA_OK);
   EXPECT_EQ(ciranda_wait(operation), CIRANDA_INVALID_ARGUMENT);
   EXPECT_NE(std::string(ciranda_operation_message(operation)).find("wrong"), std::string::npos)
       << ciranda_operation_message(operation);
@@ -140,17 +140,17 @@ TEST_F(CircleOfOne, AnInvalidRequestFailsByItsOperation) {
   EXPECT_EQ(seen.status, CIRANDA_INVALID_ARGUMENT);
 }
 
-TEST_F(CircleOfOne, AnUnreadableRequestGivesNoOperation) {
+TEST_F(WorldOfOne, AnUnreadableRequestGivesNoOperation) {
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.collective = 17;
   ciranda_operation* operation = reinterpret_cast<ciranda_operation*>(&request);
-  EXPECT_EQ(ciranda_submit(circle_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_submit(world_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
   EXPECT_EQ(operation, nullptr);
-  EXPECT_EQ(ciranda_submit(circle_, nullptr, nullptr), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_submit(world_, nullptr, nullptr), CIRANDA_INVALID_ARGUMENT);
   EXPECT_EQ(ciranda_submit(nullptr, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
 }
 
-TEST_F(CircleOfOne, TheCallbackComesWithoutAHandle) {
+TEST_F(WorldOfOne, TheCallbackComesWithoutAHandle) {
   std::vector<double> values{1, 2};
   const std::int64_t shape = 2;
   const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT64, nullptr, 0};
@@ -158,14 +158,14 @@ TEST_F(CircleOfOne, TheCallbackComesWithoutAHandle) {
   Seen seen;
   request.callback = look;
   request.user_data = &seen;
-  ASSERT_EQ(ciranda_submit(circle_, &request, nullptr), CIRANDA_OK);
+  ASSERT_EQ(ciranda_submit(world_, &request, nullptr), CIRANDA_OK);
   leave();  // completes or aborts everything
   EXPECT_EQ(seen.calls.load(), 1);
   EXPECT_NE(seen.status, CIRANDA_PENDING);
   EXPECT_EQ(seen.outputs_count, 0u);
 }
 
-TEST_F(CircleOfOne, GroupedTensorsAreOneRequest) {
+TEST_F(WorldOfOne, GroupedTensorsAreOneRequest) {
   std::vector<float> a{1, 2};
   std::vector<std::int64_t> b{3};
   const std::int64_t shapes[] = {2, 1};
@@ -176,7 +176,7 @@ TEST_F(CircleOfOne, GroupedTensorsAreOneRequest) {
   request.tensors_count = 2;
   request.postscale = 2;
   ciranda_operation* operation = nullptr;
-  ASSERT_EQ(ciranda_submit(circle_, &request, &operation), CIRANDA_OK);
+  ASSERT_EQ(ciranda_submit(world_, &request, &operation), CIRANDA_OK);
   EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
   EXPECT_EQ(a, (std::vector<float>{2, 4}));
   EXPECT_EQ(b, (std::vector<std::int64_t>{6}));

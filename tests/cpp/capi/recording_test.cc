@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "capi/circle_of_one.hpp"
+#include "capi/world_of_one.hpp"
 
 namespace ciranda::capi {
 namespace {
 
-class RecordingOfC : public CircleOfOne {
+class RecordingOfC : public WorldOfOne {
  protected:
   ciranda_status sum(const char* name) {
     const std::array<std::int64_t, 1> shape{2};
@@ -22,7 +22,7 @@ class RecordingOfC : public CircleOfOne {
     request.name = name;
     request.tensors = &tensor;
     request.tensors_count = 1;
-    return ciranda_run(circle_, &request, nullptr);
+    return ciranda_run(world_, &request, nullptr);
   }
 
   std::array<float, 2> values_{};
@@ -31,7 +31,7 @@ class RecordingOfC : public CircleOfOne {
 TEST_F(RecordingOfC, HasWhatWasCalledInItsTime) {
   ASSERT_EQ(sum("before"), CIRANDA_OK);
   ciranda_recording* recording = nullptr;
-  ASSERT_EQ(ciranda_record_start(circle_, &recording), CIRANDA_OK);
+  ASSERT_EQ(ciranda_record_start(world_, &recording), CIRANDA_OK);
   for (const char* const name : {"a", "b", "c"}) ASSERT_EQ(sum(name), CIRANDA_OK);
   std::array<ciranda_record, 2> records{};
   ASSERT_EQ(ciranda_record_read(recording, records.data(), sizeof(ciranda_record), 2), 2U);
@@ -53,7 +53,7 @@ TEST_F(RecordingOfC, HasWhatWasCalledInItsTime) {
 
 TEST_F(RecordingOfC, TellsWhatWasForgotten) {
   ciranda_recording* recording = nullptr;
-  ASSERT_EQ(ciranda_record_start(circle_, &recording), CIRANDA_OK);
+  ASSERT_EQ(ciranda_record_start(world_, &recording), CIRANDA_OK);
   constexpr std::size_t kCalls = 20'000;
   for (std::size_t i = 0; i < kCalls; ++i) ASSERT_EQ(sum("x"), CIRANDA_OK);
   std::vector<ciranda_record> records(kCalls);
@@ -70,7 +70,7 @@ TEST_F(RecordingOfC, FillsLongerStructs) {
     std::int64_t more;
   };
   ciranda_recording* recording = nullptr;
-  ASSERT_EQ(ciranda_record_start(circle_, &recording), CIRANDA_OK);
+  ASSERT_EQ(ciranda_record_start(world_, &recording), CIRANDA_OK);
   for (const char* const name : {"a", "b"}) ASSERT_EQ(sum(name), CIRANDA_OK);
   std::array<Longer, 2> records{};
   records[0].more = records[1].more = 7;
@@ -84,12 +84,12 @@ TEST_F(RecordingOfC, RefusesWhatCannotBe) {
   ciranda_recording* recording = nullptr;
   EXPECT_EQ(ciranda_record_start(nullptr, &recording), CIRANDA_INVALID_ARGUMENT);
   EXPECT_EQ(recording, nullptr);
-  EXPECT_EQ(ciranda_record_start(circle_, nullptr), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_record_start(world_, nullptr), CIRANDA_INVALID_ARGUMENT);
   ciranda_record record{};
   EXPECT_EQ(ciranda_record_read(nullptr, &record, sizeof(record), 1), 0U);
   EXPECT_EQ(ciranda_record_lost(nullptr), 0U);
   ciranda_record_stop(nullptr);
-  ASSERT_EQ(ciranda_record_start(circle_, &recording), CIRANDA_OK);
+  ASSERT_EQ(ciranda_record_start(world_, &recording), CIRANDA_OK);
   ASSERT_EQ(sum("x"), CIRANDA_OK);
   EXPECT_EQ(ciranda_record_read(recording, nullptr, sizeof(record), 1), 0U);
   EXPECT_EQ(ciranda_record_read(recording, &record, sizeof(record) - 1, 1), 0U);
@@ -106,20 +106,20 @@ TEST(TimelineOfC, IsAskedForByTheSetting) {
   ciranda_options options = alone();
   options.settings = settings.data();
   options.settings_count = settings.size();
-  ciranda_context* circle = nullptr;
-  ASSERT_EQ(ciranda_init(&options, &circle, nullptr, 0), CIRANDA_OK);
+  ciranda_context* world = nullptr;
+  ASSERT_EQ(ciranda_init(&options, &world, nullptr, 0), CIRANDA_OK);
   ciranda_request barrier = CIRANDA_REQUEST_INIT;
   barrier.collective = CIRANDA_BARRIER;
   barrier.name = "end";
-  EXPECT_EQ(ciranda_run(circle, &barrier, nullptr), CIRANDA_OK);
-  ciranda_shutdown(circle);
+  EXPECT_EQ(ciranda_run(world, &barrier, nullptr), CIRANDA_OK);
+  ciranda_shutdown(world);
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_NE(text.str().find(R"("NEGOTIATE_BARRIER")"), std::string::npos) << text.str();
   EXPECT_TRUE(text.str().ends_with("\n]\n"));
   settings.back().value = "/nonexistent/timeline";
   std::array<char, 200> message{};
-  EXPECT_EQ(ciranda_init(&options, &circle, message.data(), message.size()), CIRANDA_INVALID_ARGUMENT);
+  EXPECT_EQ(ciranda_init(&options, &world, message.data(), message.size()), CIRANDA_INVALID_ARGUMENT);
   EXPECT_STREQ(message.data(), "the timeline cannot be written to /nonexistent/timeline: No such file or directory");
   ::unlink(path.c_str());
 }

@@ -29,9 +29,9 @@ TEST(Table, TheFaceGoesByIt) {
   ASSERT_EQ(ciranda_use_table(ciranda_get_table(), message, sizeof(message)), CIRANDA_OK) << message;
   EXPECT_STREQ(message, "");
   EXPECT_EQ(ciranda_table_in_use, ciranda_get_table());
-  ciranda::Context circle(ciranda::Context::Settings{{"CIRANDA_RANK", "0"}, {"CIRANDA_SIZE", "1"}});
+  ciranda::Context world(ciranda::Context::Settings{{"CIRANDA_RANK", "0"}, {"CIRANDA_SIZE", "1"}});
   std::vector<float> values{1, 2};
-  circle.allreduce(std::span(values), {.postscale = 3});
+  world.allreduce(std::span(values), {.postscale = 3});
   EXPECT_EQ(values, (std::vector<float>{3, 6}));
 }
 

@@ -1,4 +1,4 @@
-// Lanes that come to be when they are first used: in any order, while ranks have joined, and when there is no circle
+// Lanes that come to be when they are first used: in any order, while ranks have joined, and when there is no world
 // any more before they do.
 #include <gtest/gtest.h>
 
@@ -116,7 +116,7 @@ TEST_P(LanesTest, AreJoinedByRanksThatHaveNeverUsedThem) {
   });
 }
 
-TEST_P(LanesTest, EndWithTheCircleBeforeTheyCameToBe) {
+TEST_P(LanesTest, EndWithTheWorldBeforeTheyCameToBe) {
   const testing::Watchdog watchdog("ended lanes");
   World world(2, options_for(GetParam(), 2));
   world.run([&](Engine& engine) {

@@ -308,7 +308,7 @@ TEST_P(SetsTest, AreFormedByTheirOwnRanks) {
     for (const std::vector<int>& wrong :
          {std::vector<int>{}, {2, 0}, {0, 0, 1, 2, 3}, {0, 1, 2, 3, 4}, {-1, 0, 1, 2, 3}}) {
       const Status refused = engine.form_set(wrong, 50).status();
-      EXPECT_NE(refused.message().find("must be ascending ranks of the circle with rank"), std::string::npos);
+      EXPECT_NE(refused.message().find("must be ascending ranks of the world with rank"), std::string::npos);
     }
     EXPECT_EQ(sum_in(engine, 0, "after"), 10);
   });

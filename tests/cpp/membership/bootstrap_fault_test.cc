@@ -30,7 +30,7 @@ class JobOfProcesses {
     }
     BootstrapOptions options = job_.options(0);
     options.use_shared_memory = uses_shared_memory;
-    auto mesh = join_circle(options);
+    auto mesh = join_world(options);
     EXPECT_TRUE(mesh.ok()) << mesh.status().message();
     if (mesh.ok()) {
       mesh_ = std::move(mesh).value();
@@ -137,7 +137,7 @@ TEST_P(Fault, AStoppedRankIsNotTakenForDead) {
 TEST(Membership, ARankThatDiesWhileTheOthersConnectIsNamed) {
   TestJob job(2);
   const RankProcess dying({1, 2, job.store_address(), true, Life::kNeverConnects});
-  const auto mesh = join_circle(job.options(0));
+  const auto mesh = join_world(job.options(0));
   EXPECT_EQ(mesh.status().kind(), ErrorKind::kRanksLost);
   EXPECT_TRUE(contains(mesh.status().message(), "rank 1 on testhost (127.0.0.1:1) ended while the job was starting"));
 }
@@ -147,8 +147,8 @@ TEST(Membership, ARankThatDiesAfterMeetingOnlyOneIsNamedByAll) {
   TestJob job(3);
   const RankProcess dying({2, 3, job.store_address(), true, Life::kMeetsRank0});
   Status of_rank_1;
-  std::thread other([&] { of_rank_1 = join_circle(job.options(1)).status(); });
-  const Status of_rank_0 = join_circle(job.options(0)).status();
+  std::thread other([&] { of_rank_1 = join_world(job.options(1)).status(); });
+  const Status of_rank_0 = join_world(job.options(0)).status();
   other.join();
   for (const Status& status : {of_rank_0, of_rank_1}) {
     EXPECT_EQ(status.kind(), ErrorKind::kRanksLost);
@@ -160,7 +160,7 @@ TEST(Membership, AKilledLeaderOfSharedMemoryLeavesNothingBehind) {
   TestJob job(2);
   {
     RankProcess leader({0, 2, job.store_address(), true, Life::kWaits});
-    auto mesh = join_circle(job.options(1));
+    auto mesh = join_world(job.options(1));
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     ASSERT_NE(mesh.value()->arena(), nullptr);
     leader.send_signal(SIGKILL);

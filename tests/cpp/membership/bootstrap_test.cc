@@ -114,10 +114,10 @@ TEST(Bootstrap, LeavesNoDescriptorBehind) {
   EXPECT_EQ(n_open_descriptors(), before);
 }
 
-TEST(Bootstrap, ACircleOfOneNeedsNeitherStoreNorSecret) {
+TEST(Bootstrap, AWorldOfOneNeedsNeitherStoreNorSecret) {
   BootstrapOptions options;
   options.host = "alone";
-  auto mesh = join_circle(options);
+  auto mesh = join_world(options);
   ASSERT_TRUE(mesh.ok());
   EXPECT_EQ(mesh.value()->size(), 1);
   EXPECT_EQ(mesh.value()->peer(0).host, "alone");
@@ -130,12 +130,12 @@ TEST(Bootstrap, ImpossibleOptionsAreRefused) {
   for (const auto& [rank, size] : {std::pair(-1, 2), std::pair(2, 2), std::pair(0, 0), std::pair(0, -1)}) {
     options.rank = rank;
     options.size = size;
-    EXPECT_EQ(join_circle(options).status().kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(join_world(options).status().kind(), ErrorKind::kInvalidArgument);
   }
   options.rank = 0;
   options.size = 1;
   options.slot_bytes = 100;
-  EXPECT_EQ(join_circle(options).status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_EQ(join_world(options).status().kind(), ErrorKind::kInvalidArgument);
 }
 
 TEST(Bootstrap, TwoJobsAtOnceDoNotMeet) {
@@ -157,7 +157,7 @@ TEST(Bootstrap, TheOtherJobsStoreIsRefused) {
   BootstrapOptions lost = first.options(0);
   lost.size = 2;
   lost.store = {second.store_address()};
-  const auto mesh = join_circle(lost);
+  const auto mesh = join_world(lost);
   EXPECT_EQ(mesh.status().kind(), ErrorKind::kInvalidArgument);
   EXPECT_TRUE(contains(mesh.status().message(), "rank 0 of 2 on testhost could not join"));
   EXPECT_TRUE(contains(mesh.status().message(), second.store_address() + " belongs to another job"));
@@ -221,7 +221,7 @@ TEST(Bootstrap, UsesTheInterfaceThatIsAskedFor) {
   }
   BootstrapOptions options = job.options(0);
   options.interface = "lo,nosuch0";
-  const auto failed = join_circle(options);
+  const auto failed = join_world(options);
   EXPECT_EQ(failed.status().kind(), ErrorKind::kInvalidArgument);
   EXPECT_TRUE(contains(failed.status().message(), "no network interface 'nosuch0'"));
 }
@@ -233,7 +233,7 @@ std::function<bool()> gives_up() {
 
 void expect_interrupted(const BootstrapOptions& options) {
   const auto begin = SteadyClock::now();
-  const auto mesh = join_circle(options);
+  const auto mesh = join_world(options);
   EXPECT_EQ(mesh.status().kind(), ErrorKind::kAborted) << mesh.status().message();
   EXPECT_TRUE(contains(mesh.status().message(), "was interrupted while it waited"));
   EXPECT_LT(SteadyClock::now() - begin, options.start_timeout / 2);
@@ -290,7 +290,7 @@ TEST(Bootstrap, ARankThatEndedBeforeTheOthersHeardOfItIsNamed) {
   ASSERT_EQ(posix_spawn(&ended, program.c_str(), nullptr, nullptr, argv.data(), nullptr), 0);
   ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
   std::thread other([&job, ended] { play_a_rank_that_never_connects(job, ended); });
-  const auto mesh = join_circle(job.options(0));
+  const auto mesh = join_world(job.options(0));
   other.join();
   EXPECT_EQ(mesh.status().kind(), ErrorKind::kRanksLost);
   EXPECT_TRUE(contains(mesh.status().message(), "rank 1 on elsewhere (127.0.0.1:1) ended while the job was starting"));

@@ -100,7 +100,7 @@ int live(const RankPlan& plan) {
   BootstrapOptions options = test_options(plan.rank, plan.size, plan.store);
   options.use_shared_memory = plan.uses_shared_memory;
   options.warn = [](const std::string&) {};
-  const auto mesh = join_circle(options);
+  const auto mesh = join_world(options);
   if (!mesh.ok()) {
     return 1;
   }

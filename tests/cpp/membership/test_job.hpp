@@ -81,7 +81,7 @@ class TestJob {
         if (tweak) {
           tweak(mine);
         }
-        results[static_cast<std::size_t>(rank)] = std::make_unique<Result<std::unique_ptr<Mesh>>>(join_circle(mine));
+        results[static_cast<std::size_t>(rank)] = std::make_unique<Result<std::unique_ptr<Mesh>>>(join_world(mine));
       });
     }
     Joined joined;

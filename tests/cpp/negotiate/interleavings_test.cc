@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "negotiate/signatures.hpp"
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -19,14 +19,14 @@ namespace {
 class Search {
  public:
   // All begin with their first n_known steps, in one order.
-  Search(std::vector<Script> scripts, const CircleOptions& options, std::size_t n_known = 0)
+  Search(std::vector<Script> scripts, const WorldOptions& options, std::size_t n_known = 0)
       : scripts_(std::move(scripts)), options_(options), n_known_(n_known) {}
 
   // The first violation found, with the events that lead to it; empty if there is none.
   std::string run() {
-    CirclePtr circle = start();
-    n_group_entries_before_ = circle->n_group_entries();
-    visit(std::move(circle), {});
+    WorldPtr world = start();
+    n_group_entries_before_ = world->n_group_entries();
+    visit(std::move(world), {});
     return found_;
   }
   // Likewise; and when nothing can happen any more the coordinator's patience alone must bring an end to every call.
@@ -40,18 +40,18 @@ class Search {
   std::size_t n_orders_with_meetings() const { return n_orders_with_meetings_; }
 
  private:
-  using CirclePtr = std::unique_ptr<SimulatedCircle>;
+  using WorldPtr = std::unique_ptr<SimulatedWorld>;
 
-  CirclePtr start() const {
-    auto circle = std::make_unique<SimulatedCircle>(scripts_, options_);
-    if (n_known_ > 0) circle->begin_with(n_known_);
-    return circle;
+  WorldPtr start() const {
+    auto world = std::make_unique<SimulatedWorld>(scripts_, options_);
+    if (n_known_ > 0) world->begin_with(n_known_);
+    return world;
   }
 
-  CirclePtr replay() const {
-    CirclePtr circle = start();
-    for (const Event& event : path_) circle->perform(event);
-    return circle;
+  WorldPtr replay() const {
+    WorldPtr world = start();
+    for (const Event& event : path_) world->perform(event);
+    return world;
   }
 
   struct Branch {
@@ -60,12 +60,12 @@ class Search {
   };
 
   // `asleep`: events whose consequences have been seen on another branch.
-  static std::vector<Branch> branches(const SimulatedCircle& circle, const std::vector<Event>& events,
+  static std::vector<Branch> branches(const SimulatedWorld& world, const std::vector<Event>& events,
                                       const std::vector<Event>& asleep) {
     std::vector<Footprint> footprints;
     std::vector<bool> is_seen;
     for (const Event& event : events) {
-      footprints.push_back(circle.footprint(event));
+      footprints.push_back(world.footprint(event));
       is_seen.push_back(std::find(asleep.begin(), asleep.end(), event) != asleep.end());
     }
     std::vector<Branch> found;
@@ -80,13 +80,13 @@ class Search {
     return found;
   }
 
-  void visit(CirclePtr circle, const std::vector<Event>& asleep) {
+  void visit(WorldPtr world, const std::vector<Event>& asleep) {
     if (!found_.empty()) return;
-    const std::vector<Event> events = circle->possible_events();
-    if (events.empty()) return judge(*circle);
-    const std::vector<Branch> all = branches(*circle, events, asleep);
+    const std::vector<Event> events = world->possible_events();
+    if (events.empty()) return judge(*world);
+    const std::vector<Branch> all = branches(*world, events, asleep);
     for (const Branch& branch : all) {
-      CirclePtr next = &branch == &all.back() ? std::move(circle) : replay();
+      WorldPtr next = &branch == &all.back() ? std::move(world) : replay();
       next->perform(branch.event);
       path_.push_back(branch.event);
       visit(std::move(next), branch.asleep);
@@ -94,26 +94,26 @@ class Search {
     }
   }
 
-  static std::string with_time(SimulatedCircle& circle) {
-    circle.let_time_pass();
-    const std::string wrong = circle.violation();
-    return wrong.empty() ? circle.unended() : wrong;
+  static std::string with_time(SimulatedWorld& world) {
+    world.let_time_pass();
+    const std::string wrong = world.violation();
+    return wrong.empty() ? world.unended() : wrong;
   }
 
-  void judge(SimulatedCircle& circle) {
+  void judge(SimulatedWorld& world) {
     ++n_orders_;
-    if (circle.n_group_entries() > n_group_entries_before_) ++n_orders_with_groups_;
-    if (circle.n_met() > 0) ++n_orders_with_meetings_;
-    least_executed_ = std::min(least_executed_, circle.n_executed());
-    std::string wrong = circle.violation();
-    if (wrong.empty() && must_end_) wrong = with_time(circle);
+    if (world.n_group_entries() > n_group_entries_before_) ++n_orders_with_groups_;
+    if (world.n_met() > 0) ++n_orders_with_meetings_;
+    least_executed_ = std::min(least_executed_, world.n_executed());
+    std::string wrong = world.violation();
+    if (wrong.empty() && must_end_) wrong = with_time(world);
     if (wrong.empty() || !found_.empty()) return;
     found_ = wrong;
     for (const Event& event : path_) found_ += "\n  " + to_string(event);
   }
 
   std::vector<Script> scripts_;
-  CircleOptions options_;
+  WorldOptions options_;
   std::size_t n_known_;
   bool must_end_ = false;
   std::vector<Event> path_;
@@ -257,7 +257,7 @@ class Interleavings : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(Interleavings, KeepTheAgreement) {
   const Scenario& scenario = GetParam();
-  CircleOptions options;
+  WorldOptions options;
   options.takes_eagerly = scenario.writes_log_at_once;
   options.hosts = scenario.hosts;
   options.is_taken_down = scenario.is_taken_down;
@@ -364,7 +364,7 @@ class InterleavingsOfGroups : public ::testing::TestWithParam<Scenario> {};
 TEST_P(InterleavingsOfGroups, KeepTheAgreement) {
   Scenario scenario = GetParam();
   for (Script& script : scenario.scripts) script = after_planning(script);
-  CircleOptions options;
+  WorldOptions options;
   options.coordinator.reports_groups = true;
   options.hosts = scenario.hosts;
   options.fan_out = scenario.fan_out;
@@ -440,7 +440,7 @@ class InterleavingsOfMeetings : public ::testing::TestWithParam<Scenario> {};
 TEST_P(InterleavingsOfMeetings, KeepTheAgreement) {
   Scenario scenario = GetParam();
   for (Script& script : scenario.scripts) script = after_opening(script);
-  CircleOptions options;
+  WorldOptions options;
   options.coordinator.lets_ranks_meet = true;
   options.takes_eagerly = true;
   options.is_taken_down = scenario.is_taken_down;
@@ -545,7 +545,7 @@ class InterleavingsOfSwaps : public ::testing::TestWithParam<Scenario> {
   static void expect_agreement(const Scenario& scenario, std::size_t n_stalls) {
     std::vector<Script> scripts;
     for (const Script& script : scenario.scripts) scripts.push_back(after_opening(script));
-    CircleOptions options;
+    WorldOptions options;
     options.coordinator.lets_ranks_swap = true;
     options.coordinator.stall_shutdown = std::chrono::seconds(1);
     options.takes_eagerly = scenario.writes_log_at_once;
@@ -571,7 +571,7 @@ INSTANTIATE_TEST_SUITE_P(Swaps, InterleavingsOfCancellations, ::testing::ValuesI
 
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {
-  CircleOptions options;
+  WorldOptions options;
   options.takes_eagerly = true;
   Search search({{call("a")}, {call("a")}}, options);
   EXPECT_EQ(search.run(), "");
@@ -609,7 +609,7 @@ class InterleavingsOfMeetingsForRows : public ::testing::TestWithParam<Scenario>
 
 TEST_P(InterleavingsOfMeetingsForRows, KeepTheAgreement) {
   const Scenario& scenario = GetParam();
-  CircleOptions options;
+  WorldOptions options;
   options.coordinator.lets_ranks_meet = true;
   options.takes_eagerly = true;
   Search search(scenario.scripts, options, 4);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "negotiate/signatures.hpp"
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 #include "repetitions.hpp"
 
 namespace ciranda::testing {
@@ -73,19 +73,19 @@ class LostMessages : public ::testing::TestWithParam<Case> {
   };
 
   // The events come in an order that the seed gives.
-  static End run(std::uint64_t seed, CircleOptions options) {
+  static End run(std::uint64_t seed, WorldOptions options) {
     options.coordinator.stall_shutdown = std::chrono::seconds(1);
     options.coordinator.lets_ranks_swap = GetParam().lets_ranks_swap;
     options.coordinator.reports_groups = GetParam().reports_groups;
     options.hosts = GetParam().hosts;
     options.coordinator.cache_capacity = GetParam().cache_capacity;
-    SimulatedCircle circle(GetParam().scripts, options);
+    SimulatedWorld world(GetParam().scripts, options);
     std::mt19937_64 random(seed);
-    for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
-      circle.perform(events[random() % events.size()]);
+    for (auto events = world.possible_events(); !events.empty(); events = world.possible_events()) {
+      world.perform(events[random() % events.size()]);
     }
-    circle.let_time_pass();
-    return {circle.wrong().empty() ? circle.unended() : circle.wrong(), circle.broken(), circle.n_messages()};
+    world.let_time_pass();
+    return {world.wrong().empty() ? world.unended() : world.wrong(), world.broken(), world.n_messages()};
   }
 };
 
@@ -94,7 +94,7 @@ TEST_P(LostMessages, LeaveNobodyWaiting) {
     const std::size_t n_messages = run(seed, {}).n_messages;
     ASSERT_GT(n_messages, 5U);
     for (std::size_t lost = 0; lost < n_messages; ++lost) {
-      CircleOptions options;
+      WorldOptions options;
       options.lost = lost;
       ASSERT_EQ(run(seed, options).wrong, "") << "message " << lost << " of " << n_messages << ", seed " << seed;
     }
@@ -104,7 +104,7 @@ TEST_P(LostMessages, LeaveNobodyWaiting) {
 // Without one that is lost all comes to an end by itself, though the coordinator loses patience at any moment.
 TEST_P(LostMessages, AreNotSeenWhereThereAreNone) {
   for (std::uint64_t seed = 1; seed <= repetitions(500); ++seed) {
-    CircleOptions options;
+    WorldOptions options;
     options.n_stalls = seed % 4;
     const End end = run(seed, options);
     ASSERT_EQ(end.wrong, "") << "seed " << seed;

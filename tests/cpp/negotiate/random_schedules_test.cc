@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "negotiate/signatures.hpp"
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 #include "repetitions.hpp"
 
 namespace ciranda::testing {
@@ -182,8 +182,8 @@ struct Groups {
   std::size_t n_forgotten = 0;  // times that cache ids were taken back
 };
 
-CircleOptions circle_options(const Training& training, Random& random) {
-  CircleOptions options;
+WorldOptions world_options(const Training& training, Random& random) {
+  WorldOptions options;
   options.uses_codec = true;
   options.takes_eagerly = chance(random, 30);
   options.coordinator.cache_capacity = training.cache_capacity;
@@ -200,33 +200,33 @@ CircleOptions circle_options(const Training& training, Random& random) {
   return options;
 }
 
-std::string verdict(const SimulatedCircle& circle, Groups* groups) {
-  if (circle.n_executed() == 0) return "nothing was executed";
-  if (groups != nullptr) groups->n_met += circle.n_met();
-  if (groups != nullptr) groups->n_entries += circle.n_group_entries();
-  if (groups != nullptr) groups->n_of_all += circle.n_groups_of_all();
+std::string verdict(const SimulatedWorld& world, Groups* groups) {
+  if (world.n_executed() == 0) return "nothing was executed";
+  if (groups != nullptr) groups->n_met += world.n_met();
+  if (groups != nullptr) groups->n_entries += world.n_group_entries();
+  if (groups != nullptr) groups->n_of_all += world.n_groups_of_all();
   const auto forgets = [](const LogEntry& entry) { return std::holds_alternative<ForgetEntry>(entry); };
-  const auto n_forgotten = std::count_if(circle.log().begin(), circle.log().end(), forgets);
+  const auto n_forgotten = std::count_if(world.log().begin(), world.log().end(), forgets);
   if (groups != nullptr) groups->n_forgotten += static_cast<std::size_t>(n_forgotten);
-  return circle.violation();
+  return world.violation();
 }
 
 std::string run(const Training& training, std::uint64_t seed, Groups* groups = nullptr) {
   Random random(seed);
   const std::vector<Script> scripts = make_scripts(training, random);
-  SimulatedCircle circle(scripts, circle_options(training, random));
-  for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
+  SimulatedWorld world(scripts, world_options(training, random));
+  for (auto events = world.possible_events(); !events.empty(); events = world.possible_events()) {
     Event event = events[random() % events.size()];
     if (event.kind == Event::Kind::kLeaveMeetings && chance(random, 80)) event = events[random() % events.size()];
-    if (const int rank = pick(random, 0, training.n_ranks - 1); chance(random, 1) && circle.holds_any(rank)) {
+    if (const int rank = pick(random, 0, training.n_ranks - 1); chance(random, 1) && world.holds_any(rank)) {
       event = {Event::Kind::kRelease, rank};
-    } else if (chance(random, 1) && circle.relay_holds_any(rank)) {
+    } else if (chance(random, 1) && world.relay_holds_any(rank)) {
       event = {Event::Kind::kLetGo, rank};
     }
     if (event.kind == Event::Kind::kTake && chance(random, 50)) event.kind = Event::Kind::kTakeBusy;
-    circle.perform(event);
+    world.perform(event);
   }
-  return verdict(circle, groups);
+  return verdict(world, groups);
 }
 
 void expect_kept(const Training& training, std::uint64_t n_seeds) {
@@ -413,16 +413,16 @@ constexpr std::size_t kExecutedBeforeTheEnd = 20;  // names, where the lane is t
 
 // Asking for all that is possible takes long with so many ranks, so of what was possible at one time most is done, in
 // any order, before it is asked again. What each rank and relay does or leaves at a time depends on how slow it is.
-void perform_some(SimulatedCircle& circle, std::vector<Event> events, const std::vector<int>& speeds, Random& random) {
+void perform_some(SimulatedWorld& world, std::vector<Event> events, const std::vector<int>& speeds, Random& random) {
   std::shuffle(events.begin(), events.end(), random);
   bool moved = false;
   for (Event& event : events) {
     const bool is_last = !moved && &event == &events.back();
     if (!is_last && !chance(random, event.rank < 0 ? 30 : speeds[static_cast<std::size_t>(event.rank)])) continue;
-    if (event.kind == Event::Kind::kEnd && !is_last && circle.n_executed() < kExecutedBeforeTheEnd) continue;
-    if (!circle.is_possible(event)) continue;
+    if (event.kind == Event::Kind::kEnd && !is_last && world.n_executed() < kExecutedBeforeTheEnd) continue;
+    if (!world.is_possible(event)) continue;
     if (event.kind == Event::Kind::kTake && chance(random, 50)) event.kind = Event::Kind::kTakeBusy;
-    circle.perform(event);
+    world.perform(event);
     moved = true;
   }
 }
@@ -437,9 +437,9 @@ struct Seen {
   int n_ended = 0;
 };
 
-Seen seen_in(const SimulatedCircle& circle) {
-  Seen found{circle.n_groups_of_all()};
-  for (const LogEntry& entry : circle.log()) {
+Seen seen_in(const SimulatedWorld& world) {
+  Seen found{world.n_groups_of_all()};
+  for (const LogEntry& entry : world.log()) {
     const auto* failure = std::get_if<FailEntry>(&entry);
     if (failure == nullptr) continue;
     if (failure->kind == ErrorKind::kMismatch) ++found.n_mismatches;
@@ -453,17 +453,17 @@ Seen seen_in(const SimulatedCircle& circle) {
 Seen run_in_sweeps(const Training& training, std::uint64_t seed, bool is_taken_down = false) {
   Random random(seed);
   const std::vector<Script> scripts = make_scripts(training, random);
-  CircleOptions options = circle_options(training, random);
+  WorldOptions options = world_options(training, random);
   options.is_taken_down = is_taken_down;
-  SimulatedCircle circle(scripts, options);
+  SimulatedWorld world(scripts, options);
   std::vector<int> speeds(scripts.size());
   for (int& speed : speeds) speed = chance(random, 5) ? 10 : 90;
-  for (auto events = circle.possible_events(); !events.empty(); events = circle.possible_events()) {
-    perform_some(circle, std::move(events), speeds, random);
+  for (auto events = world.possible_events(); !events.empty(); events = world.possible_events()) {
+    perform_some(world, std::move(events), speeds, random);
   }
-  EXPECT_EQ(verdict(circle, nullptr), "");
-  EXPECT_LT(circle.n_log_entries(), 500U);
-  return seen_in(circle);
+  EXPECT_EQ(verdict(world, nullptr), "");
+  EXPECT_LT(world.n_log_entries(), 500U);
+  return seen_in(world);
 }
 
 TEST(HugeSchedules, WithErrors) {

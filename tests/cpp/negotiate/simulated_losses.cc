@@ -1,13 +1,13 @@
-// SimulatedCircle: a message that is lost, and the time that then must bring an end to all that waits.
+// SimulatedWorld: a message that is lost, and the time that then must bring an end to all that waits.
 #include <algorithm>
 #include <cstdint>
 
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 
 namespace ciranda::testing {
 
 // Not what a rank says to itself.
-bool SimulatedCircle::is_message(const Event& event) const {
+bool SimulatedWorld::is_message(const Event& event) const {
   switch (event.kind) {
     case Event::Kind::kHear: return true;
     case Event::Kind::kApply: return event.rank != 0;
@@ -18,7 +18,7 @@ bool SimulatedCircle::is_message(const Event& event) const {
   }
 }
 
-void SimulatedCircle::lose(const Event& event) {
+void SimulatedWorld::lose(const Event& event) {
   Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
   switch (event.kind) {
     case Event::Kind::kHear: return rank.incoming[static_cast<std::size_t>(event.from)].pop_front();
@@ -30,7 +30,7 @@ void SimulatedCircle::lose(const Event& event) {
 }
 
 // Whether no relay on the way has missed it.
-bool SimulatedCircle::has_come_down(const Rank& rank, std::size_t entry) const {
+bool SimulatedWorld::has_come_down(const Rank& rank, std::size_t entry) const {
   if (!tree_) return true;
   for (int relay = tree_->relay_of(static_cast<int>(rank.at)); relay >= 0; relay = tree_->parent(relay)) {
     if (ranks_[static_cast<std::size_t>(relay)].lost.contains(entry)) return false;
@@ -38,7 +38,7 @@ bool SimulatedCircle::has_come_down(const Rank& rank, std::size_t entry) const {
   return true;
 }
 
-void SimulatedCircle::let_time_pass() {
+void SimulatedWorld::let_time_pass() {
   constexpr int kMostRounds = 100;  // of as much time as the coordinator has patience, more than any script needs
   for (int i = 0; i < kMostRounds && broken().empty() && !unended().empty(); ++i) {
     if (coordinator_.next_stall_check() && !has_left(0)) stall();
@@ -52,7 +52,7 @@ void SimulatedCircle::let_time_pass() {
   }
 }
 
-std::string SimulatedCircle::unended() const {
+std::string SimulatedWorld::unended() const {
   if (!broken_.empty()) return {};
   std::size_t n_joins = SIZE_MAX;
   for (const Rank& rank : ranks_) n_joins = std::min(n_joins, rank.n_joins);

@@ -1,16 +1,16 @@
-// SimulatedCircle: swaps, as Lane carries them out.
+// SimulatedWorld: swaps, as Lane carries them out.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 
 namespace ciranda::testing {
 
 // What is contributed tells which call it is for.
-bool SimulatedCircle::swap(Rank& rank, const Request& request) {
+bool SimulatedWorld::swap(Rank& rank, const Request& request) {
   if (!may_swap(request.signature, static_cast<int>(ranks_.size()))) return false;
   const std::uint64_t ticket = rank.uses.size() - 1;
   const auto swap = rank.participant.swap(request, ticket);
@@ -24,7 +24,7 @@ bool SimulatedCircle::swap(Rank& rank, const Request& request) {
   return true;
 }
 
-void SimulatedCircle::tell_others(Rank& rank, const Message& message) {
+void SimulatedWorld::tell_others(Rank& rank, const Message& message) {
   for (Rank& other : ranks_) {
     if (other.at == rank.at) continue;
     if (other.at == 0) {
@@ -35,7 +35,7 @@ void SimulatedCircle::tell_others(Rank& rank, const Message& message) {
   }
 }
 
-void SimulatedCircle::hear(Rank& rank, int from, const Message& message) {
+void SimulatedWorld::hear(Rank& rank, int from, const Message& message) {
   if (const auto* swap = std::get_if<SwapMessage>(&message)) {
     must(rank.swaps.hear(from, *swap));
     return carry_out_swaps(rank);
@@ -48,7 +48,7 @@ void SimulatedCircle::hear(Rank& rank, int from, const Message& message) {
   give_up_lost_swaps(rank);
 }
 
-void SimulatedCircle::carry_out_swaps(Rank& rank) {
+void SimulatedWorld::carry_out_swaps(Rank& rank) {
   for (const Swaps::Done& done : rank.swaps.take_done()) {
     const Participant::Ready ready = rank.participant.swapped(done.cache_id);
     const Use& use = rank.uses.at(ready.ticket);
@@ -68,11 +68,11 @@ void SimulatedCircle::carry_out_swaps(Rank& rank) {
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
 }
 
-void SimulatedCircle::report_late(Rank& rank) {
+void SimulatedWorld::report_late(Rank& rank) {
   for (const DuplicateMessage& late : rank.participant.take_late()) report(rank, late);
 }
 
-void SimulatedCircle::give_up_lost_swaps(Rank& rank) {
+void SimulatedWorld::give_up_lost_swaps(Rank& rank) {
   if (!rank.log_end || rank.n_applied < *rank.log_end) return;
   for (const Participant::Ticket ticket : rank.swaps.lost()) {
     rank.swaps.forget(ticket);
@@ -80,7 +80,7 @@ void SimulatedCircle::give_up_lost_swaps(Rank& rank) {
   }
 }
 
-void SimulatedCircle::stall() {
+void SimulatedWorld::stall() {
   ++n_stalls_;
   (void)coordinator_.check_stalls(TimePoint{} + std::chrono::hours(1));
   has_news_ = true;

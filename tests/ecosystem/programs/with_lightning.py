@@ -49,7 +49,7 @@ module = Regression()
 trainer.fit(module, DataLoader(TensorDataset(*common.samples()), batch_size=options.batch_size))
 found = {}
 if options.backend == "ciranda":
-    found["circle"] = [ciranda.rank(), ciranda.size(), ciranda.local_rank(), ciranda.local_size()]
+    found["world"] = [ciranda.rank(), ciranda.size(), ciranda.local_rank(), ciranda.local_size()]
 common.write_report(
     options.report,
     trainer.global_rank,

@@ -1,5 +1,5 @@
 // Callbacks that do what a framework may do in them, or a user's code behind a collective: throw, take long, wait for
-// other collectives, leave the circle, end the process.
+// other collectives, leave the world, end the process.
 #include <chrono>
 #include <ciranda/native/call.hpp>
 #include <cstdint>

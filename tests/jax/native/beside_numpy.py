@@ -1,4 +1,4 @@
-"""Two threads of one process: one calls ciranda on NumPy arrays, the other JAX; both share the circle."""
+"""Two threads of one process: one calls ciranda on NumPy arrays, the other JAX; both share the world."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ add(x).block_until_ready()
 
 import ciranda  # noqa: E402
 
-ciranda.init()  # finds the circle that is there
+ciranda.init()  # finds the world that is there
 assert (ciranda.rank(), ciranda.size()) == (RANK, N)
 failures: list[BaseException] = []
 
@@ -63,7 +63,7 @@ try:
 except (RuntimeError, ValueError) as error:  # JAX raises both
     assert "Ciranda has not been initialized" in str(error), error
 else:
-    raise AssertionError("a collective without a circle")
+    raise AssertionError("a collective without a world")
 ciranda.init()
 assert (np.asarray(add(x).addressable_data(0)) == N * (N + 1) / 2).all()
 print("shared", flush=True)

@@ -6,7 +6,7 @@
 Then DistributedDataParallel, FSDP2, DTensor and the functions of torch.distributed work over Ciranda's engine, with
 subgroups. Nothing is compiled against torch.
 
-Under `ciranda run` the process group is the circle itself; `ciranda.init()` need not be called. Under `torchrun`, or
+Under `ciranda run` the process group is the world itself; `ciranda.init()` need not be called. Under `torchrun`, or
 wherever else torch's own variables say who is who, the ranks find each other through the process group's store: rank 0
 hosts Ciranda's rendezvous, and leaves its address and the job's secret in that store. That is as safe as the store is.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from ciranda._basics import circle
+from ciranda._basics import world
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.tensors import allocate_shared
@@ -23,7 +23,7 @@ _MIN_BYTES = 64 * 1024
 
 
 class _Seen:
-    """The buckets that have come in this circle: how often, by the address of torch's record of their memory.
+    """The buckets that have come in this world: how often, by the address of torch's record of their memory.
 
     The weak reference to that record keeps its address from being used again.
     """
@@ -34,9 +34,9 @@ class _Seen:
 
     def count(self, storage: torch.UntypedStorage) -> int:
         """Return how often the bucket has come, with this time."""
-        if self._epoch != circle.epoch:
+        if self._epoch != world.epoch:
             self._by_address.clear()
-            self._epoch = circle.epoch
+            self._epoch = world.epoch
         found = self._by_address.get(storage._cdata)
         if found is None:
             self._by_address = {key: each for key, each in self._by_address.items() if not each[0].expired()}
@@ -69,7 +69,7 @@ def ddp_comm_hook(group: object, bucket: dist.GradBucket) -> torch.futures.Futur
     if not isinstance(chosen, ProcessGroup):
         raise InvalidArgumentError(f"ddp_comm_hook needs a group of the backend ciranda, not {chosen!r}")
     gradients = bucket.buffer()
-    if chosen.is_whole_circle and _CAN_MOVE:
+    if chosen.is_whole_world and _CAN_MOVE:
         _share_when_due(gradients)
     return chosen.average(gradients).future_for_ddp().then(_first)
 

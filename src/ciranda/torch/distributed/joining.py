@@ -1,4 +1,4 @@
-"""Joining the circle through a store of torch's, where torch's launchers have told the ranks who they are.
+"""Joining the world through a store of torch's, where torch's launchers have told the ranks who they are.
 
 Every rank leaves a claim: which host it is on. Rank 0 waits for all of them, hosts Ciranda's rendezvous, and leaves an
 answer for each rank: the address, the job's secret, and the rank's place among the hosts; or why there is none.

@@ -228,8 +228,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         )
 
     @property
-    def is_whole_circle(self) -> bool:
-        """Whether it is of all ranks, in the circle's own process set."""
+    def is_whole_world(self) -> bool:
+        """Whether it is of all ranks, in the world's own process set."""
         return self._set == 0
 
     @recorded("all_reduce")

@@ -37,7 +37,7 @@ def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
     is_default = not options.global_ranks_in_group
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not _basics.is_initialized():
-        _join_circle(options, timeout or default_pg_timeout)
+        _join_world(options, timeout or default_pg_timeout)
     if is_default:
         _check_default_group(rank, options.group_size)
         return ProcessGroup(rank, ranks, 0, timeout, store)
@@ -50,7 +50,7 @@ def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
 
 
 def answer_for_the_environment() -> None:
-    """Under `ciranda run`, find the store of `init_process_group()` in the circle.
+    """Under `ciranda run`, find the store of `init_process_group()` in the world.
 
     torch's way of finding it, by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, is left alone where RANK is set.
     """
@@ -61,13 +61,13 @@ def answer_for_the_environment() -> None:
         if "RANK" in os.environ or "CIRANDA_RANK" not in os.environ:
             yield from of_torch(url, timeout=timeout, **options)
         else:
-            yield _store_of_circle(timeout), _basics.rank(), _basics.size()
+            yield _store_of_world(timeout), _basics.rank(), _basics.size()
 
     handlers["env"] = handler
 
 
-def _store_of_circle(timeout: timedelta) -> Store:
-    """Torch's store, which rank 0 of the circle hosts at the address by which its peers know it."""
+def _store_of_world(timeout: timedelta) -> Store:
+    """Torch's store, which rank 0 of the world hosts at the address by which its peers know it."""
     _basics.init()
     store = None
     if _basics.rank() == 0:
@@ -79,24 +79,24 @@ def _store_of_circle(timeout: timedelta) -> Store:
     return store
 
 
-def _join_circle(options: Any, timeout: timedelta) -> None:
-    """Join the circle: the launcher's, or one that is found through torch's store, of the default group's ranks."""
+def _join_world(options: Any, timeout: timedelta) -> None:
+    """Join the world: the launcher's, or one that is found through torch's store, of the default group's ranks."""
     if "CIRANDA_STORE" not in os.environ and options.group_size > 1:
         if dist.is_initialized() and options.group_size < dist.get_world_size():
             raise InvalidArgumentError(
                 f"new_group() of {options.group_size} of {dist.get_world_size()} ranks: its members alone cannot join "
-                "the circle of all; call ciranda.init() on every rank first"
+                "the world of all; call ciranda.init() on every rank first"
             )
         _basics.meet_at(meet(options.store, options.group_rank, options.group_size, timeout))
     _basics.init()
 
 
 def _check_default_group(rank: int, size: int) -> None:
-    circle = (_basics.rank(), _basics.size())
-    if (rank, size) != circle:
+    world = (_basics.rank(), _basics.size())
+    if (rank, size) != world:
         raise InvalidArgumentError(
-            f"init_process_group(): this process is rank {rank} of {size}, but it is in a circle already, as rank "
-            f"{circle[0]} of {circle[1]}: call init_process_group() before ciranda.init(), or ciranda.shutdown() first"
+            f"init_process_group(): this process is rank {rank} of {size}, but it is in a world already, as rank "
+            f"{world[0]} of {world[1]}: call init_process_group() before ciranda.init(), or ciranda.shutdown() first"
         )
 
 

@@ -8,7 +8,7 @@ from ciranda._frameworks.sampler import ElasticIndices
 
 
 class ElasticSampler(ElasticIndices, torch.utils.data.Sampler[int]):
-    """Divides the samples of an epoch that have not been used yet among the ranks of the circle.
+    """Divides the samples of an epoch that have not been used yet among the ranks of the world.
 
     An epoch is an order of all samples, the same on all ranks, of which the first `processed_num` have been used. The
     ranks take the rest in turn, as many each; where it does not suffice for that, the first samples of the epoch are

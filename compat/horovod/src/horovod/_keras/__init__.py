@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-import ciranda.keras as circle
+import ciranda.keras as base
 from ciranda.errors import InvalidArgumentError
 from ciranda.keras.marked import is_distributed
 
@@ -37,15 +37,15 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     With Keras 2, only gradients that the optimizer computes itself are combined; scripts combine others with
     DistributedGradientTape before they apply them.
     """
-    bound = inspect.signature(circle.DistributedOptimizer).bind(optimizer, name, *args, **kwargs).arguments
-    if bound.get("op", circle.Average) not in (circle.Average, circle.Sum):
+    bound = inspect.signature(base.DistributedOptimizer).bind(optimizer, name, *args, **kwargs).arguments
+    if bound.get("op", base.Average) not in (base.Average, base.Sum):
         raise InvalidArgumentError("op can be Average or Sum only; ciranda.keras.DistributedOptimizer has others")
-    return named_as_here(circle.DistributedOptimizer(optimizer, name, *args, **{**_RULES, **kwargs}))
+    return named_as_here(base.DistributedOptimizer(optimizer, name, *args, **{**_RULES, **kwargs}))
 
 
 def PartialDistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
     """`ciranda.keras.PartialDistributedOptimizer`, by the rules of DistributedOptimizer."""
-    return named_as_here(circle.PartialDistributedOptimizer(optimizer, *args, **{**_RULES, **kwargs}))
+    return named_as_here(base.PartialDistributedOptimizer(optimizer, *args, **{**_RULES, **kwargs}))
 
 
 def named_as_here(optimizer: Any) -> Any:
@@ -59,11 +59,11 @@ def load_model(
     filepath: Any,
     custom_optimizers: Any = None,
     custom_objects: Any = None,
-    compression: Any = circle.Compression.none,
+    compression: Any = base.Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
     """`ciranda.keras.load_model`, by the rules of DistributedOptimizer."""
-    model = circle.load_model(filepath, custom_optimizers, custom_objects, compression, legacy_opts, **_RULES)
+    model = base.load_model(filepath, custom_optimizers, custom_objects, compression, legacy_opts, **_RULES)
     if getattr(model, "optimizer", None) is not None:
         named_as_here(model.optimizer)
     return model

@@ -24,15 +24,15 @@ class HorovodBasics:
         del pkg_path, args
 
     def init(self, comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-        """Join the circle: see `ciranda.init`."""
+        """Join the world: see `ciranda.init`."""
         ciranda.init(comm, process_sets)
 
     def shutdown(self) -> None:
-        """Leave the circle."""
+        """Leave the world."""
         ciranda.shutdown()
 
     def is_initialized(self) -> bool:
-        """Whether this process is in a circle."""
+        """Whether this process is in a world."""
         return ciranda.is_initialized()
 
     def rank(self) -> int:

@@ -6,7 +6,7 @@ import inspect
 from functools import wraps
 from typing import Any
 
-import ciranda.tensorflow as circle
+import ciranda.tensorflow as base
 from ciranda.errors import InvalidArgumentError
 
 
@@ -30,7 +30,7 @@ def _needing_all(function: Any) -> Any:
         if len(args) > position:
             args = (*args[:position], args[position].needing_all(), *args[position + 1 :])
         else:
-            kwargs["process_set"] = kwargs.get("process_set", circle.global_process_set).needing_all()
+            kwargs["process_set"] = kwargs.get("process_set", base.global_process_set).needing_all()
         return function(*args, **kwargs)
 
     call.__module__ = __name__
@@ -51,17 +51,17 @@ def _of_any(function: Any) -> Any:
 _AVERAGES = {"divisor": "world where averaged"}
 _GRADIENTS = {"divisor": "world"}
 
-allreduce = _with_defaults(circle.allreduce, **_AVERAGES)
-grouped_allreduce = _of_any(_with_defaults(circle.grouped_allreduce, **_AVERAGES))
-allgather = _needing_all(circle.allgather)
-grouped_allgather = _needing_all(circle.grouped_allgather)
-broadcast = _needing_all(circle.broadcast)
-broadcast_ = _needing_all(circle.broadcast_)
-alltoall = _needing_all(circle.alltoall)
-reducescatter = _needing_all(circle.reducescatter)
-grouped_reducescatter = _of_any(_needing_all(circle.grouped_reducescatter))
-DistributedGradientTape = _with_defaults(circle.DistributedGradientTape, **_GRADIENTS)
-PartialDistributedGradientTape = _with_defaults(circle.PartialDistributedGradientTape, **_GRADIENTS)
+allreduce = _with_defaults(base.allreduce, **_AVERAGES)
+grouped_allreduce = _of_any(_with_defaults(base.grouped_allreduce, **_AVERAGES))
+allgather = _needing_all(base.allgather)
+grouped_allgather = _needing_all(base.grouped_allgather)
+broadcast = _needing_all(base.broadcast)
+broadcast_ = _needing_all(base.broadcast_)
+alltoall = _needing_all(base.alltoall)
+reducescatter = _needing_all(base.reducescatter)
+grouped_reducescatter = _of_any(_needing_all(base.grouped_reducescatter))
+DistributedGradientTape = _with_defaults(base.DistributedGradientTape, **_GRADIENTS)
+PartialDistributedGradientTape = _with_defaults(base.PartialDistributedGradientTape, **_GRADIENTS)
 
 
 def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
@@ -69,7 +69,7 @@ def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # n
 
     Scripts combine others with DistributedGradientTape before they apply them.
     """
-    bound = inspect.signature(circle.DistributedOptimizer).bind(optimizer, *args, **kwargs).arguments
-    if bound.get("op") == circle.Adasum and bound.get("average_aggregated_gradients"):
+    bound = inspect.signature(base.DistributedOptimizer).bind(optimizer, *args, **kwargs).arguments
+    if bound.get("op") == base.Adasum and bound.get("average_aggregated_gradients"):
         raise InvalidArgumentError("op=Adasum cannot be used with average_aggregated_gradients=True")
-    return circle.DistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **_GRADIENTS, **kwargs})
+    return base.DistributedOptimizer(optimizer, *args, **{"combine_when": "compute", **_GRADIENTS, **kwargs})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import FunctionType, MethodType
 from typing import Any, cast
 
-import ciranda.torch as circle
+import ciranda.torch as base
 from horovod.torch._names_in_use import holding_name
 
 
@@ -28,13 +28,13 @@ def _dividing_by_all(function: Any) -> Any:
     return cast(Any, copy if its_self is None else MethodType(copy, its_self))
 
 
-allreduce = holding_name(_dividing_by_all(circle.allreduce))
-allreduce_ = holding_name(_dividing_by_all(circle.allreduce_))
-allreduce_async = holding_name(_dividing_by_all(circle.allreduce_async))
-allreduce_async_ = holding_name(_dividing_by_all(circle.allreduce_async_))
-grouped_allreduce = holding_name(_dividing_by_all(circle.grouped_allreduce))
-grouped_allreduce_ = holding_name(_dividing_by_all(circle.grouped_allreduce_))
-grouped_allreduce_async = holding_name(_dividing_by_all(circle.grouped_allreduce_async))
-grouped_allreduce_async_ = holding_name(_dividing_by_all(circle.grouped_allreduce_async_))
-sparse_allreduce_async = holding_name(_dividing_by_all(circle.sparse_allreduce_async))
-DistributedOptimizer = _dividing_by_all(circle.DistributedOptimizer)
+allreduce = holding_name(_dividing_by_all(base.allreduce))
+allreduce_ = holding_name(_dividing_by_all(base.allreduce_))
+allreduce_async = holding_name(_dividing_by_all(base.allreduce_async))
+allreduce_async_ = holding_name(_dividing_by_all(base.allreduce_async_))
+grouped_allreduce = holding_name(_dividing_by_all(base.grouped_allreduce))
+grouped_allreduce_ = holding_name(_dividing_by_all(base.grouped_allreduce_))
+grouped_allreduce_async = holding_name(_dividing_by_all(base.grouped_allreduce_async))
+grouped_allreduce_async_ = holding_name(_dividing_by_all(base.grouped_allreduce_async_))
+sparse_allreduce_async = holding_name(_dividing_by_all(base.sparse_allreduce_async))
+DistributedOptimizer = _dividing_by_all(base.DistributedOptimizer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-import ciranda.torch as circle
+import ciranda.torch as base
 
 
 def broadcast_optimizer_state(
@@ -15,7 +15,7 @@ def broadcast_optimizer_state(
     Horovod makes a step with zeros to have a state to receive; scripts see the gradients that it leaves.
     """
     is_new = not optimizer.state_dict()["state"]
-    circle.broadcast_optimizer_state(optimizer, root_rank, model)
+    base.broadcast_optimizer_state(optimizer, root_rank, model)
     if is_new:
         for group in optimizer.param_groups:
             for parameter in group["params"]:

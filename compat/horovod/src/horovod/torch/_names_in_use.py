@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, cast
 
-from ciranda._basics import circle
+from ciranda._basics import world
 from ciranda._ops import Handle
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
@@ -35,7 +35,7 @@ class _Uses:
         if use in self._handles:
             collective, _, name, _ = use
             raise InvalidArgumentError(
-                f"Duplicate name {name!r} in {collective} on rank {circle.engine.rank if circle.engine else '?'}: the "
+                f"Duplicate name {name!r} in {collective} on rank {world.engine.rank if world.engine else '?'}: the "
                 "handle of its first use was not waited for. Call synchronize(handle), or poll(handle) until it is "
                 "True, before the name is used again; or give each call its own name."
             )
@@ -105,7 +105,7 @@ def holding_name(function: Any) -> Any:
         use = None
         if isinstance(name, str):
             process_set = args[place_of_set] if len(args) > place_of_set else kwargs.get("process_set")
-            use = (collective, _number_of(process_set), name, circle.n_inits)
+            use = (collective, _number_of(process_set), name, world.n_inits)
             _uses.check(use)
         result = function(*args, **kwargs)
         if is_async and use is not None:

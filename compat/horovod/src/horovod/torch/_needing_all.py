@@ -11,7 +11,7 @@ import inspect
 from functools import wraps
 from typing import Any
 
-import ciranda.torch as circle
+import ciranda.torch as base
 from horovod.torch._names_in_use import holding_name
 
 
@@ -24,7 +24,7 @@ def _needing_all(function: Any) -> Any:
         if len(args) > position:
             args = (*args[:position], args[position].needing_all(), *args[position + 1 :])
         else:
-            kwargs["process_set"] = kwargs.get("process_set", circle.global_process_set).needing_all()
+            kwargs["process_set"] = kwargs.get("process_set", base.global_process_set).needing_all()
         return function(*args, **kwargs)
 
     call.__module__ = __name__
@@ -37,24 +37,24 @@ def _refusing_adasum(function: Any) -> Any:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if signature.bind(*args, **kwargs).arguments.get("op") == circle.Adasum:
-            raise circle.HorovodInternalError(f"{function.__name__}: op=Adasum is one of allreduce only")
+        if signature.bind(*args, **kwargs).arguments.get("op") == base.Adasum:
+            raise base.HorovodInternalError(f"{function.__name__}: op=Adasum is one of allreduce only")
         return function(*args, **kwargs)
 
     return call
 
 
-allgather = holding_name(_needing_all(circle.allgather))
-allgather_async = holding_name(_needing_all(circle.allgather_async))
-grouped_allgather = holding_name(_needing_all(circle.grouped_allgather))
-grouped_allgather_async = holding_name(_needing_all(circle.grouped_allgather_async))
-broadcast = holding_name(_needing_all(circle.broadcast))
-broadcast_ = holding_name(_needing_all(circle.broadcast_))
-broadcast_async = holding_name(_needing_all(circle.broadcast_async))
-broadcast_async_ = holding_name(_needing_all(circle.broadcast_async_))
-alltoall = holding_name(_needing_all(circle.alltoall))
-alltoall_async = holding_name(_needing_all(circle.alltoall_async))
-reducescatter = holding_name(_refusing_adasum(_needing_all(circle.reducescatter)))
-reducescatter_async = holding_name(_refusing_adasum(_needing_all(circle.reducescatter_async)))
-grouped_reducescatter = holding_name(_refusing_adasum(_needing_all(circle.grouped_reducescatter)))
-grouped_reducescatter_async = holding_name(_refusing_adasum(_needing_all(circle.grouped_reducescatter_async)))
+allgather = holding_name(_needing_all(base.allgather))
+allgather_async = holding_name(_needing_all(base.allgather_async))
+grouped_allgather = holding_name(_needing_all(base.grouped_allgather))
+grouped_allgather_async = holding_name(_needing_all(base.grouped_allgather_async))
+broadcast = holding_name(_needing_all(base.broadcast))
+broadcast_ = holding_name(_needing_all(base.broadcast_))
+broadcast_async = holding_name(_needing_all(base.broadcast_async))
+broadcast_async_ = holding_name(_needing_all(base.broadcast_async_))
+alltoall = holding_name(_needing_all(base.alltoall))
+alltoall_async = holding_name(_needing_all(base.alltoall_async))
+reducescatter = holding_name(_refusing_adasum(_needing_all(base.reducescatter)))
+reducescatter_async = holding_name(_refusing_adasum(_needing_all(base.reducescatter_async)))
+grouped_reducescatter = holding_name(_refusing_adasum(_needing_all(base.grouped_reducescatter)))
+grouped_reducescatter_async = holding_name(_refusing_adasum(_needing_all(base.grouped_reducescatter_async)))

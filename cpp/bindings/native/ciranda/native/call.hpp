@@ -11,7 +11,7 @@
 // tensors must be valid, which holding the tensors sees to.
 // Threads: submit() from any. end() runs on a thread of the engine, or in submit(), also before that returns. What it
 // may do there is said at ciranda_request.callback.
-// Failure: every failure comes to end(), also that there is no circle. What end() throws goes no further: it is told on
+// Failure: every failure comes to end(), also that there is no world. What end() throws goes no further: it is told on
 // standard error and counted, as no framework hears of that call any more.
 #pragma once
 
@@ -156,7 +156,7 @@ void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciran
   ciranda_operation_release(operation);
 }
 
-// submit() in the circle that the process is in.
+// submit() in the world that the process is in.
 template <Ends Held>
 void submit(std::unique_ptr<Held> held, const ciranda_request& request) {
   const Context context;

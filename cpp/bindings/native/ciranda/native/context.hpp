@@ -1,5 +1,5 @@
-// Context: the circle that this process is in at the moment, held while a call is made. What calls a plug-in, a graph
-// or a compiled program, may outlive a circle: look it up at each call, and keep neither rank nor size.
+// Context: the world that this process is in at the moment, held while a call is made. What calls a plug-in, a graph
+// or a compiled program, may outlive a world: look it up at each call, and keep neither rank nor size.
 #pragma once
 
 #include <ciranda/table.h>
@@ -16,7 +16,7 @@ inline namespace CIRANDA_NATIVE_VERSION {
 
 inline constexpr const char* kNotInitialized = "Ciranda has not been initialized; call init() first.";
 
-// Threads: any, one at a time. Null, and false, if the process is in no circle.
+// Threads: any, one at a time. Null, and false, if the process is in no world.
 class Context {
  public:
   Context() : context_(ciranda_current()) {}

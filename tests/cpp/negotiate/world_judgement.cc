@@ -1,8 +1,8 @@
-// SimulatedCircle: what must have become of the calls.
+// SimulatedWorld: what must have become of the calls.
 #include <algorithm>
 #include <tuple>
 
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -27,7 +27,7 @@ bool has_duplicate(const std::vector<const Use*>& uses) {
 
 }  // namespace
 
-std::string SimulatedCircle::violation() const {
+std::string SimulatedWorld::violation() const {
   if (!broken().empty()) return broken();
   Rounds rounds;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
@@ -53,7 +53,7 @@ std::string SimulatedCircle::violation() const {
 
 // All executed the same number of entries in the same order (those that helped know only the name), and joins end when
 // and only when all ranks have joined.
-std::string SimulatedCircle::judge_joins() const {
+std::string SimulatedWorld::judge_joins() const {
   const Rank& first = ranks_.front();
   const auto is_same = [](const std::string& a, const std::string& b) {
     return a == b || a.starts_with("help") || b.starts_with("help");
@@ -72,7 +72,7 @@ std::string SimulatedCircle::judge_joins() const {
 }
 
 // When one has left, nobody waits for a swap any longer.
-std::string SimulatedCircle::judge_swaps() const {
+std::string SimulatedWorld::judge_swaps() const {
   for (const Rank& rank : ranks_) {
     if (!rank.has_left && rank.log_end && !rank.swaps.empty()) return "a swap outlived the lane";
   }
@@ -80,7 +80,7 @@ std::string SimulatedCircle::judge_swaps() const {
 }
 
 // What all who left had executed, the others execute too; what one of them had not, nobody can carry out.
-std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
+std::string SimulatedWorld::judge_leaving(const Rounds& rounds) const {
   std::size_t n_valid = log_.size();
   for (const Rank& rank : ranks_) n_valid = rank.has_left ? std::min(n_valid, rank.n_applied) : n_valid;
   for (const Rank& rank : ranks_) {
@@ -104,8 +104,8 @@ std::string SimulatedCircle::judge_leaving(const Rounds& rounds) const {
   return {};
 }
 
-std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, std::size_t nth,
-                                   const std::vector<const Use*>& uses, bool is_repeated) const {
+std::string SimulatedWorld::judge(std::size_t epoch, const std::string& name, std::size_t nth,
+                                  const std::vector<const Use*>& uses, bool is_repeated) const {
   const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
   bool is_complete = true;
   bool is_bad = false;
@@ -137,14 +137,14 @@ std::string SimulatedCircle::judge(std::size_t epoch, const std::string& name, s
 }
 
 // Answers come in the order of the calls, so an error waits for what the rank asked before under the same name.
-bool SimulatedCircle::earlier_are_answered(const Rank& rank, const Use& use) {
+bool SimulatedWorld::earlier_are_answered(const Rank& rank, const Use& use) {
   return std::all_of(rank.uses.begin(), rank.uses.end(), [&use](const Use& other) {
     return other.name != use.name || other.nth >= use.nth || other.outcome;
   });
 }
 
-std::string SimulatedCircle::judge_complete(const std::string& which, const std::vector<const Use*>& uses,
-                                            bool must_fail, bool may_fail) const {
+std::string SimulatedWorld::judge_complete(const std::string& which, const std::vector<const Use*>& uses,
+                                           bool must_fail, bool may_fail) const {
   std::vector<const Signature*> signatures;
   const Use* one = *std::find_if(uses.begin(), uses.end(), [](const Use* use) { return use != nullptr; });
   for (const Use* use : uses) {

@@ -1,4 +1,4 @@
-// CircleOfOne: a context of one rank, whatever the environment of the test says.
+// WorldOfOne: a context of one rank, whatever the environment of the test says.
 #pragma once
 
 #include <ciranda/ciranda.h>
@@ -15,23 +15,23 @@ inline ciranda_options alone() {
   return options;
 }
 
-class CircleOfOne : public ::testing::Test {
+class WorldOfOne : public ::testing::Test {
  protected:
   void SetUp() override {
     char message[512] = "untouched";
     const ciranda_options options = alone();
-    ASSERT_EQ(ciranda_init(&options, &circle_, message, sizeof(message)), CIRANDA_OK) << message;
+    ASSERT_EQ(ciranda_init(&options, &world_, message, sizeof(message)), CIRANDA_OK) << message;
     ASSERT_STREQ(message, "");
   }
-  void TearDown() override { ciranda_shutdown(circle_); }
+  void TearDown() override { ciranda_shutdown(world_); }
 
   // The context before the test's end.
   void leave() {
-    ciranda_shutdown(circle_);
-    circle_ = nullptr;
+    ciranda_shutdown(world_);
+    world_ = nullptr;
   }
 
-  ciranda_context* circle_ = nullptr;
+  ciranda_context* world_ = nullptr;
 };
 
 }  // namespace ciranda::capi

@@ -1,4 +1,4 @@
-// SimulatedCircle: n participants and one coordinator joined by queues, moved one event at a time by a test.
+// SimulatedWorld: n participants and one coordinator joined by queues, moved one event at a time by a test.
 //
 // Each rank follows a script of calls and waits. Nothing happens by itself: the test asks which events are possible and
 // performs one, so that it can try every order, or any. What became of every call is recorded; violation() compares it
@@ -7,7 +7,7 @@
 // executed, and in nothing else. Where the coordinator lets ranks meet, they do for every call that is not deferrable,
 // and may leave a meeting at any moment. Where it lets them swap, they do too, and then hear of it when one leaves.
 // One message may be lost on its way, which no transport does: then time must bring an end to all that waits.
-// Everything is deterministic: the same scripts and events give the same circle. One thread.
+// Everything is deterministic: the same scripts and events give the same world. One thread.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ struct Leave {};  // the rank shuts down, without waiting for anything; a script
 using Step = std::variant<Call, Wait, Join, Leave>;
 using Script = std::vector<Step>;
 
-struct CircleOptions {
+struct WorldOptions {
   CoordinatorOptions coordinator;        // its size is set from the scripts
   bool takes_eagerly = false;            // the coordinator writes its log after every report (else when told)
   bool uses_codec = false;               // messages travel as bytes
@@ -87,9 +87,9 @@ struct Footprint {
   bool is_apart_from(const Footprint& other) const;
 };
 
-class SimulatedCircle {
+class SimulatedWorld {
  public:
-  SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options);
+  SimulatedWorld(const std::vector<Script>& scripts, const WorldOptions& options);
 
   // Rank by rank takes its first n steps, and all that follows from them happens, in one fixed order.
   void begin_with(std::size_t n_steps);
@@ -104,10 +104,10 @@ class SimulatedCircle {
 
   // REQUIRES: nothing can happen any more. Time passes, and all that follows from it happens, until it changes nothing.
   void let_time_pass();
-  // A call, or a join, that has found no end; empty if there is none. When the circle breaks, all end.
+  // A call, or a join, that has found no end; empty if there is none. When the world breaks, all end.
   std::string unended() const;
 
-  // What is wrong now, of the things that may never be, or why the circle has broken; empty if nothing is.
+  // What is wrong now, of the things that may never be, or why the world has broken; empty if nothing is.
   const std::string& broken() const { return broken_.empty() ? wrong_ : broken_; }
   // The first of these alone: what no lost message may lead to.
   const std::string& wrong() const { return wrong_; }
@@ -231,7 +231,7 @@ class SimulatedCircle {
   static bool earlier_are_answered(const Rank& rank, const Use& use);
 
   const std::vector<Script>* scripts_;
-  CircleOptions options_;
+  WorldOptions options_;
   Coordinator coordinator_;
   std::optional<RelayTree> tree_;
   std::deque<Rank> ranks_;

@@ -1,4 +1,4 @@
-// in_a_circle: runs a function on n ranks, each a thread with a context of its own that it gets by ciranda_init().
+// in_a_world: runs a function on n ranks, each a thread with a context of its own that it gets by ciranda_init().
 #pragma once
 
 #include <ciranda/ciranda.h>
@@ -44,14 +44,14 @@ inline ciranda_context* join(const Settings& settings) {
   options.settings = rows.data();
   options.settings_count = rows.size();
   options.epoch = 1;
-  ciranda_context* circle = nullptr;
+  ciranda_context* world = nullptr;
   char message[512];
-  EXPECT_EQ(ciranda_init(&options, &circle, message, sizeof(message)), CIRANDA_OK) << message;
-  return circle;
+  EXPECT_EQ(ciranda_init(&options, &world, message, sizeof(message)), CIRANDA_OK) << message;
+  return world;
 }
 
 // REQUIRES: on_rank leaves the context alone or shuts it down and sets it to null.
-inline void in_a_circle(int n_ranks, const std::function<void(ciranda_context*&)>& on_rank) {
+inline void in_a_world(int n_ranks, const std::function<void(ciranda_context*&)>& on_rank) {
   const SecretFile file(std::string(64, '5'));
   StoreServer store({"127.0.0.1"}, std::string(32, '\x55'), n_ranks, "job");
   const std::string size = std::to_string(n_ranks);
@@ -59,13 +59,13 @@ inline void in_a_circle(int n_ranks, const std::function<void(ciranda_context*&)
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < n_ranks; ++rank) {
     ranks.emplace_back([&, rank] {
-      ciranda_context* circle = join({{"CIRANDA_RANK", std::to_string(rank)},
-                                      {"CIRANDA_SIZE", size},
-                                      {"CIRANDA_STORE", address},
-                                      {"CIRANDA_SECRET_FILE", file.path()},
-                                      {"CIRANDA_JOB", "job"}});
-      if (circle != nullptr) on_rank(circle);
-      ciranda_shutdown(circle);
+      ciranda_context* world = join({{"CIRANDA_RANK", std::to_string(rank)},
+                                     {"CIRANDA_SIZE", size},
+                                     {"CIRANDA_STORE", address},
+                                     {"CIRANDA_SECRET_FILE", file.path()},
+                                     {"CIRANDA_JOB", "job"}});
+      if (world != nullptr) on_rank(world);
+      ciranda_shutdown(world);
     });
   }
   for (std::thread& rank : ranks) rank.join();

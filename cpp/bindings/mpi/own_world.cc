@@ -1,4 +1,4 @@
-#include "bindings/mpi/own_circle.hpp"
+#include "bindings/mpi/own_world.hpp"
 
 #include <ciranda/table.h>
 #include <dlfcn.h>
@@ -80,7 +80,7 @@ const ciranda_table* joined(const Python& python) {
 
 }  // namespace
 
-void join_circle() {
+void join_world() {
   const ciranda_table* const table = joined(python_here());
   std::array<char, 512> message{};
   if (ciranda_use_table(table, message.data(), message.size()) != CIRANDA_OK) throw Failure{message.data()};

@@ -1,4 +1,4 @@
-#include "capi/circles.hpp"
+#include "capi/worlds.hpp"
 
 #include <pthread.h>
 
@@ -16,7 +16,7 @@
 namespace ciranda::capi {
 namespace {
 
-struct Circles {
+struct Worlds {
   std::mutex mutex;
   std::vector<ciranda_context*> open;  // in the order in which they were joined
   std::size_t n_being_joined = 0;
@@ -25,32 +25,32 @@ struct Circles {
 
 // Of the process, as bindings that know nothing of each other have only that in common. Never freed: threads may ask
 // while the process ends. A child after fork() begins anew, whatever its parent's threads were doing.
-Circles& here() {
-  static std::atomic<Circles*> circles{[] {
-    pthread_atfork(nullptr, nullptr, [] { circles.store(std::make_unique<Circles>().release()); });
-    return std::make_unique<Circles>().release();
+Worlds& here() {
+  static std::atomic<Worlds*> worlds{[] {
+    pthread_atfork(nullptr, nullptr, [] { worlds.store(std::make_unique<Worlds>().release()); });
+    return std::make_unique<Worlds>().release();
   }()};
-  return *circles.load();
+  return *worlds.load();
 }
 
-// Counts a circle from before it is joined, so that of two engines at least one sees the other.
+// Counts a world from before it is joined, so that of two engines at least one sees the other.
 class BeingJoined {
  public:
-  explicit BeingJoined(Circles& circles) : circles_(circles) {
-    const std::lock_guard lock(circles_.mutex);
-    ++circles_.n_being_joined;
+  explicit BeingJoined(Worlds& worlds) : worlds_(worlds) {
+    const std::lock_guard lock(worlds_.mutex);
+    ++worlds_.n_being_joined;
   }
   ~BeingJoined() {
-    const std::lock_guard lock(circles_.mutex);
-    --circles_.n_being_joined;
+    const std::lock_guard lock(worlds_.mutex);
+    --worlds_.n_being_joined;
   }
   BeingJoined(const BeingJoined&) = delete;
   BeingJoined& operator=(const BeingJoined&) = delete;
 
   std::uint64_t take_epoch(std::optional<std::uint64_t> epoch) {
-    const std::lock_guard lock(circles_.mutex);
-    const std::uint64_t taken = epoch.value_or(circles_.next_epoch);
-    circles_.next_epoch = std::max(circles_.next_epoch, taken + 1);
+    const std::lock_guard lock(worlds_.mutex);
+    const std::uint64_t taken = epoch.value_or(worlds_.next_epoch);
+    worlds_.next_epoch = std::max(worlds_.next_epoch, taken + 1);
     return taken;
   }
 
@@ -59,19 +59,19 @@ class BeingJoined {
     context->config = std::move(config);
     context->engine = std::move(engine);
     context->n_references = 2;  // the caller's, and that of `open`
-    const std::lock_guard lock(circles_.mutex);
-    circles_.open.push_back(context.get());
+    const std::lock_guard lock(worlds_.mutex);
+    worlds_.open.push_back(context.get());
     return context.release();
   }
 
  private:
-  Circles& circles_;
+  Worlds& worlds_;
 };
 
 }  // namespace
 
-Result<ciranda_context*> join_circle(Config config, std::optional<std::uint64_t> epoch,
-                                     const Engine::Interrupted& interrupted) {
+Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch,
+                                    const Engine::Interrupted& interrupted) {
   BeingJoined being_joined(here());
   if (Status status = refuse_other_engines(); !status.ok()) return status;
   auto engine = connect(config, being_joined.take_epoch(epoch), interrupted);
@@ -80,11 +80,11 @@ Result<ciranda_context*> join_circle(Config config, std::optional<std::uint64_t>
 }
 
 ciranda_context* current() {
-  Circles& circles = here();
-  const std::lock_guard lock(circles.mutex);
-  if (circles.open.empty()) return nullptr;
-  retain(*circles.open.back());
-  return circles.open.back();
+  Worlds& worlds = here();
+  const std::lock_guard lock(worlds.mutex);
+  if (worlds.open.empty()) return nullptr;
+  retain(*worlds.open.back());
+  return worlds.open.back();
 }
 
 void retain(ciranda_context& context) { context.n_references.fetch_add(1, std::memory_order_relaxed); }
@@ -97,9 +97,9 @@ void release(ciranda_context& context) {
 void leave(ciranda_context& context) {
   bool was_open = false;
   {
-    Circles& circles = here();
-    const std::lock_guard lock(circles.mutex);
-    was_open = std::erase(circles.open, &context) > 0;
+    Worlds& worlds = here();
+    const std::lock_guard lock(worlds.mutex);
+    was_open = std::erase(worlds.open, &context) > 0;
     context.is_left = true;
   }
   if (was_open) {
@@ -110,16 +110,16 @@ void leave(ciranda_context& context) {
   release(context);
 }
 
-std::size_t n_circles() {
-  Circles& circles = here();
-  const std::lock_guard lock(circles.mutex);
-  return circles.open.size() + circles.n_being_joined;
+std::size_t n_worlds() {
+  Worlds& worlds = here();
+  const std::lock_guard lock(worlds.mutex);
+  return worlds.open.size() + worlds.n_being_joined;
 }
 
 std::uint64_t next_epoch() {
-  Circles& circles = here();
-  const std::lock_guard lock(circles.mutex);
-  return circles.next_epoch;
+  Worlds& worlds = here();
+  const std::lock_guard lock(worlds.mutex);
+  return worlds.next_epoch;
 }
 
 }  // namespace ciranda::capi

@@ -1,4 +1,4 @@
-#include "negotiate/simulated_circle.hpp"
+#include "negotiate/simulated_world.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -61,7 +61,7 @@ bool Footprint::is_apart_from(const Footprint& other) const {
   return (names & other.names) == 0;
 }
 
-SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const CircleOptions& options)
+SimulatedWorld::SimulatedWorld(const std::vector<Script>& scripts, const WorldOptions& options)
     : scripts_(&scripts), options_(options), coordinator_(sized(options.coordinator, scripts.size())) {
   const std::size_t n_swapping = lets_ranks_swap() ? scripts.size() : 0;
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank), n_swapping);
@@ -73,26 +73,26 @@ SimulatedCircle::SimulatedCircle(const std::vector<Script>& scripts, const Circl
 }
 
 // How many entries of the log have come to a rank, or to the relays below the one above.
-std::size_t SimulatedCircle::n_known_to(const Rank& rank) const {
+std::size_t SimulatedWorld::n_known_to(const Rank& rank) const {
   if (!tree_) return log_.size();
   return ranks_[static_cast<std::size_t>(tree_->relay_of(static_cast<int>(rank.at)))].n_passed_down;
 }
 
-std::size_t SimulatedCircle::n_known_above(const Rank& relay) const {
+std::size_t SimulatedWorld::n_known_above(const Rank& relay) const {
   const int parent = tree_->parent(static_cast<int>(relay.at));
   return parent < 0 ? log_.size() : ranks_[static_cast<std::size_t>(parent)].n_passed_down;
 }
 
-std::uint64_t SimulatedCircle::decider_above(int relay) const {
+std::uint64_t SimulatedWorld::decider_above(int relay) const {
   const int parent = tree_->parent(relay);
   return parent < 0 ? kCoordinator : relay_bit(parent);
 }
 
-bool SimulatedCircle::has_step(const Rank& rank) const {
+bool SimulatedWorld::has_step(const Rank& rank) const {
   return !rank.is_waiting && rank.next_step < (*scripts_)[rank.at].size();
 }
 
-std::vector<Event> SimulatedCircle::possible_events() const {
+std::vector<Event> SimulatedWorld::possible_events() const {
   std::vector<Event> events;
   if (!broken().empty()) return events;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
@@ -131,7 +131,7 @@ std::vector<Event> SimulatedCircle::possible_events() const {
   return events;
 }
 
-bool SimulatedCircle::is_possible(const Event& event) const {
+bool SimulatedWorld::is_possible(const Event& event) const {
   if (!broken().empty()) return false;
   if (event.rank < 0) return !has_left(0);
   const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
@@ -147,7 +147,7 @@ bool SimulatedCircle::is_possible(const Event& event) const {
   }
 }
 
-void SimulatedCircle::begin_with(std::size_t n_steps) {
+void SimulatedWorld::begin_with(std::size_t n_steps) {
   for (bool moved = true; moved && broken().empty();) {
     moved = false;
     for (const Event& event : possible_events()) {
@@ -161,7 +161,7 @@ void SimulatedCircle::begin_with(std::size_t n_steps) {
   }
 }
 
-Footprint SimulatedCircle::footprint(const Event& event) const {
+Footprint SimulatedWorld::footprint(const Event& event) const {
   const std::uint64_t own = event.rank >= 0 && ranks_[static_cast<std::size_t>(event.rank)].relay
                                 ? relay_bit(event.rank)
                             : lets_ranks_swap() && event.rank == 0 ? kCoordinator
@@ -207,7 +207,7 @@ Footprint SimulatedCircle::footprint(const Event& event) const {
           rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
 }
 
-void SimulatedCircle::perform(const Event& event) {
+void SimulatedWorld::perform(const Event& event) {
   if (is_message(event) && n_messages_++ == options_.lost) return lose(event);
   switch (event.kind) {
     case Event::Kind::kStep: return step(ranks_[static_cast<std::size_t>(event.rank)]);
@@ -233,7 +233,7 @@ void SimulatedCircle::perform(const Event& event) {
   }
 }
 
-void SimulatedCircle::step(Rank& rank) {
+void SimulatedWorld::step(Rank& rank) {
   const Step& next = (*scripts_)[rank.at][rank.next_step++];
   if (std::holds_alternative<Leave>(next)) {
     look_at_meetings(rank, true);
@@ -280,18 +280,18 @@ void SimulatedCircle::step(Rank& rank) {
   report(rank, std::move(message));
 }
 
-bool SimulatedCircle::has_pending(const Rank& rank, const std::string& name) const {
+bool SimulatedWorld::has_pending(const Rank& rank, const std::string& name) const {
   return std::any_of(rank.uses.begin(), rank.uses.end(),
                      [&name](const Use& use) { return use.name == name && !use.outcome; });
 }
 
 // --- meetings, as Lane does it
 
-Meeting SimulatedCircle::word(const Participant::Meeting& meeting) const {
+Meeting SimulatedWorld::word(const Participant::Meeting& meeting) const {
   return {words_[meeting.place.number], static_cast<int>(ranks_.size())};
 }
 
-bool SimulatedCircle::has_news_of_meetings(const Rank& rank) const {
+bool SimulatedWorld::has_news_of_meetings(const Rank& rank) const {
   return std::any_of(rank.meetings.begin(), rank.meetings.end(), [this](const Participant::Meeting& meeting) {
     return word(meeting).is_met(meeting.round) || word(meeting).is_closed(meeting.round);
   });
@@ -322,7 +322,7 @@ bool is_same(const std::optional<Participant::Meeting>& a, const std::optional<P
 
 }  // namespace
 
-bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool is_deferrable) {
+bool SimulatedWorld::come_to_meeting(Rank& rank, const Request& request, bool is_deferrable) {
   const Participant::Ticket ticket = rank.uses.size() - 1;
   const bool has_no_name = is_without_name(request);
   if (has_no_name && rank.participant.meets_unnamed()) look_at_meetings(rank, true);
@@ -347,13 +347,13 @@ bool SimulatedCircle::come_to_meeting(Rank& rank, const Request& request, bool i
 }
 
 // Whether all who have met without a name mean the same.
-bool SimulatedCircle::agree(const Participant::Meeting& meeting) {
+bool SimulatedWorld::agree(const Participant::Meeting& meeting) {
   if (!meeting.is_unnamed()) return true;
   const auto& tags = tags_[meeting.round];
   return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == meeting.tag; });
 }
 
-void SimulatedCircle::report_missed(Rank& rank, std::uint32_t cache_id) {
+void SimulatedWorld::report_missed(Rank& rank, std::uint32_t cache_id) {
   if (cache_id != Participant::kUnnamedId) return report(rank, rank.participant.missed(cache_id));
   const Participant::Ticket ticket = rank.participant.missed_unnamed();
   Request request;
@@ -363,7 +363,7 @@ void SimulatedCircle::report_missed(Rank& rank, std::uint32_t cache_id) {
   report(rank, rank.participant.submit(request, ticket));
 }
 
-void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
+void SimulatedWorld::look_at_meetings(Rank& rank, bool closes) {
   for (const Participant::Meeting& meeting : std::exchange(rank.meetings, {})) {
     const bool is_met = word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round));
     if (is_met && agree(meeting)) {
@@ -387,7 +387,7 @@ void SimulatedCircle::look_at_meetings(Rank& rank, bool closes) {
 
 // --- reports
 
-void SimulatedCircle::report(Rank& rank, Message message) {
+void SimulatedWorld::report(Rank& rank, Message message) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     if (ready->items.empty()) return;  // held
   } else if (!std::holds_alternative<GroupsMessage>(message)) {
@@ -397,17 +397,17 @@ void SimulatedCircle::report(Rank& rank, Message message) {
 }
 
 // A relay hears its own rank at once.
-void SimulatedCircle::send(Rank& rank, Message message) {
+void SimulatedWorld::send(Rank& rank, Message message) {
   if (rank.relay) return must(rank.relay->hear(static_cast<int>(rank.at), carry(message)));
   if (lets_ranks_swap() && rank.at == 0) return be_heard(0, message);  // as the coordinator hears its own rank
   rank.reported.push_back(std::move(message));
 }
 
-void SimulatedCircle::release(Rank& rank) {
+void SimulatedWorld::release(Rank& rank) {
   if (rank.participant.holds_any()) send(rank, rank.participant.release());
 }
 
-void SimulatedCircle::deliver(int at) {
+void SimulatedWorld::deliver(int at) {
   Rank& rank = ranks_[static_cast<std::size_t>(at)];
   Message message = carry(rank.reported.front());
   rank.reported.pop_front();
@@ -419,14 +419,14 @@ void SimulatedCircle::deliver(int at) {
   be_heard(at, std::move(message));
 }
 
-void SimulatedCircle::be_heard(int at, Message message) {
+void SimulatedWorld::be_heard(int at, Message message) {
   if (has_ended_) return;  // it crossed the end on its way
   must(coordinator_.on_message(at, std::move(message), kNow));
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
 }
 
-void SimulatedCircle::pass_on(int at) {
+void SimulatedWorld::pass_on(int at) {
   RelayedMessage message = std::get<RelayedMessage>(carry(ranks_[static_cast<std::size_t>(at)].relay->take()));
   const int parent = tree_->parent(at);
   if (parent >= 0 && has_left(parent)) return;
@@ -438,13 +438,13 @@ void SimulatedCircle::pass_on(int at) {
   if (options_.takes_eagerly) take(true);
 }
 
-void SimulatedCircle::pass_log(Rank& relay) {
+void SimulatedWorld::pass_log(Rank& relay) {
   const std::size_t entry = relay.n_passed_down++;
   if (has_come_down(relay, entry)) relay.relay->pass_down({{log_[entry]}});
   apply(relay);
 }
 
-void SimulatedCircle::take(bool wire_is_idle) {
+void SimulatedWorld::take(bool wire_is_idle) {
   if (has_ended_) {
     has_news_ = false;
     return;
@@ -456,14 +456,14 @@ void SimulatedCircle::take(bool wire_is_idle) {
   for (LogEntry& entry : std::get<LogMessage>(carried).entries) append(std::move(entry));
 }
 
-void SimulatedCircle::end() {
+void SimulatedWorld::end() {
   coordinator_.fail_all(Status::aborted("the lane is taken down"));
   take(true);
   append(EndEntry{});
   has_ended_ = true;
 }
 
-void SimulatedCircle::append(LogEntry entry) {
+void SimulatedWorld::append(LogEntry entry) {
   std::uint64_t names = 0;
   if (const auto* failure = std::get_if<FailEntry>(&entry)) names = bit_of(failure->name);
   if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
@@ -490,7 +490,7 @@ void SimulatedCircle::append(LogEntry entry) {
   log_.push_back(std::move(entry));
 }
 
-void SimulatedCircle::apply(Rank& rank) {
+void SimulatedWorld::apply(Rank& rank) {
   const std::size_t entry = rank.n_applied++;
   if (!has_come_down(rank, entry)) return;
   auto action = rank.participant.apply(log_[entry]);
@@ -539,7 +539,7 @@ void SimulatedCircle::apply(Rank& rank) {
 }
 
 // All that is open there fails.
-void SimulatedCircle::end(Rank& rank, std::size_t entry) {
+void SimulatedWorld::end(Rank& rank, std::size_t entry) {
   look_at_meetings(rank, true);
   rank.has_ended = true;
   rank.is_waiting = false;
@@ -548,13 +548,13 @@ void SimulatedCircle::end(Rank& rank, std::size_t entry) {
   }
 }
 
-void SimulatedCircle::settle(Rank& rank, Participant::Ticket ticket, Outcome outcome) {
+void SimulatedWorld::settle(Rank& rank, Participant::Ticket ticket, Outcome outcome) {
   Use& use = rank.uses.at(ticket);
   if (use.outcome) wrong_ = "'" + use.name + "' was answered twice on one rank";
   use.outcome = std::move(outcome);
 }
 
-Message SimulatedCircle::carry(const Message& message) {
+Message SimulatedWorld::carry(const Message& message) {
   if (!options_.uses_codec) return message;
   std::vector<std::byte> frame;
   append_frame(0, message, frame);
@@ -563,7 +563,7 @@ Message SimulatedCircle::carry(const Message& message) {
   return decoded.ok() ? std::move(decoded).value().message : message;
 }
 
-void SimulatedCircle::must(const Status& status) {
+void SimulatedWorld::must(const Status& status) {
   if (!status.ok() && broken_.empty()) broken_ = status.message();
 }
 

@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "capi/circle_of_threads.hpp"
+#include "capi/world_of_threads.hpp"
 
 namespace ciranda::capi {
 namespace {
 
-ciranda_operation* submit(ciranda_context* circle, const char* name, std::vector<float>& values) {
+ciranda_operation* submit(ciranda_context* world, const char* name, std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
   const ciranda_tensor tensor{values.data(), values.data(), &count, 1, CIRANDA_FLOAT32, nullptr, 0};
   ciranda_request request = CIRANDA_REQUEST_INIT;
@@ -24,42 +24,42 @@ ciranda_operation* submit(ciranda_context* circle, const char* name, std::vector
   request.tensors = &tensor;
   request.tensors_count = 1;
   ciranda_operation* operation = nullptr;
-  EXPECT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+  EXPECT_EQ(ciranda_submit(world, &request, &operation), CIRANDA_OK);
   return operation;
 }
 
 // The sum over all ranks of one float each.
-void expect_sum(ciranda_context* circle, const char* name) {
-  std::vector<float> values{static_cast<float>(ciranda_rank(circle) + 1)};
-  ciranda_operation* operation = submit(circle, name, values);
+void expect_sum(ciranda_context* world, const char* name) {
+  std::vector<float> values{static_cast<float>(ciranda_rank(world) + 1)};
+  ciranda_operation* operation = submit(world, name, values);
   EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
-  const int n = ciranda_size(circle);
+  const int n = ciranda_size(world);
   EXPECT_EQ(values[0], static_cast<float>(n * (n + 1) / 2));
   ciranda_operation_release(operation);
 }
 
-TEST(Circle, SumsOverAllRanks) {
+TEST(World, SumsOverAllRanks) {
   for (const int n_ranks : {2, 4}) {
-    in_a_circle(n_ranks, [&](ciranda_context*& circle) {
-      EXPECT_EQ(ciranda_size(circle), n_ranks);
-      for (int step = 0; step < 20; ++step) expect_sum(circle, "sum");
-      expect_sum(circle, nullptr);
+    in_a_world(n_ranks, [&](ciranda_context*& world) {
+      EXPECT_EQ(ciranda_size(world), n_ranks);
+      for (int step = 0; step < 20; ++step) expect_sum(world, "sum");
+      expect_sum(world, nullptr);
     });
   }
 }
 
-TEST(Circle, RunsTheSameCallAgainAndAgain) {
+TEST(World, RunsTheSameCallAgainAndAgain) {
   for (const int n_ranks : {2, 4}) {
-    in_a_circle(n_ranks, [&](ciranda_context*& circle) {
+    in_a_world(n_ranks, [&](ciranda_context*& world) {
       for (int step = 0; step < 200; ++step) {
-        float value = static_cast<float>((ciranda_rank(circle) + 1) * step);
+        float value = static_cast<float>((ciranda_rank(world) + 1) * step);
         const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
         ciranda_request request = CIRANDA_REQUEST_INIT;
         request.name = "run";
         request.tensors = &tensor;
         request.tensors_count = 1;
         ciranda_operation* operation = nullptr;
-        ASSERT_EQ(ciranda_run(circle, &request, &operation), CIRANDA_OK);
+        ASSERT_EQ(ciranda_run(world, &request, &operation), CIRANDA_OK);
         ASSERT_EQ(operation, nullptr);
         ASSERT_EQ(value, static_cast<float>(n_ranks * (n_ranks + 1) / 2 * step));
       }
@@ -68,10 +68,10 @@ TEST(Circle, RunsTheSameCallAgainAndAgain) {
 }
 
 // With memory for the result, and without where the library may allocate.
-TEST(Circle, RunsTheSameCallOfRowsAgainAndAgain) {
+TEST(World, RunsTheSameCallOfRowsAgainAndAgain) {
   for (const ciranda_collective collective : {CIRANDA_ALLGATHER, CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL}) {
-    in_a_circle(2, [&](ciranda_context*& circle) {
-      const int rank = ciranda_rank(circle);
+    in_a_world(2, [&](ciranda_context*& world) {
+      const int rank = ciranda_rank(world);
       for (int step = 0; step < 100; ++step) {
         const bool is_given = collective == CIRANDA_ALLTOALL || step % 2 == 0;
         const std::vector<std::int32_t> values{10 * step + rank, 20 * step + rank};
@@ -86,7 +86,7 @@ TEST(Circle, RunsTheSameCallOfRowsAgainAndAgain) {
         request.tensors_count = 1;
         if (is_given) request.flags = CIRANDA_REQUEST_HAS_ROOM;
         ciranda_operation* operation = nullptr;
-        ASSERT_EQ(ciranda_run(circle, &request, &operation), CIRANDA_OK);
+        ASSERT_EQ(ciranda_run(world, &request, &operation), CIRANDA_OK);
         ASSERT_EQ(operation == nullptr, is_given);
         if (!is_given) {
           ciranda_output output;
@@ -104,8 +104,8 @@ TEST(Circle, RunsTheSameCallOfRowsAgainAndAgain) {
   }
 }
 
-TEST(Circle, AnAlltoallThatIsSaidToHaveRoomHasSome) {
-  in_a_circle(1, [](ciranda_context*& circle) {
+TEST(World, AnAlltoallThatIsSaidToHaveRoomHasSome) {
+  in_a_world(1, [](ciranda_context*& world) {
     const float value = 1;
     const std::int64_t shape = 1;
     const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
@@ -114,13 +114,13 @@ TEST(Circle, AnAlltoallThatIsSaidToHaveRoomHasSome) {
     request.tensors = &tensor;
     request.tensors_count = 1;
     request.flags = CIRANDA_REQUEST_HAS_ROOM;
-    EXPECT_EQ(ciranda_run(circle, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
+    EXPECT_EQ(ciranda_run(world, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
   });
 }
 
-TEST(Circle, GathersUnevenParts) {
-  in_a_circle(3, [](ciranda_context*& circle) {
-    const int rank = ciranda_rank(circle);
+TEST(World, GathersUnevenParts) {
+  in_a_world(3, [](ciranda_context*& world) {
+    const int rank = ciranda_rank(world);
     const std::vector<std::int64_t> mine(static_cast<std::size_t>(rank), rank);  // rank 0 has nothing
     const std::int64_t count = rank;
     const ciranda_tensor tensor{mine.data(), nullptr, &count, 1, CIRANDA_INT64, nullptr, 0};
@@ -130,7 +130,7 @@ TEST(Circle, GathersUnevenParts) {
     request.tensors = &tensor;
     request.tensors_count = 1;
     ciranda_operation* operation = nullptr;
-    ASSERT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+    ASSERT_EQ(ciranda_submit(world, &request, &operation), CIRANDA_OK);
     ASSERT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
     ciranda_output output;
     ASSERT_EQ(ciranda_operation_output(operation, 0, &output), CIRANDA_OK);
@@ -141,9 +141,9 @@ TEST(Circle, GathersUnevenParts) {
 }
 
 // Rank r sends r rows to rank 0 and one to each other.
-TEST(Circle, AlltoallDealsOutRowsAndSaysHowManyCameFromWhom) {
-  in_a_circle(3, [](ciranda_context*& circle) {
-    const std::int64_t rank = ciranda_rank(circle);
+TEST(World, AlltoallDealsOutRowsAndSaysHowManyCameFromWhom) {
+  in_a_world(3, [](ciranda_context*& world) {
+    const std::int64_t rank = ciranda_rank(world);
     const std::int64_t splits[] = {rank, 1, 1};
     const std::int64_t shape[] = {rank + 2, 2};
     const std::vector<std::int32_t> mine(static_cast<std::size_t>(2 * shape[0]), static_cast<std::int32_t>(rank));
@@ -154,7 +154,7 @@ TEST(Circle, AlltoallDealsOutRowsAndSaysHowManyCameFromWhom) {
     request.tensors = &tensor;
     request.tensors_count = 1;
     ciranda_operation* operation = nullptr;
-    ASSERT_EQ(ciranda_submit(circle, &request, &operation), CIRANDA_OK);
+    ASSERT_EQ(ciranda_submit(world, &request, &operation), CIRANDA_OK);
     ASSERT_EQ(ciranda_wait(operation), CIRANDA_OK) << ciranda_operation_message(operation);
     EXPECT_EQ(ciranda_operation_outputs_count(operation), 2U);
     ciranda_output output;
@@ -171,31 +171,31 @@ TEST(Circle, AlltoallDealsOutRowsAndSaysHowManyCameFromWhom) {
   });
 }
 
-TEST(Circle, AMismatchIsAnErrorForAllAndTheContextGoesOn) {
-  in_a_circle(2, [](ciranda_context*& circle) {
-    std::vector<float> values(ciranda_rank(circle) == 0 ? 3 : 4);
-    ciranda_operation* operation = submit(circle, "shapes", values);
+TEST(World, AMismatchIsAnErrorForAllAndTheContextGoesOn) {
+  in_a_world(2, [](ciranda_context*& world) {
+    std::vector<float> values(ciranda_rank(world) == 0 ? 3 : 4);
+    ciranda_operation* operation = submit(world, "shapes", values);
     EXPECT_EQ(ciranda_wait(operation), CIRANDA_MISMATCH);
     const std::string message = ciranda_operation_message(operation);
     for (const char* part : {"shapes", "[3]", "[4]", "rank 0", "rank 1"}) {
       EXPECT_NE(message.find(part), std::string::npos) << message;
     }
     ciranda_operation_release(operation);
-    expect_sum(circle, "afterwards");
+    expect_sum(world, "afterwards");
   });
 }
 
-TEST(Circle, WhatIsPendingFailsWhenAnotherRankLeaves) {
-  in_a_circle(2, [](ciranda_context*& circle) {
-    if (ciranda_rank(circle) == 1) {
-      expect_sum(circle, "together");
-      ciranda_shutdown(circle);
-      circle = nullptr;
+TEST(World, WhatIsPendingFailsWhenAnotherRankLeaves) {
+  in_a_world(2, [](ciranda_context*& world) {
+    if (ciranda_rank(world) == 1) {
+      expect_sum(world, "together");
+      ciranda_shutdown(world);
+      world = nullptr;
       return;
     }
-    expect_sum(circle, "together");
+    expect_sum(world, "together");
     std::vector<float> values(2);
-    ciranda_operation* operation = submit(circle, "alone", values);
+    ciranda_operation* operation = submit(world, "alone", values);
     EXPECT_EQ(ciranda_wait(operation), CIRANDA_ABORTED) << ciranda_operation_message(operation);
     EXPECT_NE(std::string(ciranda_operation_message(operation)).find("rank 1"), std::string::npos)
         << ciranda_operation_message(operation);
@@ -206,15 +206,15 @@ TEST(Circle, WhatIsPendingFailsWhenAnotherRankLeaves) {
 // Given up at the third time of asking, to see that a wait goes on when it is not.
 int third_time(void* user_data) { return static_cast<std::atomic<int>*>(user_data)->fetch_add(1) == 2 ? 1 : 0; }
 
-TEST(Circle, ASignalMayEndAWait) {
+TEST(World, ASignalMayEndAWait) {
   struct sigaction nothing = {};
   nothing.sa_handler = [](int) {};
   struct sigaction before;
   sigaction(SIGUSR1, &nothing, &before);
   std::atomic<int> n_asked{0};
   std::atomic<bool> is_given_up{false};
-  in_a_circle(2, [&](ciranda_context*& circle) {
-    if (ciranda_rank(circle) == 0) {
+  in_a_world(2, [&](ciranda_context*& world) {
+    if (ciranda_rank(world) == 0) {
       const pthread_t waiting = pthread_self();
       std::thread alarm([&, waiting] {
         while (!is_given_up) {
@@ -223,7 +223,7 @@ TEST(Circle, ASignalMayEndAWait) {
         }
       });
       std::vector<float> values{1};
-      ciranda_operation* operation = submit(circle, "late", values);
+      ciranda_operation* operation = submit(world, "late", values);
       EXPECT_EQ(ciranda_wait_interruptible(operation, third_time, &n_asked), CIRANDA_ABORTED);
       EXPECT_EQ(ciranda_operation_status(operation), CIRANDA_PENDING);
       EXPECT_EQ(n_asked.load(), 3);
@@ -235,7 +235,7 @@ TEST(Circle, ASignalMayEndAWait) {
     } else {
       while (!is_given_up) std::this_thread::yield();
       std::vector<float> values{2};
-      ciranda_operation* operation = submit(circle, "late", values);
+      ciranda_operation* operation = submit(world, "late", values);
       EXPECT_EQ(ciranda_wait(operation), CIRANDA_OK);
       ciranda_operation_release(operation);
     }

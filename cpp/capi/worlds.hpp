@@ -1,8 +1,8 @@
-// circles: the circles that this process is in, and who refers to them. Every binding joins, finds and leaves them
+// worlds: the worlds that this process is in, and who refers to them. Every binding joins, finds and leaves them
 // here, so that all of them are in the same one.
 //
-// There is one engine in a process: where another copy of the library is in a circle, this one refuses to join. (One
-// copy may be in several circles, as tests are whose ranks are threads.)
+// There is one engine in a process: where another copy of the library is in a world, this one refuses to join. (One
+// copy may be in several worlds, as tests are whose ranks are threads.)
 //
 // Threads: any. Ownership: a context is freed with its last reference; while it is open one is kept here. In a child
 // after fork() there are none: its parent's contexts must not be touched there.
@@ -21,23 +21,23 @@ namespace ciranda::capi {
 
 // Connects (see connect()); the context is then the current one, and comes with a reference. Without an epoch: the
 // number after the highest that this process has tried.
-Result<ciranda_context*> join_circle(Config config, std::optional<std::uint64_t> epoch,
-                                     const Engine::Interrupted& interrupted = nullptr);
+Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch,
+                                    const Engine::Interrupted& interrupted = nullptr);
 
-// The circle that was joined last of those that are open, with a reference; null without one.
+// The world that was joined last of those that are open, with a reference; null without one.
 ciranda_context* current();
 
 void retain(ciranda_context& context);
 void release(ciranda_context& context);
 
-// Ends the circle for all who refer to it, and gives back a reference. Whoever comes second does not wait for the
+// Ends the world for all who refer to it, and gives back a reference. Whoever comes second does not wait for the
 // first.
 void leave(ciranda_context& context);
 
 // Those that are open or being joined.
-std::size_t n_circles();
+std::size_t n_worlds();
 
-// What join_circle() takes next, without an epoch.
+// What join_world() takes next, without an epoch.
 std::uint64_t next_epoch();
 
 }  // namespace ciranda::capi

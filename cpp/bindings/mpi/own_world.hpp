@@ -1,0 +1,10 @@
+// own_world: this process's engine, which Python's module `ciranda` holds, and its world, which that joins.
+#pragma once
+
+namespace ciranda::mpi {
+
+// Joins the world by `ciranda._jax_native.join()` unless this process is in one, and takes the engine's functions.
+// Again after a failure. Threads: any, one at a time; with Python's lock or without. Throws Failure.
+void join_world();
+
+}  // namespace ciranda::mpi
