@@ -155,7 +155,7 @@ void uneven_batches(Context& world) {
     expect(gradient[0] == batch, "average of those that have not joined");
     std::vector<double> over_all{static_cast<double>(world.size())};
     world.allreduce(std::span(over_all),
-                     {.name = "over all", .op = ciranda::ReduceOp::kAverage, .divide_by_all = true});
+                    {.name = "over all", .op = ciranda::ReduceOp::kAverage, .divide_by_all = true});
     const double error = over_all[0] - (world.size() - batch);
     expect(error < 1e-12 && error > -1e-12, "average over all");
   }
