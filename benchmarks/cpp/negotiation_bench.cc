@@ -6,8 +6,8 @@
 //                     [--repeats 3] [--paths first,cached,groups,relays]
 //
 // A line of JSON for each number of ranks and tensors, and each path: "first", in which all signatures travel;
-// "cached", in which slots do; "groups", in which learned groups are announced by number; "relays", in which relays
-// pass them on too. Every rank announces a step's tensors in so many turns; the tensors have so many MiB together (0:
+// "cached", in which cache ids do; "groups", in which learned groups are reported by number; "relays", in which relays
+// pass them on too. Every rank reports a step's tensors in so many turns; the tensors have so many MiB together (0:
 // 64 KiB each). Measured times are the least of so many crowds. With groups, "alone_us" is what the coordinator takes
 // when the same messages come to it once more and nothing else is done in between.
 #include <algorithm>
@@ -31,10 +31,10 @@ using ciranda::testing::StepCost;
 struct Path {
   const char* name;
   int step;  // of a crowd's first steps
-  bool announces_groups;
+  bool reports_groups;
   bool has_relays;
 };
-// The second step uses slots, and so does the third; as it brought the same, groups are planned in the fourth, used
+// The second step uses cache ids, and so does the third; as it brought the same, groups are planned in the fourth, used
 // from the fifth and gathered by relays from the sixth.
 constexpr std::array kPaths{Path{"first", 0, false, false}, Path{"cached", 1, false, false},
                             Path{"groups", 6, true, false}, Path{"relays", 6, true, true}};
@@ -65,7 +65,7 @@ struct Cost {
 
 // Nothing if ranks disagree, which would be a bug.
 std::optional<Cost> measure(CrowdOptions options, const Path& path, int n_repeats) {
-  options.announces_groups = path.announces_groups;
+  options.reports_groups = path.reports_groups;
   options.has_relays = path.has_relays;
   std::optional<StepCost> least;
   Nanoseconds alone{0};
@@ -73,7 +73,7 @@ std::optional<Cost> measure(CrowdOptions options, const Path& path, int n_repeat
     Crowd crowd(options);
     StepCost cost;
     for (int step = 0; step <= path.step; ++step) cost = crowd.step();
-    for (int again = 0; again < kTimesAlone && path.announces_groups; ++again) {
+    for (int again = 0; again < kTimesAlone && path.reports_groups; ++again) {
       const Nanoseconds spent = crowd.coordinate_again();
       alone = again == 0 && repeat == 0 ? spent : std::min(alone, spent);
     }
