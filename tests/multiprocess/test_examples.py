@@ -96,6 +96,7 @@ def test_horovod_scripts_run_as_they_are() -> None:
     pytest.importorskip("horovod._names", reason="the package in compat/horovod is not installed")
     scripts = sorted((EXAMPLES / "horovod").glob("*.py"))
     assert [script for script in scripts if "ciranda" in script.read_text(encoding="utf-8").lower()] == []
+    scripts = [script for script in scripts if not script.name.startswith("mxnet_")]  # tests/mxnet runs those
     done = run(2, str(IN_TURN), *map(str, scripts), launcher=HOROVODRUN)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("on 2 processes") == len(scripts)
