@@ -12,7 +12,9 @@ Silence::Sight Silence::sight_of(int fd) {
   tcp_info info{};
   socklen_t n_bytes = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0) return {};
-  return {info.tcpi_retransmits > 0, std::chrono::milliseconds(info.tcpi_last_ack_recv)};
+  // A peer without room is sent nothing but probes; so is one to which nothing was to be sent for long.
+  const bool was_sent_in_vain = info.tcpi_retransmits > 0 || info.tcpi_probes > 0;
+  return {was_sent_in_vain, std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
 // What was last heard may be older than what has been sent in vain: it counts from when that was first seen.

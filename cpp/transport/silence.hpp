@@ -17,7 +17,7 @@ class Silence {
 
   // What the system knows of a connection.
   struct Sight {
-    bool was_sent_in_vain = false;  // and sent again
+    bool was_sent_in_vain = false;  // data, and sent again; or a probe
     std::chrono::milliseconds last_answer_ago{};
   };
   static Sight sight_of(int fd);

@@ -77,8 +77,7 @@ def address(wire: int = 0, host: int = 0) -> str:
 def two_hosts(n_wires: int = 1, delay_ms: float = 0.0, loss: float = 0.0) -> Iterator[Hosts]:
     """Make them. REQUIRES: why_not() is None."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ciranda-link-")))
-        program = _built(folder)
+        program = str(Path(_built().name) / "relay")
         made = Hosts([_start_host(stack) for _ in range(2)], [])
         for wire in range(n_wires):
             character = ["--delay-us", str(round(1000 * delay_ms)), "--loss", str(loss), "--seed", str(7 + 2 * wire)]
@@ -90,10 +89,12 @@ def two_hosts(n_wires: int = 1, delay_ms: float = 0.0, loss: float = 0.0) -> Ite
         yield made
 
 
-def _built(folder: Path) -> str:
-    program = str(folder / "relay")
-    _run("c++", "-std=c++20", "-O2", "-o", program, str(_SOURCE))
-    return program
+@functools.cache
+def _built() -> tempfile.TemporaryDirectory[str]:
+    """A folder with the relay, compiled once; it goes with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="ciranda-link-")
+    _run("c++", "-std=c++20", "-O2", "-o", str(Path(folder.name) / "relay"), str(_SOURCE))
+    return folder
 
 
 def _start_host(stack: ExitStack) -> int:

@@ -105,3 +105,19 @@ def test_a_stopped_rank_is_waited_for_longer_than_for_a_cut_link() -> None:
         assert not ranks.has_answered(0, within=3.0)
         ranks.signal(1, signal.SIGCONT)
         assert [ranks.outcome(rank, 60).value for rank in range(2)] == [200.0, 200.0]
+
+
+def test_a_cut_link_to_a_rank_without_room_is_noticed() -> None:
+    """Nothing is on its way to a stopped rank: its host is only asked whether there is room by now."""
+    env = {"CIRANDA_LINK_TIMEOUT": str(LINK_TIMEOUT)}
+    with link.two_hosts(2) as hosts, Ranks(2, env=env, hosts=hosts) as ranks:
+        _start_and_let_run(ranks, _reduce_until_it_fails, 4_000_000)
+        ranks.signal(1, signal.SIGSTOP)
+        assert not ranks.has_answered(0, within=2.0)
+        hosts.cut(1)
+        cut_at = time.monotonic()
+        failed_at, message = ranks.outcome(0, 60).value
+        ranks.signal(1, signal.SIGCONT)
+        assert 0 < failed_at - cut_at < LINK_TIMEOUT + 2  # by keep-alive it takes 6 s, less what it had waited before
+        assert "CIRANDA_LINK_TIMEOUT" in message
+        ranks.outcome(1, 30)
