@@ -30,6 +30,9 @@ HOROVOD := $(call files_in,compat/horovod)
 PACKAGE := pyproject.toml LICENSE README.md CMakeLists.txt $(call files_in,cmake cpp src)
 CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o -name '*.cc' -o -name '*.h' \
 	-o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
+# But for those that need more than this repository and the system.
+BENCHMARKS := $(filter-out %/kernels_bench.cc $(foreach peer,gloo mpi oneccl,%/$(peer)_sums.cc %/$(peer)_system.cc),\
+	$(wildcard benchmarks/cpp/*.cc benchmarks/cpp/peers/*.cc))
 PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 
 # The layers whose own threads, or processes, meet in memory that they share.
@@ -302,6 +305,8 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_headers.py
+	printf '%s\n' $(BENCHMARKS) | xargs -n 1 -P $(JOBS) $${CXX:-c++} -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
+	  -Icpp -Icpp/include -Itests/cpp '-DCIRANDA_PEERS_VERSION=""'
 	clang-format --dry-run -Werror $(CPP_FORMATTED)
 
 tidy: build/release/build.ninja  ## run clang-tidy over the sources that changed since it last passed
