@@ -50,7 +50,9 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   const int root = info(call.collective).has_root ? call.root : -1;
   std::byte* to = memory_.for_writing(arena, meeting, call.collective);
   if (to == nullptr) return Outcome::kClosed;
-  if (root < 0 || root == mesh_.rank()) contribute_to_meeting(call, mesh_, to);
+  const DirectTensor tensor = tensor_of(call, meeting.first_dims, mesh_);
+  const auto self = static_cast<std::size_t>(mesh_.rank());
+  if (root < 0 || root == mesh_.rank()) ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to);
   MeetingMemory::tag(arena, meeting);
   note(Stage::kReady);
   Meeting place = at(arena, meeting);
@@ -68,7 +70,7 @@ Meetings::Outcome Meetings::try_to_meet(SharedArena& arena, const Participant::M
   for_each_bringer(root, mesh_.size(), [&](int member) {
     contributed_.push_back(member == mesh_.rank() ? call.memory.input : MeetingMemory::of(member, arena, meeting));
   });
-  carry_out_meeting(call, output, meeting.first_dims, contributed_, mesh_);
+  combine(tensor, self, contributed_, output);
   memory_.note_read(arena, meeting);
   note(Stage::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);

@@ -69,6 +69,12 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
   return sum;
 }
 
+Outputs outputs_given(const Request& request) {
+  Outputs outputs;
+  for (const TensorMemory& given : request.memory) outputs.memory.push_back(given.output);
+  return outputs;
+}
+
 Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const Mesh& mesh,
                                   const OutputMemory& memory) {
   Outputs outputs;
@@ -82,11 +88,8 @@ Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first
 
 Result<Outputs> outputs_of_reducescatter(const Request& request, const Mesh& mesh, const OutputMemory& memory) {
   const auto is_given = [](const TensorMemory& given) { return given.output != nullptr; };
+  if (std::any_of(request.memory.begin(), request.memory.end(), is_given)) return outputs_given(request);
   Outputs outputs;
-  if (std::any_of(request.memory.begin(), request.memory.end(), is_given)) {
-    for (const TensorMemory& given : request.memory) outputs.memory.push_back(given.output);
-    return outputs;
-  }
   std::vector<std::int64_t> n_rows;
   for (const TensorSignature& tensor : request.signature.tensors) {
     n_rows.push_back(even_splits(tensor.shape.front(), mesh.size())[static_cast<std::size_t>(mesh.rank())]);

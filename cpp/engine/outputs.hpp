@@ -32,6 +32,8 @@ struct Outputs {
 // None if the numbers, which may have come over the network, are no numbers of rows, or too many.
 std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 
+// The caller's memory, where results are as large as inputs.
+Outputs outputs_given(const Request& request);
 // REQUIRES: first dimensions that have sums.
 Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const Mesh& mesh,
                                   const OutputMemory& memory);
