@@ -16,25 +16,12 @@ LearnedOrderOptions learned_order_options(const CoordinatorOptions& options) {
   return {kPlannedGroupBytes, options.fusion_threshold_bytes, options.most_groups};
 }
 
-// A rank that stands there twice is in two ranges.
-std::vector<RankRange> ranges_of(std::vector<std::int32_t> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::vector<RankRange> ranges;
-  for (const std::int32_t rank : ranks) {
-    if (!ranges.empty() && ranges.back().last + 1 == rank) {
-      ranges.back().last = rank;
-    } else {
-      ranges.push_back({rank, rank});
-    }
-  }
-  return ranges;
-}
-
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.size, options_.ranks, options_.hosts),
+      cache_ids_(options_.cache_capacity, options_.size),
       ready_(options_.learned_order, learned_order_options(options_)),
       groups_(options_.size, options_.fusion_threshold_bytes) {}
 
@@ -63,9 +50,9 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
 }
 
 Status Coordinator::check_cache_id(int rank, std::uint32_t cache_id) const {
-  if (cache_id < by_cache_id_.size()) return Status::ok_status();
+  if (cache_ids_.has(cache_id)) return Status::ok_status();
   return Status::internal(members_.rank_text(rank) + " reported cache id " + std::to_string(cache_id) + " of only " +
-                          std::to_string(by_cache_id_.size()));
+                          std::to_string(cache_ids_.names().size()));
 }
 
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
@@ -73,7 +60,7 @@ Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint no
     if (Status status = check_cache_id(rank, item.cache_id); !status.ok()) return status;
     Reported reported{rank, now, std::nullopt, item.is_deferrable};
     reported.input = item.input;
-    if (Status status = report(*by_cache_id_[item.cache_id], std::move(reported)); !status.ok()) return status;
+    if (Status status = report(cache_ids_.name(item.cache_id), std::move(reported)); !status.ok()) return status;
   }
   return Status::ok_status();
 }
@@ -94,6 +81,17 @@ Status Coordinator::hear_duplicate(NamedRounds& name, const Reported& reported) 
                  " submitted it again while its first use was still pending. Wait for the first one, or give each its "
                  "own name.",
              Duplicate{rank, was_pending});
+  return Status::ok_status();
+}
+
+Status Coordinator::on_forgotten(int rank, const ForgottenMessage& message) {
+  if (!cache_ids_.is_to_answer(rank)) {
+    return Status::internal(members_.rank_text(rank) + " has forgotten what nobody told it to");
+  }
+  for (const std::uint32_t cache_id : message.kept) {
+    if (Status status = check_cache_id(rank, cache_id); !status.ok()) return status;
+  }
+  cache_ids_.forgotten(rank, message.kept);
   return Status::ok_status();
 }
 
@@ -239,27 +237,16 @@ void Coordinator::fail_round(NamedRounds& name, ErrorKind kind, const std::strin
   const bool is_listed = std::find(owed_duplicates_.begin(), owed_duplicates_.end(), &name) != owed_duplicates_.end();
   if (duplicate && !is_listed) owed_duplicates_.push_back(&name);
   ++n_failed_rounds_;
-  fail(name, kind, text, targets);
+  failures_.add(name, kind, text, targets);
   close_round(name);
   forget_if_unused(name);
-}
-
-void Coordinator::fail(NamedRounds& name, ErrorKind kind, const std::string& text,
-                       const std::vector<std::int32_t>& targets) {
-  const bool has_last = name.last_failure < failures_.size() && failures_[name.last_failure].name == name.name;
-  if (!has_last || failures_[name.last_failure].text != text || failures_[name.last_failure].kind != kind) {
-    name.last_failure = failures_.size();
-    failures_.push_back({name.name, kind, text, {}});
-  }
-  auto& all = failures_[name.last_failure].targets;
-  all.insert(all.end(), targets.begin(), targets.end());
 }
 
 bool Coordinator::answer_owed(NamedRounds& name, int rank) {
   const auto found = std::find_if(name.owed.begin(), name.owed.end(),
                                   [&](const auto& owed) { return owed.n_calls[static_cast<std::size_t>(rank)] > 0; });
   if (found == name.owed.end()) return false;
-  fail(name, found->kind, found->text, {rank});
+  failures_.add(name, found->kind, found->text, {rank});
   --found->n_calls[static_cast<std::size_t>(rank)];
   if (--found->n_calls_of_all == 0) name.owed.erase(found);
   forget_if_unused(name);
@@ -308,10 +295,7 @@ void Coordinator::fail_all(const Status& why) {
 
 std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n_bytes_under_way) {
   std::vector<LogEntry> entries;
-  for (Failure& failure : std::exchange(failures_, {})) {
-    entries.emplace_back(FailEntry{std::move(failure.name), failure.kind, std::move(failure.text),
-                                   ranges_of(std::move(failure.targets))});
-  }
+  for (FailEntry& failure : failures_.take()) entries.emplace_back(std::move(failure));
   for (const CancelEntry& cancel : std::exchange(cancellations_, {})) entries.emplace_back(cancel);
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {
@@ -323,7 +307,7 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n
     ++n_times_all_joined_;
   }
   publish_plan(entries);
-  forget_some(entries);
+  if (auto forget = cache_ids_.forget_some(takes_cache_ids_back())) entries.emplace_back(std::move(*forget));
   return entries;
 }
 
@@ -370,7 +354,8 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
     name.kind = ready_.kind_of(name.agreed);
   }
   if (in_full || name.cache_id == kNoCacheId || !item.absent.empty()) {
-    assign_cache_id(name);
+    NamedRounds* before = cache_ids_.assign(name, takes_cache_ids_back());
+    if (before != nullptr) forget_if_unused(*before);
     item.is_defined_here = true;
     item.name = name.name;
     item.first_dims = name.first_dims;
@@ -382,7 +367,7 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
     }
   }
   item.cache_id = name.cache_id;
-  note_use(name.cache_id);
+  cache_ids_.note_use(name.cache_id);
   const bool may_do_without_log = this->may_do_without_log(name);
   item.may_meet = options_.lets_ranks_meet && (may_do_without_log || may_meet_unnamed(name));
   item.may_swap = may_do_without_log && options_.lets_ranks_swap && may_swap(name.agreed, options_.size);

@@ -26,6 +26,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "negotiate/cache_ids.hpp"
+#include "negotiate/failures.hpp"
 #include "negotiate/members.hpp"
 #include "negotiate/messages.hpp"
 #include "negotiate/planned_groups.hpp"
@@ -73,8 +75,8 @@ class Coordinator {
   Status on_relayed(const RelayedMessage& relayed, TimePoint now);
   // All ranks have met for a name, and reported nothing.
   void on_met(std::uint32_t cache_id, TimePoint now) {
-    members_.all_heard(by_cache_id_[cache_id]->name, now);
-    note_use(cache_id);
+    members_.all_heard(cache_ids_.name(cache_id).name, now);
+    cache_ids_.note_use(cache_id);
   }
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
 
@@ -97,12 +99,6 @@ class Coordinator {
   struct Duplicate {
     int rank;
     bool was_pending;  // its first call is not answered yet
-  };
-  struct Failure {
-    std::string name;
-    ErrorKind kind;
-    std::string text;
-    std::vector<std::int32_t> targets;  // in any order
   };
 
   NamedRounds& name_for(const std::string& name, bool is_cacheable);
@@ -130,8 +126,6 @@ class Coordinator {
   // Each rank that reported the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
   void fail_round(NamedRounds& name, ErrorKind kind, const std::string& text,
                   std::optional<Duplicate> duplicate = std::nullopt);
-  // Failures of a name wait for the log in order; one that says the same as the last is for these ranks too.
-  void fail(NamedRounds& name, ErrorKind kind, const std::string& text, const std::vector<std::int32_t>& targets);
   bool answer_owed(NamedRounds& name, int rank);
   // All ranks have taken part in a round, which opened when n_failed_before had failed.
   void forgive_duplicates(std::uint64_t n_failed_before, const Round* round);
@@ -142,34 +136,21 @@ class Coordinator {
   void publish_plan(std::vector<LogEntry>& entries);
   bool may_do_without_log(const NamedRounds& name) const;
   bool may_meet_unnamed(const NamedRounds& name) const;
-  void assign_cache_id(NamedRounds& name);
-  void note_use(std::uint32_t cache_id) {
-    if (cache_id != kNoCacheId) last_used_[cache_id] = ++n_uses_;
-  }
-  bool may_be_forgotten(const NamedRounds& name) const;
-  std::optional<std::uint32_t> reuse_cache_id();
-  void forget_some(std::vector<LogEntry>& entries);
+  // A plan of groups by which ranks may still report keeps the cache ids of its names.
+  bool takes_cache_ids_back() const { return !groups_.is_previous_in_use(); }
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;
   void disperse_stalled(TimePoint now);
-  StallReport stall_report(const NamedRounds& name, TimePoint now, bool tells_order) const;
-  bool note_other_order(const Round& stalled, int missing, StallReport& report) const;
 
   CoordinatorOptions options_;
   Members members_;
   std::unordered_map<std::string, std::unique_ptr<NamedRounds>> names_;
-  std::vector<NamedRounds*> by_cache_id_;
-  std::vector<std::uint64_t> last_used_;  // by cache id, as n_uses_ was then
-  std::uint64_t n_uses_ = 0;              // of names that have cache ids
-  bool lacks_ids_ = false;                // a name has got none
-  std::vector<std::uint32_t> to_forget_;  // what ranks were told to forget
-  std::vector<bool> has_forgotten_;       // and who has
-  std::vector<std::uint32_t> free_ids_;   // that all have forgotten
+  CacheIds cache_ids_;
   ReadyQueue ready_;
   PlannedGroups groups_;
   bool is_waited_for_ = false;                 // as the relays say
   std::size_t n_open_rounds_ = 0;              // and groups
   std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
-  std::vector<Failure> failures_;              // go into the log before what is carried out
+  Failures failures_;                          // go into the log before what is carried out
   std::vector<CancelEntry> cancellations_;     // and these
   std::vector<NamedRounds*> owed_duplicates_;  // names some rank owes a duplicate's error
   std::uint64_t n_failed_rounds_ = 0;

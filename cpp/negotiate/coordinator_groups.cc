@@ -146,7 +146,7 @@ void Coordinator::publish_plan(std::vector<LogEntry>& entries) {
   const auto is_ready = [](const auto& group) { return group->is_ready; };
   if (!groups_.can_publish() || std::any_of(groups_.groups().begin(), groups_.groups().end(), is_ready)) return;
   disperse_all();
-  entries.emplace_back(groups_.publish(order, by_cache_id_));
+  entries.emplace_back(groups_.publish(order, cache_ids_.names()));
 }
 
 }  // namespace ciranda

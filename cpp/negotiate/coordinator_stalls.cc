@@ -1,7 +1,9 @@
 // Coordinator: the part that notices ranks that never come.
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,11 +19,40 @@ constexpr std::size_t kMissingAsked = 4;
 // In how many reports of one check: each passes over all names.
 constexpr std::size_t kReportsOfOrder = 4;
 
+using Names = std::unordered_map<std::string, std::unique_ptr<NamedRounds>>;
+
 struct Failing {
   NamedRounds* name;
   ErrorKind kind;
   std::string text;
 };
+
+// Whether the missing member has made a call that one of those who wait here has not: then each waits for the other.
+bool note_other_order(const Names& names, const Members& members, const Round& stalled, int missing,
+                      StallReport& report) {
+  for (const auto& [key, other] : names) {
+    const Round& round = other->round;
+    if (!round.is_open || round.is_ready || !round.has_arrived(missing)) continue;
+    for (int member = 0; member < members.size(); ++member) {
+      if (!stalled.has_arrived(member) || round.has_arrived(member) || members.has_joined(member)) continue;
+      report.crossed = other.get();
+      report.text +=
+          " Rank " + std::to_string(members.rank(missing)) + " has submitted '" + other->name +
+          "' instead, which rank " + std::to_string(members.rank(member)) +
+          " has not: these two make their calls in different orders, or make different calls. A rank that waits for "
+          "one call before it makes the next must make them in the same order as the others.";
+      return true;
+    }
+  }
+  return false;
+}
+
+void note_other_order(const Names& names, const Members& members, const Round& stalled, StallReport& report) {
+  const std::size_t n_asked = std::min(report.missing.size(), kMissingAsked);
+  for (std::size_t i = 0; i < n_asked; ++i) {
+    if (note_other_order(names, members, stalled, report.missing[i], report)) break;
+  }
+}
 
 }  // namespace
 
@@ -41,7 +72,11 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   std::optional<TimePoint> next;
   std::vector<Failing> to_fail;  // told of while all of them are open
   std::size_t n_told = 0;
-  const auto report_of = [&](const NamedRounds& name) { return stall_report(name, now, n_told++ < kReportsOfOrder); };
+  const auto report_of = [&](const NamedRounds& name) {
+    StallReport report = name.stall_report(members_, now);
+    if (n_told++ < kReportsOfOrder) note_other_order(names_, members_, name.round, report);
+    return report;
+  };
   const auto fail_later = [&](NamedRounds& name, ErrorKind kind, const std::string& text) {
     const auto is_it = [&](const Failing& each) { return each.name == &name; };
     if (std::none_of(to_fail.begin(), to_fail.end(), is_it)) to_fail.push_back({&name, kind, text});
@@ -79,34 +114,6 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   stall_check_due_ = next;
   for (const auto& [name, kind, text] : to_fail) fail_round(*name, kind, text + " It has failed now.");
   return reports;
-}
-
-StallReport Coordinator::stall_report(const NamedRounds& name, TimePoint now, bool tells_order) const {
-  StallReport report = name.stall_report(members_, now);
-  const std::size_t n_asked = tells_order ? std::min(report.missing.size(), kMissingAsked) : 0;
-  for (std::size_t i = 0; i < n_asked; ++i) {
-    if (note_other_order(name.round, report.missing[i], report)) break;
-  }
-  return report;
-}
-
-// Whether the missing member has made a call that one of those who wait here has not: then each waits for the other.
-bool Coordinator::note_other_order(const Round& stalled, int missing, StallReport& report) const {
-  for (const auto& [key, other] : names_) {
-    const Round& round = other->round;
-    if (!round.is_open || round.is_ready || !round.has_arrived(missing)) continue;
-    for (int member = 0; member < members_.size(); ++member) {
-      if (!stalled.has_arrived(member) || round.has_arrived(member) || members_.has_joined(member)) continue;
-      report.crossed = other.get();
-      report.text +=
-          " Rank " + std::to_string(members_.rank(missing)) + " has submitted '" + other->name +
-          "' instead, which rank " + std::to_string(members_.rank(member)) +
-          " has not: these two make their calls in different orders, or make different calls. A rank that waits for "
-          "one call before it makes the next must make them in the same order as the others.";
-      return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace ciranda

@@ -15,12 +15,12 @@ Status Coordinator::on_swap(int rank, SwapMessage message, TimePoint now) {
   Reported reported{rank, now};
   reported.swap_round = message.round;
   reported.input = std::move(message.input);
-  return report(*by_cache_id_[message.cache_id], std::move(reported));
+  return report(cache_ids_.name(message.cache_id), std::move(reported));
 }
 
 Status Coordinator::on_no_swap(int rank, const NoSwapMessage& message) {
   if (Status status = check_cache_id(rank, message.cache_id); !status.ok()) return status;
-  Round& round = by_cache_id_[message.cache_id]->round;
+  Round& round = cache_ids_.name(message.cache_id).round;
   if (round.is_swap && round.swap_round == message.round && !round.has_arrived(rank)) end_hope_of_swap(round);
   return Status::ok_status();
 }
@@ -31,7 +31,7 @@ void Coordinator::end_hope_of_swap(Round& round) {
 }
 
 Status Coordinator::end_swap(NamedRounds& name) {
-  note_use(name.cache_id);
+  cache_ids_.note_use(name.cache_id);
   forgive_duplicates(name.round.n_failed_before, &name.round);
   close_round(name);
   return hear_later(name);
