@@ -38,7 +38,7 @@ std::optional<Participant::Meeting> Participant::meet(const Request& request, Ti
   Name& name = *found->second;
   if (!name.may_meet || !name.pending.empty() || !(name.known == request.signature)) return std::nullopt;
   if (!fits(request, *name.place)) return std::nullopt;
-  name.meets = true;
+  name.way = Way::kMeeting;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
   return Meeting{name.cache_id, *name.place, name.n_meetings, name.first_dims.get()};
@@ -55,14 +55,15 @@ std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call)
 
 Participant::Ready Participant::met(std::uint32_t cache_id) {
   Name& name = at(cache_id);
-  name.meets = false;
+  name.way = Way::kReported;
   ++name.n_meetings;
   return take(name);
 }
 
 ReadyMessage Participant::missed(std::uint32_t cache_id) {
-  by_cache_id_[cache_id]->meets = false;
-  close_to_meetings(*by_cache_id_[cache_id]);
+  Name& name = *by_cache_id_[cache_id];
+  name.way = Way::kReported;
+  close_to_meetings(name);
   return ReadyMessage{{{cache_id, false}}};
 }
 
@@ -109,7 +110,7 @@ std::optional<Participant::Swap> Participant::swap(const Request& request, Ticke
       !(name.known == request.signature)) {
     return std::nullopt;
   }
-  name.is_swap = true;
+  name.way = Way::kSwap;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
   return Swap{name.cache_id, name.next_swap};
@@ -117,7 +118,7 @@ std::optional<Participant::Swap> Participant::swap(const Request& request, Ticke
 
 bool Participant::come_late(const std::string& text, Ticket ticket) {
   const auto found = names_.find(text);
-  if (found == names_.end() || !found->second->is_swap) return false;
+  if (found == names_.end() || found->second->way != Way::kSwap) return false;
   Name& name = *found->second;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
@@ -127,7 +128,8 @@ bool Participant::come_late(const std::string& text, Ticket ticket) {
 }
 
 void Participant::end_swap(Name& name) {
-  if (!std::exchange(name.is_swap, false)) return;
+  if (name.way != Way::kSwap) return;
+  name.way = Way::kReported;
   for (DuplicateMessage& late : std::exchange(name.late, {})) late_.push_back(std::move(late));
 }
 
@@ -143,7 +145,7 @@ Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
                             std::to_string(rank_) + " does not know");
   }
   Name& name = *by_cache_id_[entry.cache_id];
-  const bool has_come = entry.round < name.next_swap || (entry.round == name.next_swap && name.is_swap);
+  const bool has_come = entry.round < name.next_swap || (entry.round == name.next_swap && name.way == Way::kSwap);
   if (has_come) return Action(Cancelled{});
   name.may_swap = false;  // whether or not this rank has all inputs to the round before
   return Action(Cancelled{NoSwapMessage{entry.cache_id, entry.round}});
@@ -153,11 +155,11 @@ Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
 
 Message Participant::hold(Name& name, std::uint32_t number) {
   Group& group = groups_[number];
-  name.is_held = true;
+  name.way = Way::kHeld;
   ++n_held_;
   if (++group.n_held < group.cache_ids.size()) return ReadyMessage{};
   n_held_ -= std::exchange(group.n_held, 0);
-  for (const std::uint32_t cache_id : group.cache_ids) by_cache_id_[cache_id]->is_held = false;
+  for (const std::uint32_t cache_id : group.cache_ids) by_cache_id_[cache_id]->way = Way::kReported;
   return GroupsMessage{plan_, {number}};
 }
 
@@ -168,7 +170,9 @@ ReadyMessage Participant::release() {
     if (group.n_held == 0) continue;
     n_held_ -= std::exchange(group.n_held, 0);
     for (const std::uint32_t cache_id : group.cache_ids) {
-      if (std::exchange(by_cache_id_[cache_id]->is_held, false)) released.items.push_back({cache_id, true});
+      if (by_cache_id_[cache_id]->way != Way::kHeld) continue;
+      by_cache_id_[cache_id]->way = Way::kReported;
+      released.items.push_back({cache_id, true});
     }
   }
   return released;
@@ -202,7 +206,7 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
     }
     for (const std::uint32_t cache_id : groups_[number].cache_ids) {
       Name& name = *by_cache_id_[cache_id];
-      if (name.pending.empty() || name.is_held || name.meets || name.is_swap) {
+      if (name.pending.empty() || name.way != Way::kReported) {
         return Status::internal("the log executes cache id " + std::to_string(cache_id) +
                                 " with its group, which rank " + std::to_string(rank_) + " has not reported");
       }
@@ -275,7 +279,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
   if (is_absent && is_id_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
   Name* name = is_id_possible ? find(item) : nullptr;
-  if (is_absent || name == nullptr || name->pending.empty() || name->is_held || name->meets) {
+  if (is_absent || name == nullptr || name->pending.empty() || !name->is_told()) {
     return Status::internal(
         "the log executes " +
         (item.is_defined_here ? "'" + item.name + "'" : "cache id " + std::to_string(item.cache_id)) + ", which rank " +
@@ -398,7 +402,7 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
 
 std::optional<std::string> Participant::sweep(bool counts_deferrable) {
   for (auto& [text, name] : names_) {
-    if (name->is_held || name->meets) continue;  // not reported yet, and it will be before long
+    if (!name->is_told()) continue;  // not reported yet, and it will be before long
     for (Name::Pending& pending : name->pending) {
       if (pending.is_deferrable && !counts_deferrable) continue;
       if (++pending.n_sweeps >= kMostSweeps) return text;

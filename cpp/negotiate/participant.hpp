@@ -132,7 +132,7 @@ class Participant {
   std::optional<Meeting> place_to_meet_unnamed(const Call& call, std::uint64_t nth) const;
   // Instead of missed(): its ticket, of a request to submit().
   Ticket missed_unnamed();
-  bool meets_unnamed() const { return unnamed_.meets; }
+  bool meets_unnamed() const { return unnamed_.way == Way::kMeeting; }
   // Others came with another call: none of them is carried out.
   void give_up_meeting_unnamed() { close_to_meetings(unnamed_); }
   // REQUIRES: this rank has come to no meeting that is open.
@@ -174,17 +174,24 @@ class Participant {
   }
 
  private:
+  // How the oldest pending call of a name travels. Held and meeting calls become reported ones when they are released
+  // or missed; whatever the way, it is kReported again once the call is over.
+  enum class Way : std::uint8_t {
+    kReported,  // or none is pending
+    kHeld,      // for its group; not reported yet
+    kMeeting,   // not reported, unless it is missed
+    kSwap,      // reported, with its input for all
+  };
+
   struct Name {
     const std::string* text = nullptr;
     std::uint32_t cache_id = kNoCacheId;
-    bool is_known = false;         // not after a round that this rank missed
-    std::int32_t priority = 0;     // as this rank said last
-    bool is_held = false;          // the pending one is, and has not been reported
+    bool is_known = false;      // not after a round that this rank missed
+    std::int32_t priority = 0;  // as this rank said last
+    Way way = Way::kReported;
     bool may_meet = false;         // the log has opened it to meetings, and none was closed since
-    bool meets = false;            // the pending one does, and has not been reported
     std::uint64_t n_meetings = 0;  // of the cache id, that were, or were closed
     std::optional<MeetingPlace> place;
-    bool is_swap = false;         // the pending one, the oldest, was reported by one
     bool may_swap = false;        // the log has opened it to swaps, and every call since was reported by one
     std::uint64_t n_joins = 0;    // of this rank, then
     std::uint64_t next_swap = 0;  // of the cache id: the number of the next round
@@ -198,7 +205,9 @@ class Participant {
       std::uint8_t n_sweeps = 0;
       bool is_unnamed = false;
     };
-    std::vector<Pending> pending;  // reported and not yet answered, oldest first
+    std::vector<Pending> pending;  // not yet answered, oldest first
+
+    bool is_told() const { return way == Way::kReported || way == Way::kSwap; }
   };
 
   // So that a view of a name finds it.

@@ -20,7 +20,7 @@ std::optional<Participant::Meeting> Participant::meet_unnamed(const Request& req
   const Signature& signature = request.signature;
   const auto meeting = unnamed_meeting(unnamed_signatures_.find(signature), signature.n_bytes(), nth);
   if (!meeting) return std::nullopt;
-  unnamed_.meets = true;
+  unnamed_.way = Way::kMeeting;
   unnamed_.pending.push_back({ticket, nullptr});
   ++n_pending_;
   return meeting;
@@ -32,7 +32,7 @@ std::optional<Participant::Meeting> Participant::place_to_meet_unnamed(const Cal
 }
 
 Participant::Ticket Participant::missed_unnamed() {
-  unnamed_.meets = false;
+  unnamed_.way = Way::kReported;
   close_to_meetings(unnamed_);
   return take(unnamed_).ticket;
 }
