@@ -672,6 +672,25 @@ def test_a_wait_ends_in_time(worlds: Any, body: Callable[[], None]) -> None:
     worlds.of(2).run(body, timeout=120)
 
 
+def _without_a_store() -> None:
+    import ciranda.torch.distributed  # noqa: F401
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise dist.DistNetworkError("no port is free")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if hvd.rank() == 0:
+            patch.setattr(dist, "TCPStore", refuse)
+        with pytest.raises((dist.DistNetworkError, RuntimeError), match="no port is free"):
+            dist.init_process_group("ciranda")
+    assert not dist.is_initialized()
+    _with_groups(lambda _: None)
+
+
+def test_a_store_that_cannot_be_hosted_fails_on_all_ranks(worlds: Any) -> None:
+    worlds.of(2).run(_without_a_store, timeout=60)
+
+
 SCRIPT = """
 import sys, torch, torch.distributed as dist, ciranda.torch.distributed
 dist.init_process_group("ciranda")

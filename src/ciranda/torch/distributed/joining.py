@@ -60,7 +60,7 @@ class _Seat:
 
 def by_variables() -> Told:
     """What to tell the engine where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where torch's store is."""
-    limit = _start_timeout()
+    limit = start_timeout()
     where = f"the store of torch.distributed at {os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}"
     try:
         store, rank, size = next(rendezvous("env://", timeout=limit))
@@ -75,7 +75,7 @@ def by_variables() -> Told:
 def by_group() -> Told:
     """What to tell the engine where torch.distributed has a default process group."""
     store = dist.PrefixStore("ciranda", dist.distributed_c10d._get_default_store())
-    return meet(store, dist.get_rank(), dist.get_world_size(), _start_timeout())
+    return meet(store, dist.get_rank(), dist.get_world_size(), start_timeout())
 
 
 def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
@@ -102,7 +102,8 @@ def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
     return told
 
 
-def _start_timeout() -> timedelta:
+def start_timeout() -> timedelta:
+    """How long ranks wait for each other at the start."""
     return timedelta(seconds=float(_core.effective_settings()["CIRANDA_START_TIMEOUT"]))
 
 

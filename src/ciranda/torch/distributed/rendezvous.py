@@ -13,7 +13,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from ciranda import _basics
 from ciranda.errors import InvalidArgumentError
-from ciranda.torch.distributed.joining import meet
+from ciranda.torch.distributed.joining import meet, start_timeout
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.functions import broadcast_object
 
@@ -69,13 +69,24 @@ def answer_for_the_environment() -> None:
 def _store_of_world(timeout: timedelta) -> Store:
     """Torch's store, which rank 0 of the world hosts at the address by which its peers know it."""
     _basics.init()
-    store = None
+    timeout = max(timeout, start_timeout())  # of groups whose collectives may take less
     if _basics.rank() == 0:
+        return _host_store(timeout)
+    port, error = broadcast_object(None, root_rank=0)
+    if port is None:
+        raise RuntimeError(f"init_process_group(): rank 0 could not host torch's store: {error}")
+    host = _basics.engine().peer(0)["address"].rpartition(":")[0].strip("[]")
+    return dist.TCPStore(host or "127.0.0.1", port, None, is_master=False, timeout=timeout)
+
+
+def _host_store(timeout: timedelta) -> Store:
+    """It also tells the others of its port, or why there is none."""
+    try:
         store = dist.TCPStore("0.0.0.0", 0, None, is_master=True, timeout=timeout, wait_for_workers=False)
-    port = broadcast_object(None if store is None else store.port, root_rank=0)
-    if store is None:
-        host = _basics.engine().peer(0)["address"].rpartition(":")[0].strip("[]")
-        store = dist.TCPStore(host or "127.0.0.1", port, None, is_master=False, timeout=timeout)
+    except Exception as error:
+        broadcast_object((None, str(error)), root_rank=0)
+        raise
+    broadcast_object((store.port, ""), root_rank=0)
     return store
 
 
