@@ -104,8 +104,7 @@ void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_memb
 
 void combine(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed, std::byte* output) {
   switch (tensor.collective) {
-    case Collective::kAllreduce:
-      return kernels::reduce(tensor.reduction, contributed, output, tensor.n_bytes / size_of(tensor.reduction.dtype));
+    case Collective::kAllreduce: return kernels::reduce(tensor.reduction, contributed, output, tensor.count);
     case Collective::kBroadcast:
       if (output != nullptr) copy_unless_there(output, contributed.front(), tensor.n_bytes);
       return;

@@ -19,8 +19,9 @@ struct DirectTensor {
   Collective collective = Collective::kAllreduce;
   kernels::Reduction reduction = {};  // of a reduction
   const std::byte* input = nullptr;
+  std::size_t count = 0;    // of elements of the input, of a reduction
   std::size_t n_bytes = 0;  // of the input
-  std::int64_t n_rows = 0;  // likewise; this and row_bytes: unless it is a scalar
+  std::int64_t n_rows = 0;  // likewise; this and row_bytes: of a collective along rows
   std::size_t row_bytes = 0;
   std::span<const std::int64_t> rows_of = {};     // allgather: each member's
   std::span<const std::int64_t> own_splits = {};  // alltoall: rows for each member; empty: as many for each

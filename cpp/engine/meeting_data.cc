@@ -25,8 +25,9 @@ DirectTensor tensor_of(const Request& request, std::size_t i, const FirstDims* f
   DirectTensor made{.collective = signature.collective,
                     .reduction = {tensor.dtype, signature.op, signature.prescale, signature.postscale, mesh.size(), {}},
                     .input = request.memory[i].input,
-                    .n_bytes = tensor.n_bytes()};
-  if (!tensor.shape.empty()) {
+                    .count = static_cast<std::size_t>(count_of(tensor.shape))};
+  made.n_bytes = made.count * size_of(tensor.dtype);
+  if (info(signature.collective).is_along_rows) {
     made.n_rows = tensor.shape.front();
     made.row_bytes = tensor.row_bytes();
   }
@@ -105,8 +106,9 @@ DirectTensor tensor_of(const Call& call, const FirstDims* first_dims, const Mesh
   DirectTensor made{.collective = call.collective,
                     .reduction = {call.dtype, call.op, call.prescale, call.postscale, mesh.size(), {}},
                     .input = call.memory.input,
-                    .n_bytes = call.n_bytes()};
-  if (!call.shape.empty()) {
+                    .count = call.count()};
+  made.n_bytes = made.count * size_of(call.dtype);
+  if (info(call.collective).is_along_rows) {
     made.n_rows = call.shape.front();
     made.row_bytes = call.row_bytes();
   }
