@@ -56,11 +56,12 @@ class LaneLog {
   const std::vector<int>& above() const { return above_; }
   // The same on all members.
   bool has_relays() const { return has_relays_; }
-  // Whether what others report may be what this rank waits for: as only the coordinator knows of others, where a rank
-  // waits or one's own request is not to be held back; at a relay always, as it does not know who waits for what it
-  // gathers.
+  // Whether what others report may be what some rank waits for: as only the coordinator knows of others, where a rank
+  // waits or a request, its own or another's, is not to be held back; at a relay always, as it does not know who waits
+  // for what it gathers.
   bool awaits_reports(bool has_undeferrable) const {
-    return relay_ || (coordinator_ && (coordinator_->has_waiting_rank() || has_undeferrable));
+    return relay_ || (coordinator_ &&
+                      (coordinator_->has_waiting_rank() || coordinator_->has_pressing_round() || has_undeferrable));
   }
   // When pass_on() or write() must be called even if nothing comes.
   std::optional<TimePoint> due() const;

@@ -151,6 +151,9 @@ Status Coordinator::hear(NamedRounds& name, Reported reported) {
   }
   round.is_deferrable = round.is_deferrable && reported.is_deferrable;
   round.is_any_deferrable = round.is_any_deferrable || reported.is_deferrable;
+  if (!std::exchange(round.is_pressing, !round.is_deferrable && round.has_arrived(0)) && round.is_pressing) {
+    ++n_pressing_rounds_;
+  }
   if (!reported.input.empty()) round.contribute(rank, reported.input);
   if (signature) {
     round.in_full.resize(static_cast<std::size_t>(options_.size));
@@ -206,6 +209,7 @@ void Coordinator::complete_round(NamedRounds& name) {
 }
 
 void Coordinator::close_round(NamedRounds& name) {
+  n_pressing_rounds_ -= name.round.is_pressing ? 1 : 0;
   name.round.close();
   if (--n_open_rounds_ == 0) stall_check_due_.reset();
 }

@@ -79,6 +79,9 @@ class Coordinator {
     cache_ids_.note_use(cache_id);
   }
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
+  // Whether some rank's call cannot be deferred, for which other ranks' reports may be all that lacks: this rank, the
+  // coordinator's, has made its own.
+  bool has_pressing_round() const { return n_pressing_rounds_ > 0; }
 
   // Fails every open round with `why`: the lane ends.
   void fail_all(const Status& why);
@@ -147,8 +150,9 @@ class Coordinator {
   CacheIds cache_ids_;
   ReadyQueue ready_;
   PlannedGroups groups_;
-  bool is_waited_for_ = false;                 // as the relays say
-  std::size_t n_open_rounds_ = 0;              // and groups
+  bool is_waited_for_ = false;     // as the relays say
+  std::size_t n_open_rounds_ = 0;  // and groups
+  std::size_t n_pressing_rounds_ = 0;
   std::optional<TimePoint> stall_check_due_;   // no later than the first report of an open round
   Failures failures_;                          // go into the log before what is carried out
   std::vector<CancelEntry> cancellations_;     // and these

@@ -65,7 +65,7 @@ void Round::close() {
   n_arrived = first_missing = 0;
   is_open = is_ready = is_swap = is_cancelled = false;
   is_deferrable = true;
-  is_any_deferrable = false;
+  is_any_deferrable = is_pressing = false;
 }
 
 void NamedRounds::Owed::forgive(int member) {

@@ -38,6 +38,7 @@ struct Round {
   bool is_cancelled = false;          // those who have not are asked not to
   bool is_deferrable = true;          // for all that have arrived
   bool is_any_deferrable = false;     // for one of them
+  bool is_pressing = false;           // the coordinator's rank has arrived, and one for which it is not deferrable
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
   TimePoint opened;
   TimePoint next_report;  // if it stalls

@@ -47,12 +47,13 @@ class Rank {
   std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kMany) {
     auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
     r.is_awaited = is_awaited;
-    EXPECT_TRUE(names_.take(r));
-    auto operation = std::make_shared<Operation>();
-    submissions_.push({std::move(r), operation, false});
-    return operation;
+    return submit(std::move(r));
   }
-
+  std::shared_ptr<Operation> submit_deferrable(const std::string& name) {
+    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {kMany}, values_.data());
+    r.is_deferrable = true;
+    return submit(std::move(r));
+  }
   // Runs until nothing moves. How often those were to be woken who do not wait.
   int run() {
     const int before = mesh_.n_urgent();
@@ -62,6 +63,13 @@ class Rank {
   }
 
  private:
+  std::shared_ptr<Operation> submit(Request r) {
+    EXPECT_TRUE(names_.take(r));
+    auto operation = std::make_shared<Operation>();
+    submissions_.push({std::move(r), operation, false});
+    return operation;
+  }
+
   CountingMesh mesh_;
   SubmissionQueue submissions_;
   NamesInUse names_;
@@ -161,6 +169,45 @@ TEST_P(WakeUpsTest, ASmallInputTravelsWithItsReadyReport) {
   EXPECT_TRUE(operation->is_done());
   other_.run();
   EXPECT_TRUE(awaited->is_done());
+}
+
+// What the last rank says of it is deferred, too, and the others have gone back to their own work.
+TEST_P(WakeUpsTest, TheCoordinatorHearsWhatLacksForACallThatAnotherWaitsFor) {
+  LoopbackFabric fabric(3, options());
+  Rank coordinator(fabric, 0);
+  Rank waiting(fabric, 1);
+  Rank last(fabric, 2);
+  const auto deferred = coordinator.submit_deferrable("x");
+  coordinator.run();
+  EXPECT_FALSE(coordinator.loop().awaits_lazy_news()) << "nobody waits";
+  const auto awaited = waiting.submit("x", true);
+  waiting.run();
+  waiting.loop().insist();
+  coordinator.run();
+  EXPECT_TRUE(coordinator.loop().awaits_lazy_news());
+  const auto missing = last.submit_deferrable("x");
+  last.run();
+  for (int i = 0; i < 100 && !(deferred->is_done() && awaited->is_done() && missing->is_done()); ++i) {
+    coordinator.run();
+    waiting.run();
+    last.run();
+  }
+  EXPECT_TRUE(awaited->is_done());
+  EXPECT_FALSE(coordinator.loop().awaits_lazy_news()) << "it is over";
+}
+
+// Its own call is what lacks, for which it looks at all reports.
+TEST_P(WakeUpsTest, ReportsDoNotDisturbACoordinatorThatHasYetToCall) {
+  LoopbackFabric fabric(3, options());
+  Rank coordinator(fabric, 0);
+  Rank waiting(fabric, 1);
+  const auto awaited = waiting.submit("x", true);
+  waiting.run();
+  coordinator.run();
+  EXPECT_FALSE(coordinator.loop().awaits_lazy_news());
+  const auto deferred = coordinator.submit_deferrable("x");
+  coordinator.run();
+  EXPECT_TRUE(coordinator.loop().awaits_lazy_news());
 }
 
 INSTANTIATE_TEST_SUITE_P(Arena, WakeUpsTest, ::testing::Bool(),
