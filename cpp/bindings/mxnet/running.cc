@@ -4,9 +4,9 @@
 #include <cstring>
 #include <exception>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
+#include "bindings/mxnet/failed_operations.hpp"
 #include "bindings/mxnet/failed_results.hpp"
 #include "bindings/mxnet/last_error.hpp"
 #include "bindings/mxnet/tables.hpp"
@@ -272,8 +272,7 @@ void Running::tell(ciranda_status status, const std::string& message) {
   fail_outputs(text);
   last_error().note(status, message);
   if (report_) *report_ = text;
-  const std::runtime_error error(text);  // as which MXNet copies it
-  done_.callback(done_.engine, done_.operation, &error);
+  failed_operations().add(done_, text, status == CIRANDA_RANKS_LOST || status == CIRANDA_ABORTED);
 }
 
 }  // namespace ciranda::mxnet

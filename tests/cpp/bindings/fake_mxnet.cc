@@ -18,6 +18,7 @@ namespace {
 
 std::atomic<std::int64_t> n_memories{0};
 std::atomic<std::int64_t> n_handles{0};
+thread_local bool is_thread_of_engine = false;
 
 // What the engine knows of an array's memory.
 struct Variable {
@@ -133,12 +134,14 @@ class Engine {
 
   static void complete(void* engine, void* operation, const void* error) {
     const auto* const failed = static_cast<const std::runtime_error*>(error);
+    if (failed != nullptr && !is_thread_of_engine) ++n_failed_elsewhere();
     static_cast<Engine*>(engine)->end(static_cast<Operation*>(operation),
                                       failed == nullptr ? nullptr : std::make_shared<std::string>(failed->what()));
   }
 
  private:
   void work() {
+    is_thread_of_engine = true;
     std::unique_lock guard(lock_);
     while (!is_over_) {
       const auto ready = std::find_if(operations_.begin(), operations_.end(), [&](const Operation& operation) {
@@ -268,6 +271,11 @@ void fail(const Array& array, const std::string& error) {
 void lay_out_otherwise(const Array& array) { array_of(array.get()).memory->negate(); }
 
 std::atomic<int>& n_reordered() {
+  static std::atomic<int> count{0};
+  return count;
+}
+
+std::atomic<int>& n_failed_elsewhere() {
   static std::atomic<int> count{0};
   return count;
 }

@@ -40,6 +40,10 @@ void fail(const Array& array, const std::string& error);
 void lay_out_otherwise(const Array& array);
 std::atomic<int>& n_reordered();
 
+// How many operations have failed in a thread that is not of the engine: MXNet adds their errors to a list that it does
+// not lock.
+std::atomic<int>& n_failed_elsewhere();
+
 // Waits until all operations have ended.
 void wait_for_all();
 

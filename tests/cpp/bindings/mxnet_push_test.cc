@@ -71,6 +71,7 @@ void with_a_peer(const std::function<void(ciranda_context*&)>& pushes,
   });
   fake::wait_for_all();
   while (native::live_calls() > 0) std::this_thread::yield();  // the last of a call happens after MXNet has heard of it
+  EXPECT_EQ(fake::n_failed_elsewhere(), 0);
   EXPECT_EQ(fake::live_memories(), 0);
   EXPECT_EQ(fake::live_handles(), 0);
 }
