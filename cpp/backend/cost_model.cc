@@ -19,13 +19,8 @@ constexpr std::uint64_t kMostSegments = 1'000'000;
 __extension__ using Femtoseconds = unsigned __int128;
 // Where ranks share a core, each has to be given it before a round is over.
 constexpr std::uint64_t kSwitchNs = 12'000;
-// Memory that is asked for anew and is larger than this comes fresh from the system, which has to make each page.
-constexpr std::uint64_t kFreshBytes = 128 << 10;
-constexpr std::uint64_t kFreshFs = 1'200'000;
 // A byte from one rank to another of its host, over a channel: into it and out of it, by way of the system.
 constexpr std::uint64_t kCopiesByChannel = 4;
-
-std::uint64_t excess(std::size_t n_bytes) { return n_bytes > kFreshBytes ? n_bytes - kFreshBytes : 0; }
 
 std::uint64_t filled(const Way& way, std::size_t n_bytes) {
   return way.segment_bytes == 0 ? n_bytes : std::min(way.segment_bytes, n_bytes);
@@ -98,15 +93,14 @@ void CostModel::add_reductions(const HostCosts& costs, const Placement& placemen
   // The own slice is combined where it lies, and the result copied to all others.
   line(Algorithm::kSharedInPlace) = {call_ns + 2 * shared_ns, reduce + others * copy / n};
 
-  // A host's ranks share its link: what one of them sends, all of them do. What comes in one shot is kept until all has
-  // come, in memory that is asked for anew.
+  // A host's ranks share its link: what one of them sends, all of them do. What comes in one shot is kept aside until
+  // all has come.
   const std::uint64_t channel_ns = costs.channel_round_ns + waiting_ns;
   const std::uint64_t link_ns = costs.link_round_ns + waiting_ns;
   const std::uint64_t round_ns = elsewhere > 0 ? link_ns : channel_ns;
   const std::uint64_t to_all = on_host * elsewhere * costs.link_fs + neighbours * channel;
   const std::uint64_t messages_ns = others * costs.message_ns;
-  line(Algorithm::kDirectOneShot) = {call_ns + round_ns + messages_ns, to_all + n * (reduce + copy), 0,
-                                     crowd * others * kFreshFs};
+  line(Algorithm::kDirectOneShot) = {call_ns + round_ns + messages_ns, to_all + n * reduce + others * copy};
   line(Algorithm::kDirectTwoShot) = {call_ns + 2 * (round_ns + messages_ns), 2 * to_all / n + reduce, 2 * messages_ns};
 
   // As many ranks of each host as the smallest has share the work out. A host sends a share of each of its parts to
@@ -130,7 +124,7 @@ void CostModel::add_reductions(const HostCosts& costs, const Placement& placemen
     rounds_ns += (is_within ? channel_ns : link_ns) + n_targets * costs.message_ns;
     fs_per_byte += n_targets * (is_within ? channel : on_host * costs.link_fs) + 2 * reduce;
   }
-  line(Algorithm::kDirectDoubling) = {call_ns + rounds_ns, copy + fs_per_byte, rounds_ns, 0, 0, rounds_ns};
+  line(Algorithm::kDirectDoubling) = {call_ns + rounds_ns, copy + fs_per_byte, rounds_ns, 0, rounds_ns};
 }
 
 // Over hosts, and then within one. Who passes on what it gets does both at the same time.
@@ -160,7 +154,7 @@ void CostModel::add_broadcasts(const HostCosts& costs, const Placement& placemen
   const std::uint64_t to_link = host_hops > 0 ? costs.link_fs : 0;
   const std::uint64_t to_neighbour = neighbours > 0 ? crowd * channel : 0;
   line(Algorithm::kBroadcastChain) = {
-      call_ns + host_hops * link_ns + neighbours * channel_ns, to_link + to_neighbour, costs.message_ns, 0,
+      call_ns + host_hops * link_ns + neighbours * channel_ns, to_link + to_neighbour, costs.message_ns,
       (host_hops > 0 ? host_hops - 1 : 0) * to_link + (neighbours > 0 ? neighbours - 1 : 0) * to_neighbour};
 }
 
@@ -177,14 +171,14 @@ double CostModel::microseconds(const Way& way, std::size_t n_bytes) const {
     return static_cast<double>(fs_per_byte) * static_cast<double>(n) * 1e-9;
   };
   return static_cast<double>(nanoseconds(way, n_bytes)) * 1e-3 + time_of(found.fs_per_byte, n_bytes) +
-         time_of(found.fs_per_excess, excess(n_bytes)) + time_of(found.fs_to_fill, filled(way, n_bytes));
+         time_of(found.fs_to_fill, filled(way, n_bytes));
 }
 
 bool CostModel::is_no_slower(const Way& one, const Way& other, std::size_t n_bytes, std::uint64_t percent) const {
   const auto time_of = [&](const Way& way) {
     const Line& found = line(way.algorithm);
     return Femtoseconds{nanoseconds(way, n_bytes)} * kFsPerNs + Femtoseconds{found.fs_per_byte} * n_bytes +
-           Femtoseconds{found.fs_per_excess} * excess(n_bytes) + Femtoseconds{found.fs_to_fill} * filled(way, n_bytes);
+           Femtoseconds{found.fs_to_fill} * filled(way, n_bytes);
   };
   return time_of(one) * 100 <= time_of(other) * percent;
 }

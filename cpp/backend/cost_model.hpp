@@ -69,9 +69,8 @@ class CostModel {
   struct Line {
     std::uint64_t fixed_ns = 0;
     std::uint64_t fs_per_byte = 0;
-    std::uint64_t segment_ns = 0;     // for each after the first
-    std::uint64_t fs_per_excess = 0;  // a byte more, above kFreshBytes
-    std::uint64_t fs_to_fill = 0;     // for each byte of the first segment, until the last rank has it
+    std::uint64_t segment_ns = 0;  // for each after the first
+    std::uint64_t fs_to_fill = 0;  // for each byte of the first segment, until the last rank has it
     std::uint64_t unseen_ns = 0;
   };
   void add_reductions(const HostCosts& costs, const Placement& placement);

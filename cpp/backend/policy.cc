@@ -24,7 +24,7 @@ std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
   return shm_allreduce_two_shot(*l.session, l.plan, l.reduction, l.segment_bytes);
 }
 std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
-  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction, l.rounding);
+  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction, l.scratch, l.rounding);
 }
 std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
   return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);

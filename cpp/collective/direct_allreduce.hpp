@@ -20,8 +20,9 @@
 
 namespace ciranda {
 
+// The scratch is the collective's until it is gone.
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction,
+                                                             const kernels::Reduction& reduction, Scratch& scratch,
                                                              const Rounding& rounding = {});
 
 // REQUIRES: if it rounds, it rounds each rank's inputs.

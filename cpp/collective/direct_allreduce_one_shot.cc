@@ -7,18 +7,19 @@
 namespace ciranda {
 namespace {
 
+constexpr std::size_t kLine = 64;
+
 class OneShot final : public RunningCollective {
  public:
-  OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding)
+  OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, Scratch& scratch, const Rounding& rounding)
       : plan_(plan),
         reduction_(reduction),
         rounding_(rounding),
         contributors_(members_of(plan.contributors, mesh.size())),
         transfers_(mesh),
-        staging_(contributors_.size()),
         arrivals_(contributors_.size()) {
     for (int peer = 0; rounding.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.round_for(peer);
-    if (plan.is_receiver(mesh.rank())) receive(mesh.rank());
+    if (plan.is_receiver(mesh.rank())) receive(mesh.rank(), scratch);
     if (!plan.is_contributor(mesh.rank())) return;
     for (int peer = 0; peer < mesh.size(); ++peer) {
       if (peer != mesh.rank() && plan.is_receiver(peer)) transfers_.send(peer, plan.input, 0, plan.n_bytes);
@@ -28,9 +29,9 @@ class OneShot final : public RunningCollective {
   Progress step() override {
     const bool moved = transfers_.step();
     if (!transfers_.is_idle()) return moved ? Progress::kMoved : Progress::kStuck;
-    std::vector<const std::byte*> inputs(staging_.size());
+    std::vector<const std::byte*> inputs(inputs_.size());
     plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
-      for (std::size_t i = 0; i < staging_.size(); ++i) inputs[i] = staging_[i].data() + at;
+      for (std::size_t i = 0; i < inputs_.size(); ++i) inputs[i] = inputs_[i] + at;
       reduce_rounded(reduction_, rounding_, inputs, part.data(), part.size() / size_of(reduction_.dtype));
     });
     return Progress::kDone;
@@ -39,13 +40,17 @@ class OneShot final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
-  void receive(int self) {
+  // The own input is read where it lies, if it lies in one piece.
+  void receive(int self, Scratch& scratch) {
+    const std::size_t stride = (plan_.n_bytes + kLine - 1) / kLine * kLine;
+    const std::span<std::byte> memory = scratch.take(contributors_.size() * stride);
     for (std::size_t i = 0; i < contributors_.size(); ++i) {
-      staging_[i].resize(plan_.n_bytes);
+      const std::span<std::byte> staging = memory.subspan(i * stride, plan_.n_bytes);
       if (contributors_[i] == self) {
-        gather(plan_.input, 0, staging_[i]);
+        inputs_.push_back(contiguous_or_gathered(plan_.input, 0, staging));
       } else {
-        arrivals_[i] = OutputPieces(staging_[i].data(), staging_[i].size());
+        inputs_.push_back(staging.data());
+        arrivals_[i] = OutputPieces(staging.data(), staging.size());
         transfers_.receive(contributors_[i], arrivals_[i], 0, plan_.n_bytes);
       }
     }
@@ -56,16 +61,16 @@ class OneShot final : public RunningCollective {
   Rounding rounding_;
   std::vector<int> contributors_;
   PairTransfers transfers_;
-  std::vector<std::vector<std::byte>> staging_;  // by contributor
+  std::vector<const std::byte*> inputs_;  // by contributor
   std::vector<OutputPieces> arrivals_;
 };
 
 }  // namespace
 
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction,
+                                                             const kernels::Reduction& reduction, Scratch& scratch,
                                                              const Rounding& rounding) {
-  return std::make_unique<OneShot>(mesh, plan, reduction, rounding);
+  return std::make_unique<OneShot>(mesh, plan, reduction, scratch, rounding);
 }
 
 }  // namespace ciranda

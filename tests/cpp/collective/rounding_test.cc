@@ -39,16 +39,17 @@ const HostParts& hosts_of(int n_ranks) {
   return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
 }
 
-const Algorithm kOneShot{
-    "one shot", Collective::kAllreduce, false, 1 << 20,
-    [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r, {1}); }};
+const Algorithm kOneShot{"one shot", Collective::kAllreduce, false, 1 << 20,
+                         [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+                           return direct_allreduce_one_shot(m, p, r, scratch_of(m.rank()), {1});
+                         }};
 const Algorithm kTwoShot{"two shot", Collective::kAllreduce, false, 1 << 20,
                          [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
                            return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch_of(m.rank()), {1});
                          }};
 const Algorithm kOneShotOfHosts{"one shot of hosts", Collective::kAllreduce, false, 1 << 20,
                                 [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-                                  return direct_allreduce_one_shot(m, p, r, {kOnAHost});
+                                  return direct_allreduce_one_shot(m, p, r, scratch_of(m.rank()), {kOnAHost});
                                 }};
 const Algorithm kByHosts{
     "by hosts", Collective::kAllreduce, false, 1 << 20, [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {

@@ -83,7 +83,9 @@ const std::vector<Algorithm>& algorithms() {
          return shm_allreduce_two_shot(*s, p, r, kSegmentBytes);
        }},
       {"DirectAllreduceOneShot", Collective::kAllreduce, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) { return direct_allreduce_one_shot(m, p, r); }},
+       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
+         return with_scratch([&](Scratch& scratch) { return direct_allreduce_one_shot(m, p, r, scratch); });
+       }},
       {"DirectAllreduceTwoShot", Collective::kAllreduce, false, kAny,
        [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
          return with_scratch(
