@@ -105,6 +105,14 @@ NativeOptions native_options(const Config& config) {
   return options;
 }
 
+AgreementLimits agreement_limits(const Config& config, int n_ranks) {
+  AgreementLimits limits;
+  limits.meeting_bytes = static_cast<std::size_t>(config.meeting_bytes);
+  if (n_ranks == 2) limits.swap_bytes = AgreementLimits::kSwapBytesOfTwo;
+  if (config.swap_bytes >= 0) limits.swap_bytes = static_cast<std::size_t>(config.swap_bytes);
+  return limits;
+}
+
 std::size_t middle_of_class(std::size_t n_bytes) { return std::bit_ceil(n_bytes) / 4 * 3; }
 
 bool Policy::is_possible(const PolicyRow& row, Collective collective, Memory needs, std::size_t n_bytes) const {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kMaxRanks = 1 << 20;
 constexpr double kMaxSeconds = 1e9;
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kGiB = 1024.0 * kMiB;
 
 constexpr Setting integer(std::string_view name, std::string_view horovod, std::int64_t Config::*field, double lowest,
                           double highest, std::string_view meaning) {
@@ -139,9 +140,15 @@ constexpr std::array kSettings{
     boolean("MEETINGS", "", &Config::meetings,
             "Let ranks that share memory run small blocking collectives directly, without the coordinator. The lowest "
             "rank's value counts."),
+    integer("MEETING_BYTES", "", &Config::meeting_bytes, 0, kMiB,
+            "Largest contribution of a rank to a direct round in shared memory: up to 1 MiB of one tensor between two "
+            "ranks, 16 KiB otherwise; 0: barriers only. The lowest rank's value counts."),
     boolean("SWAPS", "", &Config::swaps,
             "Let up to 8 ranks without shared memory exchange the inputs of a small blocking allreduce directly (one "
             "hop instead of two). The lowest rank's value counts."),
+    integer("SWAP_BYTES", "", &Config::swap_bytes, -1, kMiB,
+            "Largest inputs, of all ranks together, that ranks without shared memory exchange directly or send with "
+            "their reports; 0: none; -1: 8 KiB, of two ranks 32 KiB. The lowest rank's value counts."),
     boolean("RELAYS", "", &Config::relays,
             "Between hosts, aggregate what the ranks of a host report ready. The same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/agreement_limits.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
@@ -50,7 +51,9 @@ struct Config {
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
   bool meetings = true;
+  std::int64_t meeting_bytes = static_cast<std::int64_t>(AgreementLimits{}.meeting_bytes);
   bool swaps = true;
+  std::int64_t swap_bytes = -1;
   bool relays = true;
   bool autotune = true;
   std::int64_t num_lanes = 1;

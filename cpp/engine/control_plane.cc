@@ -86,7 +86,7 @@ Result<bool> ControlPlane::receive(LaneMessages& lanes, TimePoint now) {
 Result<bool> ControlPlane::receive(int peer, LaneMessages& lanes, TimePoint now) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (from.is_gone) return false;
-  std::array<std::byte, 4096> buffer;
+  std::array<std::byte, 32 << 10> buffer;  // for the largest input, so that it takes one call of the system
   bool moved = false;
   while (const std::size_t n = mesh_.control(peer).read_some(buffer)) {
     moved = true;

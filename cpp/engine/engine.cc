@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/block_signals.hpp"
@@ -33,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 // Turns that a submitting thread gives the engine in passing; more is left to whoever waits, or to the background.
 constexpr int kIterationsInPassing = 4;
 constexpr int kIterationsWhileArming = 4;
-// At a meeting, before all else that is done for a waiting thread: about as long as that takes.
+// At a direct round, before all else that is done for a waiting thread: about as long as that takes.
 constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
 constexpr auto kSignalTimeout = std::chrono::seconds(1);
@@ -63,12 +64,14 @@ class Engine::Impl {
 
   Mesh& mesh() { return *mesh_; }
   ProcessSets& sets() { return sets_; }
-  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) {
-    std::vector<Candidate> found;
+  // What `ask` finds, which needs the progress lock.
+  template <typename Ask>
+  auto held(Ask ask) {
+    std::invoke_result_t<Ask, const ProgressLoop&> found;
     {
       lock_.take();
       const Holder holder(*this);
-      found = loop_.candidates(collective, n_bytes);
+      found = ask(loop_);
     }
     see_what_came_late();
     return found;
@@ -294,7 +297,7 @@ class Engine::Impl {
     waits_.heed();
     const bool is_any_waiting = waits_.are_any();  // those that sleep, or did not get the lock
     if (is_any_waiting) loop_.expect_no_more();
-    loop_.leave_meetings();  // also those to which what was just taken in has come
+    loop_.leave_rounds();  // also those to which what was just taken in has come
     if (is_any_waiting) loop_.insist();
     const bool awaits = is_any_waiting || loop_.awaits_lazy_news();
     const Sleeper without = loop_.has_work() ? Sleeper::kIdle : Sleeper::kResting;
@@ -498,7 +501,10 @@ Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Inte
   return ciranda::allocate_shared(*this, arena != nullptr ? arena->shared_regions() : nullptr, n_bytes, interrupted);
 }
 std::vector<Candidate> Engine::candidates(Collective collective, std::size_t n_bytes) const {
-  return impl_->candidates(collective, n_bytes);
+  return impl_->held([&](const ProgressLoop& loop) { return loop.candidates(collective, n_bytes); });
+}
+std::string_view Engine::agreement(Collective collective, std::size_t n_bytes) const {
+  return impl_->held([&](const ProgressLoop& loop) { return loop.agreement(collective, n_bytes); });
 }
 std::uint64_t Engine::n_bytes_in_place() const {
   const SharedArena* arena = impl_->mesh().arena();

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/candidate.hpp"
@@ -100,9 +101,13 @@ class Engine {
   // REQUIRES: not called back by the engine.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
+  // How the world agrees on a blocking call that is made again, of one tensor of which a rank contributes so many
+  // bytes, in words; empty on ranks other than the lowest, whose settings count. REQUIRES: as above.
+  std::string_view agreement(Collective collective, std::size_t n_bytes) const;
+
   // How many bytes of this rank's tensors were combined where they lay.
   std::uint64_t n_bytes_in_place() const;
-  // How many calls this rank has carried out by meetings or swaps, without the log.
+  // How many calls this rank has carried out by direct rounds, without the log.
   std::uint64_t n_met() const;
   // A collective of the world has failed here, or a rank has left or was lost: ranks may have come to different places
   // of their programs. The engine goes on with what they still agree on.

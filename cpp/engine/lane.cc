@@ -33,10 +33,10 @@ std::vector<LivenessProbe::Watched> ranks_above(const LaneLog& log, const LaneMe
   return ranks;
 }
 
-// All others but these, where they are so few that they may swap.
-std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh) {
+// All others but these, where they are so few that they may send their inputs to each other.
+std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
   std::vector<LivenessProbe::Watched> ranks;
-  if (mesh.size() > kMostSwapping) return ranks;
+  if (mesh.size() > most_ranks) return ranks;
   const std::vector<int>& above = log.above();
   for (int member = 0; member < mesh.size(); ++member) {
     if (member == mesh.rank() || std::find(above.begin(), above.end(), member) != above.end()) continue;
@@ -63,19 +63,20 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       mesh_(around.world, around.mux, id, ranks, arena),
       auto_names_(around.names.automatic),
       in_flight_(around.names.in_use, around.output_memory, around.recorder),
+      limits_(agreement_limits(around.config, mesh_.size())),
       participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
                                   SharedArena::has_buffers(mesh_.size())}),
-      meetings_(mesh_, in_flight_, around.n_met),
-      swaps_(mesh_.rank(), mesh_.size()),
+      in_memory_(mesh_, in_flight_, around.n_met),
+      by_messages_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),
       probe_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
-      swap_probe_(ranks_beside(log_, mesh_), limits_of(around.config), control_, logger_),
+      inputs_probe_(ranks_beside(log_, mesh_, limits_.swap_ranks), limits_of(around.config), control_, logger_),
       stall_detector_(limits_of(around.config), control_, logger_),
       sweeps_(limits_of(around.config).shutdown),
-      repeated_(participant_, meetings_, log_, in_flight_, around.names),
+      repeated_(participant_, in_memory_, log_, in_flight_, around.names),
       data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
       holding_(kBatchingWindow),
-      may_swap_(mesh_.size() <= kMostSwapping && !shares_memory_with_all(mesh_) && !log_.has_relays()),
+      goes_by_messages_(mesh_.size() <= limits_.swap_ranks && !shares_memory_with_all(mesh_) && !log_.has_relays()),
       contributes_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
@@ -100,10 +101,9 @@ void Lane::submit(Submission submission, TimePoint now) {
     return;
   }
   if (!participant_.has_pending()) begin_to_wait(now);
-  if (is_duplicate) leave_meetings();  // its first call may be at one
-  if (come_to_meeting(ticket, is_duplicate, now)) return;
+  if (is_duplicate) leave_rounds();  // its first call may be at one
+  if (come(ticket, is_duplicate, now)) return;
   if (participant_.come_late(in_flight_.at(ticket).request.name, ticket)) return;
-  if (!is_duplicate && swap(ticket, now)) return;
   const Request& request = in_flight_.at(ticket).request;
   Message message =
       is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
@@ -130,40 +130,44 @@ void Lane::submit(Submission submission, TimePoint now) {
   in_flight_.note(ticket, Stage::kReady);
 }
 
-// Or closes the one to which others might come, as this rank's call is of another kind.
-bool Lane::come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
-  SharedArena* arena = data_.arena();
+// Or closes the round to which others might come, as this rank's call is of another kind.
+bool Lane::come(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
   const Request& request = in_flight_.at(ticket).request;
-  const Signature& signature = request.signature;
-  const bool may_come =
-      arena != nullptr && request.is_awaited && !is_duplicate &&
-      !(request.memory.size() == 1 &&
-        Meetings::is_better_in_place(*arena, signature.collective, request.memory.front(), signature.n_bytes()));
-  const auto meeting = may_come ? meeting_for(ticket) : std::nullopt;
-  if (!meeting) {
+  SharedArena* arena = data_.arena();
+  const auto round = is_duplicate || !request.is_awaited ? std::nullopt : round_for(ticket, arena);
+  if (!round) {
     close_avoided(request);
     return false;
   }
-  if (!meetings_.come(*arena, *meeting, ticket)) {
-    report_missed(meeting->cache_id, now);
-  } else {
+  if (arena == nullptr) {
+    send_input(*round, ticket, now);
+  } else if (in_memory_.come(*arena, *round, ticket)) {
     meet(now);
+  } else {
+    report_missed(round->cache_id, now);
   }
   return true;
 }
 
-std::optional<Participant::Meeting> Lane::meeting_for(Participant::Ticket ticket) {
+std::optional<Participant::DirectRound> Lane::round_for(Participant::Ticket ticket, const SharedArena* arena) {
   const Request& request = in_flight_.at(ticket).request;
-  if (!is_numbered(request)) return participant_.meet(request, ticket);
+  if (arena == nullptr)
+    return goes_by_messages_ ? participant_.come(Direct::kByMessages, request, ticket) : std::nullopt;
+  const Signature& signature = request.signature;
+  if (request.memory.size() == 1 &&
+      RoundsInMemory::is_better_in_place(*arena, signature.collective, request.memory.front(), signature.n_bytes())) {
+    return std::nullopt;
+  }
+  if (!is_numbered(request)) return participant_.come(Direct::kInMemory, request, ticket);
   if (id_ != 0 || !is_unnamed(request.name)) return std::nullopt;
-  return participant_.meet_unnamed(request, auto_names_.n_unnamed() - 1, ticket);
+  return participant_.come_unnamed(request, auto_names_.n_unnamed() - 1, ticket);
 }
 
-// One without a name is not the next that may meet, where another of this rank is at the meeting.
+// One without a name is not the next that may come, where another of this rank is at a round.
 void Lane::close_avoided(const Request& request) {
-  if (is_numbered(request) && participant_.meets_unnamed()) leave_meetings();
+  if (is_numbered(request) && participant_.has_come_unnamed()) leave_rounds();
   const auto avoided = is_numbered(request) ? participant_.avoid_unnamed() : participant_.avoid(request.name);
-  if (avoided) meetings_.close(data_.arena(), *avoided);
+  if (avoided) in_memory_.close(data_.arena(), *avoided);
 }
 
 // What all ranks agree on in full is reported so.
@@ -186,17 +190,17 @@ RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_look
   return outcome;
 }
 
-bool Lane::meet(TimePoint now) { return !meetings_.empty() && look_at_meetings(false, now); }
+bool Lane::meet(TimePoint now) { return !in_memory_.empty() && look_at_rounds(false, now); }
 
-void Lane::leave_meetings() {
-  if (!meetings_.empty()) look_at_meetings(true, std::chrono::steady_clock::now());
+void Lane::leave_rounds() {
+  if (!in_memory_.empty()) look_at_rounds(true, std::chrono::steady_clock::now());
 }
 
-bool Lane::look_at_meetings(bool closes, TimePoint now) {
-  const Meetings::News news = meetings_.look(closes);
+bool Lane::look_at_rounds(bool closes, TimePoint now) {
+  const RoundsInMemory::News news = in_memory_.look(closes);
   for (const std::uint32_t cache_id : news.met) {
     if (cache_id != Participant::kUnnamedId) log_.met(cache_id);
-    const Participant::Ticket ticket = participant_.met(cache_id).ticket;
+    const Participant::Ticket ticket = participant_.done(cache_id).ticket;
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
   for (const std::uint32_t cache_id : news.missed) report_missed(cache_id, now);
@@ -227,7 +231,7 @@ void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> req
   }
   if (!participant_.has_pending()) begin_to_wait(now);
   control_.hurry();
-  leave_meetings();
+  leave_rounds();
   release_held(now);
   report(participant_.join(ticket), now);
 }
@@ -256,12 +260,12 @@ void Lane::flush_ready(TimePoint now) {
 
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
   const int from = member(world_rank);
-  if (from >= 0 && std::holds_alternative<NoMoreSwapsMessage>(message)) {
-    swaps_.hear_end(from);
+  if (from >= 0 && std::holds_alternative<NoMoreInputsMessage>(message)) {
+    by_messages_.hear_end(from);
     return Status::ok_status();
   }
-  if (const auto* swap = std::get_if<SwapMessage>(&message); swap != nullptr && from >= 0) {
-    return hear_swap(from, *swap, now);
+  if (const auto* input = std::get_if<InputMessage>(&message); input != nullptr && from >= 0) {
+    return hear_input(from, *input, now);
   }
   if (from < 0 || !log_.expects(from, message)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
@@ -274,7 +278,7 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
 
 Result<bool> Lane::agree(TimePoint now) {
   const bool has_met = meet(now);
-  if (Status status = carry_out_swaps(now); !status.ok()) return status;
+  if (Status status = carry_out_by_messages(now); !status.ok()) return status;
   if (holding_.is_over(now)) release_held(now);
   flush_ready(now);
   Result<bool> passed_on = log_.pass_on(now);
@@ -288,8 +292,8 @@ Result<bool> Lane::agree(TimePoint now) {
       if (Status status = sweep(now); !status.ok()) return status;
     }
   }
-  if (!swaps_.empty()) {
-    if (Status status = swap_probe_.look(now); !status.ok()) return status;
+  if (!by_messages_.empty()) {
+    if (Status status = inputs_probe_.look(now); !status.ok()) return status;
   }
   return has_met || passed_on.value() || !log.entries.empty();
 }
@@ -321,10 +325,10 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
-    for (const Participant::Meeting& meeting : to_execute->to_close) meetings_.close(data_.arena(), meeting);
+    for (const Participant::DirectRound& round : to_execute->to_close) in_memory_.close(data_.arena(), round);
     stand_in(*to_execute);
     for (const Participant::Ready& ready : to_execute->requests) {
-      forget_swap(ready.ticket);
+      forget_input(ready.ticket);
       in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
     }
     if (change_sets(*to_execute)) to_execute->requests.clear();
@@ -335,7 +339,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
     for (const Participant::Ticket ticket : failed->tickets) {
-      forget_swap(ticket);
+      forget_input(ticket);
       in_flight_.complete(ticket, failed->status);
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
@@ -351,7 +355,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     control_.hurry();
     if (cancelled->answer) report(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
-    for (const Participant::Meeting& meeting : forgotten->to_close) meetings_.close(data_.arena(), meeting);
+    for (const Participant::DirectRound& round : forgotten->to_close) in_memory_.close(data_.arena(), round);
     report(forgotten->answer, now);
   } else {
     has_ended_ = true;
@@ -422,7 +426,7 @@ Result<bool> Lane::execute(TimePoint now) {
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
   if (participant_.has_pending()) next = earliest(next, earliest(probe_.due(), sweeps_.due()));
-  if (!swaps_.empty()) next = earliest(next, swap_probe_.due());
+  if (!by_messages_.empty()) next = earliest(next, inputs_probe_.due());
   return earliest(next, stall_detector_.due());
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.hpp"
@@ -20,15 +21,15 @@
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
 #include "engine/liveness_probe.hpp"
-#include "engine/meetings.hpp"
 #include "engine/names.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/repeated_calls.hpp"
+#include "engine/rounds_in_memory.hpp"
 #include "engine/stall_detector.hpp"
 #include "engine/submission.hpp"
 #include "engine/sweeps.hpp"
 #include "negotiate/participant.hpp"
-#include "negotiate/swaps.hpp"
+#include "negotiate/rounds_by_messages.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
@@ -84,12 +85,12 @@ class Lane {
   Result<bool> execute(TimePoint now);
 
   // This rank has sent others what it contributes, and waits for what they contribute.
-  bool is_swapping() const { return !swaps_.empty(); }
-  bool is_at_meeting() const { return !meetings_.empty(); }
+  bool awaits_inputs() const { return !by_messages_.empty(); }
+  bool is_at_round() const { return !in_memory_.empty(); }
   // Carries out the calls for which all have met. Returns whether there were any.
   bool meet(TimePoint now);
-  // Nobody here looks for meetings any longer: what is not met by now is reported.
-  void leave_meetings();
+  // Nobody here looks at rounds in memory any longer: what is not met by now is reported.
+  void leave_rounds();
 
   // Somebody here waits and nothing may be held back. Returns whether that was news.
   bool expect_no_more();
@@ -108,25 +109,28 @@ class Lane {
     return data_.candidates(collective, n_bytes);
   }
 
+  // See Engine.
+  std::string_view agreement(Collective collective, std::size_t n_bytes) const;
+
   std::uint64_t n_executed() const { return data_.n_executed(); }
   std::optional<TimePoint> next_deadline() const;
 
  private:
   int member(int world_rank) const;
-  bool come_to_meeting(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
-  std::optional<Participant::Meeting> meeting_for(Participant::Ticket ticket);
+  bool come(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
+  std::optional<Participant::DirectRound> round_for(Participant::Ticket ticket, const SharedArena* arena);
   void close_avoided(const Request& request);
   void report_missed(std::uint32_t cache_id, TimePoint now);
-  bool look_at_meetings(bool closes, TimePoint now);
+  bool look_at_rounds(bool closes, TimePoint now);
   // What may travel along with the report; nothing otherwise.
   std::span<const std::byte> small_input(const Request& request) const;
-  bool swap(Participant::Ticket ticket, TimePoint now);
-  Status hear_swap(int from, const SwapMessage& message, TimePoint now);
-  Status carry_out_swaps(TimePoint now);
+  void send_input(const Participant::DirectRound& round, Participant::Ticket ticket, TimePoint now);
+  Status hear_input(int from, const InputMessage& message, TimePoint now);
+  Status carry_out_by_messages(TimePoint now);
   void report_late(TimePoint now);
-  void say_no_more_swaps();
-  void forget_swap(Participant::Ticket ticket) {
-    if (!swaps_.empty()) swaps_.forget(ticket);
+  void say_no_more_inputs();
+  void forget_input(Participant::Ticket ticket) {
+    if (!by_messages_.empty()) by_messages_.forget(ticket);
   }
   void report(const Message& message, TimePoint now);
   void add_ready(const ReadyMessage& ready);
@@ -153,12 +157,13 @@ class Lane {
   LaneMesh mesh_;
   AutoNames& auto_names_;
   InFlight in_flight_;
+  AgreementLimits limits_;
   Participant participant_;
-  Meetings meetings_;
-  Swaps swaps_;
+  RoundsInMemory in_memory_;
+  RoundsByMessages by_messages_;
   LaneLog log_;
-  LivenessProbe probe_;       // while anything is pending
-  LivenessProbe swap_probe_;  // while a swap is
+  LivenessProbe probe_;         // while anything is pending
+  LivenessProbe inputs_probe_;  // while a round by messages is
   StallDetector stall_detector_;
   Sweeps sweeps_;  // while anything is pending
   RepeatedCalls repeated_;
@@ -166,7 +171,7 @@ class Lane {
   ReadyMessage ready_;       // reports of this iteration, to travel in one frame
   GroupsMessage groups_;     // and in another
   Holding holding_;          // requests may be held for the rest of their group
-  bool may_swap_;            // the coordinator decides who does; whatever this rank's own settings say
+  bool goes_by_messages_;    // the coordinator decides who does; whatever this rank's own settings say
   bool contributes_inputs_;  // small ones, along with the report
   std::uint64_t n_logged_ = 0;
   std::uint64_t log_came_ = 0;     // when this part of the log did, in ticks; 0 where that is not recorded
@@ -174,7 +179,7 @@ class Lane {
   std::optional<Status> parting_;  // why nothing new can be agreed on
   bool has_ended_ = false;
   bool has_said_waiting_ = false;
-  bool has_said_no_more_swaps_ = false;
+  bool has_said_no_more_inputs_ = false;
 };
 
 }  // namespace ciranda

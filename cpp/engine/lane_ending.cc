@@ -13,9 +13,9 @@ void Lane::heed(const Departure& departure) {
                                "the same number of calls before they shut down.");
   }
   give_up_data(*parting_);
-  leave_meetings();
-  swaps_.hear_end(member(departure.rank));
-  if (may_swap_) say_no_more_swaps();
+  leave_rounds();
+  by_messages_.hear_end(member(departure.rank));
+  if (goes_by_messages_) say_no_more_inputs();
 }
 
 // From the end of the log on. If that cuts short what is under way, other lanes must get past it.
@@ -24,13 +24,13 @@ void Lane::give_up_data(const Status& why) {
   data_.give_up_from(log_end_, why);
 }
 
-// What is not agreed on by the end of the log will never be. A swap to which all have sent their inputs is; the inputs
+// What is not agreed on by the end of the log will never be. A round to which all have sent their inputs is; the inputs
 // may still be on their way.
 void Lane::fail_what_cannot_come() {
   if (!parting_ || n_logged_ < log_end_) return;
   in_flight_.complete_all(*parting_, false);
-  for (const Participant::Ticket ticket : swaps_.lost()) {
-    swaps_.forget(ticket);
+  for (const Participant::Ticket ticket : by_messages_.lost()) {
+    by_messages_.forget(ticket);
     in_flight_.complete(ticket, *parting_);
   }
 }
@@ -38,15 +38,15 @@ void Lane::fail_what_cannot_come() {
 void Lane::give_up(const Status& why) {
   log_end_ = 0;
   if (!parting_) parting_ = why;
-  leave_meetings();
+  leave_rounds();
   give_up_data(why);
-  swaps_.clear();
+  by_messages_.clear();
   in_flight_.complete_all(why, true);
 }
 
 void Lane::end(const Status& why) {
   if (!parting_) parting_ = why;
-  leave_meetings();
+  leave_rounds();
   log_.end(why);
 }
 

@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "backend/native_options.hpp"
 #include "base/earliest.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/seconds.hpp"
-#include "negotiate/swaps.hpp"
 #include "transport/meeting.hpp"
 
 namespace ciranda {
@@ -24,10 +24,14 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
   return hosts;
 }
 
-// A set that can be removed has no swaps: its coordinator must be able to end it at any time.
-bool lets_ranks_swap(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
-  return config.swaps && set_of(id) == kWorldSet && config.algorithm.empty() && !has_relays && mesh.size() > 1 &&
-         mesh.size() <= kMostSwapping && !shares_memory_with_all(mesh);
+// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time.
+Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
+  if (!config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
+  if (shares_memory_with_all(mesh)) {
+    return config.meetings && mesh.size() <= Meeting::kMaxMembers ? Direct::kInMemory : Direct::kNot;
+  }
+  const bool has_few = mesh.size() <= agreement_limits(config, mesh.size()).swap_ranks;
+  return config.swaps && has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
 }
 
 // Nothing where the lane does without relays.
@@ -48,9 +52,8 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.learned_order = config.learned_order;
   options.reports_groups = true;
   if (has_relays) options.most_groups = kMostGroups;
-  options.lets_ranks_meet = config.meetings && config.algorithm.empty() && !has_relays &&
-                            shares_memory_with_all(mesh) && mesh.size() > 1 && mesh.size() <= Meeting::kMaxMembers;
-  options.lets_ranks_swap = lets_ranks_swap(id, mesh, config, has_relays);
+  options.direct = direct_rounds(id, mesh, config, has_relays);
+  options.limits = agreement_limits(config, mesh.size());
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);

@@ -63,6 +63,8 @@ class LaneLog {
     return relay_ || (coordinator_ &&
                       (coordinator_->has_waiting_rank() || coordinator_->has_pressing_round() || has_undeferrable));
   }
+  // Null where this rank does not coordinate.
+  const Coordinator* coordinator() const { return coordinator_.get(); }
   // When pass_on() or write() must be called even if nothing comes.
   std::optional<TimePoint> due() const;
 

@@ -1,6 +1,6 @@
 // LivenessProbe: whether those live whom a rank waits for without the coordinator's help: those through whom it gets
-// the log, or whose inputs to swaps it lacks. One that is stopped cannot report itself, nor can the coordinator report
-// a relay to those who hear of nothing but through it. So whoever has waited for long asks each.
+// the log, or whose inputs to direct rounds it lacks. One that is stopped cannot report itself, nor can the coordinator
+// report a relay to those who hear of nothing but through it. So whoever has waited for long asks each.
 //
 // One thread (the holder of the progress lock).
 #pragma once

@@ -223,8 +223,8 @@ bool ProgressLoop::take_submissions(TimePoint now) {
 void ProgressLoop::submit(Submission submission, int n_looks) {
   const TimePoint now = std::chrono::steady_clock::now();
   Lane* lane = take(std::move(submission), now);
-  if (lane != nullptr && lane->is_swapping() && control_.send()) mesh_.notify(control_.take_urgency());
-  for (int i = 0; lane != nullptr && lane->is_at_meeting() && i < n_looks; ++i) {
+  if (lane != nullptr && lane->awaits_inputs() && control_.send()) mesh_.notify(control_.take_urgency());
+  for (int i = 0; lane != nullptr && lane->is_at_round() && i < n_looks; ++i) {
     relax();
     lane->meet(now);
   }
@@ -358,9 +358,9 @@ void ProgressLoop::expect_no_more() {
   if (has_said_something) run();
 }
 
-void ProgressLoop::leave_meetings() {
+void ProgressLoop::leave_rounds() {
   if (failure_) return;
-  for (const auto& lane : lanes_) lane->leave_meetings();
+  for (const auto& lane : lanes_) lane->leave_rounds();
 }
 
 void ProgressLoop::say_bye() {

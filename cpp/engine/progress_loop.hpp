@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,8 +40,9 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
   void expect_no_more();
 
-  // No thread looks any longer: what waits for others to come to a meeting is reported instead. Cheap to call again.
-  void leave_meetings();
+  // No thread looks any longer: what waits for others to come to a direct round in memory is reported instead. Cheap to
+  // call again.
+  void leave_rounds();
 
   // Ends everything: pending requests fail with Aborted, the peers are told.
   void say_bye();
@@ -55,6 +57,9 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   // Of the world's first lane.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
     return lanes_.front()->candidates(collective, n_bytes);
+  }
+  std::string_view agreement(Collective collective, std::size_t n_bytes) const {
+    return lanes_.front()->agreement(collective, n_bytes);
   }
 
   bool has_work() const;

@@ -11,23 +11,23 @@ namespace ciranda {
 namespace {
 
 // Whether there is room for what all contribute, if it was given at all.
-bool fits_given(const Call& call, const Participant::Meeting& meeting) {
+bool fits_given(const Call& call, const Participant::DirectRound& round) {
   if (call.collective != Collective::kAllgather || call.memory.output == nullptr) return true;
-  return std::ranges::all_of(meeting.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
+  return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
 }
 
-std::int64_t n_rows_of_result(const Call& call, const Participant::Meeting& meeting, const SharedArena& arena) {
+std::int64_t n_rows_of_result(const Call& call, const Participant::DirectRound& round, const SharedArena& arena) {
   if (call.collective != Collective::kAllgather) {
     return even_splits(call.shape.front(), arena.n_members())[static_cast<std::size_t>(arena.member())];
   }
-  return *sum_of_rows(meeting.first_dims->front());
+  return *sum_of_rows(round.first_dims->front());
 }
 
 // For a result for which the caller has given no memory.
-OutputBuffer allocate(const OutputMemory& from, const Call& call, const Participant::Meeting& meeting,
+OutputBuffer allocate(const OutputMemory& from, const Call& call, const Participant::DirectRound& round,
                       const SharedArena& arena) {
   Shape shape(call.shape.begin(), call.shape.end());
-  shape.front() = n_rows_of_result(call, meeting, arena);
+  shape.front() = n_rows_of_result(call, round, arena);
   const std::size_t n_bytes = static_cast<std::size_t>(shape.front()) * call.row_bytes();
   return from.allocate(n_bytes, std::move(shape));
 }
@@ -44,44 +44,44 @@ std::shared_ptr<Operation> done_with(OutputBuffer output) {
 }  // namespace
 
 RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks) {
-  const auto meeting = place_to_meet(call);
-  if (!meeting || !fits_given(call, *meeting) ||
-      Meetings::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
+  const auto round = round_for(call);
+  if (!round || !fits_given(call, *round) ||
+      RoundsInMemory::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
     return std::nullopt;
   }
-  NamesInUse::Name& name = name_of(*meeting, call.name);
+  NamesInUse::Name& name = name_of(*round, call.name);
   if (!name.take()) return std::nullopt;
   if (stages != nullptr) stages->note(Stage::kTaken);
   OutputBuffer allocated;
   std::byte* output = call.memory.output;
   if (output == nullptr) {
-    allocated = allocate(in_flight_.output_memory(), call, *meeting, arena);
+    allocated = allocate(in_flight_.output_memory(), call, *round, arena);
     output = allocated.data.get();
   }
-  Meetings::Outcome outcome = Meetings::Outcome::kClosed;
-  if (output != nullptr) outcome = meetings_.try_to_meet(arena, *meeting, call, output, stages, n_looks);
-  if (outcome == Meetings::Outcome::kOpen) return wait_at(arena, *meeting, call, stages);
-  if (outcome == Meetings::Outcome::kMet) {
-    participant_.met_at_once(meeting->cache_id);
-    note_met(*meeting);
+  RoundsInMemory::Outcome outcome = RoundsInMemory::Outcome::kClosed;
+  if (output != nullptr) outcome = in_memory_.try_at_once(arena, *round, call, output, stages, n_looks);
+  if (outcome == RoundsInMemory::Outcome::kOpen) return wait_at(arena, *round, call, stages);
+  if (outcome == RoundsInMemory::Outcome::kMet) {
+    participant_.done_at_once(round->cache_id);
+    note_met(*round);
     if (stages != nullptr) record(call, *stages);
   }
   name.release();
-  if (outcome == Meetings::Outcome::kApart) participant_.give_up_meeting_unnamed();
-  if (outcome != Meetings::Outcome::kMet) return std::nullopt;
+  if (outcome == RoundsInMemory::Outcome::kApart) participant_.give_up_unnamed();
+  if (outcome != RoundsInMemory::Outcome::kMet) return std::nullopt;
   return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
 }
 
-std::optional<Participant::Meeting> RepeatedCalls::place_to_meet(const Call& call) const {
-  return call.name.empty() ? participant_.place_to_meet_unnamed(call, names_.automatic.n_unnamed())
-                           : participant_.place_to_meet(call);
+std::optional<Participant::DirectRound> RepeatedCalls::round_for(const Call& call) const {
+  return call.name.empty() ? participant_.round_for_unnamed(call, names_.automatic.n_unnamed())
+                           : participant_.round_for(call);
 }
 
-void RepeatedCalls::note_met(const Participant::Meeting& meeting) {
-  if (meeting.is_unnamed()) {
+void RepeatedCalls::note_met(const Participant::DirectRound& round) {
+  if (round.is_unnamed()) {
     names_.automatic.count_unnamed();
   } else {
-    log_.met(meeting.cache_id);
+    log_.met(round.cache_id);
   }
 }
 
@@ -93,22 +93,22 @@ void RepeatedCalls::record(const Call& call, Stages& stages) {
   in_flight_.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
 }
 
-NamesInUse::Name& RepeatedCalls::name_of(const Participant::Meeting& meeting, std::string_view text) {
-  if (meeting.is_unnamed()) return unnamed_;
-  const std::uint32_t cache_id = meeting.cache_id;
+NamesInUse::Name& RepeatedCalls::name_of(const Participant::DirectRound& round, std::string_view text) {
+  if (round.is_unnamed()) return unnamed_;
+  const std::uint32_t cache_id = round.cache_id;
   if (cache_id >= repeated_.size()) repeated_.resize(std::size_t{cache_id} + 1, nullptr);
   if (repeated_[cache_id] == nullptr) repeated_[cache_id] = &names_.in_use.keep(text);
   return *repeated_[cache_id];
 }
 
 // This rank has come, and holds the name.
-std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, const Participant::Meeting& meeting,
+std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, const Participant::DirectRound& round,
                                                   const Call& call, const Stages* stages) {
   auto operation = std::make_shared<Operation>();
   Request request = make_request(call);
   settle_splits(request, arena.n_members(), arena.member());
   const std::uint64_t nth = names_.automatic.n_unnamed();
-  if (meeting.is_unnamed()) {
+  if (round.is_unnamed()) {
     unnamed_.release();
     request.name = kUnnamed;
     names_.automatic.number(request);
@@ -117,12 +117,12 @@ std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, cons
   if (stages != nullptr) in_flight_.at(ticket).stages = *stages;
   in_flight_.at(ticket).stages.path = Path::kRepeated;
   const Request& pending = in_flight_.at(ticket).request;
-  if (meeting.is_unnamed()) {
-    participant_.meet_unnamed(pending, nth, ticket);
+  if (round.is_unnamed()) {
+    participant_.come_unnamed(pending, nth, ticket);
   } else {
-    participant_.meet(pending, ticket);
+    participant_.come(Direct::kInMemory, pending, ticket);
   }
-  meetings_.wait_for(arena, meeting, ticket);
+  in_memory_.wait_for(arena, round, ticket);
   return operation;
 }
 

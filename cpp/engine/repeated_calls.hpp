@@ -1,5 +1,5 @@
 // RepeatedCalls: blocking calls that all ranks have agreed on before, and make again. Ranks meet for them
-// (meetings.hpp); where they come at the same time that is all there is to do, and no request is made; nor an
+// (rounds_in_memory.hpp); where they come at the same time that is all there is to do, and no request is made; nor an
 // operation, where the caller has given memory for the result. Calls without a name likewise (negotiate/unnamed.hpp).
 //
 // Of the world's first lane. One thread (the holder of the progress lock).
@@ -14,8 +14,8 @@
 #include "complete/operation.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
-#include "engine/meetings.hpp"
 #include "engine/names.hpp"
+#include "engine/rounds_in_memory.hpp"
 #include "negotiate/participant.hpp"
 #include "request/call.hpp"
 #include "transport/arena.hpp"
@@ -30,22 +30,22 @@ class RepeatedCalls {
   using Outcome = std::optional<std::shared_ptr<Operation>>;
 
   // All outlive this.
-  RepeatedCalls(Participant& participant, Meetings& meetings, LaneLog& log, InFlight& in_flight, const Names& names)
-      : participant_(participant), meetings_(meetings), log_(log), in_flight_(in_flight), names_(names) {}
+  RepeatedCalls(Participant& participant, RoundsInMemory& rounds, LaneLog& log, InFlight& in_flight, const Names& names)
+      : participant_(participant), in_memory_(rounds), log_(log), in_flight_(in_flight), names_(names) {}
 
   // Looks so many times whether all have come. `stages`: null unless they are to be recorded.
   Outcome repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks);
 
  private:
-  std::optional<Participant::Meeting> place_to_meet(const Call& call) const;
-  void note_met(const Participant::Meeting& meeting);
+  std::optional<Participant::DirectRound> round_for(const Call& call) const;
+  void note_met(const Participant::DirectRound& round);
   void record(const Call& call, Stages& stages);
-  NamesInUse::Name& name_of(const Participant::Meeting& meeting, std::string_view text);
-  std::shared_ptr<Operation> wait_at(const SharedArena& arena, const Participant::Meeting& meeting, const Call& call,
+  NamesInUse::Name& name_of(const Participant::DirectRound& round, std::string_view text);
+  std::shared_ptr<Operation> wait_at(const SharedArena& arena, const Participant::DirectRound& round, const Call& call,
                                      const Stages* stages);
 
   Participant& participant_;
-  Meetings& meetings_;
+  RoundsInMemory& in_memory_;
   LaneLog& log_;
   InFlight& in_flight_;
   const Names names_;

@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/agreement_limits.hpp"
+
 namespace ciranda {
 
 class SubmissionCoalescing {
@@ -76,8 +78,7 @@ class SubmissionCoalescing {
   static constexpr std::chrono::microseconds kLeastBetweenLooks{5};
   // Short beside what data takes to travel, long beside what a submission takes.
   static constexpr std::chrono::microseconds kBetweenIterations{30};
-  // So much takes longer than an iteration.
-  static constexpr std::size_t kMostLeftBytes = 256 << 10;
+  static constexpr std::size_t kMostLeftBytes = AgreementLimits{}.left_bytes;
   // A layer brings two or three gradients at once; to wake a thread for these does not pay.
   static constexpr int kQuickInARow = 3;
 

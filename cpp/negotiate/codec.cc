@@ -16,10 +16,6 @@ constexpr std::size_t kLeastEntryBytes = sizeof(std::uint8_t);
 constexpr std::uint8_t kHasInput = 2;
 constexpr std::uint8_t kHasInputs = 4;
 
-// How the next calls of a name may be carried out.
-constexpr std::uint8_t kMayMeet = 1;
-constexpr std::uint8_t kMaySwap = 2;
-
 // Of this namespace, so that those below are found for every alternative of a variant.
 struct Writer : FieldWriter {
   using FieldWriter::FieldWriter;
@@ -123,29 +119,29 @@ void read(Reader& r, GroupsMessage& m) {
 void write(Writer& w, const DuplicateMessage& m) { w.text(m.name); }
 void read(Reader& r, DuplicateMessage& m) { m.name = r.text(kMaxNameBytes); }
 
-void write(Writer& w, const SwapMessage& m) {
+void write(Writer& w, const InputMessage& m) {
   w.number(m.cache_id);
   w.number(m.round);
   w.bytes(m.input);
 }
-void read(Reader& r, SwapMessage& m) {
+void read(Reader& r, InputMessage& m) {
   m.cache_id = r.number<std::uint32_t>();
   m.round = r.number<std::uint64_t>();
   m.input = read_some_bytes(r);
 }
 
-void write(Writer& w, const NoSwapMessage& m) {
+void write(Writer& w, const NoInputMessage& m) {
   w.number(m.cache_id);
   w.number(m.round);
 }
-void read(Reader& r, NoSwapMessage& m) {
+void read(Reader& r, NoInputMessage& m) {
   m.cache_id = r.number<std::uint32_t>();
   m.round = r.number<std::uint64_t>();
 }
 void write(Writer& w, const ForgottenMessage& m) { w.numbers(m.kept); }
 void read(Reader& r, ForgottenMessage& m) { m.kept = r.numbers<std::uint32_t>(); }
-void write(Writer& /*w*/, const NoMoreSwapsMessage& /*m*/) {}
-void read(Reader& /*r*/, NoMoreSwapsMessage& /*m*/) {}
+void write(Writer& /*w*/, const NoMoreInputsMessage& /*m*/) {}
+void read(Reader& /*r*/, NoMoreInputsMessage& /*m*/) {}
 
 void write(Writer& /*w*/, const WaitingMessage& /*m*/) {}
 void read(Reader& /*r*/, WaitingMessage& /*m*/) {}
@@ -193,7 +189,7 @@ void write(Writer& w, const ExecuteEntry& entry) {
   for (const ExecuteItem& item : entry.items) {
     w.number(item.cache_id);
     w.flag(item.is_defined_here);
-    w.number(static_cast<std::uint8_t>((item.may_meet ? kMayMeet : 0) | (item.may_swap ? kMaySwap : 0)));
+    w.number(static_cast<std::uint8_t>(item.direct));
     if (!item.is_defined_here) continue;
     w.text(item.name);
     w.number(static_cast<std::uint32_t>(item.first_dims.size()));
@@ -209,10 +205,9 @@ void read(Reader& r, ExecuteEntry& entry) {
   r.list(entry.items, sizeof(std::uint32_t) + 2, [&r](ExecuteItem& item) {
     item.cache_id = r.number<std::uint32_t>();
     item.is_defined_here = r.flag();
-    const auto next = r.number<std::uint8_t>();
-    if (next > kMaySwap) r.fail();
-    item.may_meet = next == kMayMeet;
-    item.may_swap = next == kMaySwap;
+    const auto direct = r.number<std::uint8_t>();
+    if (direct > static_cast<std::uint8_t>(Direct::kByMessages)) r.fail();
+    item.direct = static_cast<Direct>(direct);
     if (!item.is_defined_here) return;
     item.name = r.text(kMaxNameBytes);
     r.list(item.first_dims, sizeof(std::uint32_t), [&r](auto& dims) { dims = r.numbers<std::int64_t>(); });

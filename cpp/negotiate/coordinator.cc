@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "negotiate/swaps.hpp"
 #include "negotiate/unnamed.hpp"
 
 namespace ciranda {
 namespace {
 
-// A planned group of this size keeps the wire busy for longer than one agreement takes, on every transport we know.
-constexpr std::size_t kPlannedGroupBytes = 1 << 20;
-
 LearnedOrderOptions learned_order_options(const CoordinatorOptions& options) {
-  return {kPlannedGroupBytes, options.fusion_threshold_bytes, options.most_groups};
+  return {options.limits.planned_group_bytes, options.fusion_threshold_bytes, options.most_groups};
 }
 
 }  // namespace
@@ -22,7 +18,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.size, options_.ranks, options_.hosts),
       cache_ids_(options_.cache_capacity, options_.size),
-      ready_(options_.learned_order, learned_order_options(options_)),
+      ready_(options_.learned_order, learned_order_options(options_), options_.limits),
       groups_(options_.size, options_.fusion_threshold_bytes) {}
 
 // --- reports
@@ -41,8 +37,8 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) return on_ready(rank, *ready, now);
   if (const auto* groups = std::get_if<GroupsMessage>(&message)) return on_groups(rank, *groups, now);
   if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) return on_duplicate(rank, *duplicate, now);
-  if (auto* swap = std::get_if<SwapMessage>(&message)) return on_swap(rank, std::move(*swap), now);
-  if (const auto* no_swap = std::get_if<NoSwapMessage>(&message)) return on_no_swap(rank, *no_swap);
+  if (auto* input = std::get_if<InputMessage>(&message)) return on_input(rank, std::move(*input), now);
+  if (const auto* no_input = std::get_if<NoInputMessage>(&message)) return on_no_input(rank, *no_input);
   if (const auto* join = std::get_if<JoinMessage>(&message)) return on_join(rank, *join);
   if (const auto* forgotten = std::get_if<ForgottenMessage>(&message)) return on_forgotten(rank, *forgotten);
   if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
@@ -107,7 +103,7 @@ Status Coordinator::on_join(int rank, const JoinMessage& message) {
   std::vector<NamedRounds*> completed;
   for (auto& [key, name] : names_) {
     Round& round = name->round;
-    if (!round.has_arrived(rank)) end_hope_of_swap(round);
+    if (!round.has_arrived(rank)) end_hope_of_direct_round(round);
     if (round.is_open && !round.is_ready && round.is_complete(members_)) completed.push_back(name.get());
   }
   for (NamedRounds* name : completed) complete_round(*name);
@@ -126,7 +122,7 @@ Status Coordinator::report(NamedRounds& name, Reported reported) {
   if (members_.has_joined(rank) && !reported.is_duplicate) {
     return Status::internal(members_.rank_text(rank) + " reported '" + name.name + "' after it had joined");
   }
-  if (name.round.has_swapped(rank)) {
+  if (name.round.has_come_directly(rank)) {
     members_.heard(rank, name.name, reported.when);
     name.later.push_back(std::move(reported));
     return Status::ok_status();
@@ -137,7 +133,7 @@ Status Coordinator::report(NamedRounds& name, Reported reported) {
 Status Coordinator::hear(NamedRounds& name, Reported reported) {
   const int rank = reported.rank;
   Round& round = name.round;
-  if (!reported.swap_round) end_hope_of_swap(round);
+  if (!reported.direct_round) end_hope_of_direct_round(round);
   if (reported.is_duplicate) return hear_duplicate(name, reported);
   if (answer_owed(name, rank)) return Status::ok_status();
   if (round.has_arrived(rank)) {
@@ -145,21 +141,21 @@ Status Coordinator::hear(NamedRounds& name, Reported reported) {
   }
   std::optional<Signature>& signature = reported.signature;
   arrive(name, rank, signature ? Arrival::kInFull : Arrival::kUnchanged, reported.when);
-  if (reported.swap_round && round.n_arrived == 1) {
-    round.is_swap = !members_.has_any_joined();
-    round.swap_round = *reported.swap_round;
+  if (reported.direct_round && round.n_arrived == 1) {
+    round.is_direct = !members_.has_any_joined();
+    round.direct_round = *reported.direct_round;
   }
   round.is_deferrable = round.is_deferrable && reported.is_deferrable;
   round.is_any_deferrable = round.is_any_deferrable || reported.is_deferrable;
   if (!std::exchange(round.is_pressing, !round.is_deferrable && round.has_arrived(0)) && round.is_pressing) {
     ++n_pressing_rounds_;
   }
-  if (!reported.input.empty()) round.contribute(rank, reported.input);
+  if (!reported.input.empty()) round.contribute(rank, reported.input, options_.limits.swap_bytes);
   if (signature) {
     round.in_full.resize(static_cast<std::size_t>(options_.size));
     round.in_full[static_cast<std::size_t>(rank)] = std::move(*signature);
   }
-  if (round.is_swap) return round.has_all() ? end_swap(name) : Status::ok_status();
+  if (round.is_direct) return round.has_all() ? end_direct_round(name) : Status::ok_status();
   if (std::string why = name.disagreement(rank, members_); !why.empty()) {
     fail_round(name, ErrorKind::kMismatch,
                "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.");
@@ -372,24 +368,23 @@ ExecuteItem Coordinator::execute_item(NamedRounds& name) {
   }
   item.cache_id = name.cache_id;
   cache_ids_.note_use(name.cache_id);
-  const bool may_do_without_log = this->may_do_without_log(name);
-  item.may_meet = options_.lets_ranks_meet && (may_do_without_log || may_meet_unnamed(name));
-  item.may_swap = may_do_without_log && options_.lets_ranks_swap && may_swap(name.agreed, options_.size);
+  if (may_do_without_log(name) || may_do_unnamed_without_log(name)) {
+    item.direct = direct_for(name.agreed, name.first_dims);
+  }
   close_round(name);
   forget_if_unused(name);
   return item;
 }
 
 // Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
-// none has joined, and no results are compared.
+// and none has joined.
 bool Coordinator::may_do_without_log(const NamedRounds& name) const {
-  return options_.check_interval == 0 && name.cache_id != kNoCacheId && name.round.has_all() &&
-         !name.round.is_any_deferrable;
+  return name.cache_id != kNoCacheId && name.round.has_all() && !name.round.is_any_deferrable;
 }
 
 // Likewise for the next call without a name. Of many in flight, the next was reported before this one is carried out.
-bool Coordinator::may_meet_unnamed(const NamedRounds& name) const {
-  return options_.check_interval == 0 && !name.is_cacheable && is_unnamed(name.name) && name.round.has_all() &&
+bool Coordinator::may_do_unnamed_without_log(const NamedRounds& name) const {
+  return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && name.round.has_all() &&
          !name.round.is_any_deferrable && n_open_rounds_ == 1 && UnnamedSignatures::may_meet(name.agreed);
 }
 

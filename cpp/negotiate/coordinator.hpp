@@ -26,6 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/agreement_limits.hpp"
 #include "negotiate/cache_ids.hpp"
 #include "negotiate/failures.hpp"
 #include "negotiate/members.hpp"
@@ -45,8 +46,9 @@ struct CoordinatorOptions {
   bool learned_order = true;
   bool reports_groups = false;  // ranks are told the learned groups, and may report them
   std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan, about
-  bool lets_ranks_swap = false;                // the same by swaps (swaps.hpp); only in a lane that is never taken down
-  bool lets_ranks_meet = false;                // names that ranks wait for are opened to meetings (participant.hpp)
+  // How ranks may carry out small calls that all wait for; by messages only in a lane that is never taken down.
+  Direct direct = Direct::kNot;
+  AgreementLimits limits;
   std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
   std::chrono::nanoseconds stall_warning{0};   // 0: never
   std::chrono::nanoseconds stall_shutdown{0};  // 0: never
@@ -64,8 +66,8 @@ class Coordinator {
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
   Status on_groups(int rank, const GroupsMessage& message, TimePoint now);
   Status on_duplicate(int rank, const DuplicateMessage& message, TimePoint now);
-  Status on_swap(int rank, SwapMessage message, TimePoint now);
-  Status on_no_swap(int rank, const NoSwapMessage& message);
+  Status on_input(int rank, InputMessage message, TimePoint now);
+  Status on_no_input(int rank, const NoInputMessage& message);
   Status on_forgotten(int rank, const ForgottenMessage& message);
   Status on_join(int rank, const JoinMessage& message);
   void on_waiting(int rank) { members_.waits(rank); }
@@ -78,6 +80,8 @@ class Coordinator {
     members_.all_heard(cache_ids_.name(cache_id).name, now);
     cache_ids_.note_use(cache_id);
   }
+  // How ranks carry out the next call of such a name, if all wait for it. `first_dims`: as of NamedRounds.
+  Direct direct_for(const Signature& signature, const std::vector<std::vector<std::int64_t>>& first_dims) const;
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
   // Whether some rank's call cannot be deferred, for which other ranks' reports may be all that lacks: this rank, the
   // coordinator's, has made its own.
@@ -112,8 +116,8 @@ class Coordinator {
   Status hear(NamedRounds& name, Reported reported);
   Status hear_duplicate(NamedRounds& name, const Reported& reported);
   Status hear_later(NamedRounds& name);
-  Status end_swap(NamedRounds& name);
-  void end_hope_of_swap(Round& round);
+  Status end_direct_round(NamedRounds& name);
+  void end_hope_of_direct_round(Round& round);
   Status report(PlannedGroup& group, int rank, TimePoint now);
   Status report_by_all(const GroupsMessage& message, TimePoint now);
   void open(PlannedGroup& group, TimePoint now);
@@ -138,7 +142,7 @@ class Coordinator {
   ExecuteItem execute_item(NamedRounds& name);
   void publish_plan(std::vector<LogEntry>& entries);
   bool may_do_without_log(const NamedRounds& name) const;
-  bool may_meet_unnamed(const NamedRounds& name) const;
+  bool may_do_unnamed_without_log(const NamedRounds& name) const;
   // A plan of groups by which ranks may still report keeps the cache ids of its names.
   bool takes_cache_ids_back() const { return !groups_.is_previous_in_use(); }
   std::optional<TimePoint> first_due(TimePoint opened, TimePoint next_report) const;

@@ -87,19 +87,19 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
     bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
     const bool is_due = options_.stall_warning.count() > 0 && now >= round.next_report;
     StallReport report;
-    if (is_due || (is_over && !round.is_swap)) report = report_of(*name);
+    if (is_due || (is_over && !round.is_direct)) report = report_of(*name);
     const bool is_in_vain = options_.fails_other_orders && is_due && report.crossed != nullptr;
     const ErrorKind kind = is_over ? ErrorKind::kTimeout : ErrorKind::kMismatch;
     is_over = is_over || is_in_vain;
-    if (is_over && !round.is_swap) {
+    if (is_over && !round.is_direct) {
       fail_later(*name, kind, report.text);
-      if (is_in_vain && !report.crossed->round.is_swap) {
+      if (is_in_vain && !report.crossed->round.is_direct) {
         fail_later(*report.crossed, kind, report_of(*report.crossed).text);
       }
       continue;
     }
     if (is_over && !std::exchange(round.is_cancelled, true))
-      cancellations_.push_back({name->cache_id, round.swap_round});
+      cancellations_.push_back({name->cache_id, round.direct_round});
     if (is_due) {
       reports.push_back(report);
       round.next_report = now + options_.stall_warning;

@@ -14,9 +14,6 @@ namespace ciranda {
 
 inline constexpr std::uint32_t kNoCacheId = 0xffffffff;
 
-// Of all ranks together: inputs that travel along with reports and the log. Larger ones take their own way.
-inline constexpr std::size_t kMostInputsBytes = 8 << 10;
-
 // A lane is one ordered log over some ranks; "rank" below is a rank's place among the lane's members.
 using LaneId = std::uint32_t;
 
@@ -64,9 +61,9 @@ struct JoinMessage {
 };
 
 // The cache id's name is ready with the signature this rank had last time, and waited for: a report, which goes to
-// all members, the coordinator among them, with what this rank contributes to the name's `round` (swaps.hpp). Whoever
-// has all members' inputs carries the call out; then the log has no answer.
-struct SwapMessage {
+// all members, the coordinator among them, with what this rank contributes to the name's `round`
+// (rounds_by_messages.hpp). Whoever has all members' inputs carries the call out; then the log has no answer.
+struct InputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
   std::vector<std::byte> input;  // not empty
@@ -77,8 +74,8 @@ struct ForgottenMessage {
   std::vector<std::uint32_t> kept;
 };
 
-// This rank has not come to this round of the cache id by a swap, and will not.
-struct NoSwapMessage {
+// This rank has not come to this round of the cache id by messages, and will not.
+struct NoInputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
 };
@@ -115,8 +112,8 @@ struct AbortMessage {
   std::string text;
 };
 
-// In the lane, this rank sends no SwapMessage any more: it has heard that another has left.
-struct NoMoreSwapsMessage {};
+// In the lane, this rank sends no InputMessage any more: it has heard that another has left.
+struct NoMoreInputsMessage {};
 
 struct PingMessage {};
 struct PongMessage {};
@@ -128,6 +125,13 @@ struct NoticeMessage {
 
 // --- coordinator -> ranks: the response log
 
+// How ranks carry out the next call of a name without the log, by a direct round (participant.hpp).
+enum class Direct : std::uint8_t {
+  kNot,
+  kInMemory,    // each leaves its input in memory that all share (round_places.hpp)
+  kByMessages,  // each sends its input to all others (rounds_by_messages.hpp)
+};
+
 // One request that all ranks are ready for, or have joined.
 struct ExecuteItem {
   std::uint32_t cache_id = kNoCacheId;
@@ -138,9 +142,8 @@ struct ExecuteItem {
   std::vector<std::vector<std::int64_t>> first_dims;
   // The ranks that have joined and did not submit it: they help to carry it out, and learn from `signature` what it is.
   std::vector<std::int32_t> absent;
-  Signature signature;    // only where ranks are absent
-  bool may_meet = false;  // the next calls of the name may be carried out by meetings (participant.hpp)
-  bool may_swap = false;  // or by swaps; not both
+  Signature signature;  // only where ranks are absent
+  Direct direct = Direct::kNot;
 };
 
 // Whether ranks remember a checksum of the result, and compare what they remember. The log says so: all do alike.
@@ -191,7 +194,7 @@ struct ExecuteGroupsEntry {
   Check check = Check::kNone;
 };
 
-// This round of the cache id has been open for too long. Whoever has not come to it by a swap will not, and says so.
+// This round of the cache id has been open for too long. Whoever has not come to it by messages will not, and says so.
 struct CancelEntry {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
@@ -213,7 +216,7 @@ struct LogMessage {
 using Message =
     std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
                  AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage, GroupsMessage,
-                 RelayedMessage, SwapMessage, NoSwapMessage, NoMoreSwapsMessage, ForgottenMessage>;
+                 RelayedMessage, InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

@@ -17,7 +17,7 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   const bool is_unnamed = !request.is_cacheable && ciranda::is_unnamed(request.name);
   if (is_unnamed) ++n_unnamed_reported_;
   name.pending.push_back({ticket, nullptr, request.is_deferrable, 0, is_unnamed});
-  name.may_swap = false;
+  close(name);
   if (is_duplicate) return DuplicateMessage{request.name};
   const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
   if (is_same_priority && name.cache_id != kNoCacheId && name.is_known && name.known == request.signature) {
@@ -29,114 +29,104 @@ Message Participant::submit(const Request& request, Ticket ticket) {
   return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable, request.priority};
 }
 
-// --- meetings
+// --- direct rounds
 
-std::optional<Participant::Meeting> Participant::meet(const Request& request, Ticket ticket) {
-  if (n_open_to_meetings_ == 0) return std::nullopt;
+Participant::DirectRound Participant::next_round(const Name& name) {
+  return {name.cache_id, name.place.value_or(RoundPlace{}), name.next_round, name.first_dims.get()};
+}
+
+std::optional<Participant::DirectRound> Participant::come(Direct by, const Request& request, Ticket ticket) {
+  if (n_open_ == 0) return std::nullopt;
   const auto found = names_.find(request.name);
   if (found == names_.end()) return std::nullopt;
   Name& name = *found->second;
-  if (!name.may_meet || !name.pending.empty() || !(name.known == request.signature)) return std::nullopt;
-  if (!fits(request, *name.place)) return std::nullopt;
-  name.way = Way::kMeeting;
+  if (name.direct != by || !name.pending.empty() || !(name.known == request.signature)) return std::nullopt;
+  // By messages others go on without a rank that joins: it has not come to their next rounds.
+  const bool is_in_memory = by == Direct::kInMemory;
+  const bool may_come = is_in_memory ? fits(request, *name.place) : name.n_joins == n_joins_ && !request.is_deferrable;
+  if (!may_come) return std::nullopt;
+  name.way = is_in_memory ? Way::kInMemory : Way::kByMessages;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
-  return Meeting{name.cache_id, *name.place, name.n_meetings, name.first_dims.get()};
+  return next_round(name);
 }
 
-std::optional<Participant::Meeting> Participant::place_to_meet(const Call& call) const {
-  if (n_open_to_meetings_ == 0) return std::nullopt;
+std::optional<Participant::DirectRound> Participant::round_for(const Call& call) const {
+  if (n_open_ == 0) return std::nullopt;
   const auto found = names_.find(call.name);
   if (found == names_.end()) return std::nullopt;
   const Name& name = *found->second;
-  if (!name.may_meet || !name.pending.empty() || !is_of(name.known, call)) return std::nullopt;
-  return Meeting{name.cache_id, *name.place, name.n_meetings, name.first_dims.get()};
+  if (name.direct != Direct::kInMemory || !name.pending.empty() || !is_of(name.known, call)) return std::nullopt;
+  return next_round(name);
 }
 
-Participant::Ready Participant::met(std::uint32_t cache_id) {
+Participant::Ready Participant::done(std::uint32_t cache_id) {
   Name& name = at(cache_id);
-  name.way = Way::kReported;
-  ++name.n_meetings;
+  ++name.next_round;
   return take(name);
 }
 
 ReadyMessage Participant::missed(std::uint32_t cache_id) {
   Name& name = *by_cache_id_[cache_id];
   name.way = Way::kReported;
-  close_to_meetings(name);
+  close(name);
   return ReadyMessage{{{cache_id, false}}};
 }
 
-std::optional<Participant::Meeting> Participant::avoid(const std::string& text) {
-  if (n_open_to_meetings_ == 0) return std::nullopt;
+std::optional<Participant::DirectRound> Participant::avoid(const std::string& text) {
+  if (n_open_ == 0) return std::nullopt;
   const auto found = names_.find(text);
   return found == names_.end() ? std::nullopt : avoid(*found->second);
 }
 
-std::optional<Participant::Meeting> Participant::avoid(Name& name) {
-  if (!name.may_meet) return std::nullopt;
-  close_to_meetings(name);
-  return Meeting{name.cache_id, *name.place, name.n_meetings};
+std::optional<Participant::DirectRound> Participant::avoid(Name& name) {
+  if (name.direct != Direct::kInMemory) return std::nullopt;
+  close(name);
+  return next_round(name);
 }
 
 // All members do so at the same place of the log, with the same signature.
-void Participant::open_to_meetings(Name& name) {
+bool Participant::take_place(Name& name) {
   const bool is_in_buffer = places_.has_buffers() && is_for_buffer(name.known, name.first_dims.get());
   const std::optional<std::size_t> n_bytes =
-      is_in_buffer ? std::optional<std::size_t>(0) : meeting_bytes(name.known, name.first_dims.get());
-  if (!n_bytes) return;
+      is_in_buffer ? std::optional<std::size_t>(0) : round_bytes(name.known, name.first_dims.get());
+  if (!n_bytes) return false;
   if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
-  if (!name.place) return;
+  if (!name.place) return false;
   name.place->is_in_buffer = is_in_buffer;
   name.place->n_exact_bytes =
-      exact_meeting_bytes(name.known, name.first_dims.get());  // all have done with the one before
-  ++name.n_meetings;                                           // the one before may have been closed
-  name.may_meet = true;
-  ++n_open_to_meetings_;
+      exact_round_bytes(name.known, name.first_dims.get());  // all have done with the one before
+  return true;
 }
 
-void Participant::close_to_meetings(Name& name) {
-  if (std::exchange(name.may_meet, false)) --n_open_to_meetings_;
+// The round before may have been closed: all members count it, whatever each has come to.
+void Participant::open(Name& name, Direct direct) {
+  close(name);
+  if (direct == Direct::kNot) return;
+  ++name.next_round;
+  name.direct = direct;
+  name.n_joins = n_joins_;
+  ++n_open_;
 }
 
-// --- swaps
-
-std::optional<Participant::Swap> Participant::swap(const Request& request, Ticket ticket) {
-  const auto found = names_.find(request.name);
-  if (found == names_.end()) return std::nullopt;
-  Name& name = *found->second;
-  // Others go on without a rank that joins: it has come to their next rounds by no swap.
-  if (!name.may_swap || name.n_joins != n_joins_ || !name.pending.empty() || request.is_deferrable ||
-      !(name.known == request.signature)) {
-    return std::nullopt;
-  }
-  name.way = Way::kSwap;
-  name.pending.push_back({ticket, nullptr});
-  ++n_pending_;
-  return Swap{name.cache_id, name.next_swap};
+void Participant::close(Name& name) {
+  if (std::exchange(name.direct, Direct::kNot) != Direct::kNot) --n_open_;
 }
 
 bool Participant::come_late(const std::string& text, Ticket ticket) {
   const auto found = names_.find(text);
-  if (found == names_.end() || found->second->way != Way::kSwap) return false;
+  if (found == names_.end() || found->second->way != Way::kByMessages) return false;
   Name& name = *found->second;
   name.pending.push_back({ticket, nullptr});
   ++n_pending_;
-  name.may_swap = false;
+  close(name);
   name.late.push_back({text});
   return true;
 }
 
-void Participant::end_swap(Name& name) {
-  if (name.way != Way::kSwap) return;
+void Participant::end_round(Name& name) {
   name.way = Way::kReported;
   for (DuplicateMessage& late : std::exchange(name.late, {})) late_.push_back(std::move(late));
-}
-
-Participant::Ready Participant::swapped(std::uint32_t cache_id) {
-  Name& name = *by_cache_id_[cache_id];
-  ++name.next_swap;
-  return take(name);
 }
 
 Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
@@ -145,10 +135,11 @@ Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
                             std::to_string(rank_) + " does not know");
   }
   Name& name = *by_cache_id_[entry.cache_id];
-  const bool has_come = entry.round < name.next_swap || (entry.round == name.next_swap && name.way == Way::kSwap);
+  const bool has_come =
+      entry.round < name.next_round || (entry.round == name.next_round && name.way == Way::kByMessages);
   if (has_come) return Action(Cancelled{});
-  name.may_swap = false;  // whether or not this rank has all inputs to the round before
-  return Action(Cancelled{NoSwapMessage{entry.cache_id, entry.round}});
+  close(name);  // whether or not this rank has all inputs to the round before
+  return Action(Cancelled{NoInputMessage{entry.cache_id, entry.round}});
 }
 
 // --- groups
@@ -222,7 +213,7 @@ Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
   Name& duplicate = name_for(name);
   ++n_pending_;
   duplicate.pending.push_back({ticket, nullptr});
-  duplicate.may_swap = false;
+  close(duplicate);
   return DuplicateMessage{name};
 }
 
@@ -273,7 +264,7 @@ Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
   return Action(std::move(action));
 }
 
-Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::vector<Meeting>& to_close) {
+Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::vector<DirectRound>& to_close) {
   const bool is_id_possible =
       item.cache_id == kNoCacheId || item.cache_id <= by_cache_id_.size();  // cache ids come in order
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
@@ -287,14 +278,16 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   }
   if (item.is_defined_here) learn(item, *name);
   Ready ready = take(*name);
-  if (item.may_meet && item.cache_id == kNoCacheId) open_unnamed(name->known, to_close);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
-  if (item.may_meet && name->cache_id != kNoCacheId) open_to_meetings(*name);
-  name->may_swap = item.may_swap && name->pending.empty() && join_ == kNoTicket;
-  if (item.may_swap) ++name->next_swap;  // on all members, whatever each came by
-  name->n_joins = n_joins_;
-  if (!name->pending.empty()) {
-    if (const auto meeting = avoid(*name)) to_close.push_back(*meeting);
+  const bool is_in_memory = item.direct == Direct::kInMemory;
+  if (item.cache_id == kNoCacheId) {
+    if (is_in_memory) open_unnamed(name->known, to_close);
+  } else if (!is_in_memory || take_place(*name)) {
+    open(*name, item.direct);
+  }
+  if (!name->pending.empty() || (join_ != kNoTicket && !is_in_memory)) {
+    if (const auto round = avoid(*name)) to_close.push_back(*round);
+    close(*name);
   }
   if (item.is_defined_here) forget_if_unused(item.name);
   return ready;
@@ -304,7 +297,7 @@ Participant::Ready Participant::take(Name& name) {
   Ready ready{name.pending.front().ticket, name.first_dims, nullptr};
   note_over(name.pending.front());
   name.pending.erase(name.pending.begin());
-  end_swap(name);
+  end_round(name);
   --n_pending_;
   return ready;
 }
@@ -318,8 +311,7 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   if (item.cache_id == kNoCacheId) return ready;
   Name& name = name_for(item.name);
   name.is_known = false;
-  name.may_swap = false;
-  close_to_meetings(name);
+  close(name);
   take_cache_id(item.cache_id, name);
   return ready;
 }
@@ -350,10 +342,9 @@ void Participant::take_cache_id(std::uint32_t cache_id, Name& name) {
 void Participant::lose_cache_id(Name& name, Name& to) {
   name.cache_id = kNoCacheId;
   name.is_known = false;
-  close_to_meetings(name);
-  to.n_meetings = std::exchange(name.n_meetings, 0);
+  close(name);
+  to.next_round = std::exchange(name.next_round, 0);
   to.place = std::exchange(name.place, std::nullopt);
-  to.next_swap = std::exchange(name.next_swap, 0);
   forget_if_unused(*name.text);
 }
 
@@ -369,8 +360,8 @@ Result<Participant::Action> Participant::forget(const ForgetEntry& entry) {
       action.answer.kept.push_back(cache_id);
       continue;
     }
-    if (const auto meeting = avoid(name)) action.to_close.push_back(*meeting);
-    name.may_swap = false;
+    if (const auto round = avoid(name)) action.to_close.push_back(*round);
+    close(name);
     name.is_known = false;
   }
   return Action(std::move(action));
@@ -386,8 +377,8 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
       return Status::internal("the log fails '" + entry.name + "', which rank " + std::to_string(rank_) +
                               " has not reported");
     }
-    end_swap(*found->second);
-    found->second->may_swap = false;
+    end_round(*found->second);
+    close(*found->second);
     auto& pending = found->second->pending;
     for (auto call = pending.begin(); call != pending.begin() + n_times; ++call) {
       note_over(*call);

@@ -4,11 +4,10 @@
 // Where the log has planned groups of names, a request of such a group is *held*: it is reported when all of the group
 // can be, by one number. Whoever uses this class sees to it that what is held is released in time.
 //
-// Where the log has opened a name to *meetings* (meeting_places.hpp), a request of that name may be carried out without
-// being reported, if all ranks come to the meeting: meet(). A rank that reports it instead closes the meeting:
-// avoid(). Either way the name's calls stay paired, and all ranks count the same meetings.
-//
-// A name may be open to *swaps* instead (swaps.hpp): swap(). Such a request is reported, and the log may answer it.
+// Where the log has opened a name to *direct rounds*, a request of that name may be carried out without the log, if all
+// ranks come to the round: come(). In memory (round_places.hpp) it is not reported, and a rank that reports it
+// instead closes the round: avoid(). By messages (rounds_by_messages.hpp) it is reported by what all ranks are sent,
+// and the log may answer it. Either way the name's calls stay paired, and all ranks count the same rounds.
 //
 // Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
 // exactly once, to carry out or to fail.
@@ -27,8 +26,8 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "negotiate/meeting_places.hpp"
 #include "negotiate/messages.hpp"
+#include "negotiate/round_places.hpp"
 #include "negotiate/unnamed.hpp"
 #include "request/call.hpp"
 #include "request/request.hpp"
@@ -41,23 +40,17 @@ class Participant {
   static constexpr Ticket kNoTicket = ~Ticket{0};
   using FirstDims = std::vector<std::vector<std::int64_t>>;  // [tensor][rank]
 
-  // A round of a name to which ranks come without reporting it.
-  struct Meeting {
+  // A round of a name that ranks carry out without the log.
+  struct DirectRound {
     std::uint32_t cache_id = kNoCacheId;  // of the name
-    MeetingPlace place;
-    std::uint64_t round = 0;
-    const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name meets
+    RoundPlace place;                     // in memory
+    std::uint64_t number = 0;
+    const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name is open
     std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
     bool is_unnamed() const { return cache_id == kUnnamedId; }
   };
   // That of the calls without a name, which meet at one place. Never reported.
   static constexpr std::uint32_t kUnnamedId = kNoCacheId - 1;
-
-  // A round of a name for which a request may be reported by a swap.
-  struct Swap {
-    std::uint32_t cache_id = kNoCacheId;
-    std::uint64_t round = 0;
-  };
 
   // What others do while this rank has joined: it helps, without data of its own.
   struct Absence {
@@ -73,8 +66,8 @@ class Participant {
   struct Execute {
     std::vector<Ready> requests;  // in order; they travel together
     Check check = Check::kNone;
-    std::vector<std::byte> inputs = {};  // of all ranks, one after the other, if they came with the log
-    std::vector<Meeting> to_close = {};  // first: this rank has reported the next call already
+    std::vector<std::byte> inputs = {};      // of all ranks, one after the other, if they came with the log
+    std::vector<DirectRound> to_close = {};  // first: this rank has reported the next call already
   };
   struct Fail {
     std::vector<Ticket> tickets;
@@ -90,18 +83,18 @@ class Participant {
     ReadyMessage released;
     GroupsMessage known;
   };
-  // This rank will not come to the round by a swap, as the answer says; without one, it has come.
+  // This rank will not come to the round by messages, as the answer says; without one, it has come.
   struct Cancelled {
-    std::optional<NoSwapMessage> answer;
+    std::optional<NoInputMessage> answer;
   };
-  // Names that others may use the cache ids of; meetings to which others might come are to be closed.
+  // Names that others may use the cache ids of; rounds to which others might come are to be closed.
   struct Forgotten {
-    std::vector<Meeting> to_close;
+    std::vector<DirectRound> to_close;
     ForgottenMessage answer;
   };
   using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
 
-  explicit Participant(int rank, MeetingPlaces places = {0, 0}) : rank_(rank), places_(places) {
+  explicit Participant(int rank, RoundPlaces places = {0, 0}) : rank_(rank), places_(places) {
     unnamed_.cache_id = kUnnamedId;
   }
 
@@ -112,42 +105,39 @@ class Participant {
   // The same for a request that was refused here because its name is in use: the others must hear of it.
   Message submit_duplicate(const std::string& name, Ticket ticket);
 
-  // Instead of submit(), if ranks may meet for the request: it is then pending until met() or missed(). None: submit
-  // it.
-  std::optional<Meeting> meet(const Request& request, Ticket ticket);
-  // All have come; this rank may carry it out. REQUIRES: this rank meets for the cache id.
-  Ready met(std::uint32_t cache_id);
-  // The meeting is closed; what to tell the coordinator instead. REQUIRES: as above.
+  // Instead of submit(), if the name is open to such rounds and the request may come to one: it is then pending until
+  // done(), or missed() in memory, or until the log answers what came by messages. None: submit it.
+  std::optional<DirectRound> come(Direct by, const Request& request, Ticket ticket);
+  // All have come; this rank may carry it out. REQUIRES: this rank has come to a round of the cache id.
+  Ready done(std::uint32_t cache_id);
+  // The round in memory is closed; what to tell the coordinator instead. REQUIRES: as above.
   ReadyMessage missed(std::uint32_t cache_id);
-  // Of a call for which no ticket is made: where ranks meet for it, if they may. It leaves no trace here: once all have
-  // come met_at_once() says so, in place of meet() and met(); and if that takes long, meet() makes it pending.
-  std::optional<Meeting> place_to_meet(const Call& call) const;
-  // REQUIRES: nothing was done with the name since place_to_meet().
-  void met_at_once(std::uint32_t cache_id) { ++at(cache_id).n_meetings; }
-  // Before submit(), where meet() was not tried: the meeting that others might come to, which is to be closed first.
-  std::optional<Meeting> avoid(const std::string& name);
+  // Of a call for which no ticket is made: the round in memory that it may come to. It leaves no trace here: once all
+  // have come done_at_once() says so, in place of come() and done(); and if that takes long, come() makes it pending.
+  std::optional<DirectRound> round_for(const Call& call) const;
+  // REQUIRES: nothing was done with the name since round_for().
+  void done_at_once(std::uint32_t cache_id) { ++at(cache_id).next_round; }
+  // Before submit(), where come() was not tried: the round in memory that others might come to, which is to be closed
+  // first.
+  std::optional<DirectRound> avoid(const std::string& name);
 
-  // The same for a call without a name, the `nth` of this rank.
-  std::optional<Meeting> meet_unnamed(const Request& request, std::uint64_t nth, Ticket ticket);
-  std::optional<Meeting> place_to_meet_unnamed(const Call& call, std::uint64_t nth) const;
+  // The same for a call without a name, the `nth` of this rank; in memory.
+  std::optional<DirectRound> come_unnamed(const Request& request, std::uint64_t nth, Ticket ticket);
+  std::optional<DirectRound> round_for_unnamed(const Call& call, std::uint64_t nth) const;
   // Instead of missed(): its ticket, of a request to submit().
   Ticket missed_unnamed();
-  bool meets_unnamed() const { return unnamed_.way == Way::kMeeting; }
+  bool has_come_unnamed() const { return unnamed_.way == Way::kInMemory; }
   // Others came with another call: none of them is carried out.
-  void give_up_meeting_unnamed() { close_to_meetings(unnamed_); }
-  // REQUIRES: this rank has come to no meeting that is open.
-  std::optional<Meeting> avoid_unnamed() { return avoid(unnamed_); }
+  void give_up_unnamed() { close(unnamed_); }
+  // REQUIRES: this rank has come to no round that is open.
+  std::optional<DirectRound> avoid_unnamed() { return avoid(unnamed_); }
 
-  // Instead of submit(), if the request may be reported by a swap: it is then pending until swapped(), or until the
-  // log answers it. None: submit it.
-  std::optional<Swap> swap(const Request& request, Ticket ticket);
-  // Instead of submit(), swap() or submit_duplicate(), for a name whose swap is pending here: false if none is. Such a
-  // duplicate is told when that is over, by take_late(): told before, it would fail what others may have carried out.
+  // Instead of submit(), come() or submit_duplicate(), for a name of which this rank has come to a round by messages:
+  // false if there is none. Such a duplicate is told when that is over, by take_late(): told before, it would fail what
+  // others may have carried out.
   bool come_late(const std::string& name, Ticket ticket);
   // After any of the others has returned a request: what to tell the coordinator now.
   std::vector<DuplicateMessage> take_late() { return std::exchange(late_, {}); }
-  // All inputs are there; this rank may carry it out. REQUIRES: a swap of the cache id is pending.
-  Ready swapped(std::uint32_t cache_id);
 
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
@@ -174,13 +164,13 @@ class Participant {
   }
 
  private:
-  // How the oldest pending call of a name travels. Held and meeting calls become reported ones when they are released
-  // or missed; whatever the way, it is kReported again once the call is over.
+  // How the oldest pending call of a name travels. Calls that are held or in memory become reported ones when they are
+  // released or missed; whatever the way, it is kReported again once the call is over.
   enum class Way : std::uint8_t {
-    kReported,  // or none is pending
-    kHeld,      // for its group; not reported yet
-    kMeeting,   // not reported, unless it is missed
-    kSwap,      // reported, with its input for all
+    kReported,    // or none is pending
+    kHeld,        // for its group; not reported yet
+    kInMemory,    // not reported, unless it is missed
+    kByMessages,  // reported, with its input for all
   };
 
   struct Name {
@@ -189,12 +179,10 @@ class Participant {
     bool is_known = false;      // not after a round that this rank missed
     std::int32_t priority = 0;  // as this rank said last
     Way way = Way::kReported;
-    bool may_meet = false;         // the log has opened it to meetings, and none was closed since
-    std::uint64_t n_meetings = 0;  // of the cache id, that were, or were closed
-    std::optional<MeetingPlace> place;
-    bool may_swap = false;        // the log has opened it to swaps, and every call since was reported by one
-    std::uint64_t n_joins = 0;    // of this rank, then
-    std::uint64_t next_swap = 0;  // of the cache id: the number of the next round
+    Direct direct = Direct::kNot;  // as the log has opened it; kNot again once a call goes another way
+    std::uint64_t n_joins = 0;     // of this rank, then
+    std::uint64_t next_round = 0;  // of the cache id, by its number; the same on all ranks
+    std::optional<RoundPlace> place;
     std::vector<DuplicateMessage> late = {};
     Signature known;  // with which the cache id was last agreed
     std::shared_ptr<const FirstDims> first_dims;
@@ -207,7 +195,7 @@ class Participant {
     };
     std::vector<Pending> pending;  // not yet answered, oldest first
 
-    bool is_told() const { return way == Way::kReported || way == Way::kSwap; }
+    bool is_told() const { return way == Way::kReported || way == Way::kByMessages; }
   };
 
   // So that a view of a name finds it.
@@ -224,22 +212,24 @@ class Participant {
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> execute(const ExecuteGroupsEntry& entry);
   Name& at(std::uint32_t cache_id) { return cache_id == kUnnamedId ? unnamed_ : *by_cache_id_[cache_id]; }
-  std::optional<Meeting> unnamed_meeting(std::optional<std::uint32_t> signature, std::size_t n_bytes,
-                                         std::uint64_t nth) const;
-  void open_unnamed(const Signature& signature, std::vector<Meeting>& to_close);
+  static DirectRound next_round(const Name& name);
+  std::optional<DirectRound> unnamed_round(std::optional<std::uint32_t> signature, std::size_t n_bytes,
+                                           std::uint64_t nth) const;
+  void open_unnamed(const Signature& signature, std::vector<DirectRound>& to_close);
   void note_over(const Name::Pending& pending) { n_unnamed_reported_ -= pending.is_unnamed ? 1 : 0; }
   Ready take(Name& name);
   Result<Action> execute(const ExecuteEntry& entry);
-  Result<Ready> execute(const ExecuteItem& item, std::vector<Meeting>& to_close);
+  Result<Ready> execute(const ExecuteItem& item, std::vector<DirectRound>& to_close);
   Ready stand_in(const ExecuteItem& item);
   Result<Action> end_join(const JoinedEntry& entry);
   Result<Action> fail(const FailEntry& entry);
   Name* find(const ExecuteItem& item);
   void learn(const ExecuteItem& item, Name& name);
-  void open_to_meetings(Name& name);
-  void close_to_meetings(Name& name);
-  std::optional<Meeting> avoid(Name& name);
-  void end_swap(Name& name);
+  bool take_place(Name& name);
+  void open(Name& name, Direct direct);
+  void close(Name& name);
+  std::optional<DirectRound> avoid(Name& name);
+  void end_round(Name& name);
   Result<Action> cancel(const CancelEntry& entry);
   Result<Action> forget(const ForgetEntry& entry);
   Name& name_for(const std::string& text);
@@ -248,13 +238,13 @@ class Participant {
   void forget_if_unused(const std::string& text);
 
   int rank_;
-  MeetingPlaces places_;
-  std::size_t n_open_to_meetings_ = 0;  // names
+  RoundPlaces places_;
+  std::size_t n_open_ = 0;  // names, to direct rounds
   std::uint64_t n_joins_ = 0;
   std::vector<DuplicateMessage> late_;
   std::unordered_map<std::string, std::unique_ptr<Name>, HashText, std::equal_to<>> names_;
   std::vector<Name*> by_cache_id_;
-  Name unnamed_;  // the calls without a name, as far as ranks meet for them
+  Name unnamed_;  // the calls without a name, as far as they come to direct rounds
   UnnamedSignatures unnamed_signatures_;
   std::size_t n_unnamed_reported_ = 0;
   std::uint32_t plan_ = 0;  // 0: none

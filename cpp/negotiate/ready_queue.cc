@@ -7,17 +7,13 @@ namespace ciranda {
 
 namespace {
 
-// While the wire is busy at least this much must have gathered before another entry is worth its overhead.
-constexpr std::size_t kBusyBatchBytes = 4 << 20;
-// Where there are priorities: as much is given out in advance, and no more until half of it is done.
-constexpr std::size_t kMostUnderWay = 4 << 20;
 // Trainings have a few; a factor that is another in every step would make one in each.
 constexpr std::size_t kMostKinds = 64;
 
 }  // namespace
 
-ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options)
-    : learns_order_(learns_order), max_batch_bytes_(options.most_bytes), order_(options) {}
+ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options, const AgreementLimits& limits)
+    : learns_order_(learns_order), max_batch_bytes_(options.most_bytes), limits_(limits), order_(options) {}
 
 std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
   if (signature.collective != Collective::kAllreduce) return kNoKind;
@@ -95,7 +91,7 @@ std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgen
       n_free_bytes += waiting.n_bytes();
     }
   }
-  if (free.empty() || (!wire_is_idle && n_free_bytes < kBusyBatchBytes)) return {};
+  if (free.empty() || (!wire_is_idle && n_free_bytes < limits_.busy_batch_bytes)) return {};
   waiting_ = std::move(held);
   for (Waiting& waiting : free) leave_group(waiting);
   if (has_priorities_) free = most_urgent(std::move(free), wire_is_idle, n_bytes_under_way);
@@ -107,9 +103,9 @@ std::vector<ReadyQueue::Waiting> ReadyQueue::most_urgent(std::vector<Waiting> fr
   std::stable_sort(free.begin(), free.end(),
                    [](const Waiting& a, const Waiting& b) { return a.priority > b.priority; });
   auto rest = free.begin();
-  if (n_bytes_under_way <= kMostUnderWay / 2) {
+  if (n_bytes_under_way <= limits_.under_way_bytes / 2) {
     std::size_t n_bytes = n_bytes_under_way;
-    while (rest != free.end() && (n_bytes += rest->n_bytes()) <= kMostUnderWay) ++rest;
+    while (rest != free.end() && (n_bytes += rest->n_bytes()) <= limits_.under_way_bytes) ++rest;
     if (wire_is_idle && rest == free.begin()) ++rest;
   }
   waiting_.insert(waiting_.end(), rest, free.end());

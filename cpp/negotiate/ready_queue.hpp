@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/agreement_limits.hpp"
 #include "negotiate/learned_order.hpp"
 #include "negotiate/planned_groups.hpp"
 #include "negotiate/round.hpp"
@@ -27,7 +28,7 @@ class ReadyQueue {
   };
 
   // A batch has at most options.most_bytes, or one name.
-  ReadyQueue(bool learns_order, const LearnedOrderOptions& options);
+  ReadyQueue(bool learns_order, const LearnedOrderOptions& options, const AgreementLimits& limits);
 
   // Equal for what can travel together, kNoKind for what cannot.
   std::uint32_t kind_of(const Signature& signature);
@@ -69,6 +70,7 @@ class ReadyQueue {
   bool learns_order_;
   bool has_priorities_ = false;
   std::size_t max_batch_bytes_;
+  AgreementLimits limits_;
   std::vector<Waiting> waiting_;  // in the order in which they became ready
   LearnedOrder order_;
   std::vector<Signature> kinds_;         // one of each

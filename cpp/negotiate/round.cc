@@ -47,9 +47,9 @@ void Round::arrive(int member, Arrival arrival) {
 }
 
 // Inputs of one signature are of one size; one that is not counts for none.
-void Round::contribute(int member, std::span<const std::byte> input) {
+void Round::contribute(int member, std::span<const std::byte> input, std::size_t most_bytes) {
   const std::size_t n_bytes = arrivals.size() * input.size();
-  if (n_bytes > kMostInputsBytes) return;
+  if (n_bytes > most_bytes) return;
   if (n_inputs == 0) inputs.resize(n_bytes);
   if (inputs.size() != n_bytes) return;
   std::copy(input.begin(), input.end(),
@@ -63,7 +63,7 @@ void Round::close() {
   inputs.clear();
   n_inputs = 0;
   n_arrived = first_missing = 0;
-  is_open = is_ready = is_swap = is_cancelled = false;
+  is_open = is_ready = is_direct = is_cancelled = false;
   is_deferrable = true;
   is_any_deferrable = is_pressing = false;
 }

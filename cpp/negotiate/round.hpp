@@ -33,8 +33,8 @@ struct Round {
   int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
   bool is_open = false;
   bool is_ready = false;              // complete, and waits to be carried out
-  bool is_swap = false;               // all that have arrived did so by a swap, and all others still may
-  std::uint64_t swap_round = 0;       // then: its number
+  bool is_direct = false;             // all that have arrived sent their inputs to all, and all others still may
+  std::uint64_t direct_round = 0;     // then: its number
   bool is_cancelled = false;          // those who have not are asked not to
   bool is_deferrable = true;          // for all that have arrived
   bool is_any_deferrable = false;     // for one of them
@@ -50,9 +50,10 @@ struct Round {
   bool is_complete(const Members& members);
   std::vector<std::int32_t> absent() const;
   void arrive(int member, Arrival arrival);
-  void contribute(int member, std::span<const std::byte> input);
+  // `most_bytes`: of all members; larger inputs take their own way.
+  void contribute(int member, std::span<const std::byte> input, std::size_t most_bytes);
   // It may know already that the round is carried out.
-  bool has_swapped(int member) const { return is_swap && has_arrived(member); }
+  bool has_come_directly(int member) const { return is_direct && has_arrived(member); }
   bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
 };
@@ -72,7 +73,7 @@ struct Reported {
   TimePoint when;
   std::optional<Signature> signature = {};  // none: the one it had last time
   bool is_deferrable = false;
-  std::optional<std::uint64_t> swap_round = {};  // by a swap
+  std::optional<std::uint64_t> direct_round = {};  // to which it came by messages
   bool is_duplicate = false;
   std::vector<std::byte> input = {};
 };
@@ -102,7 +103,7 @@ struct NamedRounds {
   Signature agreed;                 // what all ranks had last time; the first dimensions of one of them
   std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
   std::vector<Owed> owed;                             // the oldest first
-  // By members for whom the open round, a swap, may be over: heard when it is, in this order.
+  // By members for whom the open round, a direct one, may be over: heard when it is, in this order.
   std::vector<Reported> later;
   std::size_t last_failure = ~std::size_t{0};  // its place among those that go into the log next, if it is there
   Round round;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "negotiate/meeting_places.hpp"
+#include "negotiate/round_places.hpp"
 #include "request/call.hpp"
 #include "request/request.hpp"
 
@@ -34,7 +34,7 @@ class UnnamedSignatures {
                           signature.collective == Collective::kBroadcast ||
                           signature.collective == Collective::kReducescatter;
     return is_plain && signature.tensors.size() == 1 && signature.n_bytes() <= kMostBytes &&
-           meeting_bytes(signature, nullptr).has_value();
+           round_bytes(signature, nullptr).has_value();
   }
 
   // REQUIRES: may_meet(signature).

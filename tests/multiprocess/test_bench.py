@@ -14,6 +14,7 @@ pytestmark = pytest.mark.multiprocess
 @pytest.mark.parametrize("collective", ["allreduce", "broadcast"])
 def test_every_way_is_measured(collective: str, shared_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIRANDA_SHARED_MEMORY", shared_memory)
+    monkeypatch.setenv("CIRANDA_MEETING_BYTES", "1024" if collective == "allreduce" else "1023")
     plan = Plan(collective, min_bytes=1024, max_bytes=1024, seconds=0.01, iterations=5, warm_up=1, explain=True)
     (row,) = run(plan).rows
     assert set(row.systems) == {each.title for each in row.candidates}
@@ -21,3 +22,5 @@ def test_every_way_is_measured(collective: str, shared_memory: str, monkeypatch:
     has_choice = collective == "allreduce" or shared_memory == "0"
     assert (len(row.candidates) > 1) == has_choice
     assert all(each.is_a_choice == has_choice for each in row.candidates)
+    direct = "a direct round " + ("in shared memory" if shared_memory == "1" else "by messages")
+    assert row.agreement == (direct if collective == "allreduce" else "the log")

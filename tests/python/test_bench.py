@@ -228,9 +228,10 @@ def test_explanations_name_what_is_chosen_and_what_is_fastest() -> None:
     in_place = Candidate("shm two-shot", 32768, 4.0, None, False, is_in_place=True)
     faster = Measurement(5.0, 4.0, 3.2, 3.2, 0, 100)
     measured = {one.title: slow, two.title: fast, in_place.title: faster}
-    row = Row(65536, 16384, "float32", "sum", measured, (one, two, in_place))
+    row = Row(65536, 16384, "float32", "sum", measured, (one, two, in_place), agreement="the log")
     columns = table.explain_header(Plan(), {"cpu": "a processor", "cores": 2, "ciranda": "0.1.0"}).splitlines()[-2]
-    first, second, third = table.explanation(row).splitlines()
+    agreement, first, second, third = table.explanation(row).splitlines()
+    assert " ".join(agreement.split()) == "64 KiB agreed on by the log"
     assert first.split() == ["64", "KiB", "shm", "one-shot", "8.0", "-", "12.3", "10.0", "0", "chosen"]
     assert " ".join(second.split()) == "64 KiB shm two-shot, 32 KiB 9.0 10.5 11.0 9.0 0 fastest"
     assert " ".join(third.split()) == "64 KiB shm two-shot, in place 4.0 - 5.0 4.0 0", "not a choice"

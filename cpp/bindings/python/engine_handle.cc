@@ -346,6 +346,14 @@ void bind_engine_handle(nb::module_& m) {
           "candidates", &candidates, nb::arg("collective"), nb::arg("n_bytes"),
           "How the world could carry it out: (name, segment bytes, expected and taken microseconds or None, whether it "
           "is chosen) of each.")
+      .def(
+          "agreement",
+          [](const EngineHandle& self, int collective, std::size_t n_bytes) {
+            return self.engine().agreement(static_cast<Collective>(collective), n_bytes);
+          },
+          nb::arg("collective"), nb::arg("n_bytes"),
+          "How the world agrees on such a blocking call that is made again, of which a rank contributes n_bytes; empty "
+          "on ranks other than the lowest.")
       .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),

@@ -174,7 +174,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Row:
-    """All systems at one size. `stages`: the median microseconds of each, if they were asked for."""
+    """All systems at one size. `stages`: the median microseconds of each, if they were asked for.
+
+    `agreement`: how the ranks agree on such a call, in words; empty on ranks other than 0, and if it was not asked for.
+    """
 
     n_bytes: int
     count: int
@@ -183,6 +186,7 @@ class Row:
     systems: dict[str, Measurement]
     candidates: tuple[Candidate, ...] = ()
     stages: dict[str, float] = field(default_factory=dict)
+    agreement: str = ""
 
     @property
     def peers(self) -> list[str]:

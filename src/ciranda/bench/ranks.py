@@ -90,7 +90,9 @@ def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
     for title, system in prescribed.of(each for each in found if each.is_in_place).items():
         timed = time_in_turns(plan, case, {title: system}, buffer=system.shared_array(case))[title]
         row.systems[title] = summarise(case, timed.times_us, timed.n_wrong)
-    return replace(row, candidates=found)
+    n_bytes = case.count * np.dtype(case.dtype).itemsize
+    agreement = engine().agreement(_core.COLLECTIVES[case.collective], n_bytes)
+    return replace(row, candidates=found, agreement=agreement)
 
 
 def try_all(case: Case) -> None:

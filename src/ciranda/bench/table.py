@@ -49,7 +49,7 @@ def explain_header(plan: Plan, meta: dict[str, object]) -> str:
         (
             f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
             "# every way that could be taken; expected: what the cost model says, tried: what calls took that tried it",
-            "# measured: median of calls that all went this way",
+            "# measured: median of calls that all went this way; agreed on by: how ranks agree on a call made again",
             "#",
             f"#{'size':>11}   {'way':<26} {'expected':>10} {'tried':>10} {'measured':>10} {'min':>10} {'#wrong':>6}",
             f"#{'':>11}   {'':<26} {'us':>10} {'us':>10} {'us':>10} {'us':>10} {'':>6}",
@@ -58,10 +58,10 @@ def explain_header(plan: Plan, meta: dict[str, object]) -> str:
 
 
 def explanation(row: Row) -> str:
-    """One size, a line for each way."""
+    """One size, a line for how the ranks agree on a call and one for each way to carry it out."""
     choices = [each.title for each in row.candidates if not each.is_in_place]
     fastest = min(choices, key=lambda title: row.systems[title].median_us)
-    lines = []
+    lines = [f" {format_size(row.n_bytes):>11}   agreed on by {row.agreement}"]
     for each in row.candidates:
         found = row.systems[each.title]
         expected, tried = (f"{'-':>10}" if us is None else _us(us) for us in (each.expected_us, each.taken_us))

@@ -1,4 +1,4 @@
-// How ranks come to meetings with Engine::repeat(), for tests of what happens where all others have come.
+// How ranks come to rounds with Engine::repeat(), for tests of what happens where all others have come.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 namespace ciranda::testing {
 
-// Comes to the meeting; null if that did it. Another thread of the engine may have it for a moment. It may also have
-// closed the meeting, however patient the ranks are, and then only a request goes on.
+// Comes to the round; null if that did it. Another thread of the engine may have it for a moment. It may also have
+// closed the round, however patient the ranks are, and then only a request goes on.
 inline Engine::OperationPtr come(Engine& engine, const Call& call) {
   constexpr int kMostRefusals = 1000;
   for (int i = 0; i < kMostRefusals; ++i) {
@@ -25,13 +25,13 @@ inline Engine::OperationPtr come(Engine& engine, const Call& call) {
   return engine.submit(std::move(request));
 }
 
-// After which the name is open to meetings.
+// After which the name is open to rounds.
 inline void agree(Engine& engine, const Call& call) {
   EXPECT_EQ(engine.repeat(call), std::nullopt);
   EXPECT_TRUE(engine.wait(engine.submit(make_request(call))).ok());
 }
 
-// Rounds in which rank 0 comes last, until it has needed no operation once: not in one whose meeting was closed.
+// Rounds in which rank 0 comes last, until it has needed no operation once: not in one whose round was closed.
 class LastToCome {
  public:
   static constexpr int kMostRounds = 100;

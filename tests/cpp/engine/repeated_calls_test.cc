@@ -124,7 +124,7 @@ TEST(RepeatedCalls, OfManyBytes) {
   });
 }
 
-// It costs less to combine it there than to bring it to a meeting.
+// It costs less to combine it there than to bring it to a round.
 TEST(RepeatedCalls, LeaveWhatLiesInSharedMemoryThere) {
   const Watchdog watchdog("shared memory");
   World world(2, patient());
@@ -270,7 +270,7 @@ TEST(RepeatedCalls, CloseTheMeetingWhenOthersAreLate) {
       }
       ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(6 * step)));
     }
-    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the meeting";
+    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the round";
   });
 }
 
@@ -326,7 +326,7 @@ TEST(RepeatedCalls, OfSeveralThreads) {
   });
 }
 
-// A joined rank comes to no meeting, though the name is open to them.
+// A joined rank comes to no round, though the name is open to them.
 TEST(RepeatedCalls, GoOnWithoutARankThatHasJoined) {
   const Watchdog watchdog("a rank that has joined");
   World world(3);
@@ -364,7 +364,7 @@ TEST(RepeatedCalls, AreNoneAfterShutdownNorWithoutARank) {
 }
 
 TEST(RepeatedCalls, AreNoneWhereRanksDoNotMeet) {
-  const Watchdog watchdog("no meetings");
+  const Watchdog watchdog("no rounds");
   WorldOptions without = patient();
   without.config.meetings = false;
   WorldOptions apart = patient();
@@ -400,7 +400,7 @@ TEST(RepeatedCalls, AreRememberedWhenARankIsMissed) {
     }
     is_open.arrive_and_wait();
     Vector met("met", 4, 1);
-    // Rank 0, the coordinator, is the last to come, and so needs no operation, unless the meeting was closed.
+    // Rank 0, the coordinator, is the last to come, and so needs no operation, unless the round was closed.
     if (engine.rank() == 0) has_come.wait();
     const Engine::OperationPtr operation = come(engine, met.call);
     if (engine.rank() == 1) has_come.count_down();

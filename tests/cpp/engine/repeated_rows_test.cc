@@ -306,7 +306,7 @@ TEST(RepeatedRows, OfAnAlltoallMustBeAsManyOnAllRanks) {
   });
 }
 
-// It fails while a rank has joined, on all others, whoever of them had come to a meeting.
+// It fails while a rank has joined, on all others, whoever of them had come to a round.
 TEST(RepeatedRows, OfAnAlltoallNeedAllRanks) {
   const Watchdog watchdog("a rank that has joined");
   World world(3);

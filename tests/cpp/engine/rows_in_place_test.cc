@@ -1,5 +1,5 @@
 // Allgather, reducescatter and alltoall whose result goes to where the input lies, as far as ciranda.h allows that:
-// small and large, by meetings and otherwise, by calls and by requests.
+// small and large, by rounds and otherwise, by calls and by requests.
 #include <gtest/gtest.h>
 
 #include <array>

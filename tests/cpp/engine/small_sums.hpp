@@ -1,4 +1,4 @@
-// Small sums that ranks wait for, for the tests of calls that are carried out without the log (meetings, swaps).
+// Small sums that ranks wait for, for the tests of calls that are carried out without the log, by direct rounds.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ inline WorldOptions options_for(Layout layout, int size) {
   return options;
 }
 
-// For meetings: ranks may be taken off their core for as long as they like, and come nevertheless.
+// For rounds: ranks may be taken off their core for as long as they like, and come nevertheless.
 inline WorldOptions patient() {
   WorldOptions options;
   options.config.spin_microseconds = 1e7;

@@ -37,7 +37,7 @@ class Search {
   std::size_t n_orders() const { return n_orders_; }
   std::size_t least_executed() const { return least_executed_; }
   std::size_t n_orders_with_groups() const { return n_orders_with_groups_; }
-  std::size_t n_orders_with_meetings() const { return n_orders_with_meetings_; }
+  std::size_t n_orders_with_rounds() const { return n_orders_with_rounds_; }
 
  private:
   using WorldPtr = std::unique_ptr<SimulatedWorld>;
@@ -103,7 +103,7 @@ class Search {
   void judge(SimulatedWorld& world) {
     ++n_orders_;
     if (world.n_group_entries() > n_group_entries_before_) ++n_orders_with_groups_;
-    if (world.n_met() > 0) ++n_orders_with_meetings_;
+    if (world.n_met() > 0) ++n_orders_with_rounds_;
     least_executed_ = std::min(least_executed_, world.n_executed());
     std::string wrong = world.violation();
     if (wrong.empty() && must_end_) wrong = with_time(world);
@@ -119,7 +119,7 @@ class Search {
   std::vector<Event> path_;
   std::size_t n_orders_ = 0;
   std::size_t n_orders_with_groups_ = 0;
-  std::size_t n_orders_with_meetings_ = 0;
+  std::size_t n_orders_with_rounds_ = 0;
   std::size_t n_group_entries_before_ = 0;
   std::size_t least_executed_ = SIZE_MAX;
   std::string found_;
@@ -384,7 +384,7 @@ INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfGroups, ::testing::ValuesIn(
 
 // --- when ranks meet for a and b
 
-// Calls and waits, after which both names are open to meetings.
+// Calls and waits, after which both names are open to rounds.
 Script after_opening(const Script& rest) {
   const Wait wait;
   Script script{call("a"), wait, call("b"), wait};
@@ -435,30 +435,31 @@ std::vector<Scenario> three_ranks_that_meet() {
   };
 }
 
-class InterleavingsOfMeetings : public ::testing::TestWithParam<Scenario> {};
+class InterleavingsOfRoundsInMemory : public ::testing::TestWithParam<Scenario> {};
 
-TEST_P(InterleavingsOfMeetings, KeepTheAgreement) {
+TEST_P(InterleavingsOfRoundsInMemory, KeepTheAgreement) {
   Scenario scenario = GetParam();
   for (Script& script : scenario.scripts) script = after_opening(script);
   WorldOptions options;
-  options.coordinator.lets_ranks_meet = true;
+  options.coordinator.direct = Direct::kInMemory;
   options.takes_eagerly = true;
   options.is_taken_down = scenario.is_taken_down;
   Search search(scenario.scripts, options, 4);
   EXPECT_EQ(search.run(), "");
   EXPECT_GE(search.least_executed(), scenario.n_executed);
   if (scenario.name == "Twice" || scenario.name == "Once") {
-    EXPECT_GT(search.n_orders_with_meetings(), 0U);
+    EXPECT_GT(search.n_orders_with_rounds(), 0U);
   }
   RecordProperty("orders", static_cast<int>(search.n_orders()));
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfMeetings, ::testing::ValuesIn(two_ranks_that_meet()), name_of);
-INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfMeetings, ::testing::ValuesIn(three_ranks_that_meet()), name_of);
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsInMemory, ::testing::ValuesIn(two_ranks_that_meet()), name_of);
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfRoundsInMemory, ::testing::ValuesIn(three_ranks_that_meet()),
+                         name_of);
 
-// --- when ranks swap what they contribute to a and b
+// --- when ranks send each other what they contribute to a and b
 
-std::vector<Scenario> two_ranks_that_swap() {
+std::vector<Scenario> two_ranks_by_messages() {
   const Wait wait;
   const Join join;
   const Leave leave;
@@ -495,7 +496,7 @@ std::vector<Scenario> two_ranks_that_swap() {
   };
 }
 
-std::vector<Scenario> three_ranks_that_swap() {
+std::vector<Scenario> three_ranks_by_messages() {
   const Wait wait;
   const Join join;
   const Leave leave;
@@ -518,7 +519,7 @@ std::vector<Scenario> three_ranks_that_swap() {
 }
 
 // While the coordinator loses patience, at any moment.
-std::vector<Scenario> swaps_that_are_cancelled() {
+std::vector<Scenario> rounds_that_are_cancelled() {
   const Wait wait;
   const Join join;
   const Call a = call("a");
@@ -540,13 +541,13 @@ std::vector<Scenario> swaps_that_are_cancelled() {
   return scenarios;
 }
 
-class InterleavingsOfSwaps : public ::testing::TestWithParam<Scenario> {
+class InterleavingsOfRoundsByMessages : public ::testing::TestWithParam<Scenario> {
  protected:
   static void expect_agreement(const Scenario& scenario, std::size_t n_stalls) {
     std::vector<Script> scripts;
     for (const Script& script : scenario.scripts) scripts.push_back(after_opening(script));
     WorldOptions options;
-    options.coordinator.lets_ranks_swap = true;
+    options.coordinator.direct = Direct::kByMessages;
     options.coordinator.stall_shutdown = std::chrono::seconds(1);
     options.takes_eagerly = scenario.writes_log_at_once;
     options.n_stalls = n_stalls;
@@ -554,20 +555,23 @@ class InterleavingsOfSwaps : public ::testing::TestWithParam<Scenario> {
     EXPECT_EQ(n_stalls > 0 ? search.run_to_an_end() : search.run(), "");
     EXPECT_GE(search.least_executed(), scenario.n_executed);
     if (scenario.name == "Twice" || scenario.name == "Once") {
-      EXPECT_EQ(search.n_orders_with_meetings(), search.n_orders());
+      EXPECT_EQ(search.n_orders_with_rounds(), search.n_orders());
     }
     RecordProperty("orders", static_cast<int>(search.n_orders()));
   }
 };
 
-TEST_P(InterleavingsOfSwaps, KeepTheAgreement) { expect_agreement(GetParam(), 0); }
-INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfSwaps, ::testing::ValuesIn(two_ranks_that_swap()), name_of);
-INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfSwaps, ::testing::ValuesIn(three_ranks_that_swap()), name_of);
+TEST_P(InterleavingsOfRoundsByMessages, KeepTheAgreement) { expect_agreement(GetParam(), 0); }
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsByMessages, ::testing::ValuesIn(two_ranks_by_messages()),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfRoundsByMessages, ::testing::ValuesIn(three_ranks_by_messages()),
+                         name_of);
 
-class InterleavingsOfCancellations : public InterleavingsOfSwaps {};
+class InterleavingsOfCancellations : public InterleavingsOfRoundsByMessages {};
 
 TEST_P(InterleavingsOfCancellations, KeepTheAgreement) { expect_agreement(GetParam(), GetParam().n_stalls); }
-INSTANTIATE_TEST_SUITE_P(Swaps, InterleavingsOfCancellations, ::testing::ValuesIn(swaps_that_are_cancelled()), name_of);
+INSTANTIATE_TEST_SUITE_P(RoundsByMessages, InterleavingsOfCancellations,
+                         ::testing::ValuesIn(rounds_that_are_cancelled()), name_of);
 
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {
@@ -605,23 +609,23 @@ std::vector<Scenario> two_ranks_that_meet_for_rows() {
   return scenarios;
 }
 
-class InterleavingsOfMeetingsForRows : public ::testing::TestWithParam<Scenario> {};
+class InterleavingsOfRoundsForRows : public ::testing::TestWithParam<Scenario> {};
 
-TEST_P(InterleavingsOfMeetingsForRows, KeepTheAgreement) {
+TEST_P(InterleavingsOfRoundsForRows, KeepTheAgreement) {
   const Scenario& scenario = GetParam();
   WorldOptions options;
-  options.coordinator.lets_ranks_meet = true;
+  options.coordinator.direct = Direct::kInMemory;
   options.takes_eagerly = true;
   Search search(scenario.scripts, options, 4);
   EXPECT_EQ(search.run(), "");
   EXPECT_GE(search.least_executed(), scenario.n_executed);
   if (scenario.name == "Twice") {
-    EXPECT_GT(search.n_orders_with_meetings(), 0U);
+    EXPECT_GT(search.n_orders_with_rounds(), 0U);
   }
   RecordProperty("orders", static_cast<int>(search.n_orders()));
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfMeetingsForRows, ::testing::ValuesIn(two_ranks_that_meet_for_rows()),
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsForRows, ::testing::ValuesIn(two_ranks_that_meet_for_rows()),
                          name_of);
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 struct Case {
   std::string name;
   std::vector<Script> scripts;
-  bool lets_ranks_swap = false;
+  Direct direct = Direct::kNot;
   bool reports_groups = false;
   std::vector<std::string> hosts = {};
   std::size_t cache_capacity = 65536;
@@ -45,22 +45,26 @@ std::vector<Case> cases() {
   const Script calls = repeated(3, {a, g, wait});
   const Script more = repeated(3, {a, b, wait, g, c, wait});
   const Script grouped = repeated(8, {later_a, later_b, wait});
-  const Script swaps = repeated(4, {a, b, wait});
+  const Script direct = repeated(4, {a, b, wait});
   const Script joins{a, wait, join, a, wait};
   const Script joins_later{a, wait, a, b, wait, join, a, wait};
   const std::vector<std::string> two_hosts{"x", "x", "y", "y"};
   return {
       {"Calls", {calls, calls, calls}},
-      {"CallsOfMoreNamesThanHaveSlots", {more, more, more}, false, false, {}, 2},
+      {"CallsOfMoreNamesThanHaveSlots", {more, more, more}, Direct::kNot, false, {}, 2},
       {"CallsThatFail", {{a, wait, a, a, wait, a, wait}, {a, wait, longer, wait, a, wait}}},
       {"Joins", {joins, joins_later, joins}},
-      {"Groups", {grouped, grouped, grouped}, false, true},
-      {"Relays", {grouped, grouped, grouped, grouped}, false, true, two_hosts},
-      {"CallsThroughRelays", {calls, calls, calls, calls}, false, false, two_hosts},
-      {"Swaps", {swaps, swaps, swaps}, true},
-      {"SwapsToWhichNotAllCome", {{a, wait, a, wait, longer, wait}, {a, wait, a, a, wait}, {a, wait, a, wait}}, true},
-      {"SwapsOfWhichSomeAreMissed", {{a, wait, a, wait, a, wait}, {a, wait, a, wait}, {a, wait, a, wait}}, true},
-      {"SwapsAndJoins", {joins, joins_later, joins}, true},
+      {"Groups", {grouped, grouped, grouped}, Direct::kNot, true},
+      {"Relays", {grouped, grouped, grouped, grouped}, Direct::kNot, true, two_hosts},
+      {"CallsThroughRelays", {calls, calls, calls, calls}, Direct::kNot, false, two_hosts},
+      {"DirectRounds", {direct, direct, direct}, Direct::kByMessages},
+      {"DirectRoundsToWhichNotAllCome",
+       {{a, wait, a, wait, longer, wait}, {a, wait, a, a, wait}, {a, wait, a, wait}},
+       Direct::kByMessages},
+      {"DirectRoundsOfWhichSomeAreMissed",
+       {{a, wait, a, wait, a, wait}, {a, wait, a, wait}, {a, wait, a, wait}},
+       Direct::kByMessages},
+      {"DirectRoundsAndJoins", {joins, joins_later, joins}, Direct::kByMessages},
   };
 }
 
@@ -75,7 +79,7 @@ class LostMessages : public ::testing::TestWithParam<Case> {
   // The events come in an order that the seed gives.
   static End run(std::uint64_t seed, WorldOptions options) {
     options.coordinator.stall_shutdown = std::chrono::seconds(1);
-    options.coordinator.lets_ranks_swap = GetParam().lets_ranks_swap;
+    options.coordinator.direct = GetParam().direct;
     options.coordinator.reports_groups = GetParam().reports_groups;
     options.hosts = GetParam().hosts;
     options.coordinator.cache_capacity = GetParam().cache_capacity;

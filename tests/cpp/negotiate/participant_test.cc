@@ -171,20 +171,20 @@ TEST(Participant, AnswersForTheRoundThatIsCancelled) {
   const Request a = request("a", allreduce({4}));
   participant.submit(a, 1);
   ExecuteItem opened = definition(0, "a");
-  opened.may_swap = true;
+  opened.direct = Direct::kByMessages;
   execute(participant, {opened});
-  const auto first = participant.swap(a, 2);
+  const auto first = participant.come(Direct::kByMessages, a, 2);
   ASSERT_TRUE(first);
-  EXPECT_FALSE(cancelled(participant, first->round).answer) << "it has come";
-  const auto next = cancelled(participant, first->round + 1).answer;
+  EXPECT_FALSE(cancelled(participant, first->number).answer) << "it has come";
+  const auto next = cancelled(participant, first->number + 1).answer;
   ASSERT_TRUE(next);
-  EXPECT_EQ(next->round, first->round + 1);
-  EXPECT_EQ(participant.swapped(0).ticket, 2U);
-  EXPECT_FALSE(participant.swap(a, 3)) << "as it has said";
+  EXPECT_EQ(next->round, first->number + 1);
+  EXPECT_EQ(participant.done(0).ticket, 2U);
+  EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3)) << "as it has said";
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
   execute(participant, {opened});
-  EXPECT_FALSE(cancelled(participant, first->round + 1).answer) << "that was long ago";
-  EXPECT_EQ(participant.swap(a, 4)->round, first->round + 2);
+  EXPECT_FALSE(cancelled(participant, first->number + 1).answer) << "that was long ago";
+  EXPECT_EQ(participant.come(Direct::kByMessages, a, 4)->number, first->number + 2);
 }
 
 TEST(Participant, FindsTheCallThatIsNeverAnswered) {
@@ -257,22 +257,22 @@ TEST(Participant, ReportsACallThatWasRefusedHere) {
   EXPECT_FALSE(participant.has_pending());
 }
 
-// --- swaps and meetings
+// --- direct rounds
 
-// A participant that knows "a" by cache id 0, and that its ranks may swap for it.
-Participant with_a_swap() {
+// A participant that knows "a" by cache id 0, and that its ranks may send each other their inputs for it.
+Participant with_inputs() {
   Participant participant(1);
   participant.submit(request("a", allreduce({4})), 100);
   ExecuteItem item = definition(0, "a");
-  item.may_swap = true;
+  item.direct = Direct::kByMessages;
   execute(participant, {item});
   return participant;
 }
 
-// A swap is pending, and the name was called once more: as ticket 2.
-Participant with_a_duplicate_of_a_swap() {
-  Participant participant = with_a_swap();
-  EXPECT_TRUE(participant.swap(request("a", allreduce({4})), 1).has_value());
+// A round by messages is pending, and the name was called once more: as ticket 2.
+Participant with_a_duplicate() {
+  Participant participant = with_inputs();
+  EXPECT_TRUE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 1).has_value());
   EXPECT_TRUE(participant.come_late("a", 2));
   EXPECT_TRUE(participant.take_late().empty()) << "others may have carried out what this would fail";
   return participant;
@@ -283,40 +283,41 @@ void expect_that_the_duplicate_is_told_now(Participant& participant) {
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late.front().name, "a");
   EXPECT_TRUE(participant.take_late().empty()) << "once";
-  EXPECT_FALSE(participant.swap(request("a", allreduce({4})), 3).has_value()) << "the log must answer it first";
+  EXPECT_FALSE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 3).has_value())
+      << "the log must answer it first";
   const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{1, 1}}});
   ASSERT_TRUE(action.ok());
   EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, std::vector<Participant::Ticket>{2});
 }
 
-TEST(Participant, TellsOfADuplicateOnceTheSwapIsDone) {
-  Participant participant = with_a_duplicate_of_a_swap();
-  EXPECT_EQ(participant.swapped(0).ticket, 1U);
+TEST(Participant, TellsOfADuplicateOnceTheRoundIsDone) {
+  Participant participant = with_a_duplicate();
+  EXPECT_EQ(participant.done(0).ticket, 1U);
   expect_that_the_duplicate_is_told_now(participant);
 }
 
-TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheSwap) {
-  Participant executed = with_a_duplicate_of_a_swap();
+TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheCall) {
+  Participant executed = with_a_duplicate();
   EXPECT_EQ(execute(executed, {use(0)}), std::vector<Participant::Ticket>{1});
   expect_that_the_duplicate_is_told_now(executed);
-  Participant failed = with_a_duplicate_of_a_swap();
+  Participant failed = with_a_duplicate();
   EXPECT_TRUE(failed.apply(FailEntry{"a", ErrorKind::kTimeout, "too late", {{0, 2}}}).ok());
   expect_that_the_duplicate_is_told_now(failed);
 }
 
-// A participant to which "a", of cache id 0, is open to meetings.
-Participant with_a_meeting() {
+// A participant to which "a", of cache id 0, is open to rounds.
+Participant with_a_round() {
   Participant participant(0, {8, 1 << 16});
   participant.submit(request("a", allreduce({4})), 100);
   ExecuteItem item = definition(0, "a");
-  item.may_meet = true;
+  item.direct = Direct::kInMemory;
   execute(participant, {item});
   return participant;
 }
 
 // What closes one name, or finds it closed, is nothing to the others.
 TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
-  Participant participant = with_a_meeting();
+  Participant participant = with_a_round();
   participant.join(1);
   ExecuteItem absent = definition(1, "b");
   absent.signature = allreduce({4});
@@ -324,14 +325,14 @@ TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
   EXPECT_TRUE(participant.apply(ExecuteEntry{{absent}}).ok());
   EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
   EXPECT_EQ(participant.avoid("b"), std::nullopt);
-  EXPECT_TRUE(participant.meet(request("a", allreduce({4})), 2).has_value());
+  EXPECT_TRUE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
-TEST(Participant, AvoidsAMeetingOnce) {
-  Participant participant = with_a_meeting();
+TEST(Participant, AvoidsARoundOnce) {
+  Participant participant = with_a_round();
   EXPECT_TRUE(participant.avoid("a").has_value());
   EXPECT_FALSE(participant.avoid("a").has_value()) << "it is closed";
-  EXPECT_FALSE(participant.meet(request("a", allreduce({4})), 2).has_value());
+  EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
 // --- groups

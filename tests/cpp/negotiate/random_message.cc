@@ -60,16 +60,16 @@ class Maker {
   }
   void fill(GroupsMessage& m) { m = {number<std::uint32_t>(), numbers()}; }
   void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
-  void fill(SwapMessage& m) {
+  void fill(InputMessage& m) {
     m = {number<std::uint32_t>(), number<std::uint64_t>(), bytes()};
     if (m.input.empty()) m.input.resize(1);
   }
-  void fill(NoSwapMessage& m) {
+  void fill(NoInputMessage& m) {
     m.cache_id = number<std::uint32_t>();
     m.round = number<std::uint64_t>();
   }
   void fill(ForgottenMessage& m) { m.kept = numbers(); }
-  void fill(NoMoreSwapsMessage& /*m*/) {}
+  void fill(NoMoreInputsMessage& /*m*/) {}
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
   void fill(ByeMessage& m) {
@@ -135,8 +135,7 @@ class Maker {
     for (ExecuteItem& item : entry.items) {
       item.cache_id = number<std::uint32_t>();
       item.is_defined_here = flag();
-      item.may_meet = flag();
-      item.may_swap = !item.may_meet && flag();
+      item.direct = static_cast<Direct>(up_to(2));
       if (!item.is_defined_here) continue;
       item.name = text(20);
       item.first_dims.resize(up_to(2));
@@ -191,8 +190,7 @@ bool same_lists(const std::vector<T>& a, const std::vector<T>& b, Same same_item
 
 bool same(const ExecuteItem& a, const ExecuteItem& b) {
   return a.cache_id == b.cache_id && a.is_defined_here == b.is_defined_here && a.name == b.name &&
-         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature) &&
-         a.may_meet == b.may_meet && a.may_swap == b.may_swap;
+         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature) && a.direct == b.direct;
 }
 bool same(const ExecuteEntry& a, const ExecuteEntry& b) {
   return a.check == b.check && same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
@@ -210,11 +208,11 @@ bool same(const ReadyMessage& a, const ReadyMessage& b) {
     return x.cache_id == y.cache_id && x.is_deferrable == y.is_deferrable && x.input == y.input;
   });
 }
-bool same(const SwapMessage& a, const SwapMessage& b) {
+bool same(const InputMessage& a, const InputMessage& b) {
   return a.cache_id == b.cache_id && a.round == b.round && a.input == b.input;
 }
-bool same(const NoSwapMessage& a, const NoSwapMessage& b) { return a.cache_id == b.cache_id && a.round == b.round; }
-bool same(const NoMoreSwapsMessage& /*a*/, const NoMoreSwapsMessage& /*b*/) { return true; }
+bool same(const NoInputMessage& a, const NoInputMessage& b) { return a.cache_id == b.cache_id && a.round == b.round; }
+bool same(const NoMoreInputsMessage& /*a*/, const NoMoreInputsMessage& /*b*/) { return true; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
 bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.cache_ids == b.cache_ids; }
 bool same(const CancelEntry& a, const CancelEntry& b) { return a.cache_id == b.cache_id && a.round == b.round; }

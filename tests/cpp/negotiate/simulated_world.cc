@@ -20,8 +20,8 @@ std::uint64_t bit_of(const std::string& name) { return std::uint64_t{1} << std::
 
 // And not only for the coordinator.
 bool is_for_first_rank(const Message& message) {
-  return std::holds_alternative<SwapMessage>(message) || std::holds_alternative<ByeMessage>(message) ||
-         std::holds_alternative<NoMoreSwapsMessage>(message);
+  return std::holds_alternative<InputMessage>(message) || std::holds_alternative<ByeMessage>(message) ||
+         std::holds_alternative<NoMoreInputsMessage>(message);
 }
 
 constexpr TimePoint kNow{};  // stalls have tests of their own
@@ -47,8 +47,8 @@ std::string to_string(const Event& event) {
     case Event::Kind::kPassLog: return "relay " + rank + " passes the log down";
     case Event::Kind::kLetGo: return "relay " + rank + " lets go";
     case Event::Kind::kEnd: return "the lane is taken down";
-    case Event::Kind::kLook: return "rank " + rank + " looks at its meetings";
-    case Event::Kind::kLeaveMeetings: return "rank " + rank + " leaves its meetings";
+    case Event::Kind::kLook: return "rank " + rank + " looks at its rounds";
+    case Event::Kind::kLeaveRounds: return "rank " + rank + " leaves its rounds";
     case Event::Kind::kHear: return "rank " + rank + " hears rank " + std::to_string(event.from);
     case Event::Kind::kStall: return "what is open has waited for too long";
   }
@@ -63,8 +63,8 @@ bool Footprint::is_apart_from(const Footprint& other) const {
 
 SimulatedWorld::SimulatedWorld(const std::vector<Script>& scripts, const WorldOptions& options)
     : scripts_(&scripts), options_(options), coordinator_(sized(options.coordinator, scripts.size())) {
-  const std::size_t n_swapping = lets_ranks_swap() ? scripts.size() : 0;
-  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank), n_swapping);
+  const std::size_t n_by_messages = goes_by_messages() ? scripts.size() : 0;
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank) ranks_.emplace_back(static_cast<int>(rank), n_by_messages);
   if (options_.hosts.empty()) return;
   tree_.emplace(options_.hosts, options_.fan_out);
   for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
@@ -99,8 +99,8 @@ std::vector<Event> SimulatedWorld::possible_events() const {
     const Rank& rank = ranks_[at];
     if (rank.has_left) continue;  // what it has sent still arrives
     if (has_step(rank)) events.push_back({Event::Kind::kStep, static_cast<int>(at)});
-    if (has_news_of_meetings(rank)) events.push_back({Event::Kind::kLook, static_cast<int>(at)});
-    if (!rank.meetings.empty()) events.push_back({Event::Kind::kLeaveMeetings, static_cast<int>(at)});
+    if (has_news_of_rounds(rank)) events.push_back({Event::Kind::kLook, static_cast<int>(at)});
+    if (!rank.rounds.empty()) events.push_back({Event::Kind::kLeaveRounds, static_cast<int>(at)});
     if (!rank.relay && rank.n_applied < n_known_to(rank)) events.push_back({Event::Kind::kApply, static_cast<int>(at)});
     for (std::size_t from = 0; from < rank.incoming.size(); ++from) {
       if (rank.incoming[from].empty()) continue;
@@ -164,20 +164,20 @@ void SimulatedWorld::begin_with(std::size_t n_steps) {
 Footprint SimulatedWorld::footprint(const Event& event) const {
   const std::uint64_t own = event.rank >= 0 && ranks_[static_cast<std::size_t>(event.rank)].relay
                                 ? relay_bit(event.rank)
-                            : lets_ranks_swap() && event.rank == 0 ? kCoordinator
-                                                                   : 0;  // which hears at once
+                            : goes_by_messages() && event.rank == 0 ? kCoordinator
+                                                                    : 0;  // which hears at once
   if (event.kind == Event::Kind::kRelease) return {own, event.rank, kAllNames};
-  const auto is_swapped = [this](const Rank& rank, const Message& message) {
-    const auto* swap = std::get_if<SwapMessage>(&message);
-    return swap == nullptr || rank.is_waiting ? kAllNames : name_of_id_.at(swap->cache_id);
+  const auto names_of = [this](const Rank& rank, const Message& message) {
+    const auto* input = std::get_if<InputMessage>(&message);
+    return input == nullptr || rank.is_waiting ? kAllNames : name_of_id_.at(input->cache_id);
   };
   if (event.kind == Event::Kind::kHear) {
     const Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
-    return {own, event.rank, is_swapped(rank, rank.incoming[static_cast<std::size_t>(event.from)].front())};
+    return {own, event.rank, names_of(rank, rank.incoming[static_cast<std::size_t>(event.from)].front())};
   }
-  if (event.kind == Event::Kind::kDeliver && lets_ranks_swap()) {
+  if (event.kind == Event::Kind::kDeliver && goes_by_messages()) {
     const Message& message = ranks_[static_cast<std::size_t>(event.rank)].reported.front();
-    if (is_for_first_rank(message)) return {kCoordinator, 0, is_swapped(ranks_.front(), message)};
+    if (is_for_first_rank(message)) return {kCoordinator, 0, names_of(ranks_.front(), message)};
   }
   switch (event.kind) {
     case Event::Kind::kDeliver: return {tree_ ? relay_bit(tree_->relay_of(event.rank)) : kCoordinator, -1, 0};
@@ -189,21 +189,21 @@ Footprint SimulatedWorld::footprint(const Event& event) const {
     case Event::Kind::kEnd:
     case Event::Kind::kTakeBusy: return {kCoordinator, -1, 0};
     case Event::Kind::kLook:
-    case Event::Kind::kLeaveMeetings: return {own | kMeetings, event.rank, kAllNames};
+    case Event::Kind::kLeaveRounds: return {own | kMeetings, event.rank, kAllNames};
     default: break;
   }
   const auto at = static_cast<std::size_t>(event.rank);
   const Rank& rank = ranks_[at];
-  const std::uint64_t meetings = options_.coordinator.lets_ranks_meet ? kMeetings : 0;
+  const std::uint64_t rounds = options_.coordinator.direct == Direct::kInMemory ? kMeetings : 0;
   if (event.kind == Event::Kind::kStep) {
     const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
     const bool is_alone = call != nullptr && !rank.participant.holds_any();
-    return {own | meetings, event.rank, is_alone ? bit_of(call->name) : kAllNames};
+    return {own | rounds, event.rank, is_alone ? bit_of(call->name) : kAllNames};
   }
   // Only what was reported twice is closed when it is opened.
   const bool may_close =
       std::any_of(rank.uses.begin(), rank.uses.end(), [](const Use& use) { return use.is_duplicate && !use.outcome; });
-  return {(may_close ? meetings : 0) | (lets_ranks_swap() ? own : 0), event.rank,
+  return {(may_close ? rounds : 0) | (goes_by_messages() ? own : 0), event.rank,
           rank.is_waiting ? kAllNames : names_in_entry_[rank.n_applied]};
 }
 
@@ -227,8 +227,8 @@ void SimulatedWorld::perform(const Event& event) {
       incoming.pop_front();
       return hear(rank, event.from, message);
     }
-    case Event::Kind::kLook: return look_at_meetings(ranks_[static_cast<std::size_t>(event.rank)], false);
-    case Event::Kind::kLeaveMeetings: return look_at_meetings(ranks_[static_cast<std::size_t>(event.rank)], true);
+    case Event::Kind::kLook: return look_at_rounds(ranks_[static_cast<std::size_t>(event.rank)], false);
+    case Event::Kind::kLeaveRounds: return look_at_rounds(ranks_[static_cast<std::size_t>(event.rank)], true);
     case Event::Kind::kLetGo: return ranks_[static_cast<std::size_t>(event.rank)].relay->let_go();
   }
 }
@@ -236,21 +236,21 @@ void SimulatedWorld::perform(const Event& event) {
 void SimulatedWorld::step(Rank& rank) {
   const Step& next = (*scripts_)[rank.at][rank.next_step++];
   if (std::holds_alternative<Leave>(next)) {
-    look_at_meetings(rank, true);
-    if (lets_ranks_swap()) tell_others(rank, ByeMessage{{{0, rank.n_applied}}});
+    look_at_rounds(rank, true);
+    if (goes_by_messages()) tell_others(rank, ByeMessage{{{0, rank.n_applied}}});
     rank.has_left = true;
     return;
   }
   if (rank.log_end) return;  // it would be refused at once
   if (std::holds_alternative<Wait>(next)) {
     rank.is_waiting = rank.participant.has_pending();
-    const bool is_any_kept_back = !lets_ranks_swap() || rank.has_deferrable;
+    const bool is_any_kept_back = !goes_by_messages() || rank.has_deferrable;
     if (rank.is_waiting && is_any_kept_back) report(rank, WaitingMessage{});
     return;
   }
   if (std::holds_alternative<Join>(next)) {
     if (rank.has_ended) return;
-    look_at_meetings(rank, true);
+    look_at_rounds(rank, true);
     rank.is_waiting = true;
     ++rank.n_joins;
     report(rank, rank.participant.join(kJoinTicket));
@@ -265,16 +265,16 @@ void SimulatedWorld::step(Rank& rank) {
   request.is_deferrable = call.is_deferrable;
   rank.has_deferrable = rank.has_deferrable || call.is_deferrable;
   const bool is_duplicate = has_pending(rank, call.name);
-  if (is_duplicate) look_at_meetings(rank, true);
+  if (is_duplicate) look_at_rounds(rank, true);
   const Participant::Ticket ticket = rank.uses.size();
   rank.uses.push_back(
       {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, false, std::nullopt});
-  if (come_to_meeting(rank, request, call.is_deferrable)) return;
+  if (come_in_memory(rank, request, call.is_deferrable)) return;
   if (rank.participant.come_late(call.name, ticket)) {
     rank.uses.back().is_duplicate = true;
     return;
   }
-  if (!is_duplicate && call.is_awaited && swap(rank, request)) return;
+  if (!is_duplicate && call.is_awaited && send_input(rank, request)) return;
   Message message = rank.participant.submit(request, ticket);
   rank.uses.back().is_duplicate = std::holds_alternative<DuplicateMessage>(message);
   report(rank, std::move(message));
@@ -285,15 +285,15 @@ bool SimulatedWorld::has_pending(const Rank& rank, const std::string& name) cons
                      [&name](const Use& use) { return use.name == name && !use.outcome; });
 }
 
-// --- meetings, as Lane does it
+// --- rounds, as Lane does it
 
-Meeting SimulatedWorld::word(const Participant::Meeting& meeting) const {
-  return {words_[meeting.place.number], static_cast<int>(ranks_.size())};
+Meeting SimulatedWorld::word(const Participant::DirectRound& round) const {
+  return {words_[round.place.number], static_cast<int>(ranks_.size())};
 }
 
-bool SimulatedWorld::has_news_of_meetings(const Rank& rank) const {
-  return std::any_of(rank.meetings.begin(), rank.meetings.end(), [this](const Participant::Meeting& meeting) {
-    return word(meeting).is_met(meeting.round) || word(meeting).is_closed(meeting.round);
+bool SimulatedWorld::has_news_of_rounds(const Rank& rank) const {
+  return std::any_of(rank.rounds.begin(), rank.rounds.end(), [this](const Participant::DirectRound& round) {
+    return word(round).is_met(round.number) || word(round).is_closed(round.number);
   });
 }
 
@@ -304,7 +304,7 @@ bool is_without_name(const Request& request) { return !request.is_cacheable && i
 std::uint64_t number_of(const Request& request) { return std::stoull(request.name.substr(kUnnamed.size() + 1)); }
 
 // Where ranks meet for the call that the request would be made of.
-std::optional<Participant::Meeting> place_to_repeat(const Participant& participant, const Request& request) {
+std::optional<Participant::DirectRound> place_to_repeat(const Participant& participant, const Request& request) {
   const Signature& signature = request.signature;
   Shape shape = signature.tensors.front().shape;
   if (!signature.arguments.empty()) shape.front() = signature.arguments.front();
@@ -312,45 +312,45 @@ std::optional<Participant::Meeting> place_to_repeat(const Participant& participa
   call.root = signature.root;
   call.dtype = signature.tensors.front().dtype;
   call.shape = shape;
-  if (is_without_name(request)) return participant.place_to_meet_unnamed(call, number_of(request));
-  return participant.place_to_meet(call);
+  if (is_without_name(request)) return participant.round_for_unnamed(call, number_of(request));
+  return participant.round_for(call);
 }
 
-bool is_same(const std::optional<Participant::Meeting>& a, const std::optional<Participant::Meeting>& b) {
-  return a && b ? a->cache_id == b->cache_id && a->round == b->round && a->first_dims == b->first_dims : !a && !b;
+bool is_same(const std::optional<Participant::DirectRound>& a, const std::optional<Participant::DirectRound>& b) {
+  return a && b ? a->cache_id == b->cache_id && a->number == b->number && a->first_dims == b->first_dims : !a && !b;
 }
 
 }  // namespace
 
-bool SimulatedWorld::come_to_meeting(Rank& rank, const Request& request, bool is_deferrable) {
+bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_deferrable) {
   const Participant::Ticket ticket = rank.uses.size() - 1;
   const bool has_no_name = is_without_name(request);
-  if (has_no_name && rank.participant.meets_unnamed()) look_at_meetings(rank, true);
+  if (has_no_name && rank.participant.has_come_unnamed()) look_at_rounds(rank, true);
   const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
   const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
-  const auto meeting = is_deferrable ? std::nullopt
-                       : has_no_name ? rank.participant.meet_unnamed(request, number_of(request), ticket)
-                                     : rank.participant.meet(request, ticket);
-  if (may_be_call && !is_same(repeated, meeting)) wrong_ = "'" + request.name + "' is repeated as another call";
-  if (!meeting) {
+  const auto round = is_deferrable ? std::nullopt
+                     : has_no_name ? rank.participant.come_unnamed(request, number_of(request), ticket)
+                                   : rank.participant.come(Direct::kInMemory, request, ticket);
+  if (may_be_call && !is_same(repeated, round)) wrong_ = "'" + request.name + "' is repeated as another call";
+  if (!round) {
     const auto avoided = has_no_name ? rank.participant.avoid_unnamed() : rank.participant.avoid(request.name);
-    if (avoided) word(*avoided).close(avoided->round);
+    if (avoided) word(*avoided).close(avoided->number);
     return false;
   }
-  if (has_no_name) tags_[meeting->round][rank.at] = meeting->tag;
-  if (word(*meeting).come(meeting->round)) {
-    rank.meetings.push_back(*meeting);
+  if (has_no_name) tags_[round->number][rank.at] = round->tag;
+  if (word(*round).come(round->number)) {
+    rank.rounds.push_back(*round);
   } else {
-    report_missed(rank, meeting->cache_id);
+    report_missed(rank, round->cache_id);
   }
   return true;
 }
 
 // Whether all who have met without a name mean the same.
-bool SimulatedWorld::agree(const Participant::Meeting& meeting) {
-  if (!meeting.is_unnamed()) return true;
-  const auto& tags = tags_[meeting.round];
-  return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == meeting.tag; });
+bool SimulatedWorld::agree(const Participant::DirectRound& round) {
+  if (!round.is_unnamed()) return true;
+  const auto& tags = tags_[round.number];
+  return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == round.tag; });
 }
 
 void SimulatedWorld::report_missed(Rank& rank, std::uint32_t cache_id) {
@@ -363,23 +363,23 @@ void SimulatedWorld::report_missed(Rank& rank, std::uint32_t cache_id) {
   report(rank, rank.participant.submit(request, ticket));
 }
 
-void SimulatedWorld::look_at_meetings(Rank& rank, bool closes) {
-  for (const Participant::Meeting& meeting : std::exchange(rank.meetings, {})) {
-    const bool is_met = word(meeting).is_met(meeting.round) || (closes && !word(meeting).close(meeting.round));
-    if (is_met && agree(meeting)) {
-      const Participant::Ready ready = rank.participant.met(meeting.cache_id);
+void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
+  for (const Participant::DirectRound& round : std::exchange(rank.rounds, {})) {
+    const bool is_met = word(round).is_met(round.number) || (closes && !word(round).close(round.number));
+    if (is_met && agree(round)) {
+      const Participant::Ready ready = rank.participant.done(round.cache_id);
       ++rank.n_met;
-      const auto& first_dims = meeting.first_dims;
+      const auto& first_dims = round.first_dims;
       settle(rank, ready.ticket,
              {true,
-              kMetAt + meeting.round * kPlaces + meeting.place.number,
+              kMetAt + round.number * kPlaces + round.place.number,
               {},
               first_dims ? *first_dims : Participant::FirstDims{}});
-    } else if (is_met || closes || word(meeting).is_closed(meeting.round)) {
-      report_missed(rank, meeting.cache_id);
+    } else if (is_met || closes || word(round).is_closed(round.number)) {
+      report_missed(rank, round.cache_id);
       if (rank.is_waiting) report(rank, WaitingMessage{});
     } else {
-      rank.meetings.push_back(meeting);
+      rank.rounds.push_back(round);
     }
   }
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
@@ -399,7 +399,7 @@ void SimulatedWorld::report(Rank& rank, Message message) {
 // A relay hears its own rank at once.
 void SimulatedWorld::send(Rank& rank, Message message) {
   if (rank.relay) return must(rank.relay->hear(static_cast<int>(rank.at), carry(message)));
-  if (lets_ranks_swap() && rank.at == 0) return be_heard(0, message);  // as the coordinator hears its own rank
+  if (goes_by_messages() && rank.at == 0) return be_heard(0, message);  // as the coordinator hears its own rank
   rank.reported.push_back(std::move(message));
 }
 
@@ -413,7 +413,7 @@ void SimulatedWorld::deliver(int at) {
   rank.reported.pop_front();
   if (is_for_first_rank(message)) {
     hear(ranks_.front(), at, message);
-    if (!std::holds_alternative<SwapMessage>(message)) return;
+    if (!std::holds_alternative<InputMessage>(message)) return;
   }
   if (tree_) return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->hear(at, std::move(message)));
   be_heard(at, std::move(message));
@@ -497,7 +497,7 @@ void SimulatedWorld::apply(Rank& rank) {
   if (!action.ok()) return must(action.status());
   report_late(rank);
   if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
-    for (const auto& meeting : execute->to_close) word(meeting).close(meeting.round);
+    for (const auto& round : execute->to_close) word(round).close(round.number);
     const Signature* first = nullptr;
     for (const auto& ready : execute->requests) {
       const bool helps = ready.ticket == Participant::kNoTicket;
@@ -508,7 +508,7 @@ void SimulatedWorld::apply(Rank& rank) {
         rank.executed.push_back("help with " + ready.absence->name);
         continue;
       }
-      rank.swaps.forget(ready.ticket);
+      rank.by_messages.forget(ready.ticket);
       const Use& use = rank.uses[ready.ticket];
       rank.executed.push_back(use.name + "#" + std::to_string(use.nth));
       settle(rank, ready.ticket, {true, entry, {}, ready.first_dims ? *ready.first_dims : Participant::FirstDims{}});
@@ -523,24 +523,24 @@ void SimulatedWorld::apply(Rank& rank) {
   } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action.value())) {
     if (cancelled->answer) report(rank, *cancelled->answer);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action.value())) {
-    for (const auto& meeting : forgotten->to_close) word(meeting).close(meeting.round);
+    for (const auto& round : forgotten->to_close) word(round).close(round.number);
     send(rank, forgotten->answer);
   } else if (std::holds_alternative<Participant::End>(action.value())) {
     end(rank, entry);
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());
     for (const auto ticket : failure.tickets) {
-      rank.swaps.forget(ticket);
+      rank.by_messages.forget(ticket);
       settle(rank, ticket, {false, entry, failure.status, {}});
     }
   }
-  give_up_lost_swaps(rank);
+  give_up_lost_rounds(rank);
   if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
 }
 
 // All that is open there fails.
 void SimulatedWorld::end(Rank& rank, std::size_t entry) {
-  look_at_meetings(rank, true);
+  look_at_rounds(rank, true);
   rank.has_ended = true;
   rank.is_waiting = false;
   for (Use& use : rank.uses) {

@@ -5,7 +5,7 @@
 // with what must be: the k-th use of a name on one rank, since all ranks last joined, goes with the k-th use on every
 // other, and shares its fate; ranks that have joined are not missed. A rank that leaves takes part in what it has
 // executed, and in nothing else. Where the coordinator lets ranks meet, they do for every call that is not deferrable,
-// and may leave a meeting at any moment. Where it lets them swap, they do too, and then hear of it when one leaves.
+// and may leave a round at any moment. Where they come by messages, they do too, and then hear of it when one leaves.
 // One message may be lost on its way, which no transport does: then time must bring an end to all that waits.
 // Everything is deterministic: the same scripts and events give the same world. One thread.
 #pragma once
@@ -26,7 +26,7 @@
 #include "negotiate/participant.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
-#include "negotiate/swaps.hpp"
+#include "negotiate/rounds_by_messages.hpp"
 #include "transport/meeting.hpp"
 
 namespace ciranda::testing {
@@ -36,7 +36,7 @@ struct Call {
   Signature signature;
   bool is_deferrable = false;
   bool is_cacheable = true;
-  bool is_awaited = true;  // from the beginning: it may be swapped
+  bool is_awaited = true;  // from the beginning: it may come to a direct round
 };
 struct Wait {};   // for all of the rank's own calls so far
 struct Join {};   // and wait for it
@@ -68,7 +68,7 @@ struct Event {
     kLetGo,
     kEnd,
     kLook,
-    kLeaveMeetings,
+    kLeaveRounds,
     kHear,
     kStall
   };
@@ -81,7 +81,7 @@ std::string to_string(const Event& event);
 
 // What an event reads or changes; two events whose footprints are apart may change places.
 struct Footprint {
-  std::uint64_t deciders = 0;  // a bit each: the coordinator, the relays of the first ranks, all meetings
+  std::uint64_t deciders = 0;  // a bit each: the coordinator, the relays of the first ranks, all rounds
   int rank = -1;
   std::uint64_t names = 0;  // of the rank, a bit each (names may share one)
   bool is_apart_from(const Footprint& other) const;
@@ -143,12 +143,12 @@ class SimulatedWorld {
     std::optional<Outcome> outcome;
   };
   struct Rank {
-    // `n_swapping`: the ranks that it hears; none where they do not swap.
-    Rank(int rank, std::size_t n_swapping)
+    // `n_by_messages`: the ranks that it hears; none where no inputs are sent.
+    Rank(int rank, std::size_t n_by_messages)
         : at(static_cast<std::size_t>(rank)),
           participant(rank, {kPlaces, 1 << 20}),
-          swaps(rank, static_cast<int>(n_swapping)),
-          incoming(n_swapping) {}
+          by_messages(rank, static_cast<int>(n_by_messages)),
+          incoming(n_by_messages) {}
     std::size_t at;
     Participant participant;
     std::size_t next_step = 0;
@@ -161,12 +161,12 @@ class SimulatedWorld {
     std::set<std::size_t> lost;     // entries of the log that have not come to it as a relay
     std::vector<Use> uses;          // by ticket
     std::map<std::string, std::size_t> n_uses;
-    std::size_t n_joins = 0;                     // begun
-    std::vector<int> joined_last;                // by join done
-    std::vector<std::string> executed;           // "name#nth", or "name" where it helped others
-    std::vector<Participant::Meeting> meetings;  // that it has come to
+    std::size_t n_joins = 0;                       // begun
+    std::vector<int> joined_last;                  // by join done
+    std::vector<std::string> executed;             // "name#nth", or "name" where it helped others
+    std::vector<Participant::DirectRound> rounds;  // that it has come to
     std::size_t n_met = 0;
-    Swaps swaps;
+    RoundsByMessages by_messages;
     std::vector<std::deque<Message>> incoming;  // by sender; what the first rank is sent comes with reports
     std::optional<std::size_t> log_end;         // of the log, as far as those took part who have left
     bool has_left = false;
@@ -176,25 +176,25 @@ class SimulatedWorld {
   static constexpr std::size_t kPlaces = 64;
   static constexpr std::size_t kMetAt = std::size_t{1} << 40;  // instead of an entry of the log
 
-  bool lets_ranks_swap() const { return options_.coordinator.lets_ranks_swap; }
+  bool goes_by_messages() const { return options_.coordinator.direct == Direct::kByMessages; }
   bool has_step(const Rank& rank) const;
   void step(Rank& rank);
   bool has_pending(const Rank& rank, const std::string& name) const;
-  Meeting word(const Participant::Meeting& meeting) const;
-  bool has_news_of_meetings(const Rank& rank) const;
-  bool come_to_meeting(Rank& rank, const Request& request, bool is_deferrable);
-  bool agree(const Participant::Meeting& meeting);
+  Meeting word(const Participant::DirectRound& round) const;
+  bool has_news_of_rounds(const Rank& rank) const;
+  bool come_in_memory(Rank& rank, const Request& request, bool is_deferrable);
+  bool agree(const Participant::DirectRound& round);
   void report_missed(Rank& rank, std::uint32_t cache_id);
-  void look_at_meetings(Rank& rank, bool closes);
-  bool swap(Rank& rank, const Request& request);
+  void look_at_rounds(Rank& rank, bool closes);
+  bool send_input(Rank& rank, const Request& request);
   bool is_message(const Event& event) const;
   void lose(const Event& event);
   bool has_come_down(const Rank& rank, std::size_t entry) const;
   void tell_others(Rank& rank, const Message& message);
   void hear(Rank& rank, int from, const Message& message);
-  void carry_out_swaps(Rank& rank);
+  void carry_out_by_messages(Rank& rank);
   void report_late(Rank& rank);
-  void give_up_lost_swaps(Rank& rank);
+  void give_up_lost_rounds(Rank& rank);
   void stall();
   void report(Rank& rank, Message message);
   void send(Rank& rank, Message message);
@@ -217,7 +217,7 @@ class SimulatedWorld {
   // By epoch, name and how often it was used before: what each rank called, or null.
   using Rounds = std::map<std::tuple<std::size_t, std::string, std::size_t>, std::vector<const Use*>>;
 
-  std::string judge_swaps() const;
+  std::string judge_rounds() const;
   bool has_left(int rank) const { return ranks_[static_cast<std::size_t>(rank)].has_left; }
   std::string judge_joins() const;
   std::string judge_leaving(const Rounds& rounds) const;

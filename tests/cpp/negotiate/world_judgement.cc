@@ -38,7 +38,7 @@ std::string SimulatedWorld::violation() const {
     }
   }
   if (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.has_left; })) {
-    const std::string wrong = judge_swaps();
+    const std::string wrong = judge_rounds();
     return wrong.empty() ? judge_leaving(rounds) : wrong;
   }
   if (std::string wrong = judge_joins(); !wrong.empty()) return wrong;
@@ -71,10 +71,10 @@ std::string SimulatedWorld::judge_joins() const {
   return is_right ? "" : "joins ended before all ranks had joined, or not at all";
 }
 
-// When one has left, nobody waits for a swap any longer.
-std::string SimulatedWorld::judge_swaps() const {
+// When one has left, nobody waits for an input any longer.
+std::string SimulatedWorld::judge_rounds() const {
   for (const Rank& rank : ranks_) {
-    if (!rank.has_left && rank.log_end && !rank.swaps.empty()) return "a swap outlived the lane";
+    if (!rank.has_left && rank.log_end && !rank.by_messages.empty()) return "a round outlived the lane";
   }
   return {};
 }
@@ -87,9 +87,9 @@ std::string SimulatedWorld::judge_leaving(const Rounds& rounds) const {
     if (rank.n_applied < n_valid) return "a rank is left without a part of the log that one that left had executed";
   }
   for (const auto& [key, uses] : rounds) {
-    const bool is_swap = lets_ranks_swap() && std::any_of(uses.begin(), uses.end(), [](const Use* use) {
-                           return use != nullptr && use->outcome && use->outcome->entry >= kMetAt;
-                         });
+    const bool is_direct = goes_by_messages() && std::any_of(uses.begin(), uses.end(), [](const Use* use) {
+                             return use != nullptr && use->outcome && use->outcome->entry >= kMetAt;
+                           });
     const auto is_executed = [n_valid](const Use* use) {
       return use != nullptr && use->outcome && use->outcome->is_executed &&
              (use->outcome->entry < n_valid || use->outcome->entry >= kMetAt);
@@ -97,7 +97,7 @@ std::string SimulatedWorld::judge_leaving(const Rounds& rounds) const {
     if (std::none_of(uses.begin(), uses.end(), is_executed)) continue;
     for (std::size_t at = 0; at < uses.size(); ++at) {
       const bool is_missed = uses[at] == nullptr && has_joined(at, std::get<0>(key));
-      if (is_swap && ranks_[at].has_left && uses[at] != nullptr && !uses[at]->outcome) continue;  // it left meanwhile
+      if (is_direct && ranks_[at].has_left && uses[at] != nullptr && !uses[at]->outcome) continue;  // it left meanwhile
       if (!is_missed && !is_executed(uses[at])) return "'" + std::get<1>(key) + "' was executed on some ranks only";
     }
   }

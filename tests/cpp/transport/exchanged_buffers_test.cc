@@ -79,7 +79,8 @@ TEST_F(ExchangedBuffersTest, LieApartAndHaveRoom) {
   for (std::size_t i = 1; i < all.size(); ++i) EXPECT_LE(all[i - 1].first + all[i - 1].second, all[i].first);
 }
 
-// Meetings that are read in any order on either side, or closed: each buffer has one owner, and as many are left.
+// Rounds whose buffers are read in any order on either side, or closed: each buffer has one owner, and as many are
+// left.
 TEST_F(ExchangedBuffersTest, HaveOneOwnerEach) {
   std::mt19937 random(29);
   using HandedOver = std::array<std::optional<Buffer>, 2>;

@@ -1,4 +1,4 @@
-#include "negotiate/swaps.hpp"
+#include "negotiate/rounds_by_messages.hpp"
 
 #include <algorithm>
 #include <string>
@@ -6,25 +6,25 @@
 
 namespace ciranda {
 
-bool may_swap(const Signature& signature, int n_members) {
+bool may_go_by_messages(const Signature& signature, int n_members, std::size_t most_bytes) {
   const bool is_plain = signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum &&
                         !signature.is_weighted && signature.tensors.size() == 1;
   if (!is_plain) return false;
   const std::size_t n_bytes = signature.tensors.front().n_bytes();
-  return n_bytes > 0 && n_bytes <= kMostInputsBytes / static_cast<std::size_t>(n_members);
+  return n_bytes > 0 && n_bytes <= most_bytes / static_cast<std::size_t>(n_members);
 }
 
-Swaps::Swaps(int member, int n_members)
+RoundsByMessages::RoundsByMessages(int member, int n_members)
     : member_(member), n_members_(static_cast<std::size_t>(n_members)), has_ended_(n_members_, false) {}
 
-Status Swaps::begin(const SwapMessage& message, Ticket ticket) {
+Status RoundsByMessages::begin(const InputMessage& message, Ticket ticket) {
   pending_.push_back({message.cache_id, message.round, ticket});
   return keep(member_, message);
 }
 
-Status Swaps::hear(int member, const SwapMessage& message) { return keep(member, message); }
+Status RoundsByMessages::hear(int member, const InputMessage& message) { return keep(member, message); }
 
-Status Swaps::keep(int member, const SwapMessage& message) {
+Status RoundsByMessages::keep(int member, const InputMessage& message) {
   Round& round = rounds_[message.cache_id][message.round % 2];
   if (message.round < round.number) return Status::ok_status();  // of a round that the log has decided
   if (message.round > round.number || round.is_here.empty()) {
@@ -44,11 +44,11 @@ Status Swaps::keep(int member, const SwapMessage& message) {
   return Status::ok_status();
 }
 
-void Swaps::forget(Ticket ticket) {
+void RoundsByMessages::forget(Ticket ticket) {
   std::erase_if(pending_, [ticket](const Pending& pending) { return pending.ticket == ticket; });
 }
 
-std::vector<Swaps::Done> Swaps::take_done() {
+std::vector<RoundsByMessages::Done> RoundsByMessages::take_done() {
   std::vector<Done> done;
   std::erase_if(pending_, [&](const Pending& pending) {
     Round& round = rounds_[pending.cache_id][pending.number % 2];
@@ -59,7 +59,7 @@ std::vector<Swaps::Done> Swaps::take_done() {
   return done;
 }
 
-std::vector<Swaps::Ticket> Swaps::lost() const {
+std::vector<RoundsByMessages::Ticket> RoundsByMessages::lost() const {
   std::vector<Ticket> lost;
   for (const Pending& pending : pending_) {
     const Round& round = round_of(pending);

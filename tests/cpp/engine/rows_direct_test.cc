@@ -1,4 +1,4 @@
-// Allgather, reducescatter and alltoall by meeting, without the coordinator: that they do meet, and that the results
+// Allgather, reducescatter and alltoall by round, without the coordinator: that they do meet, and that the results
 // are those of calls that do not.
 #include <gtest/gtest.h>
 
@@ -58,9 +58,9 @@ Request rows_request(Collective collective, const std::string& name, Values& val
 // Some ranks have no rows; in the middle one rank has others than before.
 std::int64_t n_rows_of(int rank, int step) { return rank == 1 && step >= kSteps / 2 ? 5 : 2 * (rank % 2); }
 
-TEST(RowsMeetings, AllgathersOfAsManyRowsAsEachHas) {
+TEST(RowsInDirectRounds, AllgathersOfAsManyRowsAsEachHas) {
   for (const int n_ranks : {2, 3, 4}) {
-    const Watchdog watchdog("meetings");
+    const Watchdog watchdog("rounds");
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
       for (int step = 0; step < kSteps; ++step) {
@@ -83,8 +83,8 @@ TEST(RowsMeetings, AllgathersOfAsManyRowsAsEachHas) {
   }
 }
 
-TEST(RowsMeetings, AnAllgatherIntoMemoryThatIsThere) {
-  const Watchdog watchdog("meetings");
+TEST(RowsInDirectRounds, AnAllgatherIntoMemoryThatIsThere) {
+  const Watchdog watchdog("rounds");
   World world(2, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
@@ -102,9 +102,9 @@ TEST(RowsMeetings, AnAllgatherIntoMemoryThatIsThere) {
 }
 
 // The same bits as by the algorithm for large tensors; more ranks than rows too.
-TEST(RowsMeetings, ReducescattersGiveTheSameBits) {
+TEST(RowsInDirectRounds, ReducescattersGiveTheSameBits) {
   for (const int n_ranks : {2, 3, 4}) {
-    const Watchdog watchdog("meetings");
+    const Watchdog watchdog("rounds");
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
       for (int step = 0; step < kSteps; ++step) {
@@ -143,9 +143,9 @@ Request alltoall(Values& own, const Rows& splits) {
   return r;
 }
 
-TEST(RowsMeetings, AlltoallsWithOtherSplitsEachTime) {
+TEST(RowsInDirectRounds, AlltoallsWithOtherSplitsEachTime) {
   for (const int n_ranks : {2, 3, 4}) {
-    const Watchdog watchdog("meetings");
+    const Watchdog watchdog("rounds");
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
       for (int step = 0; step < kSteps; ++step) {
@@ -170,8 +170,8 @@ TEST(RowsMeetings, AlltoallsWithOtherSplitsEachTime) {
   }
 }
 
-TEST(RowsMeetings, AnAlltoallThatKeepsItsRowsMayLieWhereItsInputIs) {
-  const Watchdog watchdog("meetings");
+TEST(RowsInDirectRounds, AnAlltoallThatKeepsItsRowsMayLieWhereItsInputIs) {
+  const Watchdog watchdog("rounds");
   World world(2, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
@@ -189,8 +189,8 @@ TEST(RowsMeetings, AnAlltoallThatKeepsItsRowsMayLieWhereItsInputIs) {
 }
 
 // All ranks hear of splits that cannot be, and go on afterwards.
-TEST(RowsMeetings, SplitsThatCannotBeAreAnErrorOnAllRanks) {
-  const Watchdog watchdog("meetings");
+TEST(RowsInDirectRounds, SplitsThatCannotBeAreAnErrorOnAllRanks) {
+  const Watchdog watchdog("rounds");
   World world(2, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {

@@ -1,5 +1,5 @@
-// Calls that ranks carry out by meeting, without the coordinator: that they do, that the results are right when some
-// meet and some do not, and that nobody waits at a meeting for ever.
+// Calls that ranks carry out by direct rounds in memory, without the coordinator: that they do, that the results are
+// right when some meet and some do not, and that nobody waits at a round for ever.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,14 +16,12 @@
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
-#include "text_matchers.hpp"
 #include "transport/arena.hpp"
 
 namespace ciranda {
 namespace {
 
 using testing::awaited;
-using testing::expect_that_the_last_call_is_told_of_a_missed_rank;
 using testing::expected;
 using testing::filled;
 using testing::meet;
@@ -36,49 +34,37 @@ using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
-// Whoever comes last needs no iteration of the progress loop.
-TEST(Meetings, AreOverAsSoonAsTheLastHasCome) {
-  const Watchdog watchdog("meetings");
+// Whoever comes last needs no iteration of the progress loop: its call is done when it returns, unless the background
+// thread has the engine in that moment.
+TEST(RoundsInMemory, AreOverAsSoonAsTheLastHasCome) {
+  const Watchdog watchdog("rounds");
+  constexpr int kSteps = 50;
   World world(2, patient());
-  std::latch is_open(2);
-  std::latch has_come(1);
+  std::atomic<int> n_come{0};  // of the first rank to come
+  int n_done_at_once = 0;      // of the last's
   world.run([&](Engine& engine) {
-    std::array<float, 3> values{1, 2, 3};
-    const auto submit = [&] {
-      return engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {3}, values.data())));
-    };
-    EXPECT_TRUE(engine.wait(submit()).ok());
-    is_open.arrive_and_wait();
-    if (engine.rank() == 0) has_come.wait();
-    const Engine::OperationPtr operation = submit();
-    EXPECT_EQ(operation->is_done(), engine.rank() == 0);
-    if (engine.rank() == 1) has_come.count_down();
-    EXPECT_TRUE(engine.wait(operation).ok());
-    EXPECT_EQ(values[2], 12.0F);
-  });
-}
-
-TEST(Meetings, TakePlaceFromTheSecondCallOn) {
-  for (const int n_ranks : {2, 3, 4, 7}) {
-    const Watchdog watchdog("meetings");
-    World world(n_ranks, patient());
-    world.run([&](Engine& engine) {
-      for (int step = 0; step < 20; ++step) {
-        for (const std::size_t count : {1U, 100U, 4096U}) {
-          std::vector<float> values = filled(count, engine.rank(), step);
-          ASSERT_TRUE(sum(engine, "x" + std::to_string(count), values).ok());
-          ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
-        }
+    for (int step = 0; step < kSteps; ++step) {
+      std::array<float, 3> values{1, 2, 3};
+      if (engine.rank() == 0) n_come.wait(step);
+      const Engine::OperationPtr operation =
+          engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {3}, values.data())));
+      if (engine.rank() == 0) {
+        n_done_at_once += operation->is_done() ? 1 : 0;
+      } else {
+        EXPECT_FALSE(operation->is_done());
+        n_come = step + 1;
+        n_come.notify_one();
       }
-      EXPECT_GT(engine.n_met(), 0U);
-      EXPECT_LE(engine.n_met(), 3U * 19U);
-    });
-  }
+      EXPECT_TRUE(engine.wait(operation).ok());
+      EXPECT_EQ(values[2], 6.0F);
+    }
+  });
+  EXPECT_GT(n_done_at_once, 0);
 }
 
 // Two ranks meet for more than several.
-TEST(Meetings, OfTwoRanksAreForMore) {
-  const Watchdog watchdog("larger meetings");
+TEST(RoundsInMemory, OfTwoRanksAreForMore) {
+  const Watchdog watchdog("larger rounds");
   for (const std::size_t count : {4096U, 4097U, 16'384U, 16'385U, 32'768U, 32'769U, 262'143U, 262'144U}) {
     World world(2, patient());
     world.run([&](Engine& engine) {
@@ -93,8 +79,8 @@ TEST(Meetings, OfTwoRanksAreForMore) {
 }
 
 // Of several names, in other orders on either rank, and of sizes that come and go.
-TEST(Meetings, OfTwoRanksShareTheirMemory) {
-  const Watchdog watchdog("larger meetings of several threads");
+TEST(RoundsInMemory, OfTwoRanksShareTheirMemory) {
+  const Watchdog watchdog("larger rounds of several threads");
   World world(2);
   world.run([](Engine& engine) {
     std::vector<std::thread> threads;
@@ -115,7 +101,7 @@ TEST(Meetings, OfTwoRanksShareTheirMemory) {
 }
 
 // Rank 0 contributes more than it has buffers for before rank 1 comes to any of it.
-TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
+TEST(RoundsInMemory, OfTwoRanksGoOnWithoutRoom) {
   const Watchdog watchdog("more than there are buffers for");
   constexpr std::size_t kCalls = 20;
   constexpr std::size_t kCount = 32'768;
@@ -149,8 +135,8 @@ TEST(Meetings, OfTwoRanksGoOnWithoutRoom) {
 }
 
 // Rank 0 lays what it contributes in a buffer each time, and rank 1 does not come: the buffer serves again.
-TEST(Meetings, OfTwoRanksThatAreClosedLeaveTheirRoom) {
-  const Watchdog watchdog("closed meetings");
+TEST(RoundsInMemory, OfTwoRanksThatAreClosedLeaveTheirRoom) {
+  const Watchdog watchdog("closed rounds");
   constexpr std::size_t kCount = 32'768;
   World world(2, patient());
   world.run([&](Engine& engine) {
@@ -165,7 +151,7 @@ TEST(Meetings, OfTwoRanksThatAreClosedLeaveTheirRoom) {
   });
 }
 
-TEST(Meetings, OfTwoRanksForALargeBroadcast) {
+TEST(RoundsInMemory, OfTwoRanksForALargeBroadcast) {
   const Watchdog watchdog("large broadcasts");
   World world(2, patient());
   world.run([](Engine& engine) {
@@ -185,20 +171,7 @@ TEST(Meetings, OfTwoRanksForALargeBroadcast) {
   });
 }
 
-TEST(Meetings, AreNotForWhatIsLargeOrIsNotWaitedFor) {
-  World world(3, patient());
-  world.run([](Engine& engine) {
-    for (int step = 0; step < 5; ++step) {
-      std::vector<float> large = filled(4097, engine.rank(), step);
-      std::vector<float> async = filled(3, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "large", large).ok());
-      ASSERT_TRUE(sum(engine, "async", async, false).ok());
-    }
-    EXPECT_EQ(engine.n_met(), 0U);
-  });
-}
-
-TEST(Meetings, OfTwoRanksAreNotForEverything) {
+TEST(RoundsInMemory, OfTwoRanksAreNotForEverything) {
   World world(2, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < 5; ++step) {
@@ -209,20 +182,7 @@ TEST(Meetings, OfTwoRanksAreNotForEverything) {
   });
 }
 
-TEST(Meetings, CanBeTurnedOff) {
-  WorldOptions options = patient();
-  options.config.meetings = false;
-  World world(2, options);
-  world.run([](Engine& engine) {
-    for (int step = 0; step < 5; ++step) {
-      std::vector<float> values = filled(3, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-    }
-    EXPECT_EQ(engine.n_met(), 0U);
-  });
-}
-
-TEST(Meetings, OfGroupsBroadcastsAndBarriers) {
+TEST(RoundsInMemory, OfGroupsBroadcastsAndBarriers) {
   World world(3, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < 6; ++step) {
@@ -251,8 +211,8 @@ TEST(Meetings, OfGroupsBroadcastsAndBarriers) {
 }
 
 // A thread that has no patience, and finds the engine taken, leaves its call to whoever has it; and that one must not
-// sleep at the meeting to which the call has come. Nobody rings for those that meet.
-TEST(Meetings, NobodySleepsOverOne) {
+// sleep at the round to which the call has come. Nobody rings for those that meet.
+TEST(RoundsInMemory, NobodySleepsOverOne) {
   constexpr int kRounds = 3000;
   WorldOptions options;
   options.config.spin_microseconds = 0;
@@ -291,23 +251,7 @@ TEST(Meetings, NobodySleepsOverOne) {
   });
 }
 
-// Each rank decides for itself how it calls, so some close what others come to.
-TEST(Meetings, MixWithCallsThatAreNotWaitedFor) {
-  for (const int n_ranks : {2, 3}) {
-    const Watchdog watchdog("mixed calls");
-    World world(n_ranks);
-    world.run([&](Engine& engine) {
-      for (int step = 0; step < 300; ++step) {
-        const bool is_awaited = (step * 7 + engine.rank() * step) % 3 != 0;
-        std::vector<float> values = filled(9, engine.rank(), step);
-        ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
-        ASSERT_EQ(values, std::vector<float>(9, expected(n_ranks, step)));
-      }
-    });
-  }
-}
-
-TEST(Meetings, AreLeftWhenARankIsLate) {
+TEST(RoundsInMemory, AreLeftWhenARankIsLate) {
   const Watchdog watchdog("a late rank");
   World world(3);
   OneIsLate late(3);
@@ -320,11 +264,11 @@ TEST(Meetings, AreLeftWhenARankIsLate) {
       ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
-    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the meeting";
+    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the round";
   });
 }
 
-TEST(Meetings, OfSeveralThreadsInSeveralSets) {
+TEST(RoundsInMemory, OfSeveralThreadsInSeveralSets) {
   const Watchdog watchdog("threads");
   World world(3);
   world.run([](Engine& engine) {
@@ -355,98 +299,6 @@ TEST(Meetings, OfSeveralThreadsInSeveralSets) {
     for (std::thread& thread : threads) thread.join();
   });
 }
-
-// One rank changes its mind when the others rely on what was agreed.
-TEST(Meetings, ADifferenceIsAnErrorOnAllRanks) {
-  const Watchdog watchdog("a difference");
-  World world(3);
-  world.run([](Engine& engine) {
-    for (int step = 0; step < 5; ++step) {
-      std::vector<float> values = filled(4, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-    }
-    std::vector<float> other = filled(engine.rank() == 1 ? 5 : 4, engine.rank(), 0);
-    const Status status = sum(engine, "x", other);
-    EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
-    EXPECT_TRUE(contains(status.message(), "[5] on rank 1")) << status.message();
-    for (int step = 0; step < 5; ++step) {
-      std::vector<float> values = filled(4, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-      ASSERT_EQ(values.front(), expected(3, step));
-    }
-  });
-}
-
-TEST(Meetings, ARankThatShutsDownIsNotWaitedFor) {
-  const Watchdog watchdog("a rank that leaves");
-  World world(3, patient());
-  world.run([](Engine& engine) {
-    for (int step = 0; step < 3; ++step) {
-      std::vector<float> values = filled(4, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-    }
-    if (engine.rank() == 1) return engine.shutdown();
-    std::vector<float> values = filled(4, engine.rank(), 0);
-    const Status status = sum(engine, "x", values);
-    EXPECT_EQ(status.kind(), ErrorKind::kAborted);
-    EXPECT_TRUE(contains(status.message(), "rank 1")) << status.message();
-  });
-}
-
-// Whoever gives up a wait does not take the call back: it is done when the others come.
-TEST(Meetings, AnInterruptedWaitLeavesTheCallToTheEngine) {
-  const Watchdog watchdog("an interrupted wait");
-  World world(2);
-  std::latch has_given_up(1);
-  world.run([&](Engine& engine) {
-    std::vector<float> values = filled(4, engine.rank(), 0);
-    ASSERT_TRUE(sum(engine, "x", values).ok());
-    values = filled(4, engine.rank(), 1);
-    if (engine.rank() == 1) {
-      has_given_up.wait();
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-    } else {
-      const auto operation =
-          engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, values.data())));
-      const Status status = engine.wait(operation, [] { return true; });
-      EXPECT_EQ(status.kind(), ErrorKind::kAborted);
-      has_given_up.count_down();
-      while (!operation->is_done()) std::this_thread::yield();  // without running the progress loop
-      EXPECT_TRUE(operation->status().ok());
-    }
-    EXPECT_EQ(values.front(), expected(2, 1));
-  });
-}
-
-// The first call may be done before the second is made; whatever becomes of the two is the same on all ranks.
-TEST(Meetings, ADuplicateIsAnErrorOnAllRanks) {
-  const Watchdog watchdog("a duplicate");
-  World world(2);
-  for (int round = 0; round < 20; ++round) {
-    std::array<std::array<ErrorKind, 2>, 2> kinds{};
-    world.run([&](Engine& engine) {
-      std::vector<float> values = filled(4, engine.rank(), 0);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-      std::array<std::vector<float>, 2> both{filled(4, engine.rank(), 0), filled(4, engine.rank(), 0)};
-      std::vector<Engine::OperationPtr> operations;
-      for (auto& tensor : both) {
-        operations.push_back(
-            engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, tensor.data()))));
-      }
-      for (std::size_t i = 0; i < operations.size(); ++i) {
-        const Status status = engine.wait(operations[i]);
-        kinds[static_cast<std::size_t>(engine.rank())][i] = status.kind();
-        EXPECT_TRUE(status.ok() || contains(status.message(), "Duplicate name 'x'")) << status.message();
-      }
-      // A call that comes before the coordinator has heard of the duplicate is taken for another one.
-      while (!sum(engine, "x", values).ok()) {
-      }
-    });
-    EXPECT_EQ(kinds[0], kinds[1]);
-  }
-}
-
-TEST(Meetings, AreRememberedWhenARankIsMissed) { expect_that_the_last_call_is_told_of_a_missed_rank(patient()); }
 
 }  // namespace
 }  // namespace ciranda

@@ -1,9 +1,9 @@
-// MeetingMemory: where in the memory that members share lies what each contributes to a round of a meeting
-// (negotiate/meeting_places.hpp says how much that is).
+// RoundMemory: where in the memory that members share lies what each contributes to a direct round
+// (negotiate/round_places.hpp says how much that is).
 //
 // In the member's area, where rounds take turns with two parts: who contributes something to a round knows that all
 // have come to the one before, and so have done with the one before that. What is so little that all of it has room
-// beside the meeting's word lies there: the cache line that tells of the meeting brings it along. For what is too much
+// beside the round's word lies there: the cache line that tells of the round brings it along. For what is too much
 // for the area two members exchange buffers; which one it hands over, each says beside the word.
 //
 // Calls without a name may contribute something else each time: so each member's tag has a place of its own.
@@ -19,22 +19,22 @@
 
 namespace ciranda {
 
-class MeetingMemory {
+class RoundMemory {
  public:
   // For this member to write to, if it contributes something, before it comes; null if there is no room for it now.
-  std::byte* for_writing(const SharedArena& arena, const Participant::Meeting& meeting, Collective collective);
+  std::byte* for_writing(const SharedArena& arena, const Participant::DirectRound& round, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
-  void give_back(const SharedArena& arena, const Participant::Meeting& meeting);
+  void give_back(const SharedArena& arena, const Participant::DirectRound& round);
 
   // Of a call without a name: what this member says of it, before it comes; and whether all have said the same.
   // REQUIRES: as of() does.
-  static void tag(const SharedArena& arena, const Participant::Meeting& meeting);
-  static bool agree(const SharedArena& arena, const Participant::Meeting& meeting);
+  static void tag(const SharedArena& arena, const Participant::DirectRound& round);
+  static bool agree(const SharedArena& arena, const Participant::DirectRound& round);
 
   // What a member has written. REQUIRES: it has, and the round is met.
-  static const std::byte* of(int member, const SharedArena& arena, const Participant::Meeting& meeting);
+  static const std::byte* of(int member, const SharedArena& arena, const Participant::DirectRound& round);
   // This member needs no more of what the others have written.
-  void note_read(const SharedArena& arena, const Participant::Meeting& meeting);
+  void note_read(const SharedArena& arena, const Participant::DirectRound& round);
 
  private:
   ExchangedBuffers buffers_;

@@ -1,4 +1,4 @@
-// SimulatedWorld: swaps, as Lane carries them out.
+// SimulatedWorld: direct rounds by messages, as Lane carries them out.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -10,17 +10,18 @@
 namespace ciranda::testing {
 
 // What is contributed tells which call it is for.
-bool SimulatedWorld::swap(Rank& rank, const Request& request) {
-  if (!may_swap(request.signature, static_cast<int>(ranks_.size()))) return false;
+bool SimulatedWorld::send_input(Rank& rank, const Request& request) {
+  if (!may_go_by_messages(request.signature, static_cast<int>(ranks_.size()), options_.coordinator.limits.swap_bytes))
+    return false;
   const std::uint64_t ticket = rank.uses.size() - 1;
-  const auto swap = rank.participant.swap(request, ticket);
-  if (!swap) return false;
+  const auto round = rank.participant.come(Direct::kByMessages, request, ticket);
+  if (!round) return false;
   const auto bytes = std::as_bytes(std::span(&ticket, 1));
-  const SwapMessage message{swap->cache_id, swap->round, {bytes.begin(), bytes.end()}};
+  const InputMessage message{round->cache_id, round->number, {bytes.begin(), bytes.end()}};
   tell_others(rank, message);
   if (rank.at == 0) be_heard(0, message);
-  must(rank.swaps.begin(message, ticket));
-  carry_out_swaps(rank);
+  must(rank.by_messages.begin(message, ticket));
+  carry_out_by_messages(rank);
   return true;
 }
 
@@ -36,24 +37,24 @@ void SimulatedWorld::tell_others(Rank& rank, const Message& message) {
 }
 
 void SimulatedWorld::hear(Rank& rank, int from, const Message& message) {
-  if (const auto* swap = std::get_if<SwapMessage>(&message)) {
-    must(rank.swaps.hear(from, *swap));
-    return carry_out_swaps(rank);
+  if (const auto* input = std::get_if<InputMessage>(&message)) {
+    must(rank.by_messages.hear(from, *input));
+    return carry_out_by_messages(rank);
   }
-  rank.swaps.hear_end(from);
+  rank.by_messages.hear_end(from);
   if (const auto* bye = std::get_if<ByeMessage>(&message)) {
-    if (!rank.log_end) tell_others(rank, NoMoreSwapsMessage{});
+    if (!rank.log_end) tell_others(rank, NoMoreInputsMessage{});
     rank.log_end = std::min<std::size_t>(rank.log_end.value_or(SIZE_MAX), bye->lanes.front().log_index);
   }
-  give_up_lost_swaps(rank);
+  give_up_lost_rounds(rank);
 }
 
-void SimulatedWorld::carry_out_swaps(Rank& rank) {
-  for (const Swaps::Done& done : rank.swaps.take_done()) {
-    const Participant::Ready ready = rank.participant.swapped(done.cache_id);
+void SimulatedWorld::carry_out_by_messages(Rank& rank) {
+  for (const RoundsByMessages::Done& done : rank.by_messages.take_done()) {
+    const Participant::Ready ready = rank.participant.done(done.cache_id);
     const Use& use = rank.uses.at(ready.ticket);
     report_late(rank);
-    if (ready.ticket != done.ticket) wrong_ = "a swap was taken for another";
+    if (ready.ticket != done.ticket) wrong_ = "a round was taken for another";
     for (const Rank& other : ranks_) {
       std::uint64_t ticket = 0;
       std::memcpy(&ticket, done.inputs.data() + other.at * sizeof ticket, sizeof ticket);
@@ -72,10 +73,10 @@ void SimulatedWorld::report_late(Rank& rank) {
   for (const DuplicateMessage& late : rank.participant.take_late()) report(rank, late);
 }
 
-void SimulatedWorld::give_up_lost_swaps(Rank& rank) {
+void SimulatedWorld::give_up_lost_rounds(Rank& rank) {
   if (!rank.log_end || rank.n_applied < *rank.log_end) return;
-  for (const Participant::Ticket ticket : rank.swaps.lost()) {
-    rank.swaps.forget(ticket);
+  for (const Participant::Ticket ticket : rank.by_messages.lost()) {
+    rank.by_messages.forget(ticket);
     settle(rank, ticket, {false, log_.size(), Status::aborted("a rank has left"), {}});
   }
 }

@@ -1,11 +1,10 @@
-// Small calls for which ranks that share no memory swap what they contribute (negotiate/swaps.hpp): that they do, that
-// the results are right when some do and some do not, and that ranks agree when one is late, leaves, or calls twice.
+// Small calls for which ranks that share no memory swap what they contribute (negotiate/rounds_by_messages.hpp): that
+// they do, that the results are right when some do and some do not, and that ranks agree when one is late, leaves, or
+// calls twice.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <latch>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -18,7 +17,6 @@
 namespace ciranda {
 namespace {
 
-using testing::expect_that_the_last_call_is_told_of_a_missed_rank;
 using testing::expected;
 using testing::filled;
 using testing::Layout;
@@ -32,25 +30,22 @@ using testing::WorldOptions;
 
 WorldOptions apart() { return options_for(Layout::kChannels, 0); }
 
-TEST(Swaps, TakePlaceFromTheSecondCallOn) {
-  for (const int n_ranks : {2, 3, 4, 8}) {
-    const Watchdog watchdog("swaps");
-    World world(n_ranks, apart());
-    world.run([&](Engine& engine) {
-      for (int step = 0; step < 20; ++step) {
-        for (const std::size_t count : {1U, 100U, 256U}) {
-          std::vector<float> values = filled(count, engine.rank(), step);
-          ASSERT_TRUE(sum(engine, "x" + std::to_string(count), values).ok());
-          ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
-        }
-      }
-      EXPECT_EQ(engine.n_met(), 3U * 19U);
-    });
-  }
+TEST(RoundsByMessages, OfTwoRanksAreLarger) {
+  const Watchdog watchdog("large inputs of two");
+  World world(2, apart());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 20; ++step) {
+      const bool is_awaited = step != 10 || engine.rank() == 0;
+      std::vector<float> values = filled(4096, engine.rank(), step);
+      ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
+      ASSERT_EQ(values, std::vector<float>(4096, expected(2, step)));
+    }
+    EXPECT_EQ(engine.n_met(), 18U);
+  });
 }
 
 // Also where some ranks share memory with some.
-TEST(Swaps, OfRanksOfTwoHosts) {
+TEST(RoundsByMessages, OfRanksOfTwoHosts) {
   const Watchdog watchdog("two hosts");
   World world(4, options_for(Layout::kTwoHosts, 4));
   world.run([](Engine& engine) {
@@ -63,54 +58,38 @@ TEST(Swaps, OfRanksOfTwoHosts) {
   });
 }
 
-void expect_no_swaps(int n_ranks, const WorldOptions& options, std::size_t count, bool is_awaited) {
-  const Watchdog watchdog("no swaps");
+void expect_none(int n_ranks, const WorldOptions& options, std::size_t count) {
+  const Watchdog watchdog("no direct rounds");
   World world(n_ranks, options);
   world.run([&](Engine& engine) {
     for (int step = 0; step < 4; ++step) {
       std::vector<float> values = filled(count, engine.rank(), step);
-      ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
+      ASSERT_TRUE(sum(engine, "x", values).ok());
       ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
     }
     EXPECT_EQ(engine.n_met(), 0U);
   });
 }
 
-TEST(Swaps, AreNotForWhatIsLargeOrIsNotWaitedForOrForManyRanks) {
+TEST(RoundsByMessages, AreNotForWhatIsLargeOrEmptyOrForManyRanks) {
+  expect_none(2, apart(), 4097);
+  expect_none(4, apart(), 513);
+  expect_none(2, apart(), 0);
+  expect_none(9, apart(), 3);
+  WorldOptions none = apart();
+  none.config.swap_bytes = 0;
+  expect_none(2, none, 1);
+}
+
+TEST(RoundsByMessages, OnceOffLeaveInputsToTheLog) {
   WorldOptions off = apart();
   off.config.swaps = false;
-  expect_no_swaps(2, apart(), 1025, true);
-  expect_no_swaps(2, apart(), 0, true);
-  expect_no_swaps(2, apart(), 3, false);
-  expect_no_swaps(9, apart(), 3, true);
-  expect_no_swaps(2, off, 3, true);
+  World world(2, off);
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16384), "the log, inputs with the reports");
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16385), "the log");
 }
 
-// Each rank decides for itself how it calls, and how long its tensor is; calls of several threads meet.
-TEST(Swaps, MixWithOtherCalls) {
-  for (const int n_ranks : {2, 3}) {
-    const Watchdog watchdog("mixed calls");
-    World world(n_ranks, apart());
-    world.run([&](Engine& engine) {
-      std::vector<std::thread> threads;
-      for (int thread = 0; thread < 2; ++thread) {
-        threads.emplace_back([&engine, n_ranks, thread] {
-          for (int step = 0; step < 200; ++step) {
-            const bool is_awaited = step % 4 != engine.rank();
-            const std::size_t count = step / 20 % 2 == 0 ? 9 : 2000;
-            std::vector<float> values = filled(count, engine.rank(), step);
-            ASSERT_TRUE(sum(engine, "x" + std::to_string(thread), values, is_awaited).ok());
-            ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
-          }
-        });
-      }
-      for (std::thread& thread : threads) thread.join();
-      EXPECT_GT(engine.n_met(), 0U);
-    });
-  }
-}
-
-TEST(Swaps, WaitForALateRank) {
+TEST(RoundsByMessages, WaitForALateRank) {
   const Watchdog watchdog("a late rank");
   World world(3, apart());
   OneIsLate late(3);
@@ -128,7 +107,7 @@ TEST(Swaps, WaitForALateRank) {
 }
 
 // The late rank hears the same, and the next calls are paired.
-TEST(Swaps, ForWhichARankNeverComesAreCancelled) {
+TEST(RoundsByMessages, ForWhichARankNeverComesAreCancelled) {
   for (int missing = 0; missing < 3; ++missing) {
     const Watchdog watchdog("missing rank " + std::to_string(missing));
     WorldOptions options = apart();
@@ -159,34 +138,8 @@ TEST(Swaps, ForWhichARankNeverComesAreCancelled) {
   }
 }
 
-// The first call may be done before the second is made; whatever becomes of the two is the same on all ranks.
-TEST(Swaps, ADuplicateIsAnErrorOnAllRanks) {
-  const Watchdog watchdog("a duplicate");
-  World world(3, apart());
-  for (int round = 0; round < 20; ++round) {
-    std::array<std::array<ErrorKind, 2>, 3> kinds{};
-    world.run([&](Engine& engine) {
-      std::vector<float> values = filled(4, engine.rank(), 0);
-      ASSERT_TRUE(sum(engine, "x", values).ok());
-      std::array<std::vector<float>, 2> both{filled(4, engine.rank(), 0), filled(4, engine.rank(), 0)};
-      std::vector<Engine::OperationPtr> operations;
-      for (auto& tensor : both) operations.push_back(engine.submit(sum_of("x", tensor)));
-      for (std::size_t i = 0; i < operations.size(); ++i) {
-        const Status status = engine.wait(operations[i]);
-        kinds[static_cast<std::size_t>(engine.rank())][i] = status.kind();
-        EXPECT_TRUE(status.ok() || contains(status.message(), "Duplicate name 'x'")) << status.message();
-      }
-      // A call that comes before the coordinator has heard of the duplicate is taken for another one.
-      while (!sum(engine, "x", values).ok()) {
-      }
-    });
-    EXPECT_EQ(kinds[0], kinds[1]);
-    EXPECT_EQ(kinds[0], kinds[2]);
-  }
-}
-
-// It is told once the swap is over: by then the others have carried out the first call, and it fails their next.
-TEST(Swaps, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers) {
+// It is told once the round is over: by then the others have carried out the first call, and it fails their next.
+TEST(RoundsByMessages, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers) {
   for (int twice = 0; twice < 3; ++twice) {
     const Watchdog watchdog("a duplicate on rank " + std::to_string(twice));
     World world(3, apart());
@@ -219,30 +172,9 @@ TEST(Swaps, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers) {
   }
 }
 
-// What one that leaves has taken part in is done for all; no call after that is, and nobody waits for it.
-TEST(Swaps, EndWhenARankLeaves) {
-  for (int leaver = 0; leaver < 3; ++leaver) {
-    for (int n_calls = 1; n_calls < 4; ++n_calls) {
-      const Watchdog watchdog("rank " + std::to_string(leaver) + " leaves");
-      World world(3, apart());
-      world.run([&](Engine& engine) {
-        for (int step = 0; step < n_calls; ++step) {
-          std::vector<float> values = filled(4, engine.rank(), step);
-          ASSERT_TRUE(sum(engine, "x", values).ok());
-          ASSERT_EQ(values, std::vector<float>(4, expected(3, step)));
-        }
-        if (engine.rank() == leaver) return engine.shutdown();
-        std::vector<float> values = filled(4, engine.rank(), 0);
-        EXPECT_EQ(sum(engine, "x", values).kind(), ErrorKind::kAborted);
-        EXPECT_EQ(sum(engine, "y", values).kind(), ErrorKind::kAborted);
-      });
-    }
-  }
-}
-
-// The coordinator decides who swaps, whatever a rank's own settings say; so whoever may have swapped says when it will
-// do so no more, or others wait for it for ever.
-TEST(Swaps, EndWhereRanksDifferInTheirSettings) {
+// The coordinator decides who sends inputs, whatever a rank's own settings say; so whoever may have sent some says when
+// it will do so no more, or others wait for it for ever.
+TEST(RoundsByMessages, EndWhereRanksDifferInTheirSettings) {
   for (const int prescribes : {1, 2}) {
     const Watchdog watchdog("rank " + std::to_string(prescribes) + " differs", std::chrono::seconds(10));
     World world(3, [&](int rank) {
@@ -265,8 +197,6 @@ TEST(Swaps, EndWhereRanksDifferInTheirSettings) {
     });
   }
 }
-
-TEST(Swaps, AreRememberedWhenARankIsMissed) { expect_that_the_last_call_is_told_of_a_missed_rank(apart()); }
 
 }  // namespace
 }  // namespace ciranda

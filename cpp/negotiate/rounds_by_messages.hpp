@@ -1,13 +1,13 @@
-// Swaps: small allreduces that ranks which share no memory carry out without the log. A rank that makes such a call
-// reports it, together with what it contributes, to all other members at once. Whoever has the inputs of all combines
-// them, in rank order. It takes one way of a message, where the log takes two: to the coordinator, and back.
+// RoundsByMessages: small allreduces that ranks which share no memory carry out without the log. A rank that makes such
+// a call reports it, together with what it contributes, to all other members at once. Whoever has the inputs of all
+// combines them, in rank order. It takes one way of a message, where the log takes two: to the coordinator, and back.
 //
-// The log opens a name to swaps, and the rounds of an open name are numbered, alike on all members. To each number a
-// rank comes by a swap, once, or never: if its next call is another, the name is closed there until the log opens it
-// with a higher number. So either all members come to a round by a swap, and all will have all inputs; or one does not,
-// none will have them all, and the log decides.
+// The log opens a name to such rounds, and they are numbered, alike on all members. To each number a rank comes once,
+// or never: if its next call is another, the name is closed there until the log opens it with a higher number. So
+// either all members come to a round, and all will have all inputs; or one does not, none will have them all, and the
+// log decides.
 //
-// What a rank knows of this is here: whose inputs are there. Which calls may swap is Participant's to say. Pure; one
+// What a rank knows of this is here: whose inputs are there. Which calls may come is Participant's to say. Pure; one
 // thread.
 #pragma once
 
@@ -25,13 +25,10 @@
 
 namespace ciranda {
 
-// Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.
-inline constexpr int kMostSwapping = 8;
+// What a call contributes is one tensor, of at most so many bytes together with those of the other members.
+bool may_go_by_messages(const Signature& signature, int n_members, std::size_t most_bytes);
 
-// What a call contributes is one tensor, of at most kMostInputsBytes together with those of the other members.
-bool may_swap(const Signature& signature, int n_members);
-
-class Swaps {
+class RoundsByMessages {
  public:
   using Ticket = std::uint64_t;
 
@@ -41,12 +38,12 @@ class Swaps {
     std::vector<std::byte> inputs;  // of all members, in their order
   };
 
-  Swaps(int member, int n_members);
+  RoundsByMessages(int member, int n_members);
 
   // This rank has sent this. REQUIRES: no other call of the cache id is pending here.
-  Status begin(const SwapMessage& message, Ticket ticket);
+  Status begin(const InputMessage& message, Ticket ticket);
   // Another has. Not ok: it breaks the rules.
-  Status hear(int member, const SwapMessage& message);
+  Status hear(int member, const InputMessage& message);
   // The member sends no more.
   void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
   // The log has answered the call, or nobody will, if it was pending here.
@@ -72,7 +69,7 @@ class Swaps {
     Ticket ticket;
   };
 
-  Status keep(int member, const SwapMessage& message);
+  Status keep(int member, const InputMessage& message);
   const Round& round_of(const Pending& pending) const { return rounds_.at(pending.cache_id)[pending.number % 2]; }
 
   int member_;

@@ -1,8 +1,8 @@
-// Meetings: this rank's calls that are carried out without the coordinator (negotiate/participant.hpp says when). A
-// call leaves what it contributes in the memory that the lane's members share, and when all have come, each combines
+// RoundsInMemory: this rank's calls that are carried out without the coordinator (negotiate/participant.hpp says when).
+// A call leaves what it contributes in the memory that the lane's members share, and when all have come, each combines
 // what lies there: two cache lines that change hands, instead of a report, an entry of the log, and a collective.
 //
-// A meeting is for ranks that wait and look. None sleeps over one: it closes the meeting first, and reports the call
+// A round is for ranks that wait and look. None sleeps over one: it closes the round first, and reports the call
 // as any other, so that who comes later wakes it in the ordinary way.
 //
 // One thread (the holder of the progress lock).
@@ -15,25 +15,25 @@
 #include <vector>
 
 #include "engine/in_flight.hpp"
-#include "engine/meeting_memory.hpp"
+#include "engine/round_memory.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
 
-class Meetings {
+class RoundsInMemory {
  public:
   // All outlive this. `n_met` counts what is carried out here.
-  Meetings(const Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
+  RoundsInMemory(const Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
       : mesh_(mesh), in_flight_(in_flight), n_met_(n_met) {}
 
   // `arena`: the lane's; it outlives this.
 
-  // False: the meeting is closed.
-  bool come(SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket);
+  // False: the round is closed.
+  bool come(SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket);
   // Where this rank does not come. `arena`: null where there is none, or none yet. REQUIRES: it has not come.
-  void close(SharedArena* arena, const Participant::Meeting& meeting);
+  void close(SharedArena* arena, const Participant::DirectRound& round);
 
   // A call that is nowhere in flight: comes, and looks so many times whether all others have too. `output`: memory for
   // the result, not null.
@@ -43,33 +43,33 @@ class Meetings {
     kOpen,    // others are missing: wait_for() them
     kApart,   // all have come, without a name, with different calls
   };
-  Outcome try_to_meet(SharedArena& arena, const Participant::Meeting& meeting, const Call& call, std::byte* output,
+  Outcome try_at_once(SharedArena& arena, const Participant::DirectRound& round, const Call& call, std::byte* output,
                       Stages* stages, int n_looks);
-  // From here on it is in flight. REQUIRES: this rank has come, by try_to_meet().
-  void wait_for(const SharedArena& arena, const Participant::Meeting& meeting, Participant::Ticket ticket) {
-    pending_.push_back({meeting, ticket, &arena});
+  // From here on it is in flight. REQUIRES: this rank has come, by try_at_once().
+  void wait_for(const SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket) {
+    pending_.push_back({round, ticket, &arena});
   }
 
   // Whether such a tensor had better not come: it lies in shared memory, and need not be contributed.
   static bool is_better_in_place(const SharedArena& arena, Collective collective, const TensorMemory& memory,
                                  std::size_t n_bytes) {
-    return collective == Collective::kAllreduce && n_bytes > kMostMeetingBytes &&
+    return collective == Collective::kAllreduce && n_bytes > kMostRoundBytes &&
            arena.regions().find(memory.output, n_bytes).has_value();
   }
 
   bool empty() const { return pending_.empty(); }
 
-  // Carries out what is met, whose outcome is then known; says which cache ids' meetings were met and which are closed.
+  // Carries out what is met, whose outcome is then known; says which cache ids' rounds were met and which are closed.
   struct News {
     std::vector<std::uint32_t> met;
     std::vector<std::uint32_t> missed;
   };
-  // `closes`: then every meeting is one or the other.
+  // `closes`: then every round is one or the other.
   News look(bool closes);
 
  private:
   struct Pending {
-    Participant::Meeting meeting;
+    Participant::DirectRound round;
     Participant::Ticket ticket;
     const SharedArena* arena;  // not null
   };
@@ -85,8 +85,8 @@ class Meetings {
   InFlight& in_flight_;
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;
-  std::unordered_map<std::uint32_t, Participant::Meeting> to_close_;  // by cache id; as soon as there is an arena
-  MeetingMemory memory_;
+  std::unordered_map<std::uint32_t, Participant::DirectRound> to_close_;  // by cache id; as soon as there is an arena
+  RoundMemory memory_;
   std::vector<const std::byte*> contributed_;  // what a call is carried out from
 };
 

@@ -1,5 +1,5 @@
-// What a rank contributes to a meeting, and what it makes of what all have contributed. negotiate/meeting_places.hpp
-// says how that lies in memory, engine/direct_tensor.hpp what is made of one tensor.
+// What a rank contributes to a direct round in memory, and what it makes of what all have contributed.
+// negotiate/round_places.hpp says how that lies in memory, engine/direct_tensor.hpp what is made of one tensor.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -20,11 +20,11 @@ namespace ciranda {
 DirectTensor tensor_of(const Call& call, const FirstDims* first_dims, const Mesh& mesh);
 
 // REQUIRES: there is room for it.
-void contribute_to_meeting(const Request& request, const Mesh& mesh, std::byte* to);
+void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to);
 
 // Carries the request out, and gives its operation the outputs. `contributed`: by each member; by the root alone, where
 // there is one. Not ok: there is no memory for the result.
-Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
-                         std::vector<const std::byte*> contributed, const Mesh& mesh, const OutputMemory& memory);
+Status carry_out_round(const InFlight::Entry& entry, const FirstDims* first_dims,
+                       std::vector<const std::byte*> contributed, const Mesh& mesh, const OutputMemory& memory);
 
 }  // namespace ciranda

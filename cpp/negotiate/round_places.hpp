@@ -1,6 +1,6 @@
-// MeetingPlaces: which names of a lane may be carried out by a meeting (transport/meeting.hpp), without the
-// coordinator, and where in the shared memory that happens. Every member gives places out in the order of the log, so
-// all of them know the same without being told. Places are never given back, as cache ids are not. Pure.
+// RoundPlaces: which names of a lane may be carried out by a direct round in memory (transport/meeting.hpp), without
+// the coordinator, and where in the shared memory that happens. Every member gives places out in the order of the log,
+// so all of them know the same without being told. Places are never given back, as cache ids are not. Pure.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace ciranda {
 
-struct MeetingPlace {
+struct RoundPlace {
   std::uint32_t number = 0;
   std::size_t offset = 0;   // in each member's area, of what it contributes to even rounds; that for odd ones follows
   std::size_t n_bytes = 0;  // for one round
@@ -30,12 +30,12 @@ struct MeetingPlace {
 // --- what a member contributes: each tensor from a new cache line on; before them, to an alltoall whose splits may
 // differ with every call, how many rows of each tensor go to each rank, as int64
 
-inline constexpr std::size_t kMostMeetingBytes = 16 << 10;
+inline constexpr std::size_t kMostRoundBytes = 16 << 10;
 // By two ranks, of single tensors: to pass once over what both contribute takes no longer than to share that work out,
 // and needs no agreement. At 1 MiB an allreduce took a tenth less time so, at 256 KiB a third.
 inline constexpr std::size_t kMostBufferBytes = 1 << 20;
 // For a call that may contribute more or less each time, and goes another way where it contributes more than this.
-inline constexpr std::size_t kVaryingMeetingBytes = 4 << 10;
+inline constexpr std::size_t kVaryingRoundBytes = 4 << 10;
 
 inline std::size_t whole_lines(std::size_t n_bytes) {
   constexpr std::size_t kLine = 64;
@@ -55,8 +55,8 @@ inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
 template <typename NumBytes>
 std::optional<std::size_t> sum_of_lines(std::size_t n_tensors, NumBytes n_bytes_of) {
   std::size_t sum = 0;
-  for (std::size_t i = 0; i < n_tensors && sum <= kMostMeetingBytes; ++i) sum += whole_lines(n_bytes_of(i));
-  return sum <= kMostMeetingBytes ? std::optional(sum) : std::nullopt;
+  for (std::size_t i = 0; i < n_tensors && sum <= kMostRoundBytes; ++i) sum += whole_lines(n_bytes_of(i));
+  return sum <= kMostRoundBytes ? std::optional(sum) : std::nullopt;
 }
 
 inline std::size_t bytes_of_splits(std::size_t n_tensors, std::size_t n_ranks) {
@@ -74,8 +74,8 @@ inline bool has_fixed_rows(const Signature& signature) {
 // What any member contributes at most; none where the call needs more than a look at what all contribute, or is large:
 // then work is better shared out. `first_dims`: [tensor][rank], where they may differ; they may have come over the
 // network.
-inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
-                                                const std::vector<std::vector<std::int64_t>>* first_dims) {
+inline std::optional<std::size_t> round_bytes(const Signature& signature,
+                                              const std::vector<std::vector<std::int64_t>>* first_dims) {
   const auto& tensors = signature.tensors;
   switch (signature.collective) {
     case Collective::kAllreduce:
@@ -84,7 +84,7 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
     case Collective::kBroadcast:
     case Collective::kBarrier:
     case Collective::kReducescatter:
-      if (signature.n_bytes() > kMostMeetingBytes) return std::nullopt;
+      if (signature.n_bytes() > kMostRoundBytes) return std::nullopt;
       return sum_of_lines(tensors.size(), [&](std::size_t i) { return tensors[i].n_bytes(); });
     case Collective::kAllgather:
       if (first_dims == nullptr || first_dims->size() != tensors.size()) return std::nullopt;
@@ -94,7 +94,7 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
         return most;
       });
     case Collective::kAlltoall:
-      if (!has_fixed_rows(signature)) return kVaryingMeetingBytes;
+      if (!has_fixed_rows(signature)) return kVaryingRoundBytes;
       return sum_of_lines(tensors.size(),
                           [&](std::size_t i) { return bytes_of_rows(signature.arguments[i], tensors[i].row_bytes()); });
     default: return std::nullopt;
@@ -102,35 +102,45 @@ inline std::optional<std::size_t> meeting_bytes(const Signature& signature,
 }
 
 // What each member contributes, where it is one tensor and as much of each; first_dims as above.
-inline std::size_t exact_meeting_bytes(const Signature& signature,
-                                       const std::vector<std::vector<std::int64_t>>* first_dims) {
-  if (signature.tensors.size() != 1) return MeetingPlace::kNotExact;
+inline std::size_t exact_round_bytes(const Signature& signature,
+                                     const std::vector<std::vector<std::int64_t>>* first_dims) {
+  if (signature.tensors.size() != 1) return RoundPlace::kNotExact;
   const TensorSignature& tensor = signature.tensors.front();
   switch (signature.collective) {
     case Collective::kAllreduce:
     case Collective::kBroadcast:
     case Collective::kReducescatter: return tensor.n_bytes();
     case Collective::kAllgather: {
-      if (first_dims == nullptr || first_dims->size() != 1) return MeetingPlace::kNotExact;
+      if (first_dims == nullptr || first_dims->size() != 1) return RoundPlace::kNotExact;
       const bool is_alike = std::ranges::all_of(first_dims->front(), [&](auto n) { return n == tensor.shape.front(); });
-      return is_alike ? tensor.n_bytes() : MeetingPlace::kNotExact;
+      return is_alike ? tensor.n_bytes() : RoundPlace::kNotExact;
     }
     case Collective::kAlltoall:
-      if (!has_fixed_rows(signature)) return MeetingPlace::kNotExact;
+      if (!has_fixed_rows(signature)) return RoundPlace::kNotExact;
       return bytes_of_rows(signature.arguments.front(), tensor.row_bytes());
-    default: return MeetingPlace::kNotExact;
+    default: return RoundPlace::kNotExact;
   }
 }
 
-// As exact_meeting_bytes().
+// As exact_round_bytes().
 inline bool is_for_buffer(const Signature& signature, const std::vector<std::vector<std::int64_t>>* first_dims) {
   if (signature.op == ReduceOp::kAdasum || signature.is_weighted) return false;
-  const std::size_t n_bytes = exact_meeting_bytes(signature, first_dims);
-  return n_bytes != MeetingPlace::kNotExact && n_bytes > kMostMeetingBytes && n_bytes <= kMostBufferBytes;
+  const std::size_t n_bytes = exact_round_bytes(signature, first_dims);
+  return n_bytes != RoundPlace::kNotExact && n_bytes > kMostRoundBytes && n_bytes <= kMostBufferBytes;
+}
+
+// What any member contributes at most; none as for round_bytes(). `has_buffers`: members have some to exchange.
+inline std::optional<std::size_t> contributed_bytes(const Signature& signature,
+                                                    const std::vector<std::vector<std::int64_t>>* first_dims,
+                                                    bool has_buffers) {
+  const std::size_t exact = exact_round_bytes(signature, first_dims);
+  if (has_buffers && is_for_buffer(signature, first_dims)) return exact;
+  const auto room = round_bytes(signature, first_dims);
+  return room ? std::optional(std::min(*room, exact)) : std::nullopt;
 }
 
 // Whether this call contributes no more than there is room for. REQUIRES: its name has the place.
-inline bool fits(const Request& request, const MeetingPlace& place) {
+inline bool fits(const Request& request, const RoundPlace& place) {
   if (request.signature.collective != Collective::kAlltoall || has_fixed_rows(request.signature)) return true;
   if (!request.refusal.ok()) return false;
   const auto& splits = request.splits;
@@ -139,18 +149,18 @@ inline bool fits(const Request& request, const MeetingPlace& place) {
   return n_bytes && bytes_of_splits(splits.size(), splits.front().size()) + *n_bytes <= place.n_bytes;
 }
 
-class MeetingPlaces {
+class RoundPlaces {
  public:
   // What there is: places, bytes in each member's area, and whether members have buffers to exchange. The same on all
   // members.
-  MeetingPlaces(std::size_t n_places, std::size_t area_bytes, bool has_buffers = false)
+  RoundPlaces(std::size_t n_places, std::size_t area_bytes, bool has_buffers = false)
       : n_places_(n_places), area_bytes_(area_bytes), has_buffers_(has_buffers) {}
 
   bool has_buffers() const { return has_buffers_; }
 
-  std::optional<MeetingPlace> take(std::size_t n_bytes) {
+  std::optional<RoundPlace> take(std::size_t n_bytes) {
     if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * n_bytes) return std::nullopt;
-    const MeetingPlace place{.number = static_cast<std::uint32_t>(n_taken_++), .offset = offset_, .n_bytes = n_bytes};
+    const RoundPlace place{.number = static_cast<std::uint32_t>(n_taken_++), .offset = offset_, .n_bytes = n_bytes};
     offset_ += 2 * n_bytes;
     return place;
   }

@@ -1,4 +1,4 @@
-#include "engine/meeting_data.hpp"
+#include "engine/round_data.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include "engine/outputs.hpp"
 #include "engine/work.hpp"
-#include "negotiate/meeting_places.hpp"
+#include "negotiate/round_places.hpp"
 
 namespace ciranda {
 namespace {
@@ -116,7 +116,7 @@ DirectTensor tensor_of(const Call& call, const FirstDims* first_dims, const Mesh
   return made;
 }
 
-void contribute_to_meeting(const Request& request, const Mesh& mesh, std::byte* to) {
+void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to) {
   if (has_own_splits(request.signature)) to = write_splits(request, to);
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const DirectTensor tensor = tensor_of(request, i, nullptr, mesh);
@@ -125,8 +125,8 @@ void contribute_to_meeting(const Request& request, const Mesh& mesh, std::byte* 
   }
 }
 
-Status carry_out_meeting(const InFlight::Entry& entry, const FirstDims* first_dims,
-                         std::vector<const std::byte*> contributed, const Mesh& mesh, const OutputMemory& memory) {
+Status carry_out_round(const InFlight::Entry& entry, const FirstDims* first_dims,
+                       std::vector<const std::byte*> contributed, const Mesh& mesh, const OutputMemory& memory) {
   const Request& request = entry.request;
   std::vector<std::vector<std::int64_t>> splits;
   if (has_own_splits(request.signature)) splits = read_splits(request.memory.size(), contributed);

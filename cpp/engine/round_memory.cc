@@ -1,0 +1,102 @@
+#include "engine/round_memory.hpp"
+
+#include <cstring>
+
+namespace ciranda {
+namespace {
+
+std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena,
+                       const Participant::DirectRound& round) {
+  const std::size_t parity = round.number % 2;
+  const std::size_t index = parity * static_cast<std::size_t>(arena.n_members()) + static_cast<std::size_t>(member);
+  return arena.beside_meeting(round.place.number) + index * n_bytes;
+}
+
+// The buffer that a member hands over.
+SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+  SharedArena::Buffer buffer = 0;
+  std::memcpy(&buffer, beside_word(member, sizeof buffer, arena, round), sizeof buffer);
+  return buffer;
+}
+
+// In a broadcast one member writes only, and the other only reads.
+ExchangedBuffers::Choice choice_for(Collective collective) {
+  const bool reads_as_it_writes = collective != Collective::kBroadcast;
+  return reads_as_it_writes ? ExchangedBuffers::Choice::kReadLast : ExchangedBuffers::Choice::kUnusedLongest;
+}
+
+std::byte* area_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+  const std::size_t n_before = round.number % 2 == 0 ? 0 : round.place.n_bytes;
+  return arena.meeting_area(member).data() + round.place.offset + n_before;
+}
+
+// --- calls without a name: beside the word there is a place for the tag and four bytes of data, where members are few
+
+constexpr std::size_t kTagBytes = sizeof(std::uint32_t);
+constexpr std::size_t kLittleBytes = 4;
+constexpr std::size_t kHeadBytes = 64;  // of an area, for the tag
+
+bool has_place_beside_word(const SharedArena& arena) {
+  const auto n_places = 2 * static_cast<std::size_t>(arena.n_members());
+  return n_places * (kTagBytes + kLittleBytes) <= SharedArena::kBesideMeetingBytes;
+}
+
+std::byte* tag_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+  return has_place_beside_word(arena) ? beside_word(member, kTagBytes + kLittleBytes, arena, round)
+                                      : area_of(member, arena, round);
+}
+
+std::byte* unnamed_memory_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+  const bool is_little = has_place_beside_word(arena) && round.place.n_exact_bytes <= kLittleBytes;
+  return is_little ? tag_of(member, arena, round) + kTagBytes : area_of(member, arena, round) + kHeadBytes;
+}
+
+// ---
+
+// Of what does not lie in a buffer.
+std::byte* memory_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+  if (round.is_unnamed()) return unnamed_memory_of(member, arena, round);
+  const RoundPlace& place = round.place;
+  const std::size_t n_beside = SharedArena::kBesideMeetingBytes / (2 * static_cast<std::size_t>(arena.n_members()));
+  if (place.n_exact_bytes <= n_beside) return beside_word(member, place.n_exact_bytes, arena, round);
+  return area_of(member, arena, round);
+}
+
+}  // namespace
+
+static_assert(SharedArena::kLargeBufferBytes == kMostBufferBytes);
+
+std::byte* RoundMemory::for_writing(const SharedArena& arena, const Participant::DirectRound& round,
+                                    Collective collective) {
+  if (!round.place.is_in_buffer) return memory_of(arena.member(), arena, round);
+  const auto buffer = buffers_.take(arena, round.place.n_exact_bytes, choice_for(collective));
+  if (!buffer) return nullptr;
+  std::memcpy(beside_word(arena.member(), sizeof *buffer, arena, round), &*buffer, sizeof *buffer);
+  return arena.buffer(*buffer);
+}
+
+void RoundMemory::tag(const SharedArena& arena, const Participant::DirectRound& round) {
+  if (round.is_unnamed()) std::memcpy(tag_of(arena.member(), arena, round), &round.tag, kTagBytes);
+}
+
+bool RoundMemory::agree(const SharedArena& arena, const Participant::DirectRound& round) {
+  for (int member = 0; round.is_unnamed() && member < arena.n_members(); ++member) {
+    if (std::memcmp(tag_of(member, arena, round), &round.tag, kTagBytes) != 0) return false;
+  }
+  return true;
+}
+
+void RoundMemory::give_back(const SharedArena& arena, const Participant::DirectRound& round) {
+  if (round.place.is_in_buffer) buffers_.give(buffer_of(arena.member(), arena, round));
+}
+
+const std::byte* RoundMemory::of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+  if (!round.place.is_in_buffer) return memory_of(member, arena, round);
+  return arena.buffer(buffer_of(member, arena, round));
+}
+
+void RoundMemory::note_read(const SharedArena& arena, const Participant::DirectRound& round) {
+  if (round.place.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), arena, round));
+}
+
+}  // namespace ciranda

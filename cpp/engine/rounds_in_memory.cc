@@ -1,0 +1,151 @@
+#include "engine/rounds_in_memory.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "base/relax.hpp"
+#include "engine/round_data.hpp"
+#include "engine/work.hpp"
+#include "transport/meeting.hpp"
+
+namespace ciranda {
+namespace {
+
+Meeting at(const SharedArena& arena, const Participant::DirectRound& round) {
+  return {arena.meeting(round.place.number), arena.n_members()};
+}
+
+// Calls `visit` for each member that contributes something: for `root` alone, or for all where that is -1.
+template <typename Visit>
+void for_each_contributor(int root, int n_members, Visit visit) {
+  if (root >= 0) return visit(root);
+  for (int member = 0; member < n_members; ++member) visit(member);
+}
+
+}  // namespace
+
+bool RoundsInMemory::come(SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket) {
+  close_what_is_due(arena);
+  const Pending pending{round, ticket, &arena};
+  const bool has_room = contribute(pending);
+  in_flight_.note(ticket, Stage::kReady);
+  if (has_room && at(arena, round).come(round.number)) {
+    pending_.push_back(pending);
+    return true;
+  }
+  if (has_room) {
+    take_back(pending);
+  } else {
+    close(&arena, round);
+  }
+  return false;
+}
+
+RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Participant::DirectRound& round,
+                                                    const Call& call, std::byte* output, Stages* stages, int n_looks) {
+  const auto note = [stages](Stage stage) {
+    if (stages != nullptr) stages->note(stage);
+  };
+  close_what_is_due(arena);
+  const int root = info(call.collective).has_root ? call.root : -1;
+  std::byte* to = memory_.for_writing(arena, round, call.collective);
+  if (to == nullptr) return Outcome::kClosed;
+  const DirectTensor tensor = tensor_of(call, round.first_dims, mesh_);
+  const auto self = static_cast<std::size_t>(mesh_.rank());
+  if (root < 0 || root == mesh_.rank()) ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to);
+  RoundMemory::tag(arena, round);
+  note(Stage::kReady);
+  Meeting place = at(arena, round);
+  if (!place.come(round.number)) {
+    memory_.give_back(arena, round);
+    return Outcome::kClosed;
+  }
+  for (int i = 0; !place.is_met(round.number); ++i) {
+    if (i == n_looks || place.is_closed(round.number)) return Outcome::kOpen;
+    relax();
+  }
+  if (!RoundMemory::agree(arena, round)) return Outcome::kApart;
+  note(Stage::kAgreed);
+  contributed_.clear();
+  for_each_contributor(root, mesh_.size(), [&](int member) {
+    contributed_.push_back(member == mesh_.rank() ? call.memory.input : RoundMemory::of(member, arena, round));
+  });
+  combine(tensor, self, contributed_, output);
+  memory_.note_read(arena, round);
+  note(Stage::kDone);
+  n_met_.fetch_add(1, std::memory_order_relaxed);
+  return Outcome::kMet;
+}
+
+void RoundsInMemory::close_what_is_due(SharedArena& arena) {
+  if (to_close_.empty()) return;
+  for (const auto& [cache_id, other] : std::exchange(to_close_, {})) close(&arena, other);
+}
+
+// Without this rank no round is met, so it is in time if it is done before this rank comes to any. When a later round
+// is closed all members have done with those before.
+void RoundsInMemory::close(SharedArena* arena, const Participant::DirectRound& round) {
+  if (arena != nullptr) {
+    at(*arena, round).close(round.number);
+  } else {
+    to_close_.insert_or_assign(round.cache_id, round);
+  }
+}
+
+RoundsInMemory::News RoundsInMemory::look(bool closes) {
+  News news;
+  std::erase_if(pending_, [&](const Pending& pending) {
+    Meeting place = at(*pending.arena, pending.round);
+    const std::uint64_t number = pending.round.number;
+    const bool is_met = place.is_met(number) || (closes && !place.close(number));
+    if (is_met && RoundMemory::agree(*pending.arena, pending.round)) {
+      news.met.push_back(pending.round.cache_id);
+      const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;
+      in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
+                             in_flight_.recorder().now());
+      in_flight_.at(pending.ticket).outcome = carry_out(pending);
+      n_met_.fetch_add(1, std::memory_order_relaxed);
+      return true;
+    }
+    if (!is_met && !closes && !place.is_closed(number)) return false;
+    take_back(pending);
+    news.missed.push_back(pending.round.cache_id);
+    return true;
+  });
+  return news;
+}
+
+// The member that alone contributes something; -1: all do.
+int RoundsInMemory::root_of(const Pending& pending) const {
+  const Signature& signature = in_flight_.at(pending.ticket).request.signature;
+  return info(signature.collective).has_root ? root_member(signature, mesh_) : -1;
+}
+
+bool RoundsInMemory::contributes(const Pending& pending) const {
+  const int root = root_of(pending);
+  return root < 0 || root == mesh_.rank();
+}
+
+// False: there is no room for it.
+bool RoundsInMemory::contribute(const Pending& pending) {
+  const Request& request = in_flight_.at(pending.ticket).request;
+  std::byte* to = memory_.for_writing(*pending.arena, pending.round, request.signature.collective);
+  if (to != nullptr && contributes(pending)) contribute_to_round(request, mesh_, to);
+  RoundMemory::tag(*pending.arena, pending.round);
+  return to != nullptr;
+}
+
+void RoundsInMemory::take_back(const Pending& pending) { memory_.give_back(*pending.arena, pending.round); }
+
+Status RoundsInMemory::carry_out(const Pending& pending) {
+  const int root = root_of(pending);
+  std::vector<const std::byte*> from;
+  for_each_contributor(root, mesh_.size(),
+                       [&](int member) { from.push_back(RoundMemory::of(member, *pending.arena, pending.round)); });
+  Status status = carry_out_round(in_flight_.at(pending.ticket), pending.round.first_dims, std::move(from), mesh_,
+                                  in_flight_.output_memory());
+  memory_.note_read(*pending.arena, pending.round);
+  return status;
+}
+
+}  // namespace ciranda
