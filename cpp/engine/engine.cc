@@ -49,7 +49,7 @@ class Engine::Impl {
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
         preparation_(mesh_->rank(), sets_),
-        loop_(*mesh_, config, submissions_, {names_, auto_names_}, sets_, *recorder_),
+        loop_(*mesh_, config, submissions_, {ops_, auto_names_}, sets_, *recorder_),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_oversubscribed_(is_oversubscribed(*mesh_)),
@@ -90,7 +90,9 @@ class Engine::Impl {
       operation->refuse(std::move(status));
       return operation;
     }
-    const bool is_duplicate = !names_.take(request);
+    PersistentOp* const op =
+        is_numbered(request) ? nullptr : ops_.take(lane_id(request.process_set, request.lane), request.name);
+    const bool is_duplicate = op == nullptr && !is_numbered(request);
     if (is_duplicate && request.signature.collective == Collective::kJoin) {
       operation->refuse(Status::invalid_argument("join() is pending already on rank " + std::to_string(mesh_->rank()) +
                                                  "; join once and wait for it."));
@@ -106,7 +108,7 @@ class Engine::Impl {
     }
     const bool is_awaited = request.is_awaited;
     const std::size_t n_bytes = request.signature.n_bytes();
-    Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, is_duplicate,
+    Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, op,
                           is_duplicate ? 0 : submitted};
     if (is_awaited && take_in(submission)) return operation;
     submissions_.push(std::move(submission));
@@ -437,7 +439,7 @@ class Engine::Impl {
   CallbackThreads callback_threads_;  // which may use all below, up to the end of leave()
   const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
   SubmissionQueue submissions_;
-  NamesInUse names_;
+  PersistentOps ops_;
   AutoNames auto_names_;
   ProcessSets sets_;
   Preparation preparation_;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "complete/operation.hpp"
-#include "engine/names_in_use.hpp"
 #include "negotiate/participant.hpp"
+#include "negotiate/persistent_ops.hpp"
 #include "observe/recorder.hpp"
 #include "request/call.hpp"
 #include "request/request.hpp"
@@ -21,7 +21,7 @@ class InFlight {
   struct Entry {
     Request request;
     std::shared_ptr<Operation> operation;  // null: the ticket is free
-    bool holds_name = false;               // not if it was refused as a duplicate and is only to be answered
+    PersistentOp* op = nullptr;            // that it holds; null: it was refused as a duplicate, or has none
     bool is_executing = false;
     Status outcome = Status::ok_status();     // of what was carried out, for those who execute
     std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
@@ -29,16 +29,16 @@ class InFlight {
   };
 
   // All outlive this. `output_memory`: for the results of requests.
-  InFlight(NamesInUse& names, const OutputMemory& output_memory, Recorder& recorder)
-      : names_(names), output_memory_(output_memory), recorder_(recorder) {}
+  InFlight(PersistentOps& ops, const OutputMemory& output_memory, Recorder& recorder)
+      : ops_(ops), output_memory_(output_memory), recorder_(recorder) {}
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
   // `submitted`: in ticks; 0 where that is not recorded.
-  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, bool holds_name,
+  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, PersistentOp* op,
                           std::uint64_t submitted = 0) {
     if (request.is_deferrable) ++n_deferrable_;
-    Entry entry{std::move(request), std::move(operation), holds_name};
+    Entry entry{std::move(request), std::move(operation), op};
     entry.stages.note(Stage::kSubmitted, submitted);
     if (free_.empty()) {
       entries_.push_back(std::move(entry));
@@ -75,7 +75,7 @@ class InFlight {
     Entry& done = entries_[ticket];
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
-    if (done.holds_name) names_.release(done.request);  // first: who sees it done may use the name again
+    if (done.op != nullptr) ops_.release(*done.op);  // first: who sees it done may use the name again
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
     free_.push_back(ticket);
@@ -102,7 +102,7 @@ class InFlight {
                     done.stages);
   }
 
-  NamesInUse& names_;
+  PersistentOps& ops_;
   const OutputMemory& output_memory_;
   Recorder& recorder_;
   std::vector<Entry> entries_;

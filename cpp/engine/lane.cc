@@ -62,10 +62,12 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       mux_(around.mux),
       mesh_(around.world, around.mux, id, ranks, arena),
       auto_names_(around.names.automatic),
-      in_flight_(around.names.in_use, around.output_memory, around.recorder),
+      ops_(around.names.ops),
+      in_flight_(around.names.ops, around.output_memory, around.recorder),
       limits_(agreement_limits(around.config, mesh_.size())),
-      participant_(mesh_.rank(), {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
-                                  SharedArena::has_buffers(mesh_.size())}),
+      participant_(mesh_.rank(), id, ops_,
+                   {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
+                    SharedArena::has_buffers(mesh_.size())}),
       in_memory_(mesh_, in_flight_, around.n_met),
       by_messages_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),
@@ -92,9 +94,9 @@ bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 
 void Lane::submit(Submission submission, TimePoint now) {
   has_said_waiting_ = false;
-  const bool is_duplicate = submission.is_duplicate;
+  const bool is_duplicate = submission.op == nullptr;
   const Participant::Ticket ticket = in_flight_.add(std::move(submission.request), std::move(submission.operation),
-                                                    !is_duplicate, submission.submitted);
+                                                    submission.op, submission.submitted);
   in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
@@ -102,11 +104,11 @@ void Lane::submit(Submission submission, TimePoint now) {
   }
   if (!participant_.has_pending()) begin_to_wait(now);
   if (is_duplicate) leave_rounds();  // its first call may be at one
-  if (come(ticket, is_duplicate, now)) return;
-  if (participant_.come_late(in_flight_.at(ticket).request.name, ticket)) return;
+  PersistentOp& op = is_duplicate ? ops_.find_or_make(id_, in_flight_.at(ticket).request.name) : *submission.op;
+  if (come(op, ticket, now)) return;
+  if (participant_.come_late(op, ticket)) return;
   const Request& request = in_flight_.at(ticket).request;
-  Message message =
-      is_duplicate ? participant_.submit_duplicate(request.name, ticket) : participant_.submit(request, ticket);
+  Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
   // when this rank will look no longer (ProgressLoop::insist).
@@ -131,12 +133,13 @@ void Lane::submit(Submission submission, TimePoint now) {
 }
 
 // Or closes the round to which others might come, as this rank's call is of another kind.
-bool Lane::come(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
-  const Request& request = in_flight_.at(ticket).request;
+bool Lane::come(PersistentOp& op, Participant::Ticket ticket, TimePoint now) {
+  const InFlight::Entry& entry = in_flight_.at(ticket);
+  const bool is_duplicate = entry.op == nullptr;
   SharedArena* arena = data_.arena();
-  const auto round = is_duplicate || !request.is_awaited ? std::nullopt : round_for(ticket, arena);
+  const auto round = is_duplicate || !entry.request.is_awaited ? std::nullopt : round_for(ticket, arena);
   if (!round) {
-    close_avoided(request);
+    close_avoided(op, entry.request);
     return false;
   }
   if (arena == nullptr) {
@@ -144,39 +147,41 @@ bool Lane::come(Participant::Ticket ticket, bool is_duplicate, TimePoint now) {
   } else if (in_memory_.come(*arena, *round, ticket)) {
     meet(now);
   } else {
-    report_missed(round->cache_id, now);
+    report_missed(*round->op, now);
   }
   return true;
 }
 
 std::optional<Participant::DirectRound> Lane::round_for(Participant::Ticket ticket, const SharedArena* arena) {
   const Request& request = in_flight_.at(ticket).request;
+  PersistentOp& op = *in_flight_.at(ticket).op;
   if (arena == nullptr)
-    return goes_by_messages_ ? participant_.come(Direct::kByMessages, request, ticket) : std::nullopt;
+    return goes_by_messages_ ? participant_.come(Direct::kByMessages, op, request, ticket) : std::nullopt;
   const Signature& signature = request.signature;
   if (request.memory.size() == 1 &&
       RoundsInMemory::is_better_in_place(*arena, signature.collective, request.memory.front(), signature.n_bytes())) {
     return std::nullopt;
   }
-  if (!is_numbered(request)) return participant_.come(Direct::kInMemory, request, ticket);
+  if (!is_numbered(request)) return participant_.come(Direct::kInMemory, op, request, ticket);
   if (id_ != 0 || !is_unnamed(request.name)) return std::nullopt;
   return participant_.come_unnamed(request, auto_names_.n_unnamed() - 1, ticket);
 }
 
 // One without a name is not the next that may come, where another of this rank is at a round.
-void Lane::close_avoided(const Request& request) {
+void Lane::close_avoided(PersistentOp& op, const Request& request) {
   if (is_numbered(request) && participant_.has_come_unnamed()) leave_rounds();
-  const auto avoided = is_numbered(request) ? participant_.avoid_unnamed() : participant_.avoid(request.name);
+  const auto avoided = participant_.avoid(is_numbered(request) ? participant_.unnamed() : op);
   if (avoided) in_memory_.close(data_.arena(), *avoided);
 }
 
 // What all ranks agree on in full is reported so.
-void Lane::report_missed(std::uint32_t cache_id, TimePoint now) {
-  if (cache_id != Participant::kUnnamedId) return add_ready(participant_.missed(cache_id));
+void Lane::report_missed(PersistentOp& op, TimePoint now) {
+  if (!op.is_unnamed()) return add_ready(participant_.missed(op));
   control_.hurry();
   release_held(now);
   const Participant::Ticket ticket = participant_.missed_unnamed();
-  report(participant_.submit(in_flight_.at(ticket).request, ticket), now);
+  const InFlight::Entry& entry = in_flight_.at(ticket);
+  report(participant_.submit(*entry.op, entry.request, ticket), now);
 }
 
 RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
@@ -198,12 +203,12 @@ void Lane::leave_rounds() {
 
 bool Lane::look_at_rounds(bool closes, TimePoint now) {
   const RoundsInMemory::News news = in_memory_.look(closes);
-  for (const std::uint32_t cache_id : news.met) {
-    if (cache_id != Participant::kUnnamedId) log_.met(cache_id);
-    const Participant::Ticket ticket = participant_.done(cache_id).ticket;
+  for (PersistentOp* const op : news.met) {
+    log_.met(*op);
+    const Participant::Ticket ticket = participant_.done(*op).ticket;
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
-  for (const std::uint32_t cache_id : news.missed) report_missed(cache_id, now);
+  for (PersistentOp* const op : news.missed) report_missed(*op, now);
   // To the coordinator, who reports something waits no longer.
   if (!news.missed.empty() && has_said_waiting_) report(WaitingMessage{}, now);
   return !news.met.empty() || !news.missed.empty();
@@ -219,11 +224,9 @@ void Lane::release_held(TimePoint now) {
   holding_.update(false, true, now);
 }
 
-void Lane::join(std::shared_ptr<Operation> operation, std::optional<Request> request, std::uint64_t submitted,
-                TimePoint now) {
-  const bool holds_name = request.has_value();
-  const Participant::Ticket ticket = in_flight_.add(std::move(request).value_or(Request{}), std::move(operation),
-                                                    holds_name, holds_name ? submitted : 0);
+void Lane::join(Submission submission, TimePoint now) {
+  const Participant::Ticket ticket = in_flight_.add(std::move(submission.request), std::move(submission.operation),
+                                                    submission.op, submission.submitted);
   in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
@@ -383,7 +386,7 @@ void Lane::stand_in(Participant::Execute& entry) {
       request.memory.push_back({at, at});
       at += tensor.n_bytes();
     }
-    ready.ticket = in_flight_.add(std::move(request), std::make_shared<Operation>(), false);
+    ready.ticket = in_flight_.add(std::move(request), std::make_shared<Operation>(), nullptr);
     in_flight_.at(ready.ticket).scratch = scratch.data;
   }
 }

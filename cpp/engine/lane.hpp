@@ -74,10 +74,8 @@ class Lane {
   void submit(Submission submission, TimePoint now);
   // REQUIRES: this is the world's first lane.
   RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks);
-  // `request` holds the name; none where the lane joins along with another. `submitted`: as in Submission. REQUIRES: no
-  // join is pending here.
-  void join(std::shared_ptr<Operation> operation, std::optional<Request> request, std::uint64_t submitted,
-            TimePoint now);
+  // The submission has no request where the lane joins along with another. REQUIRES: no join is pending here.
+  void join(Submission submission, TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
 
   // Agrees, and executes a step. Each returns whether anything moved; not ok: the world is broken.
@@ -117,10 +115,10 @@ class Lane {
 
  private:
   int member(int world_rank) const;
-  bool come(Participant::Ticket ticket, bool is_duplicate, TimePoint now);
+  bool come(PersistentOp& op, Participant::Ticket ticket, TimePoint now);
   std::optional<Participant::DirectRound> round_for(Participant::Ticket ticket, const SharedArena* arena);
-  void close_avoided(const Request& request);
-  void report_missed(std::uint32_t cache_id, TimePoint now);
+  void close_avoided(PersistentOp& op, const Request& request);
+  void report_missed(PersistentOp& op, TimePoint now);
   bool look_at_rounds(bool closes, TimePoint now);
   // What may travel along with the report; nothing otherwise.
   std::span<const std::byte> small_input(const Request& request) const;
@@ -156,6 +154,7 @@ class Lane {
   LaneMux& mux_;
   LaneMesh mesh_;
   AutoNames& auto_names_;
+  PersistentOps& ops_;
   InFlight in_flight_;
   AgreementLimits limits_;
   Participant participant_;

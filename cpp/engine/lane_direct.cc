@@ -21,7 +21,7 @@ std::span<const std::byte> Lane::small_input(const Request& request) const {
 void Lane::send_input(const Participant::DirectRound& round, Participant::Ticket ticket, TimePoint now) {
   const auto input = input_of(in_flight_.at(ticket).request);
   if (by_messages_.empty()) inputs_probe_.begin(now);
-  const InputMessage message{round.cache_id, round.number, {input.begin(), input.end()}};
+  const InputMessage message{round.op->cache_id(), round.number, {input.begin(), input.end()}};
   in_flight_.begin(ticket);  // from here on the inputs of the others decide, or the log does
   control_.hurry();
   flush_ready(now);
@@ -48,7 +48,7 @@ Status Lane::carry_out_by_messages(TimePoint now) {
   if (by_messages_.empty()) return Status::ok_status();
   for (RoundsByMessages::Done& done : by_messages_.take_done()) {
     Participant::Execute entry;
-    entry.requests.push_back(participant_.done(done.cache_id));
+    entry.requests.push_back(participant_.done(participant_.at(done.cache_id)));
     report_late(now);
     entry.inputs = std::move(done.inputs);
     in_flight_.note_agreed(done.ticket, Path::kSwap, in_flight_.recorder().now());

@@ -15,6 +15,7 @@
 #include "engine/control_plane.hpp"
 #include "engine/holding.hpp"
 #include "negotiate/coordinator.hpp"
+#include "negotiate/persistent_op.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
 #include "transport/lane_mesh.hpp"
@@ -35,8 +36,8 @@ class LaneLog {
     }
   }
   // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
-  void met(std::uint32_t cache_id) {
-    if (coordinator_) coordinator_->on_met(cache_id, std::chrono::steady_clock::now());
+  void met(const PersistentOp& op) {
+    if (coordinator_ && !op.is_unnamed()) coordinator_->on_met(op.cache_id(), std::chrono::steady_clock::now());
   }
   // Whether this rank has a use for what another member sent.
   bool expects(int from, const Message& message) const;

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "engine/auto_names.hpp"
-#include "engine/names_in_use.hpp"
+#include "negotiate/persistent_ops.hpp"
 
 namespace ciranda {
 
 struct Names {
-  NamesInUse& in_use;
+  PersistentOps& ops;
   AutoNames& automatic;
 };
 

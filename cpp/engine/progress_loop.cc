@@ -112,7 +112,7 @@ Status ProgressLoop::add_lane(const Request& request) {
   for (Submission& submission : kept_.take(id)) lane.submit(std::move(submission), now);
   asked_for_.erase(id);
   const bool has_joined = find(lane_id(request.process_set, 0))->has_joined();
-  if (has_joined) lane.join(std::make_shared<Operation>(), std::nullopt, 0, now);
+  if (has_joined) lane.join({{}, std::make_shared<Operation>()}, now);
   return Status::ok_status();
 }
 
@@ -120,6 +120,7 @@ void ProgressLoop::remove_lanes_that_are_over() {
   std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
     if (!lane->is_over()) return false;
     lane_by_id_.erase(lane->id());
+    names_.ops.remove_lane(lane->id());
     return true;
   });
 }
@@ -232,8 +233,11 @@ void ProgressLoop::submit(Submission submission, int n_looks) {
 
 // Returns the lane that has it; null if it is not for one.
 Lane* ProgressLoop::take(Submission submission, TimePoint now) {
-  if (is_numbered(submission.request)) names_.automatic.number(submission.request);
   const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
+  if (is_numbered(submission.request)) {
+    names_.automatic.number(submission.request);
+    submission.op = names_.ops.take(id, submission.request.name);
+  }
   Lane* lane = failure_ ? nullptr : find_or_make(id);
   if (const std::optional<Status> refused = refusal_of(submission.request)) {
     std::vector<Submission> alone;
@@ -285,8 +289,9 @@ void ProgressLoop::ask_for_lane(LaneId id, TimePoint now) {
   request.signature.arguments = {lane_of(id)};
   request.name = "add_lane " + to_string(request.signature.arguments);
   request.is_cacheable = false;
-  names_.in_use.take(request);
-  find(lane_id(set_of(id), 0))->submit({std::move(request), asked}, now);
+  const LaneId first = lane_id(set_of(id), 0);
+  PersistentOp* const op = names_.ops.take(first, request.name);
+  find(first)->submit({std::move(request), asked, op}, now);
 }
 
 void ProgressLoop::submit_what_was_kept(TimePoint now) {
@@ -308,7 +313,7 @@ void ProgressLoop::submit_what_was_kept(TimePoint now) {
 
 void ProgressLoop::fail(std::vector<Submission> submissions, const Status& why) {
   for (Submission& submission : submissions) {
-    if (!submission.is_duplicate) names_.in_use.release(submission.request);
+    if (submission.op != nullptr) names_.ops.release(*submission.op);
     submission.operation->complete(why);
   }
 }
@@ -319,8 +324,11 @@ void ProgressLoop::join(const Submission& submission, TimePoint now) {
   for (std::uint32_t number = 0; number < n_lanes_of(set); ++number) {
     Lane* lane = find(lane_id(set, number));
     if (lane == nullptr) continue;  // it is not there on any rank, or will join when it comes to be
-    lane->join(number == 0 ? submission.operation : std::make_shared<Operation>(),
-               number == 0 ? std::optional<Request>(submission.request) : std::nullopt, submission.submitted, now);
+    if (number == 0) {
+      lane->join(submission, now);
+    } else {
+      lane->join({{}, std::make_shared<Operation>()}, now);
+    }
   }
 }
 

@@ -44,13 +44,14 @@ std::shared_ptr<Operation> done_with(OutputBuffer output) {
 }  // namespace
 
 RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks) {
-  const auto round = round_for(call);
+  PersistentOp* const op = names_.ops.find(0, call.name);
+  if (op == nullptr) return std::nullopt;
+  const auto round = round_for(*op, call);
   if (!round || !fits_given(call, *round) ||
       RoundsInMemory::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
     return std::nullopt;
   }
-  NamesInUse::Name& name = name_of(*round, call.name);
-  if (!name.take()) return std::nullopt;
+  if (!op->take()) return std::nullopt;
   if (stages != nullptr) stages->note(Stage::kTaken);
   OutputBuffer allocated;
   std::byte* output = call.memory.output;
@@ -62,27 +63,24 @@ RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& cal
   if (output != nullptr) outcome = in_memory_.try_at_once(arena, *round, call, output, stages, n_looks);
   if (outcome == RoundsInMemory::Outcome::kOpen) return wait_at(arena, *round, call, stages);
   if (outcome == RoundsInMemory::Outcome::kMet) {
-    participant_.done_at_once(round->cache_id);
+    participant_.done_at_once(*op);
     note_met(*round);
     if (stages != nullptr) record(call, *stages);
   }
-  name.release();
+  op->release();
   if (outcome == RoundsInMemory::Outcome::kApart) participant_.give_up_unnamed();
   if (outcome != RoundsInMemory::Outcome::kMet) return std::nullopt;
   return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
 }
 
-std::optional<Participant::DirectRound> RepeatedCalls::round_for(const Call& call) const {
-  return call.name.empty() ? participant_.round_for_unnamed(call, names_.automatic.n_unnamed())
-                           : participant_.round_for(call);
+std::optional<Participant::DirectRound> RepeatedCalls::round_for(PersistentOp& op, const Call& call) const {
+  return op.is_unnamed() ? participant_.round_for_unnamed(call, names_.automatic.n_unnamed())
+                         : participant_.round_for(op, call);
 }
 
 void RepeatedCalls::note_met(const Participant::DirectRound& round) {
-  if (round.is_unnamed()) {
-    names_.automatic.count_unnamed();
-  } else {
-    log_.met(round.cache_id);
-  }
+  if (round.is_unnamed()) names_.automatic.count_unnamed();
+  log_.met(*round.op);
 }
 
 // REQUIRES: the call was counted, if it has no name.
@@ -93,14 +91,6 @@ void RepeatedCalls::record(const Call& call, Stages& stages) {
   in_flight_.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
 }
 
-NamesInUse::Name& RepeatedCalls::name_of(const Participant::DirectRound& round, std::string_view text) {
-  if (round.is_unnamed()) return unnamed_;
-  const std::uint32_t cache_id = round.cache_id;
-  if (cache_id >= repeated_.size()) repeated_.resize(std::size_t{cache_id} + 1, nullptr);
-  if (repeated_[cache_id] == nullptr) repeated_[cache_id] = &names_.in_use.keep(text);
-  return *repeated_[cache_id];
-}
-
 // This rank has come, and holds the name.
 std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, const Participant::DirectRound& round,
                                                   const Call& call, const Stages* stages) {
@@ -108,19 +98,21 @@ std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, cons
   Request request = make_request(call);
   settle_splits(request, arena.n_members(), arena.member());
   const std::uint64_t nth = names_.automatic.n_unnamed();
+  PersistentOp* op = round.op;
   if (round.is_unnamed()) {
-    unnamed_.release();
+    op->release();
     request.name = kUnnamed;
     names_.automatic.number(request);
+    op = names_.ops.take(op->lane(), request.name);
   }
-  const Participant::Ticket ticket = in_flight_.add(std::move(request), operation, true);
+  const Participant::Ticket ticket = in_flight_.add(std::move(request), operation, op);
   if (stages != nullptr) in_flight_.at(ticket).stages = *stages;
   in_flight_.at(ticket).stages.path = Path::kRepeated;
   const Request& pending = in_flight_.at(ticket).request;
   if (round.is_unnamed()) {
     participant_.come_unnamed(pending, nth, ticket);
   } else {
-    participant_.come(Direct::kInMemory, pending, ticket);
+    participant_.come(Direct::kInMemory, *op, pending, ticket);
   }
   in_memory_.wait_for(arena, round, ticket);
   return operation;

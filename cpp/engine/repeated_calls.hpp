@@ -37,10 +37,9 @@ class RepeatedCalls {
   Outcome repeat(SharedArena& arena, const Call& call, Stages* stages, int n_looks);
 
  private:
-  std::optional<Participant::DirectRound> round_for(const Call& call) const;
+  std::optional<Participant::DirectRound> round_for(PersistentOp& op, const Call& call) const;
   void note_met(const Participant::DirectRound& round);
   void record(const Call& call, Stages& stages);
-  NamesInUse::Name& name_of(const Participant::DirectRound& round, std::string_view text);
   std::shared_ptr<Operation> wait_at(const SharedArena& arena, const Participant::DirectRound& round, const Call& call,
                                      const Stages* stages);
 
@@ -49,8 +48,6 @@ class RepeatedCalls {
   LaneLog& log_;
   InFlight& in_flight_;
   const Names names_;
-  std::vector<NamesInUse::Name*> repeated_;  // by cache id; null: no call of it was repeated
-  NamesInUse::Name unnamed_;                 // of a call without a name; never in use when one is made
 };
 
 }  // namespace ciranda

@@ -79,7 +79,7 @@ RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Pa
 
 void RoundsInMemory::close_what_is_due(SharedArena& arena) {
   if (to_close_.empty()) return;
-  for (const auto& [cache_id, other] : std::exchange(to_close_, {})) close(&arena, other);
+  for (const auto& [place, other] : std::exchange(to_close_, {})) close(&arena, other);
 }
 
 // Without this rank no round is met, so it is in time if it is done before this rank comes to any. When a later round
@@ -88,7 +88,7 @@ void RoundsInMemory::close(SharedArena* arena, const Participant::DirectRound& r
   if (arena != nullptr) {
     at(*arena, round).close(round.number);
   } else {
-    to_close_.insert_or_assign(round.cache_id, round);
+    to_close_.insert_or_assign(round.place.number, round);
   }
 }
 
@@ -99,7 +99,7 @@ RoundsInMemory::News RoundsInMemory::look(bool closes) {
     const std::uint64_t number = pending.round.number;
     const bool is_met = place.is_met(number) || (closes && !place.close(number));
     if (is_met && RoundMemory::agree(*pending.arena, pending.round)) {
-      news.met.push_back(pending.round.cache_id);
+      news.met.push_back(pending.round.op);
       const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;
       in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
                              in_flight_.recorder().now());
@@ -109,7 +109,7 @@ RoundsInMemory::News RoundsInMemory::look(bool closes) {
     }
     if (!is_met && !closes && !place.is_closed(number)) return false;
     take_back(pending);
-    news.missed.push_back(pending.round.cache_id);
+    news.missed.push_back(pending.round.op);
     return true;
   });
   return news;

@@ -59,10 +59,10 @@ class RoundsInMemory {
 
   bool empty() const { return pending_.empty(); }
 
-  // Carries out what is met, whose outcome is then known; says which cache ids' rounds were met and which are closed.
+  // Carries out what is met, whose outcome is then known; says whose rounds were met and whose are closed.
   struct News {
-    std::vector<std::uint32_t> met;
-    std::vector<std::uint32_t> missed;
+    std::vector<PersistentOp*> met;
+    std::vector<PersistentOp*> missed;
   };
   // `closes`: then every round is one or the other.
   News look(bool closes);
@@ -85,7 +85,7 @@ class RoundsInMemory {
   InFlight& in_flight_;
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;
-  std::unordered_map<std::uint32_t, Participant::DirectRound> to_close_;  // by cache id; as soon as there is an arena
+  std::unordered_map<std::uint32_t, Participant::DirectRound> to_close_;  // by place; as soon as there is an arena
   RoundMemory memory_;
   std::vector<const std::byte*> contributed_;  // what a call is carried out from
 };

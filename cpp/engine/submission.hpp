@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "complete/operation.hpp"
+#include "negotiate/persistent_op.hpp"
 #include "request/request.hpp"
 
 namespace ciranda {
@@ -15,7 +16,7 @@ namespace ciranda {
 struct Submission {
   Request request;
   std::shared_ptr<Operation> operation;
-  bool is_duplicate = false;
+  PersistentOp* op = nullptr;   // that it holds; null: it is numbered when it is taken in, or a duplicate
   std::uint64_t submitted = 0;  // in ticks; 0 where that is not recorded
 };
 

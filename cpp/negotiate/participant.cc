@@ -10,123 +10,104 @@ constexpr std::uint32_t kNoGroup = 0xffffffff;
 
 }  // namespace
 
-Message Participant::submit(const Request& request, Ticket ticket) {
-  Name& name = name_for(request.name);
-  const bool is_duplicate = !name.pending.empty();
+Message Participant::submit(PersistentOp& op, const Request& request, Ticket ticket) {
+  const bool is_duplicate = !op.pending_.empty();
   ++n_pending_;
-  const bool is_unnamed = !request.is_cacheable && ciranda::is_unnamed(request.name);
-  if (is_unnamed) ++n_unnamed_reported_;
-  name.pending.push_back({ticket, nullptr, request.is_deferrable, 0, is_unnamed});
-  close(name);
-  if (is_duplicate) return DuplicateMessage{request.name};
-  const bool is_same_priority = std::exchange(name.priority, request.priority) == request.priority;
-  if (is_same_priority && name.cache_id != kNoCacheId && name.is_known && name.known == request.signature) {
-    const std::uint32_t group = name.cache_id < group_of_id_.size() ? group_of_id_[name.cache_id] : kNoGroup;
-    if (group != kNoGroup && request.is_deferrable) return hold(name, group);
-    return ReadyMessage{{{name.cache_id, request.is_deferrable}}};
+  const bool is_numbered = !request.is_cacheable && is_unnamed(request.name);
+  if (is_numbered) ++n_unnamed_reported_;
+  op.pending_.push_back({ticket, nullptr, request.is_deferrable, is_numbered});
+  close(op);
+  if (is_duplicate) return DuplicateMessage{op.name()};
+  const bool is_same_priority = std::exchange(op.priority_, request.priority) == request.priority;
+  if (is_same_priority && op.cache_id_ != kNoCacheId && op.known_ == request.signature) {
+    const std::uint32_t group = op.cache_id_ < group_of_id_.size() ? group_of_id_[op.cache_id_] : kNoGroup;
+    if (group != kNoGroup && request.is_deferrable) return hold(op, group);
+    op.become(State::kReported);
+    return ReadyMessage{{{op.cache_id_, request.is_deferrable}}};
   }
-  name.pending.back().in_full = std::make_unique<Signature>(request.signature);
-  return RequestMessage{request.name, request.signature, request.is_cacheable, request.is_deferrable, request.priority};
+  op.become(State::kReported);
+  op.pending_.back().in_full = std::make_unique<Signature>(request.signature);
+  return RequestMessage{op.name(), request.signature, request.is_cacheable, request.is_deferrable, request.priority};
 }
 
 // --- direct rounds
 
-Participant::DirectRound Participant::next_round(const Name& name) {
-  return {name.cache_id, name.place.value_or(RoundPlace{}), name.next_round, name.first_dims.get()};
+Participant::DirectRound Participant::next_round(PersistentOp& op) {
+  return {&op, op.place_.value_or(RoundPlace{}), op.next_round_, op.first_dims_.get()};
 }
 
-std::optional<Participant::DirectRound> Participant::come(Direct by, const Request& request, Ticket ticket) {
-  if (n_open_ == 0) return std::nullopt;
-  const auto found = names_.find(request.name);
-  if (found == names_.end()) return std::nullopt;
-  Name& name = *found->second;
-  if (name.direct != by || !name.pending.empty() || !(name.known == request.signature)) return std::nullopt;
+std::optional<Participant::DirectRound> Participant::come(Direct by, PersistentOp& op, const Request& request,
+                                                          Ticket ticket) {
+  if (op.direct_ != by || !op.pending_.empty() || op.known_ != request.signature) return std::nullopt;
   // By messages others go on without a rank that joins: it has not come to their next rounds.
   const bool is_in_memory = by == Direct::kInMemory;
-  const bool may_come = is_in_memory ? fits(request, *name.place) : name.n_joins == n_joins_ && !request.is_deferrable;
+  const bool may_come = is_in_memory ? fits(request, *op.place_) : op.n_joins_ == n_joins_ && !request.is_deferrable;
   if (!may_come) return std::nullopt;
-  name.way = is_in_memory ? Way::kInMemory : Way::kByMessages;
-  name.pending.push_back({ticket, nullptr});
+  op.become(is_in_memory ? State::kInMemory : State::kByMessages);
+  op.pending_.push_back({ticket, nullptr});
   ++n_pending_;
-  return next_round(name);
+  return next_round(op);
 }
 
-std::optional<Participant::DirectRound> Participant::round_for(const Call& call) const {
-  if (n_open_ == 0) return std::nullopt;
-  const auto found = names_.find(call.name);
-  if (found == names_.end()) return std::nullopt;
-  const Name& name = *found->second;
-  if (name.direct != Direct::kInMemory || !name.pending.empty() || !is_of(name.known, call)) return std::nullopt;
-  return next_round(name);
+std::optional<Participant::DirectRound> Participant::round_for(PersistentOp& op, const Call& call) const {
+  if (op.direct_ != Direct::kInMemory || !op.pending_.empty() || !is_of(*op.known_, call)) return std::nullopt;
+  return next_round(op);
 }
 
-Participant::Ready Participant::done(std::uint32_t cache_id) {
-  Name& name = at(cache_id);
-  ++name.next_round;
-  return take(name);
+Participant::Ready Participant::done(PersistentOp& op) {
+  ++op.next_round_;
+  return take(op);
 }
 
-ReadyMessage Participant::missed(std::uint32_t cache_id) {
-  Name& name = *by_cache_id_[cache_id];
-  name.way = Way::kReported;
-  close(name);
-  return ReadyMessage{{{cache_id, false}}};
+ReadyMessage Participant::missed(PersistentOp& op) {
+  op.become(State::kReported);
+  close(op);
+  return ReadyMessage{{{op.cache_id_, false}}};
 }
 
-std::optional<Participant::DirectRound> Participant::avoid(const std::string& text) {
-  if (n_open_ == 0) return std::nullopt;
-  const auto found = names_.find(text);
-  return found == names_.end() ? std::nullopt : avoid(*found->second);
-}
-
-std::optional<Participant::DirectRound> Participant::avoid(Name& name) {
-  if (name.direct != Direct::kInMemory) return std::nullopt;
-  close(name);
-  return next_round(name);
+std::optional<Participant::DirectRound> Participant::avoid(PersistentOp& op) {
+  if (op.direct_ != Direct::kInMemory) return std::nullopt;
+  close(op);
+  return next_round(op);
 }
 
 // All members do so at the same place of the log, with the same signature.
-bool Participant::take_place(Name& name) {
-  const bool is_in_buffer = places_.has_buffers() && is_for_buffer(name.known, name.first_dims.get());
+bool Participant::take_place(PersistentOp& op) {
+  const FirstDims* const first_dims = op.first_dims_.get();
+  const bool is_in_buffer = places_.has_buffers() && is_for_buffer(*op.known_, first_dims);
   const std::optional<std::size_t> n_bytes =
-      is_in_buffer ? std::optional<std::size_t>(0) : round_bytes(name.known, name.first_dims.get());
+      is_in_buffer ? std::optional<std::size_t>(0) : round_bytes(*op.known_, first_dims);
   if (!n_bytes) return false;
-  if (!name.place || name.place->n_bytes < *n_bytes) name.place = places_.take(*n_bytes);
-  if (!name.place) return false;
-  name.place->is_in_buffer = is_in_buffer;
-  name.place->n_exact_bytes =
-      exact_round_bytes(name.known, name.first_dims.get());  // all have done with the one before
+  if (!op.place_ || op.place_->n_bytes < *n_bytes) op.place_ = places_.take(*n_bytes);
+  if (!op.place_) return false;
+  op.place_->is_in_buffer = is_in_buffer;
+  op.place_->n_exact_bytes = exact_round_bytes(*op.known_, first_dims);  // all have done with the one before
   return true;
 }
 
 // The round before may have been closed: all members count it, whatever each has come to.
-void Participant::open(Name& name, Direct direct) {
-  close(name);
+void Participant::open(PersistentOp& op, Direct direct) {
+  close(op);
   if (direct == Direct::kNot) return;
-  ++name.next_round;
-  name.direct = direct;
-  name.n_joins = n_joins_;
-  ++n_open_;
+  ++op.next_round_;
+  op.direct_ = direct;
+  op.n_joins_ = n_joins_;
 }
 
-void Participant::close(Name& name) {
-  if (std::exchange(name.direct, Direct::kNot) != Direct::kNot) --n_open_;
-}
+void Participant::close(PersistentOp& op) { op.direct_ = Direct::kNot; }
 
-bool Participant::come_late(const std::string& text, Ticket ticket) {
-  const auto found = names_.find(text);
-  if (found == names_.end() || found->second->way != Way::kByMessages) return false;
-  Name& name = *found->second;
-  name.pending.push_back({ticket, nullptr});
+bool Participant::come_late(PersistentOp& op, Ticket ticket) {
+  if (op.state() != State::kByMessages) return false;
+  op.pending_.push_back({ticket, nullptr});
   ++n_pending_;
-  close(name);
-  name.late.push_back({text});
+  close(op);
+  ++op.n_late_;
   return true;
 }
 
-void Participant::end_round(Name& name) {
-  name.way = Way::kReported;
-  for (DuplicateMessage& late : std::exchange(name.late, {})) late_.push_back(std::move(late));
+void Participant::end_round(PersistentOp& op) {
+  op.become(op.pending_.empty() ? State::kIdle : State::kReported);
+  late_.insert(late_.end(), std::exchange(op.n_late_, 0), DuplicateMessage{op.name()});
 }
 
 Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
@@ -134,23 +115,23 @@ Result<Participant::Action> Participant::cancel(const CancelEntry& entry) {
     return Status::internal("the log cancels cache id " + std::to_string(entry.cache_id) + ", which rank " +
                             std::to_string(rank_) + " does not know");
   }
-  Name& name = *by_cache_id_[entry.cache_id];
+  PersistentOp& op = at(entry.cache_id);
   const bool has_come =
-      entry.round < name.next_round || (entry.round == name.next_round && name.way == Way::kByMessages);
+      entry.round < op.next_round_ || (entry.round == op.next_round_ && op.state() == State::kByMessages);
   if (has_come) return Action(Cancelled{});
-  close(name);  // whether or not this rank has all inputs to the round before
+  close(op);  // whether or not this rank has all inputs to the round before
   return Action(Cancelled{NoInputMessage{entry.cache_id, entry.round}});
 }
 
 // --- groups
 
-Message Participant::hold(Name& name, std::uint32_t number) {
+Message Participant::hold(PersistentOp& op, std::uint32_t number) {
   Group& group = groups_[number];
-  name.way = Way::kHeld;
+  op.become(State::kHeld);
   ++n_held_;
   if (++group.n_held < group.cache_ids.size()) return ReadyMessage{};
   n_held_ -= std::exchange(group.n_held, 0);
-  for (const std::uint32_t cache_id : group.cache_ids) by_cache_id_[cache_id]->way = Way::kReported;
+  for (const std::uint32_t cache_id : group.cache_ids) at(cache_id).become(State::kReported);
   return GroupsMessage{plan_, {number}};
 }
 
@@ -161,8 +142,8 @@ ReadyMessage Participant::release() {
     if (group.n_held == 0) continue;
     n_held_ -= std::exchange(group.n_held, 0);
     for (const std::uint32_t cache_id : group.cache_ids) {
-      if (by_cache_id_[cache_id]->way != Way::kHeld) continue;
-      by_cache_id_[cache_id]->way = Way::kReported;
+      if (at(cache_id).state() != State::kHeld) continue;
+      at(cache_id).become(State::kReported);
       released.items.push_back({cache_id, true});
     }
   }
@@ -196,12 +177,12 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
                               std::to_string(entry.plan) + ", which rank " + std::to_string(rank_) + " does not know");
     }
     for (const std::uint32_t cache_id : groups_[number].cache_ids) {
-      Name& name = *by_cache_id_[cache_id];
-      if (name.pending.empty() || name.way != Way::kReported) {
+      PersistentOp& op = at(cache_id);
+      if (op.state() != State::kReported) {
         return Status::internal("the log executes cache id " + std::to_string(cache_id) +
                                 " with its group, which rank " + std::to_string(rank_) + " has not reported");
       }
-      action.requests.push_back(take(name));
+      action.requests.push_back(take(op));
     }
   }
   return Action(std::move(action));
@@ -209,19 +190,12 @@ Result<Participant::Action> Participant::execute(const ExecuteGroupsEntry& entry
 
 // --- other reports
 
-Message Participant::submit_duplicate(const std::string& name, Ticket ticket) {
-  Name& duplicate = name_for(name);
+Message Participant::submit_duplicate(PersistentOp& op, Ticket ticket) {
   ++n_pending_;
-  duplicate.pending.push_back({ticket, nullptr});
-  close(duplicate);
-  return DuplicateMessage{name};
-}
-
-Participant::Name& Participant::name_for(const std::string& text) {
-  const auto found = names_.try_emplace(text).first;
-  if (!found->second) found->second = std::make_unique<Name>();
-  found->second->text = &found->first;
-  return *found->second;
+  op.pending_.push_back({ticket, nullptr});
+  if (op.state() != State::kHeld) op.become(State::kReported);
+  close(op);
+  return DuplicateMessage{op.name()};
 }
 
 Message Participant::join(Ticket ticket) {
@@ -269,35 +243,36 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
       item.cache_id == kNoCacheId || item.cache_id <= by_cache_id_.size();  // cache ids come in order
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
   if (is_absent && is_id_possible && join_ != kNoTicket && item.is_defined_here) return stand_in(item);
-  Name* name = is_id_possible ? find(item) : nullptr;
-  if (is_absent || name == nullptr || name->pending.empty() || !name->is_told()) {
+  PersistentOp* op = is_id_possible ? find(item) : nullptr;
+  const bool is_reported = !is_absent && op != nullptr && op->is_told();
+  if (is_reported && item.is_defined_here) learn(item, *op);
+  if (!is_reported || !op->known_) {
     return Status::internal(
         "the log executes " +
         (item.is_defined_here ? "'" + item.name + "'" : "cache id " + std::to_string(item.cache_id)) + ", which rank " +
         std::to_string(rank_) + " has not reported");
   }
-  if (item.is_defined_here) learn(item, *name);
-  Ready ready = take(*name);
+  Ready ready = take(*op);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   const bool is_in_memory = item.direct == Direct::kInMemory;
   if (item.cache_id == kNoCacheId) {
-    if (is_in_memory) open_unnamed(name->known, to_close);
-  } else if (!is_in_memory || take_place(*name)) {
-    open(*name, item.direct);
+    if (is_in_memory) open_unnamed(*op->known_, to_close);
+  } else if (!is_in_memory || take_place(*op)) {
+    open(*op, item.direct);
   }
-  if (!name->pending.empty() || (join_ != kNoTicket && !is_in_memory)) {
-    if (const auto round = avoid(*name)) to_close.push_back(*round);
-    close(*name);
+  if (!op->pending_.empty() || (join_ != kNoTicket && !is_in_memory)) {
+    if (const auto round = avoid(*op)) to_close.push_back(*round);
+    close(*op);
   }
-  if (item.is_defined_here) forget_if_unused(item.name);
+  if (item.is_defined_here) ops_->remove_if_unused(*op);
   return ready;
 }
 
-Participant::Ready Participant::take(Name& name) {
-  Ready ready{name.pending.front().ticket, name.first_dims, nullptr};
-  note_over(name.pending.front());
-  name.pending.erase(name.pending.begin());
-  end_round(name);
+Participant::Ready Participant::take(PersistentOp& op) {
+  Ready ready{op.pending_.front().ticket, op.first_dims_, nullptr};
+  note_over(op.pending_.front());
+  op.pending_.erase(op.pending_.begin());
+  end_round(op);
   --n_pending_;
   return ready;
 }
@@ -309,43 +284,41 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
   if (item.cache_id == kNoCacheId) return ready;
-  Name& name = name_for(item.name);
-  name.is_known = false;
-  close(name);
-  take_cache_id(item.cache_id, name);
+  PersistentOp& op = ops_->find_or_make(lane_, item.name);
+  op.known_.reset();
+  close(op);
+  take_cache_id(item.cache_id, op);
   return ready;
 }
 
-Participant::Name* Participant::find(const ExecuteItem& item) {
-  if (!item.is_defined_here) return item.cache_id < by_cache_id_.size() ? by_cache_id_[item.cache_id] : nullptr;
-  const auto found = names_.find(item.name);
-  return found == names_.end() ? nullptr : found->second.get();
+PersistentOp* Participant::find(const ExecuteItem& item) const {
+  if (item.is_defined_here) return ops_->find(lane_, item.name);
+  return item.cache_id < by_cache_id_.size() ? by_cache_id_[item.cache_id] : nullptr;
 }
 
-void Participant::learn(const ExecuteItem& item, Name& name) {
-  auto& reported = name.pending.front().in_full;
-  if (reported) name.known = std::move(*reported);
-  name.is_known = true;
-  name.first_dims = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
-  if (item.cache_id != kNoCacheId) take_cache_id(item.cache_id, name);
+void Participant::learn(const ExecuteItem& item, PersistentOp& op) {
+  auto& reported = op.pending_.front().in_full;
+  if (reported) op.known_ = std::move(*reported);
+  op.first_dims_ = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
+  if (item.cache_id != kNoCacheId) take_cache_id(item.cache_id, op);
 }
 
-void Participant::take_cache_id(std::uint32_t cache_id, Name& name) {
-  name.cache_id = cache_id;
+void Participant::take_cache_id(std::uint32_t cache_id, PersistentOp& op) {
+  op.cache_id_ = cache_id;
   if (cache_id >= by_cache_id_.size()) by_cache_id_.resize(std::size_t{cache_id} + 1, nullptr);
-  Name* before = std::exchange(by_cache_id_[cache_id], &name);
-  if (before != nullptr && before != &name) lose_cache_id(*before, name);
+  PersistentOp* before = std::exchange(by_cache_id_[cache_id], &op);
+  if (before != nullptr && before != &op) lose_cache_id(*before, op);
 }
 
 // All ranks have forgotten the name, though this one may have called it again since, in full. What they count alike
 // goes on for the name that has the cache id now: what was said for another round is then not taken for one of these.
-void Participant::lose_cache_id(Name& name, Name& to) {
-  name.cache_id = kNoCacheId;
-  name.is_known = false;
-  close(name);
-  to.next_round = std::exchange(name.next_round, 0);
-  to.place = std::exchange(name.place, std::nullopt);
-  forget_if_unused(*name.text);
+void Participant::lose_cache_id(PersistentOp& op, PersistentOp& to) {
+  op.cache_id_ = kNoCacheId;
+  op.known_.reset();
+  close(op);
+  to.next_round_ = std::exchange(op.next_round_, 0);
+  to.place_ = std::exchange(op.place_, std::nullopt);
+  ops_->remove_if_unused(op);
 }
 
 Result<Participant::Action> Participant::forget(const ForgetEntry& entry) {
@@ -355,14 +328,14 @@ Result<Participant::Action> Participant::forget(const ForgetEntry& entry) {
       return Status::internal("the log forgets cache id " + std::to_string(cache_id) + ", which rank " +
                               std::to_string(rank_) + " does not know");
     }
-    Name& name = *by_cache_id_[cache_id];
-    if (!name.pending.empty()) {
+    PersistentOp& op = at(cache_id);
+    if (!op.pending_.empty()) {
       action.answer.kept.push_back(cache_id);
       continue;
     }
-    if (const auto round = avoid(name)) action.to_close.push_back(*round);
-    close(name);
-    name.is_known = false;
+    if (const auto round = avoid(op)) action.to_close.push_back(*round);
+    close(op);
+    op.known_.reset();
   }
   return Action(std::move(action));
 }
@@ -372,40 +345,35 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
   const auto n_times = std::count_if(entry.targets.begin(), entry.targets.end(), names_this_rank);
   std::vector<Ticket> tickets;
   if (n_times > 0) {
-    const auto found = names_.find(entry.name);
-    if (found == names_.end() || found->second->pending.size() < static_cast<std::size_t>(n_times)) {
+    PersistentOp* const op = ops_->find(lane_, entry.name);
+    if (op == nullptr || !op->is_told() || op->pending_.size() < static_cast<std::size_t>(n_times)) {
       return Status::internal("the log fails '" + entry.name + "', which rank " + std::to_string(rank_) +
                               " has not reported");
     }
-    end_round(*found->second);
-    close(*found->second);
-    auto& pending = found->second->pending;
+    auto& pending = op->pending_;
     for (auto call = pending.begin(); call != pending.begin() + n_times; ++call) {
       note_over(*call);
       tickets.push_back(call->ticket);
     }
     pending.erase(pending.begin(), pending.begin() + n_times);
+    end_round(*op);
+    close(*op);
     n_pending_ -= tickets.size();
-    forget_if_unused(entry.name);
+    ops_->remove_if_unused(*op);
   }
   return Action(Fail{std::move(tickets), Status(entry.kind, entry.text)});
 }
 
 std::optional<std::string> Participant::sweep(bool counts_deferrable) {
-  for (auto& [text, name] : names_) {
-    if (!name->is_told()) continue;  // not reported yet, and it will be before long
-    for (Name::Pending& pending : name->pending) {
+  std::optional<std::string> never_answered;
+  ops_->for_each(lane_, [&](PersistentOp& op) {
+    if (!op.is_told()) return;  // not reported yet, and it will be before long
+    for (PersistentOp::Pending& pending : op.pending_) {
       if (pending.is_deferrable && !counts_deferrable) continue;
-      if (++pending.n_sweeps >= kMostSweeps) return text;
+      if (++pending.n_sweeps >= kMostSweeps) never_answered = op.name();
     }
-  }
-  return std::nullopt;
-}
-
-void Participant::forget_if_unused(const std::string& text) {
-  const auto found = names_.find(text);
-  if (found != names_.end() && found->second->cache_id == kNoCacheId && found->second->pending.empty())
-    names_.erase(found);
+  });
+  return never_answered;
 }
 
 }  // namespace ciranda

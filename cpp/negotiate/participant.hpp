@@ -15,18 +15,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/status.hpp"
 #include "negotiate/messages.hpp"
+#include "negotiate/persistent_op.hpp"
+#include "negotiate/persistent_ops.hpp"
 #include "negotiate/round_places.hpp"
 #include "negotiate/unnamed.hpp"
 #include "request/call.hpp"
@@ -42,15 +41,13 @@ class Participant {
 
   // A round of a name that ranks carry out without the log.
   struct DirectRound {
-    std::uint32_t cache_id = kNoCacheId;  // of the name
-    RoundPlace place;                     // in memory
+    PersistentOp* op = nullptr;
+    RoundPlace place;  // in memory
     std::uint64_t number = 0;
     const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name is open
     std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
-    bool is_unnamed() const { return cache_id == kUnnamedId; }
+    bool is_unnamed() const { return op->is_unnamed(); }
   };
-  // That of the calls without a name, which meet at one place. Never reported.
-  static constexpr std::uint32_t kUnnamedId = kNoCacheId - 1;
 
   // What others do while this rank has joined: it helps, without data of its own.
   struct Absence {
@@ -94,50 +91,52 @@ class Participant {
   };
   using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
 
-  explicit Participant(int rank, RoundPlaces places = {0, 0}) : rank_(rank), places_(places) {
-    unnamed_.cache_id = kUnnamedId;
-  }
+  // `ops` outlives this, and has the lane's operations.
+  Participant(int rank, LaneId lane, PersistentOps& ops, RoundPlaces places = {0, 0})
+      : rank_(rank), lane_(lane), ops_(&ops), places_(places), unnamed_(&ops.find_or_make(lane, "")) {}
 
   // What to tell the coordinator; an empty ReadyMessage: nothing, the request is held. What is neither a ReadyMessage
   // nor a GroupsMessage must not be told before what is held, here and below. REQUIRES: a valid request.
-  Message submit(const Request& request, Ticket ticket);
+  Message submit(PersistentOp& op, const Request& request, Ticket ticket);
 
   // The same for a request that was refused here because its name is in use: the others must hear of it.
-  Message submit_duplicate(const std::string& name, Ticket ticket);
+  Message submit_duplicate(PersistentOp& op, Ticket ticket);
 
   // Instead of submit(), if the name is open to such rounds and the request may come to one: it is then pending until
   // done(), or missed() in memory, or until the log answers what came by messages. None: submit it.
-  std::optional<DirectRound> come(Direct by, const Request& request, Ticket ticket);
-  // All have come; this rank may carry it out. REQUIRES: this rank has come to a round of the cache id.
-  Ready done(std::uint32_t cache_id);
+  std::optional<DirectRound> come(Direct by, PersistentOp& op, const Request& request, Ticket ticket);
+  // All have come; this rank may carry it out. REQUIRES: this rank has come to a round of it.
+  Ready done(PersistentOp& op);
   // The round in memory is closed; what to tell the coordinator instead. REQUIRES: as above.
-  ReadyMessage missed(std::uint32_t cache_id);
+  ReadyMessage missed(PersistentOp& op);
   // Of a call for which no ticket is made: the round in memory that it may come to. It leaves no trace here: once all
   // have come done_at_once() says so, in place of come() and done(); and if that takes long, come() makes it pending.
-  std::optional<DirectRound> round_for(const Call& call) const;
+  std::optional<DirectRound> round_for(PersistentOp& op, const Call& call) const;
   // REQUIRES: nothing was done with the name since round_for().
-  void done_at_once(std::uint32_t cache_id) { ++at(cache_id).next_round; }
+  static void done_at_once(PersistentOp& op) { ++op.next_round_; }
   // Before submit(), where come() was not tried: the round in memory that others might come to, which is to be closed
   // first.
-  std::optional<DirectRound> avoid(const std::string& name);
+  std::optional<DirectRound> avoid(PersistentOp& op);
 
   // The same for a call without a name, the `nth` of this rank; in memory.
+  PersistentOp& unnamed() { return *unnamed_; }
   std::optional<DirectRound> come_unnamed(const Request& request, std::uint64_t nth, Ticket ticket);
   std::optional<DirectRound> round_for_unnamed(const Call& call, std::uint64_t nth) const;
   // Instead of missed(): its ticket, of a request to submit().
   Ticket missed_unnamed();
-  bool has_come_unnamed() const { return unnamed_.way == Way::kInMemory; }
+  bool has_come_unnamed() const { return unnamed_->state() == State::kInMemory; }
   // Others came with another call: none of them is carried out.
-  void give_up_unnamed() { close(unnamed_); }
-  // REQUIRES: this rank has come to no round that is open.
-  std::optional<DirectRound> avoid_unnamed() { return avoid(unnamed_); }
+  void give_up_unnamed() { close(*unnamed_); }
 
   // Instead of submit(), come() or submit_duplicate(), for a name of which this rank has come to a round by messages:
   // false if there is none. Such a duplicate is told when that is over, by take_late(): told before, it would fail what
   // others may have carried out.
-  bool come_late(const std::string& name, Ticket ticket);
+  bool come_late(PersistentOp& op, Ticket ticket);
   // After any of the others has returned a request: what to tell the coordinator now.
   std::vector<DuplicateMessage> take_late() { return std::exchange(late_, {}); }
+
+  // REQUIRES: the log has given it to a name.
+  PersistentOp& at(std::uint32_t cache_id) { return *by_cache_id_[cache_id]; }
 
   // REQUIRES: no join() of this rank is pending.
   Message join(Ticket ticket);
@@ -164,87 +163,46 @@ class Participant {
   }
 
  private:
-  // How the oldest pending call of a name travels. Calls that are held or in memory become reported ones when they are
-  // released or missed; whatever the way, it is kReported again once the call is over.
-  enum class Way : std::uint8_t {
-    kReported,    // or none is pending
-    kHeld,        // for its group; not reported yet
-    kInMemory,    // not reported, unless it is missed
-    kByMessages,  // reported, with its input for all
-  };
-
-  struct Name {
-    const std::string* text = nullptr;
-    std::uint32_t cache_id = kNoCacheId;
-    bool is_known = false;      // not after a round that this rank missed
-    std::int32_t priority = 0;  // as this rank said last
-    Way way = Way::kReported;
-    Direct direct = Direct::kNot;  // as the log has opened it; kNot again once a call goes another way
-    std::uint64_t n_joins = 0;     // of this rank, then
-    std::uint64_t next_round = 0;  // of the cache id, by its number; the same on all ranks
-    std::optional<RoundPlace> place;
-    std::vector<DuplicateMessage> late = {};
-    Signature known;  // with which the cache id was last agreed
-    std::shared_ptr<const FirstDims> first_dims;
-    struct Pending {
-      Ticket ticket;
-      std::unique_ptr<Signature> in_full;  // what was reported, unless it was the known one
-      bool is_deferrable = false;
-      std::uint8_t n_sweeps = 0;
-      bool is_unnamed = false;
-    };
-    std::vector<Pending> pending;  // not yet answered, oldest first
-
-    bool is_told() const { return way == Way::kReported || way == Way::kByMessages; }
-  };
-
-  // So that a view of a name finds it.
-  struct HashText : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
+  using State = PersistentOp::State;
 
   struct Group {
     std::vector<std::uint32_t> cache_ids;
     std::size_t n_held = 0;
   };
 
-  Message hold(Name& name, std::uint32_t group);
+  Message hold(PersistentOp& op, std::uint32_t group);
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> execute(const ExecuteGroupsEntry& entry);
-  Name& at(std::uint32_t cache_id) { return cache_id == kUnnamedId ? unnamed_ : *by_cache_id_[cache_id]; }
-  static DirectRound next_round(const Name& name);
+  static DirectRound next_round(PersistentOp& op);
   std::optional<DirectRound> unnamed_round(std::optional<std::uint32_t> signature, std::size_t n_bytes,
                                            std::uint64_t nth) const;
   void open_unnamed(const Signature& signature, std::vector<DirectRound>& to_close);
-  void note_over(const Name::Pending& pending) { n_unnamed_reported_ -= pending.is_unnamed ? 1 : 0; }
-  Ready take(Name& name);
+  void note_over(const PersistentOp::Pending& pending) { n_unnamed_reported_ -= pending.is_numbered ? 1 : 0; }
+  Ready take(PersistentOp& op);
   Result<Action> execute(const ExecuteEntry& entry);
   Result<Ready> execute(const ExecuteItem& item, std::vector<DirectRound>& to_close);
   Ready stand_in(const ExecuteItem& item);
   Result<Action> end_join(const JoinedEntry& entry);
   Result<Action> fail(const FailEntry& entry);
-  Name* find(const ExecuteItem& item);
-  void learn(const ExecuteItem& item, Name& name);
-  bool take_place(Name& name);
-  void open(Name& name, Direct direct);
-  void close(Name& name);
-  std::optional<DirectRound> avoid(Name& name);
-  void end_round(Name& name);
+  PersistentOp* find(const ExecuteItem& item) const;
+  void learn(const ExecuteItem& item, PersistentOp& op);
+  bool take_place(PersistentOp& op);
+  void open(PersistentOp& op, Direct direct);
+  static void close(PersistentOp& op);
+  void end_round(PersistentOp& op);
   Result<Action> cancel(const CancelEntry& entry);
   Result<Action> forget(const ForgetEntry& entry);
-  Name& name_for(const std::string& text);
-  void take_cache_id(std::uint32_t cache_id, Name& name);
-  void lose_cache_id(Name& name, Name& to);
-  void forget_if_unused(const std::string& text);
+  void take_cache_id(std::uint32_t cache_id, PersistentOp& op);
+  void lose_cache_id(PersistentOp& op, PersistentOp& to);
 
   int rank_;
+  LaneId lane_;
+  PersistentOps* ops_;
   RoundPlaces places_;
-  std::size_t n_open_ = 0;  // names, to direct rounds
   std::uint64_t n_joins_ = 0;
   std::vector<DuplicateMessage> late_;
-  std::unordered_map<std::string, std::unique_ptr<Name>, HashText, std::equal_to<>> names_;
-  std::vector<Name*> by_cache_id_;
-  Name unnamed_;  // the calls without a name, as far as they come to direct rounds
+  std::vector<PersistentOp*> by_cache_id_;
+  PersistentOp* unnamed_;  // the calls without a name, as far as they come to direct rounds
   UnnamedSignatures unnamed_signatures_;
   std::size_t n_unnamed_reported_ = 0;
   std::uint32_t plan_ = 0;  // 0: none

@@ -64,15 +64,16 @@ class Rank {
 
  private:
   std::shared_ptr<Operation> submit(Request r) {
-    EXPECT_TRUE(names_.take(r));
+    PersistentOp* const op = ops_.take(0, r.name);
+    EXPECT_NE(op, nullptr);
     auto operation = std::make_shared<Operation>();
-    submissions_.push({std::move(r), operation, false});
+    submissions_.push({std::move(r), operation, op});
     return operation;
   }
 
   CountingMesh mesh_;
   SubmissionQueue submissions_;
-  NamesInUse names_;
+  PersistentOps ops_;
   AutoNames auto_names_;
   ProcessSets sets_{mesh_.size()};
   Recorder recorder_;
@@ -82,7 +83,7 @@ class Rank {
     return config;
   }
 
-  ProgressLoop loop_{mesh_, config(), submissions_, {names_, auto_names_}, sets_, recorder_};
+  ProgressLoop loop_{mesh_, config(), submissions_, {ops_, auto_names_}, sets_, recorder_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 

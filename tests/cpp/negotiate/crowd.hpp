@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "negotiate/coordinator.hpp"
-#include "negotiate/participant.hpp"
+#include "negotiate/named_participant.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
 
@@ -85,7 +85,7 @@ class Crowd {
   using Frame = std::vector<std::byte>;
   struct Process {
     explicit Process(int rank) : participant(rank) {}
-    Participant participant;
+    NamedParticipant participant;
     std::optional<Relay> relay;
     std::vector<int> below;               // whom its relay passes the log to
     std::vector<std::uint64_t> executed;  // in this step: the tensors' numbers

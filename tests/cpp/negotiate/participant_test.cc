@@ -1,23 +1,14 @@
 // Participant: what one rank reports, and what it makes of the log; a log that does not fit is refused.
-#include "negotiate/participant.hpp"
-
 #include <gtest/gtest.h>
 
 #include <utility>
 #include <vector>
 
+#include "negotiate/named_participant.hpp"
 #include "negotiate/signatures.hpp"
 
 namespace ciranda::testing {
 namespace {
-
-Request request(std::string name, Signature signature) {
-  Request out;
-  out.name = std::move(name);
-  out.signature = std::move(signature);
-  out.memory.resize(out.signature.tensors.size());
-  return out;
-}
 
 ExecuteItem definition(std::uint32_t cache_id, std::string name,
                        std::vector<std::vector<std::int64_t>> first_dims = {}) {
@@ -26,7 +17,7 @@ ExecuteItem definition(std::uint32_t cache_id, std::string name,
 ExecuteItem use(std::uint32_t cache_id) { return {cache_id, false, {}, {}, {}, {}}; }
 
 // The tickets that an entry carries out, in order; the rank is expected to accept the entry.
-std::vector<Participant::Ticket> execute(Participant& participant, std::vector<ExecuteItem> items) {
+std::vector<Participant::Ticket> execute(NamedParticipant& participant, std::vector<ExecuteItem> items) {
   auto action = participant.apply(ExecuteEntry{std::move(items)});
   EXPECT_TRUE(action.ok()) << action.status().message();
   std::vector<Participant::Ticket> tickets;
@@ -35,7 +26,7 @@ std::vector<Participant::Ticket> execute(Participant& participant, std::vector<E
   return tickets;
 }
 
-std::string refusal(Participant& participant, const LogEntry& entry) {
+std::string refusal(NamedParticipant& participant, const LogEntry& entry) {
   const auto action = participant.apply(entry);
   EXPECT_FALSE(action.ok());
   if (!action.ok()) {
@@ -45,7 +36,7 @@ std::string refusal(Participant& participant, const LogEntry& entry) {
 }
 
 TEST(Participant, ReportsInFullAndThenByCacheId) {
-  Participant participant(1);
+  NamedParticipant participant(1);
   Request a = request("a", allreduce({4}));
   a.is_deferrable = true;
   const Message first = participant.submit(a, 10);
@@ -65,7 +56,7 @@ TEST(Participant, ReportsInFullAndThenByCacheId) {
 }
 
 TEST(Participant, ReportsAChangeInFull) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   execute(participant, {definition(0, "a")});
   EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({5})), 2)));
@@ -74,7 +65,7 @@ TEST(Participant, ReportsAChangeInFull) {
 }
 
 TEST(Participant, ReportsANewPriorityInFull) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   Request a = request("a", allreduce({4}));
   for (const std::int32_t priority : {0, 3}) {
     a.priority = priority;
@@ -89,7 +80,7 @@ TEST(Participant, ReportsANewPriorityInFull) {
 
 // What failed was not agreed on: the signature of before is still the cache id's.
 TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   execute(participant, {definition(0, "a")});
   participant.submit(request("a", allreduce({5})), 2);
@@ -100,7 +91,7 @@ TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
 }
 
 TEST(Participant, ReportsWithoutACacheIdInFullEveryTime) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   for (Participant::Ticket ticket = 0; ticket < 3; ++ticket) {
     EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({4})), ticket)));
     EXPECT_EQ(execute(participant, {definition(kNoCacheId, "a")}), (std::vector<Participant::Ticket>{ticket}));
@@ -108,7 +99,7 @@ TEST(Participant, ReportsWithoutACacheIdInFullEveryTime) {
 }
 
 TEST(Participant, CallsARepetitionADuplicate) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   const Message again = participant.submit(request("a", allreduce({4})), 2);
   ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(again));
@@ -122,7 +113,7 @@ TEST(Participant, CallsARepetitionADuplicate) {
 }
 
 TEST(Participant, AnswersInTheOrderOfTheCalls) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("a", allreduce({4})), 2);
   EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{1}));
@@ -132,14 +123,14 @@ TEST(Participant, AnswersInTheOrderOfTheCalls) {
 }
 
 TEST(Participant, CarriesOutSeveralInTheOrderOfTheEntry) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("b", allreduce({4})), 2);
   EXPECT_EQ(execute(participant, {definition(0, "b"), definition(1, "a")}), (std::vector<Participant::Ticket>{2, 1}));
 }
 
 TEST(Participant, GivesFirstDimensionsAndKeepsThem) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   const std::vector<std::vector<std::int64_t>> dims{{3, 5}};
   participant.submit(request("g", allgather({3, 2})), 1);
   for (int round = 0; round < 2; ++round) {
@@ -153,13 +144,13 @@ TEST(Participant, GivesFirstDimensionsAndKeepsThem) {
 }
 
 TEST(Participant, IgnoresFailuresOfOthers) {
-  Participant participant(2);
+  NamedParticipant participant(2);
   auto action = participant.apply(FailEntry{"never heard of", ErrorKind::kMismatch, "no", {{0, 1}, {-1, -1}}});
   ASSERT_TRUE(action.ok());
   EXPECT_TRUE(std::get<Participant::Fail>(action.value()).tickets.empty());
 }
 
-Participant::Cancelled cancelled(Participant& participant, std::uint64_t round) {
+Participant::Cancelled cancelled(NamedParticipant& participant, std::uint64_t round) {
   auto action = participant.apply(CancelEntry{0, round});
   EXPECT_TRUE(action.ok());
   return std::get<Participant::Cancelled>(action.value());
@@ -167,7 +158,7 @@ Participant::Cancelled cancelled(Participant& participant, std::uint64_t round) 
 
 // Rank 2 has not got all inputs to the first round when the second, to which others have come, is cancelled.
 TEST(Participant, AnswersForTheRoundThatIsCancelled) {
-  Participant participant(2);
+  NamedParticipant participant(2);
   const Request a = request("a", allreduce({4}));
   participant.submit(a, 1);
   ExecuteItem opened = definition(0, "a");
@@ -179,7 +170,7 @@ TEST(Participant, AnswersForTheRoundThatIsCancelled) {
   const auto next = cancelled(participant, first->number + 1).answer;
   ASSERT_TRUE(next);
   EXPECT_EQ(next->round, first->number + 1);
-  EXPECT_EQ(participant.done(0).ticket, 2U);
+  EXPECT_EQ(participant.done(participant.at(0)).ticket, 2U);
   EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3)) << "as it has said";
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
   execute(participant, {opened});
@@ -188,7 +179,7 @@ TEST(Participant, AnswersForTheRoundThatIsCancelled) {
 }
 
 TEST(Participant, FindsTheCallThatIsNeverAnswered) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   Request a = request("a", allreduce({4}));
   Request later = request("b", allreduce({4}));
   later.is_deferrable = true;
@@ -205,7 +196,7 @@ TEST(Participant, FindsTheCallThatIsNeverAnswered) {
 }
 
 TEST(Participant, SaysAgainThatItHasJoined) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   EXPECT_FALSE(participant.join_again());
   for (std::uint64_t nth = 1; nth < 3; ++nth) {
     participant.join(1);
@@ -217,7 +208,7 @@ TEST(Participant, SaysAgainThatItHasJoined) {
 }
 
 TEST(Participant, KnowsWhetherAnythingIsPending) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   EXPECT_FALSE(participant.has_pending());
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("a", allreduce({4})), 2);
@@ -229,7 +220,7 @@ TEST(Participant, KnowsWhetherAnythingIsPending) {
 }
 
 TEST(Participant, RefusesALogThatDoesNotFit) {
-  Participant participant(3);
+  NamedParticipant participant(3);
   EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes cache id 0, which rank 3 has not reported");
   EXPECT_EQ(refusal(participant, ExecuteEntry{{definition(0, "a")}}),
             "the log executes 'a', which rank 3 has not reported");
@@ -247,7 +238,7 @@ TEST(Participant, RefusesALogThatDoesNotFit) {
 
 // The name is in use here, in another lane perhaps: this participant may have none of it, and its lane must still hear.
 TEST(Participant, ReportsACallThatWasRefusedHere) {
-  Participant participant(0);
+  NamedParticipant participant(0);
   const Message message = participant.submit_duplicate("a", 5);
   ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(message));
   EXPECT_EQ(std::get<DuplicateMessage>(message).name, "a");
@@ -260,8 +251,8 @@ TEST(Participant, ReportsACallThatWasRefusedHere) {
 // --- direct rounds
 
 // A participant that knows "a" by cache id 0, and that its ranks may send each other their inputs for it.
-Participant with_inputs() {
-  Participant participant(1);
+NamedParticipant with_inputs() {
+  NamedParticipant participant(1);
   participant.submit(request("a", allreduce({4})), 100);
   ExecuteItem item = definition(0, "a");
   item.direct = Direct::kByMessages;
@@ -270,15 +261,15 @@ Participant with_inputs() {
 }
 
 // A round by messages is pending, and the name was called once more: as ticket 2.
-Participant with_a_duplicate() {
-  Participant participant = with_inputs();
+NamedParticipant with_a_duplicate() {
+  NamedParticipant participant = with_inputs();
   EXPECT_TRUE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 1).has_value());
   EXPECT_TRUE(participant.come_late("a", 2));
   EXPECT_TRUE(participant.take_late().empty()) << "others may have carried out what this would fail";
   return participant;
 }
 
-void expect_that_the_duplicate_is_told_now(Participant& participant) {
+void expect_that_the_duplicate_is_told_now(NamedParticipant& participant) {
   const std::vector<DuplicateMessage> late = participant.take_late();
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late.front().name, "a");
@@ -291,23 +282,23 @@ void expect_that_the_duplicate_is_told_now(Participant& participant) {
 }
 
 TEST(Participant, TellsOfADuplicateOnceTheRoundIsDone) {
-  Participant participant = with_a_duplicate();
-  EXPECT_EQ(participant.done(0).ticket, 1U);
+  NamedParticipant participant = with_a_duplicate();
+  EXPECT_EQ(participant.done(participant.at(0)).ticket, 1U);
   expect_that_the_duplicate_is_told_now(participant);
 }
 
 TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheCall) {
-  Participant executed = with_a_duplicate();
+  NamedParticipant executed = with_a_duplicate();
   EXPECT_EQ(execute(executed, {use(0)}), std::vector<Participant::Ticket>{1});
   expect_that_the_duplicate_is_told_now(executed);
-  Participant failed = with_a_duplicate();
+  NamedParticipant failed = with_a_duplicate();
   EXPECT_TRUE(failed.apply(FailEntry{"a", ErrorKind::kTimeout, "too late", {{0, 2}}}).ok());
   expect_that_the_duplicate_is_told_now(failed);
 }
 
 // A participant to which "a", of cache id 0, is open to rounds.
-Participant with_a_round() {
-  Participant participant(0, {8, 1 << 16});
+NamedParticipant with_a_round() {
+  NamedParticipant participant(0, {8, 1 << 16});
   participant.submit(request("a", allreduce({4})), 100);
   ExecuteItem item = definition(0, "a");
   item.direct = Direct::kInMemory;
@@ -317,7 +308,7 @@ Participant with_a_round() {
 
 // What closes one name, or finds it closed, is nothing to the others.
 TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
-  Participant participant = with_a_round();
+  NamedParticipant participant = with_a_round();
   participant.join(1);
   ExecuteItem absent = definition(1, "b");
   absent.signature = allreduce({4});
@@ -329,7 +320,7 @@ TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
 }
 
 TEST(Participant, AvoidsARoundOnce) {
-  Participant participant = with_a_round();
+  NamedParticipant participant = with_a_round();
   EXPECT_TRUE(participant.avoid("a").has_value());
   EXPECT_FALSE(participant.avoid("a").has_value()) << "it is closed";
   EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
@@ -338,8 +329,8 @@ TEST(Participant, AvoidsARoundOnce) {
 // --- groups
 
 // A participant that knows "a", "b" and "c" by cache ids 0 to 2, and that the first two are a group.
-Participant with_a_group() {
-  Participant participant(0);
+NamedParticipant with_a_group() {
+  NamedParticipant participant(0);
   Participant::Ticket ticket = 100;
   for (const char* name : {"a", "b", "c"}) participant.submit(request(name, allreduce({4})), ticket++);
   execute(participant, {definition(0, "a"), definition(1, "b"), definition(2, "c")});
@@ -354,7 +345,7 @@ Request deferrable(std::string name) {
 }
 
 TEST(Participant, ReportsAGroupWhenAllOfItIsThere) {
-  Participant participant = with_a_group();
+  NamedParticipant participant = with_a_group();
   EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("b"), 1)).items.empty());
   EXPECT_TRUE(participant.holds_any());
   EXPECT_EQ(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.size(), 1U);  // in no group
@@ -373,7 +364,7 @@ TEST(Participant, ReportsAGroupWhenAllOfItIsThere) {
 }
 
 TEST(Participant, ReleasesWhatItHolds) {
-  Participant participant = with_a_group();
+  NamedParticipant participant = with_a_group();
   participant.submit(deferrable("b"), 1);
   const ReadyMessage released = participant.release();
   ASSERT_EQ(released.items.size(), 1U);
@@ -385,13 +376,13 @@ TEST(Participant, ReleasesWhatItHolds) {
 }
 
 TEST(Participant, DoesNotHoldWhatIsUrgent) {
-  Participant participant = with_a_group();
+  NamedParticipant participant = with_a_group();
   const Message message = participant.submit(request("a", allreduce({4})), 1);
   EXPECT_EQ(std::get<ReadyMessage>(message).items.size(), 1U);
 }
 
 TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
-  Participant participant = with_a_group();
+  NamedParticipant participant = with_a_group();
   participant.submit(deferrable("b"), 1);
   const auto action = participant.apply(PlanEntry{2, {{1, 2}}});
   ASSERT_TRUE(action.ok());
@@ -404,7 +395,7 @@ TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
 }
 
 TEST(Participant, RefusesGroupsThatDoNotFit) {
-  Participant participant = with_a_group();
+  NamedParticipant participant = with_a_group();
   participant.submit(deferrable("b"), 1);
   EXPECT_NE(refusal(participant, ExecuteEntry{{use(1)}}), "");  // held
   EXPECT_NE(refusal(participant, ExecuteGroupsEntry{1, {0}, Check::kNone}), "");

@@ -38,6 +38,14 @@ inline Signature broadcast(Shape shape, int root) {
   return signature;
 }
 
+inline Request request(std::string name, Signature signature) {
+  Request out;
+  out.name = std::move(name);
+  out.signature = std::move(signature);
+  out.memory.resize(out.signature.tensors.size());
+  return out;
+}
+
 inline Signature barrier() {
   Signature signature;
   signature.collective = Collective::kBarrier;

@@ -17,7 +17,7 @@ bool SimulatedWorld::send_input(Rank& rank, const Request& request) {
   const auto round = rank.participant.come(Direct::kByMessages, request, ticket);
   if (!round) return false;
   const auto bytes = std::as_bytes(std::span(&ticket, 1));
-  const InputMessage message{round->cache_id, round->number, {bytes.begin(), bytes.end()}};
+  const InputMessage message{round->op->cache_id(), round->number, {bytes.begin(), bytes.end()}};
   tell_others(rank, message);
   if (rank.at == 0) be_heard(0, message);
   must(rank.by_messages.begin(message, ticket));
@@ -51,7 +51,7 @@ void SimulatedWorld::hear(Rank& rank, int from, const Message& message) {
 
 void SimulatedWorld::carry_out_by_messages(Rank& rank) {
   for (const RoundsByMessages::Done& done : rank.by_messages.take_done()) {
-    const Participant::Ready ready = rank.participant.done(done.cache_id);
+    const Participant::Ready ready = rank.participant.done(rank.participant.at(done.cache_id));
     const Use& use = rank.uses.at(ready.ticket);
     report_late(rank);
     if (ready.ticket != done.ticket) wrong_ = "a round was taken for another";

@@ -304,7 +304,7 @@ bool is_without_name(const Request& request) { return !request.is_cacheable && i
 std::uint64_t number_of(const Request& request) { return std::stoull(request.name.substr(kUnnamed.size() + 1)); }
 
 // Where ranks meet for the call that the request would be made of.
-std::optional<Participant::DirectRound> place_to_repeat(const Participant& participant, const Request& request) {
+std::optional<Participant::DirectRound> place_to_repeat(const NamedParticipant& participant, const Request& request) {
   const Signature& signature = request.signature;
   Shape shape = signature.tensors.front().shape;
   if (!signature.arguments.empty()) shape.front() = signature.arguments.front();
@@ -317,7 +317,7 @@ std::optional<Participant::DirectRound> place_to_repeat(const Participant& parti
 }
 
 bool is_same(const std::optional<Participant::DirectRound>& a, const std::optional<Participant::DirectRound>& b) {
-  return a && b ? a->cache_id == b->cache_id && a->number == b->number && a->first_dims == b->first_dims : !a && !b;
+  return a && b ? a->op == b->op && a->number == b->number && a->first_dims == b->first_dims : !a && !b;
 }
 
 }  // namespace
@@ -333,7 +333,7 @@ bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_
                                    : rank.participant.come(Direct::kInMemory, request, ticket);
   if (may_be_call && !is_same(repeated, round)) wrong_ = "'" + request.name + "' is repeated as another call";
   if (!round) {
-    const auto avoided = has_no_name ? rank.participant.avoid_unnamed() : rank.participant.avoid(request.name);
+    const auto avoided = rank.participant.avoid(has_no_name ? "" : request.name);
     if (avoided) word(*avoided).close(avoided->number);
     return false;
   }
@@ -341,7 +341,7 @@ bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_
   if (word(*round).come(round->number)) {
     rank.rounds.push_back(*round);
   } else {
-    report_missed(rank, round->cache_id);
+    report_missed(rank, *round->op);
   }
   return true;
 }
@@ -353,8 +353,8 @@ bool SimulatedWorld::agree(const Participant::DirectRound& round) {
   return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == round.tag; });
 }
 
-void SimulatedWorld::report_missed(Rank& rank, std::uint32_t cache_id) {
-  if (cache_id != Participant::kUnnamedId) return report(rank, rank.participant.missed(cache_id));
+void SimulatedWorld::report_missed(Rank& rank, PersistentOp& op) {
+  if (!op.is_unnamed()) return report(rank, rank.participant.missed(op));
   const Participant::Ticket ticket = rank.participant.missed_unnamed();
   Request request;
   request.name = rank.uses[ticket].name;
@@ -367,7 +367,7 @@ void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
   for (const Participant::DirectRound& round : std::exchange(rank.rounds, {})) {
     const bool is_met = word(round).is_met(round.number) || (closes && !word(round).close(round.number));
     if (is_met && agree(round)) {
-      const Participant::Ready ready = rank.participant.done(round.cache_id);
+      const Participant::Ready ready = rank.participant.done(*round.op);
       ++rank.n_met;
       const auto& first_dims = round.first_dims;
       settle(rank, ready.ticket,
@@ -376,7 +376,7 @@ void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
               {},
               first_dims ? *first_dims : Participant::FirstDims{}});
     } else if (is_met || closes || word(round).is_closed(round.number)) {
-      report_missed(rank, round.cache_id);
+      report_missed(rank, *round.op);
       if (rank.is_waiting) report(rank, WaitingMessage{});
     } else {
       rank.rounds.push_back(round);

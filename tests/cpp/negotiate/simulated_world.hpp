@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "negotiate/coordinator.hpp"
-#include "negotiate/participant.hpp"
+#include "negotiate/named_participant.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
 #include "negotiate/rounds_by_messages.hpp"
@@ -150,7 +150,7 @@ class SimulatedWorld {
           by_messages(rank, static_cast<int>(n_by_messages)),
           incoming(n_by_messages) {}
     std::size_t at;
-    Participant participant;
+    NamedParticipant participant;
     std::size_t next_step = 0;
     bool is_waiting = false;
     bool has_deferrable = false;    // has made a call that is
@@ -184,7 +184,7 @@ class SimulatedWorld {
   bool has_news_of_rounds(const Rank& rank) const;
   bool come_in_memory(Rank& rank, const Request& request, bool is_deferrable);
   bool agree(const Participant::DirectRound& round);
-  void report_missed(Rank& rank, std::uint32_t cache_id);
+  void report_missed(Rank& rank, PersistentOp& op);
   void look_at_rounds(Rank& rank, bool closes);
   bool send_input(Rank& rank, const Request& request);
   bool is_message(const Event& event) const;
