@@ -79,7 +79,7 @@ class Engine::Impl {
   std::uint64_t n_met() const { return loop_.n_met(); }
   bool has_failed() const { return loop_.has_failed(); }
 
-  OperationPtr submit(Request request, Operation::Callback callback) {
+  OperationPtr submit(Request&& request, Operation::Callback callback) {
     const std::uint64_t submitted = recorder_->now();
     const Flush flush(callback_threads_);
     auto operation = std::make_shared<Operation>();

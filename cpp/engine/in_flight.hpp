@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "complete/operation.hpp"
+#include "engine/submission.hpp"
 #include "negotiate/participant.hpp"
 #include "negotiate/persistent_ops.hpp"
 #include "observe/recorder.hpp"
@@ -18,10 +19,8 @@ namespace ciranda {
 
 class InFlight {
  public:
-  struct Entry {
-    Request request;
-    std::shared_ptr<Operation> operation;  // null: the ticket is free
-    PersistentOp* op = nullptr;            // that it holds; null: it was refused as a duplicate, or has none
+  // Without an operation where the ticket is free.
+  struct Entry : Submission {
     bool is_executing = false;
     Status outcome = Status::ok_status();     // of what was carried out, for those who execute
     std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
@@ -34,19 +33,12 @@ class InFlight {
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
-  // `submitted`: in ticks; 0 where that is not recorded.
-  Participant::Ticket add(Request request, std::shared_ptr<Operation> operation, PersistentOp* op,
-                          std::uint64_t submitted = 0) {
-    if (request.is_deferrable) ++n_deferrable_;
-    Entry entry{std::move(request), std::move(operation), op};
-    entry.stages.note(Stage::kSubmitted, submitted);
-    if (free_.empty()) {
-      entries_.push_back(std::move(entry));
-      return entries_.size() - 1;
-    }
-    const Participant::Ticket ticket = free_.back();
-    free_.pop_back();
-    entries_[ticket] = std::move(entry);
+  Participant::Ticket add(Submission&& submission) {
+    if (submission.request.is_deferrable) ++n_deferrable_;
+    const Participant::Ticket ticket = take_ticket();
+    Entry& entry = entries_[ticket];
+    static_cast<Submission&>(entry) = std::move(submission);
+    entry.stages.note(Stage::kSubmitted, entry.submitted);
     return ticket;
   }
 
@@ -93,6 +85,16 @@ class InFlight {
   bool empty() const { return free_.size() == entries_.size(); }
 
  private:
+  Participant::Ticket take_ticket() {
+    if (free_.empty()) {
+      entries_.emplace_back();
+      return entries_.size() - 1;
+    }
+    const Participant::Ticket ticket = free_.back();
+    free_.pop_back();
+    return ticket;
+  }
+
   void record(Entry& done, ErrorKind outcome) {
     if (done.stages[Stage::kSubmitted] == 0) return;
     done.stages.note(Stage::kDone);

@@ -92,11 +92,11 @@ bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 
 // --- reporting
 
-void Lane::submit(Submission submission, TimePoint now) {
+void Lane::submit(Submission&& submission, TimePoint now) {
   has_said_waiting_ = false;
-  const bool is_duplicate = submission.op == nullptr;
-  const Participant::Ticket ticket = in_flight_.add(std::move(submission.request), std::move(submission.operation),
-                                                    submission.op, submission.submitted);
+  PersistentOp* const held = submission.op;
+  const bool is_duplicate = held == nullptr;
+  const Participant::Ticket ticket = in_flight_.add(std::move(submission));
   in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
@@ -104,7 +104,7 @@ void Lane::submit(Submission submission, TimePoint now) {
   }
   if (!participant_.has_pending()) begin_to_wait(now);
   if (is_duplicate) leave_rounds();  // its first call may be at one
-  PersistentOp& op = is_duplicate ? ops_.find_or_make(id_, in_flight_.at(ticket).request.name) : *submission.op;
+  PersistentOp& op = is_duplicate ? ops_.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
   if (come(op, ticket, now)) return;
   if (participant_.come_late(op, ticket)) return;
   const Request& request = in_flight_.at(ticket).request;
@@ -224,9 +224,8 @@ void Lane::release_held(TimePoint now) {
   holding_.update(false, true, now);
 }
 
-void Lane::join(Submission submission, TimePoint now) {
-  const Participant::Ticket ticket = in_flight_.add(std::move(submission.request), std::move(submission.operation),
-                                                    submission.op, submission.submitted);
+void Lane::join(Submission&& submission, TimePoint now) {
+  const Participant::Ticket ticket = in_flight_.add(std::move(submission));
   in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
@@ -386,7 +385,7 @@ void Lane::stand_in(Participant::Execute& entry) {
       request.memory.push_back({at, at});
       at += tensor.n_bytes();
     }
-    ready.ticket = in_flight_.add(std::move(request), std::make_shared<Operation>(), nullptr);
+    ready.ticket = in_flight_.add({std::move(request), std::make_shared<Operation>()});
     in_flight_.at(ready.ticket).scratch = scratch.data;
   }
 }

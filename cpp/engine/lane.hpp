@@ -71,11 +71,11 @@ class Lane {
   bool has_joined() const { return participant_.has_joined(); }
   bool moves_data() const { return !data_.is_idle(); }
 
-  void submit(Submission submission, TimePoint now);
+  void submit(Submission&& submission, TimePoint now);
   // REQUIRES: this is the world's first lane.
   RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks);
   // The submission has no request where the lane joins along with another. REQUIRES: no join is pending here.
-  void join(Submission submission, TimePoint now);
+  void join(Submission&& submission, TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
 
   // Agrees, and executes a step. Each returns whether anything moved; not ok: the world is broken.

@@ -221,7 +221,7 @@ bool ProgressLoop::take_submissions(TimePoint now) {
   return true;
 }
 
-void ProgressLoop::submit(Submission submission, int n_looks) {
+void ProgressLoop::submit(Submission&& submission, int n_looks) {
   const TimePoint now = std::chrono::steady_clock::now();
   Lane* lane = take(std::move(submission), now);
   if (lane != nullptr && lane->awaits_inputs() && control_.send()) mesh_.notify(control_.take_urgency());
@@ -232,7 +232,7 @@ void ProgressLoop::submit(Submission submission, int n_looks) {
 }
 
 // Returns the lane that has it; null if it is not for one.
-Lane* ProgressLoop::take(Submission submission, TimePoint now) {
+Lane* ProgressLoop::take(Submission&& submission, TimePoint now) {
   const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
   if (is_numbered(submission.request)) {
     names_.automatic.number(submission.request);
@@ -251,7 +251,7 @@ Lane* ProgressLoop::take(Submission submission, TimePoint now) {
     return nullptr;
   }
   if (submission.request.signature.collective == Collective::kJoin) {
-    join(submission, now);
+    join(std::move(submission), now);
     return nullptr;
   }
   lane->submit(std::move(submission), now);
@@ -319,13 +319,13 @@ void ProgressLoop::fail(std::vector<Submission> submissions, const Status& why) 
 }
 
 // A rank joins all lanes of a set; the first one's log tells when.
-void ProgressLoop::join(const Submission& submission, TimePoint now) {
+void ProgressLoop::join(Submission&& submission, TimePoint now) {
   const std::uint32_t set = submission.request.process_set;
   for (std::uint32_t number = 0; number < n_lanes_of(set); ++number) {
     Lane* lane = find(lane_id(set, number));
     if (lane == nullptr) continue;  // it is not there on any rank, or will join when it comes to be
     if (number == 0) {
-      lane->join(submission, now);
+      lane->join(std::move(submission), now);
     } else {
       lane->join({{}, std::make_shared<Operation>()}, now);
     }

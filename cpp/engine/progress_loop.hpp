@@ -30,7 +30,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   bool run();
 
   // Takes a submission in, and looks up to so many times whether all ranks meet for it. REQUIRES: the queue is empty.
-  void submit(Submission submission, int n_looks);
+  void submit(Submission&& submission, int n_looks);
 
   // Of the world. REQUIRES: the queue is empty.
   RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks) {
@@ -76,8 +76,8 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   Status hear_early(Lane& lane, TimePoint now);
 
   bool take_submissions(TimePoint now);
-  Lane* take(Submission submission, TimePoint now);
-  void join(const Submission& submission, TimePoint now);
+  Lane* take(Submission&& submission, TimePoint now);
+  void join(Submission&& submission, TimePoint now);
   std::optional<Status> refusal_of(const Request& request) const;
   bool must_wait(LaneId id, const Lane* lane) const;
   void ask_for_lane(LaneId id, TimePoint now);

@@ -105,7 +105,7 @@ std::shared_ptr<Operation> RepeatedCalls::wait_at(const SharedArena& arena, cons
     names_.automatic.number(request);
     op = names_.ops.take(op->lane(), request.name);
   }
-  const Participant::Ticket ticket = in_flight_.add(std::move(request), operation, op);
+  const Participant::Ticket ticket = in_flight_.add({std::move(request), operation, op});
   if (stages != nullptr) in_flight_.at(ticket).stages = *stages;
   in_flight_.at(ticket).stages.path = Path::kRepeated;
   const Request& pending = in_flight_.at(ticket).request;

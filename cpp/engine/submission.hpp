@@ -16,13 +16,13 @@ namespace ciranda {
 struct Submission {
   Request request;
   std::shared_ptr<Operation> operation;
-  PersistentOp* op = nullptr;   // that it holds; null: it is numbered when it is taken in, or a duplicate
+  PersistentOp* op = nullptr;   // that it holds; null: a duplicate, or not numbered yet
   std::uint64_t submitted = 0;  // in ticks; 0 where that is not recorded
 };
 
 class SubmissionQueue {
  public:
-  void push(Submission submission) {
+  void push(Submission&& submission) {
     const std::lock_guard lock(mutex_);
     submissions_.push_back(std::move(submission));
     is_empty_.store(false);
