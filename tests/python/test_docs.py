@@ -95,6 +95,22 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+def test_functions_that_a_page_follows_are_where_it_says() -> None:
+    page = ROOT / "docs" / "follow_an_allreduce.md"
+    named = re.findall(r"\[`([\w:]+)`\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert len(named) > 20
+    missing = [(name, path) for name, path in named if not defines((page.parent / path).read_text("utf-8"), name)]
+    assert not missing
+
+
+def defines(source: str, name: str) -> bool:
+    """Whether a function of this name has a body there, as Class::function or, in the class, as function."""
+    *classes, function = name.split("::")
+    is_in_class = bool(classes) and re.search(rf"\b(class|struct) ([\w:]+::)?{classes[-1]}\b", source) is not None
+    names = [name, function] if is_in_class or not classes else [name]
+    return any(re.search(rf"(?<![\w:.>]){re.escape(each)}\b[^;]*\{{", source) for each in names)
+
+
 def test_the_reference_of_collectives_is_up_to_date() -> None:
     check = subprocess.run([sys.executable, str(ROOT / "tools" / "make_reference.py"), "--check"], check=False)
     assert check.returncode == 0
