@@ -15,6 +15,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/place.hpp"
+
 namespace ciranda {
 
 // Memory for one tensor of a result, aligned to 64 bytes; keeps itself alive.
@@ -22,6 +24,7 @@ struct OutputBuffer {
   std::shared_ptr<std::byte> data;
   std::size_t n_bytes = 0;
   std::vector<std::int64_t> shape;
+  Place place = {};  // of a call's tensors on a device: there, as soon as the queue has come to it
 };
 
 // Fresh memory of n_bytes (at least one cache line), aligned to 64 bytes; null data when there is none.

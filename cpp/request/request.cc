@@ -250,17 +250,26 @@ Status check_memory(const Request& request, int rank) {
   const CollectiveInfo& row = info(signature.collective);
   const bool is_root = row.has_root && signature.root == rank;
   if (row.takes_splits && row.has_root && !is_root) return Status::ok_status();  // only the root of a scatter gives
-  const bool has_result = !row.allocates_output && (!row.has_root || signature.collective == Collective::kBroadcast ||
-                                                    (signature.collective == Collective::kReduce && is_root) ||
-                                                    (signature.collective == Collective::kTransfer && !is_root));
+  const bool needs_output = !row.allocates_output && has_result(signature, rank);
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorMemory& memory = request.memory[i];
     const bool lacks_all = memory.input == nullptr && memory.output == nullptr;
-    const bool lacks_output = memory.output == nullptr && has_result;
+    const bool lacks_output = memory.output == nullptr && needs_output;
     if (signature.tensors[i].n_bytes() == 0 || !(lacks_all || lacks_output)) continue;
     return Status::invalid_argument(tensor_text(request, i) + (lacks_all ? "no memory" : "no output memory") +
                                     " was given (a null pointer) for a tensor of shape " +
                                     to_string(signature.tensors[i].shape) + ".");
+  }
+  return Status::ok_status();
+}
+
+Status check_places(const Request& request) {
+  for (std::size_t i = 1; i < request.memory.size(); ++i) {
+    const Place& place = request.memory[i].place;
+    const Place& first = request.memory.front().place;
+    if (place.is_beside(first)) continue;
+    return Status::invalid_argument(tensor_text(request, i) + "it lies " + to_string(place) + ", tensor 0 " +
+                                    to_string(first) + "; the tensors of one call lie on one device.");
   }
   return Status::ok_status();
 }
@@ -399,8 +408,14 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
   if (!request.splits.empty() && !info(signature.collective).takes_splits) {
     return Status::invalid_argument(where() + "takes no splits.");
   }
+  if (Status status = check_places(request); !status.ok()) return status;
   if (Status status = check_outputs(request, static_cast<int>(ranks.size())); !status.ok()) return status;
   return check_memory(request, rank);
+}
+
+bool has_result(const Signature& signature, int rank) {
+  if (!info(signature.collective).has_root || signature.collective == Collective::kBroadcast) return true;
+  return (signature.collective == Collective::kTransfer) != (signature.root == rank);
 }
 
 bool keeps_rows(const Request& request) {

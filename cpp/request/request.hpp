@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/place.hpp"
 #include "base/reduce_op.hpp"
 #include "base/status.hpp"
 #include "request/op_table.hpp"
@@ -58,10 +59,12 @@ struct Signature {
 };
 
 // Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates, or where this rank
-// gets nothing (reduce).
+// gets nothing (reduce). Where both lie is no part of the signature: other ranks may have the tensor on other devices,
+// but one call's tensors on one rank lie on one device. What the engine allocates lies there too.
 struct TensorMemory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  Place place = {};
 };
 
 struct Request {
@@ -95,6 +98,9 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
 Status validate(const std::string& name, const Signature& signature, int size);
 // Its memory too. `rank` is this rank's, in the world.
 Status validate(const Request& request, std::span<const int> ranks, int rank);
+
+// Of a collective whose result goes to the caller's memory: whether this rank, `rank` in the world, gets one.
+bool has_result(const Signature& signature, int rank);
 
 // Whether it is an alltoall of which every rank gets as many rows as it sends, into memory that is there.
 bool keeps_rows(const Request& request);
