@@ -1,8 +1,6 @@
-// NativeBackend: carries plans out on the CPU, over the mesh of one rank. A policy table says which algorithms there
-// are; where there are several, or several lengths of their segments, the cost model chooses, corrected by what calls
-// of this job took, or the settings do.
-//
-// One thread (the holder of the progress lock). Plans run one after the other, in the order of the response log.
+// NativeBackend: the backend of host memory, on the CPU. A policy table says which algorithms there are; where there
+// are several, or several lengths of their segments, the cost model chooses, corrected by what calls of this job took,
+// or the settings do.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backend/candidate.hpp"
+#include "backend/backend.hpp"
 #include "backend/cost_model.hpp"
 #include "backend/native_options.hpp"
 #include "backend/online_autotuner.hpp"
@@ -28,31 +26,20 @@
 
 namespace ciranda {
 
-class NativeBackend {
+class NativeBackend final : public Backend {
  public:
   // The mesh outlives the backend.
   NativeBackend(Mesh& mesh, NativeOptions options);
 
-  // From the next plan on, which is the next on all ranks of the mesh. The arena outlives the backend.
-  void use(SharedArena& arena);
-
-  // The plan outlives the collective, which is gone before the next is started. Null when there is nothing to move
-  // between ranks: the plan is then carried out.
-  std::unique_ptr<RunningCollective> start(const Plan& plan);
-
-  // What this rank has measured, if it is time to tell the others: at the same place of the log on all ranks, with what
-  // was started before done. Then all conclude() from what all have told, one rank after the other.
-  bool has_news() const { return autotuner_.has_news(); }
-  std::vector<std::uint64_t> news() const { return autotuner_.news(); }
-  void conclude(std::span<const std::uint64_t> news_of_all) { autotuner_.conclude(news_of_all); }
-
-  // An allreduce whose inputs, of all ranks one after the other, are here already.
-  void combine(const Plan& plan, std::span<const std::byte> inputs) const;
+  void use(SharedArena& arena) override;
+  std::unique_ptr<RunningCollective> start(const Plan& plan) override;
+  void combine(const Plan& plan, std::span<const std::byte> inputs) const override;
+  std::vector<std::uint64_t> news() const override { return autotuner_.news(); }
+  void conclude(std::span<const std::uint64_t> news_of_all) override { autotuner_.conclude(news_of_all); }
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const override;
 
   // What the policy table says for a plan of this size (of a sum of float32, where that matters): "shm two-shot".
   std::string_view algorithm_name(Collective collective, std::size_t n_bytes) const;
-  // All that could be taken.
-  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
  private:
   // Calls from which the same is learned: of sizes above a power of two, up to the next. REQUIRES: not empty.

@@ -1,12 +1,10 @@
-// NativeOptions: what the settings say about how plans are carried out; and about how calls are agreed on. Plain
-// values.
+// NativeOptions: what the settings say about how plans are carried out. A plain value.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
 
-#include "base/agreement_limits.hpp"
 #include "base/config.hpp"
 
 namespace ciranda {
@@ -23,7 +21,5 @@ struct NativeOptions {
   bool prescribes() const { return one_shot_bytes || segment_bytes || !algorithm.empty(); }
 };
 NativeOptions native_options(const Config& config);
-
-AgreementLimits agreement_limits(const Config& config, int n_ranks);
 
 }  // namespace ciranda

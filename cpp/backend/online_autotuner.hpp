@@ -52,8 +52,8 @@ class OnlineAutotuner {
   Call next(const Class& of);
   void took(const Sample& sample, std::uint64_t ns);
 
-  // A trial is over. REQUIRES of all three: what it timed is done, and all ranks are at this place of the log.
-  bool has_news() const { return !over_.empty(); }
+  // What was timed in a trial that is over; nothing if none is. REQUIRES, here and below: what it timed is done, and
+  // all ranks are at this place of the log.
   std::vector<std::uint64_t> news() const;
   // The news of all ranks, one after the other.
   void conclude(std::span<const std::uint64_t> news_of_all);

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "backend/limits.hpp"
 #include "collective/direct_allreduce.hpp"
 #include "collective/direct_broadcast.hpp"
 #include "collective/direct_exchange.hpp"

@@ -7,9 +7,9 @@
 
 namespace ciranda {
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options, std::size_t slot_bytes,
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
                      const Logger& logger)
-    : mesh_(mesh), in_flight_(in_flight), backend_(mesh, options), consistency_(in_flight, mesh) {
+    : mesh_(mesh), in_flight_(in_flight), backend_(std::move(backend)), consistency_(in_flight, mesh) {
   if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
   arena_.emplace(mesh, slot_bytes, logger);
   is_arena_settled_ = false;
@@ -63,7 +63,7 @@ Status DataPlane::combine(const Participant::Execute& entry) {
   if (plans.size() != 1 || entry.inputs.size() != plans.front().n_bytes * static_cast<std::size_t>(mesh_.size())) {
     return Status::internal("the inputs that came along are not those of " + describe(entry));
   }
-  backend_.combine(plans.front(), entry.inputs);
+  backend_->combine(plans.front(), entry.inputs);
   return Status::ok_status();
 }
 
@@ -77,14 +77,14 @@ Result<Work> DataPlane::begin() {
   if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
   is_arena_settled_ = true;
   return arena_->settle([this, plans] {
-    if (arena_->arena() != nullptr) backend_.use(*arena_->arena());
+    if (arena_->arena() != nullptr) backend_->use(*arena_->arena());
     return plans();
   });
 }
 
 Result<bool> DataPlane::start_next() {
   while (!running_) {
-    while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_.start(work_.plans[n_begun_++]);
+    while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_->start(work_.plans[n_begun_++]);
     if (running_) break;
     if (!work_.continue_with) {
       if (begin_check() || begin_telling()) continue;
@@ -110,12 +110,12 @@ bool DataPlane::begin_check() {
 
 // Once the backend has measured for long enough, which it has on all ranks at the same entry.
 bool DataPlane::begin_telling() {
-  if (!backend_.has_news()) return false;
-  told_ = backend_.news();
+  told_ = backend_->news();
+  if (told_.empty()) return false;
   Work work;
   work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
   work.continue_with = [this] {
-    backend_.conclude(heard_);
+    backend_->conclude(heard_);
     return Result<Work>(Work{});
   };
   take(std::move(work));

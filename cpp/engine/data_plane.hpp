@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/native.hpp"
+#include "backend/backend.hpp"
 #include "engine/consistency.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/lane_arena.hpp"
@@ -20,9 +20,9 @@ namespace ciranda {
 
 class DataPlane {
  public:
-  // All outlive this. If the mesh has no arena, but its ranks share memory, they make themselves one of `slot_bytes`
-  // when there is data to move; not if that is 0, which it is on all ranks of the mesh or none.
-  DataPlane(Mesh& mesh, InFlight& in_flight, const NativeOptions& options, std::size_t slot_bytes,
+  // The references outlive this. If the mesh has no arena, but its ranks share memory, they make themselves one of
+  // `slot_bytes` when there is data to move; not if that is 0, which it is on all ranks of the mesh or none.
+  DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
             const Logger& logger);
 
   // The next entry of the log; an empty one only takes its place in the order.
@@ -35,7 +35,7 @@ class DataPlane {
 
   // How the lane could carry out a collective of so many bytes, and what it chooses.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
-    return backend_.candidates(collective, n_bytes);
+    return backend_->candidates(collective, n_bytes);
   }
 
   // Null if the lane's members do not all share memory, or it is not known yet.
@@ -72,7 +72,7 @@ class DataPlane {
   Mesh& mesh_;
   InFlight& in_flight_;
   std::optional<LaneArena> arena_;
-  NativeBackend backend_;
+  const std::unique_ptr<Backend> backend_;
   Consistency consistency_;
   std::vector<std::uint64_t> told_;   // what the backend has measured
   std::vector<std::uint64_t> heard_;  // [rank][number]

@@ -45,11 +45,11 @@ constexpr auto kSignalTimeout = std::chrono::seconds(1);
 // the doorbell and looks once more, so that the background thread, asleep in Mesh::sleep, is woken by whatever comes.
 class Engine::Impl {
  public:
-  Impl(std::unique_ptr<Mesh> mesh, const Config& config)
+  Impl(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends)
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
         preparation_(mesh_->rank(), sets_),
-        loop_(*mesh_, config, submissions_, {ops_, auto_names_}, sets_, *recorder_),
+        loop_(*mesh_, config, submissions_, {ops_, auto_names_}, sets_, *recorder_, backends),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
         is_oversubscribed_(is_oversubscribed(*mesh_)),
@@ -460,8 +460,9 @@ class Engine::Impl {
   std::thread background_;
 };
 
-std::unique_ptr<Engine> Engine::create(std::unique_ptr<Mesh> mesh, const Config& config) {
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(mesh), config)));
+std::unique_ptr<Engine> Engine::create(std::unique_ptr<Mesh> mesh, const Config& config,
+                                       std::span<const BackendRow> backends) {
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(mesh), config, backends)));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

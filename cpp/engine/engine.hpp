@@ -13,11 +13,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/candidate.hpp"
+#include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "complete/callbacks.hpp"
@@ -41,7 +43,9 @@ class Engine {
   using Interrupted = std::function<bool()>;
 
   // The engine owns the mesh and starts its background thread.
-  static std::unique_ptr<Engine> create(std::unique_ptr<Mesh> mesh, const Config& config);
+  // `backends`: for host memory and for devices; they outlive it.
+  static std::unique_ptr<Engine> create(std::unique_ptr<Mesh> mesh, const Config& config,
+                                        std::span<const BackendRow> backends = all_backends());
   ~Engine();  // shutdown(), if that was not called
 
   Engine(const Engine&) = delete;

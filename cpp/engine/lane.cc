@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "backend/limits.hpp"
 #include "base/earliest.hpp"
 #include "engine/seconds.hpp"
 
@@ -76,7 +77,8 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       stall_detector_(limits_of(around.config), control_, logger_),
       sweeps_(limits_of(around.config).shutdown),
       repeated_(participant_, in_memory_, log_, in_flight_, around.names),
-      data_(mesh_, in_flight_, native_options(around.config), slot_bytes_of(id, around.config), logger_),
+      data_(mesh_, in_flight_, find(around.backends, DeviceType::kHost)->make(mesh_, around.config),
+            slot_bytes_of(id, around.config), logger_),
       holding_(kBatchingWindow),
       goes_by_messages_(mesh_.size() <= limits_.swap_ranks && !shares_memory_with_all(mesh_) && !log_.has_relays()),
       contributes_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
@@ -57,6 +58,7 @@ class Lane {
     std::atomic<bool>& has_failed;  // a collective of the world has
     const OutputMemory& output_memory;
     Recorder& recorder;
+    std::span<const BackendRow> backends;
   };
 
   // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null.

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "backend/native_options.hpp"
+#include "backend/limits.hpp"
 #include "base/earliest.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/seconds.hpp"

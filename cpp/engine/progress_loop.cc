@@ -19,7 +19,7 @@ constexpr std::size_t kMostKeptSubmissions = 4096;
 }  // namespace
 
 ProgressLoop::ProgressLoop(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names,
-                           ProcessSets& sets, Recorder& recorder)
+                           ProcessSets& sets, Recorder& recorder, std::span<const BackendRow> backends)
     : mesh_(mesh),
       config_(config),
       logger_(mesh.rank(), log_level_from(config.log_level)),
@@ -27,6 +27,7 @@ ProgressLoop::ProgressLoop(Mesh& mesh, const Config& config, SubmissionQueue& su
       names_(names),
       sets_(sets),
       recorder_(recorder),
+      backends_(backends),
       mux_(mesh),
       control_(mesh, logger_) {
   make_lanes(kWorldSet, *sets_.ranks(kWorldSet));
@@ -51,9 +52,10 @@ Lane* ProgressLoop::find_or_make(LaneId id) {
 
 Lane& ProgressLoop::make_lane(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? mesh_.arena() : nullptr;
-  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena,
-                                          Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this,
-                                                             n_met_, has_failed_, output_memory_, recorder_}));
+  lanes_.push_back(
+      std::make_unique<Lane>(id, ranks, arena,
+                             Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this, n_met_,
+                                                has_failed_, output_memory_, recorder_, backends_}));
   lane_by_id_[id] = lanes_.back().get();
   for (const Departure& departure : control_.departures()) {
     if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -24,7 +25,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
  public:
   // All outlive this.
   ProgressLoop(Mesh& mesh, const Config& config, SubmissionQueue& submissions, const Names& names, ProcessSets& sets,
-               Recorder& recorder);
+               Recorder& recorder, std::span<const BackendRow> backends);
 
   // Returns whether anything moved.
   bool run();
@@ -105,6 +106,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   const Names names_;
   ProcessSets& sets_;
   Recorder& recorder_;
+  std::span<const BackendRow> backends_;
   std::atomic<std::uint64_t> n_met_{0};  // calls
   std::atomic<bool> has_failed_{false};
   OutputMemory output_memory_;

@@ -49,11 +49,11 @@ class World {
   void tell_each_other() {
     std::vector<std::uint64_t> all;
     for (const OnlineAutotuner& rank : ranks_) {
-      EXPECT_EQ(rank.has_news(), ranks_.front().has_news());
+      EXPECT_EQ(rank.news().size(), ranks_.front().news().size());
       const auto news = rank.news();
       all.insert(all.end(), news.begin(), news.end());
     }
-    if (!ranks_.front().has_news()) return;
+    if (ranks_.front().news().empty()) return;
     for (OnlineAutotuner& rank : ranks_) rank.conclude(all);
   }
 
@@ -181,7 +181,7 @@ TEST(OnlineAutotunerTest, TrialsThatEndTogetherAreToldTogether) {
   EXPECT_EQ(all.size(), 2U * 2U * 2U * OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn);
   for (OnlineAutotuner& rank : ranks) {
     rank.conclude(all);
-    EXPECT_FALSE(rank.has_news());
+    EXPECT_TRUE(rank.news().empty());
     EXPECT_EQ(rank.preferred(1), 1U);
     EXPECT_EQ(rank.preferred(2), std::nullopt);
     EXPECT_EQ(rank.took_ns(1, 1), 100U);

@@ -83,7 +83,7 @@ class Rank {
     return config;
   }
 
-  ProgressLoop loop_{mesh_, config(), submissions_, {ops_, auto_names_}, sets_, recorder_};
+  ProgressLoop loop_{mesh_, config(), submissions_, {ops_, auto_names_}, sets_, recorder_, all_backends()};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 

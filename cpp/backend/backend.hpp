@@ -1,0 +1,45 @@
+// Backend: carries plans out over the mesh of one rank. All folders above know this interface and the registry
+// (backend/registry.hpp), never an implementation.
+//
+// One thread (the holder of the progress lock). Plans run one after the other, in the order of the response log.
+// Nothing here waits: a running collective is a state machine. Plans name memory that the backend understands, which
+// its row of the registry says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/candidate.hpp"
+#include "collective/running_collective.hpp"
+#include "fuse/plan.hpp"
+#include "transport/arena.hpp"
+
+namespace ciranda {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // From the next plan on, which is the next on all ranks of the mesh. The arena outlives the backend.
+  virtual void use(SharedArena& arena) = 0;
+
+  // The plan outlives the collective, which is gone before the next is started. Null when there is nothing to move
+  // between ranks: the plan is then carried out.
+  virtual std::unique_ptr<RunningCollective> start(const Plan& plan) = 0;
+
+  // An allreduce whose inputs, of all ranks one after the other, are at hand.
+  virtual void combine(const Plan& plan, std::span<const std::byte> inputs) const = 0;
+
+  // What this rank has measured, if it is time to tell the others; else nothing. At the same place of the log on all
+  // ranks, with what was started before done. Then all conclude() from what all have told, one rank after the other.
+  virtual std::vector<std::uint64_t> news() const = 0;
+  virtual void conclude(std::span<const std::uint64_t> news_of_all) = 0;
+
+  // How a collective of so many bytes could be carried out (of float32, where that matters), and what is chosen.
+  virtual std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const = 0;
+};
+
+}  // namespace ciranda
