@@ -41,6 +41,8 @@ void DataPlane::take(Work work) {
 Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (!has_begun_) {
+    const Result<bool> ready = has_inputs();
+    if (!ready.ok() || !ready.value()) return ready;
     Result<Work> work = begin();
     if (!work.ok()) return work.status();
     take(std::move(work).value());
@@ -53,6 +55,17 @@ Result<bool> DataPlane::step() {
     running_.reset();
   }
   return start_next();
+}
+
+// Of this rank. Not ok: a device has failed.
+Result<bool> DataPlane::has_inputs() const {
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Staged* staged = in_flight_.at(ready.ticket).staged.get();
+    if (staged == nullptr) continue;
+    if (!staged->is_here()) return false;
+    if (Status status = staged->status(); !status.ok()) return status;
+  }
+  return true;
 }
 
 // All there is to combine has come along.
@@ -129,7 +142,9 @@ void DataPlane::finish() {
   has_begun_ = has_checked_ = false;
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
-    const Status outcome = in_flight_.at(ready.ticket).outcome;
+    const InFlight::Entry& entry = in_flight_.at(ready.ticket);
+    const bool has_result = entry.staged && entry.outcome.ok();
+    const Status outcome = has_result ? entry.staged->end(*entry.operation) : entry.outcome;
     in_flight_.complete(ready.ticket, outcome);
   }
 }

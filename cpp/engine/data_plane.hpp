@@ -44,6 +44,9 @@ class DataPlane {
   // Not ok: this rank cannot go on (no memory for an output), so the world breaks. Returns whether anything moved.
   Result<bool> step();
 
+  // What is to be executed next waits for inputs from a device of this rank, which wakes it.
+  bool awaits_device() const { return !queue_.empty() && !has_begun_; }
+
   // How many entries of the log were given to enqueue().
   std::uint64_t n_enqueued() const { return n_executed_ + queue_.size(); }
   // How many entries of the log are done with.
@@ -60,6 +63,7 @@ class DataPlane {
   std::vector<int> awaited() const;
 
  private:
+  Result<bool> has_inputs() const;
   Result<Work> begin();
   Result<bool> start_next();
   void take(Work work);

@@ -21,6 +21,7 @@
 #include "engine/progress_lock.hpp"
 #include "engine/progress_loop.hpp"
 #include "engine/shared_memory.hpp"
+#include "engine/staged.hpp"
 #include "engine/submission_coalescing.hpp"
 #include "engine/time_left.hpp"
 #include "engine/waits.hpp"
@@ -49,6 +50,8 @@ class Engine::Impl {
       : mesh_(std::move(mesh)),
         sets_(mesh_->size()),
         preparation_(mesh_->rank(), sets_),
+        wake_(std::make_shared<Wake>(*mesh_)),
+        staging_(backends, sets_, mesh_->rank(), wake_),
         loop_(*mesh_, config, submissions_, {ops_, auto_names_}, sets_, *recorder_, backends),
         spin_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double, std::micro>(config.spin_microseconds))),
@@ -60,7 +63,10 @@ class Engine::Impl {
     background_ = std::thread([this] { run_background(); });
   }
 
-  ~Impl() { leave(); }  // also if another thread has begun to
+  ~Impl() {
+    leave();  // also if another thread has begun to
+    wake_->end();
+  }
 
   Mesh& mesh() { return *mesh_; }
   ProcessSets& sets() { return sets_; }
@@ -90,6 +96,11 @@ class Engine::Impl {
       operation->refuse(std::move(status));
       return operation;
     }
+    Result<std::unique_ptr<Staged>> staged = staging_.stage(request);
+    if (!staged.ok()) {
+      operation->refuse(staged.status());
+      return operation;
+    }
     PersistentOp* const op =
         is_numbered(request) ? nullptr : ops_.take(lane_id(request.process_set, request.lane), request.name);
     const bool is_duplicate = op == nullptr && !is_numbered(request);
@@ -109,7 +120,7 @@ class Engine::Impl {
     const bool is_awaited = request.is_awaited;
     const std::size_t n_bytes = request.signature.n_bytes();
     Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, op,
-                          is_duplicate ? 0 : submitted};
+                          is_duplicate ? 0 : submitted, std::move(staged).value()};
     if (is_awaited && take_in(submission)) return operation;
     submissions_.push(std::move(submission));
     if (is_shut_down_.load()) {
@@ -122,6 +133,7 @@ class Engine::Impl {
 
   // The mesh stays armed, as in take_in().
   std::optional<OperationPtr> repeat(const Call& call) {
+    if (!call.memory.place.is_host()) return std::nullopt;
     Stages stages;
     const bool is_recorded = recorder_->is_on();
     if (is_recorded) stages.note(Stage::kSubmitted);
@@ -443,6 +455,8 @@ class Engine::Impl {
   AutoNames auto_names_;
   ProcessSets sets_;
   Preparation preparation_;
+  const std::shared_ptr<Wake> wake_;
+  Staging staging_;
   ProgressLoop loop_;
   Clock::duration spin_;
   bool is_oversubscribed_;

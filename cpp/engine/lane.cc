@@ -412,7 +412,7 @@ Result<bool> Lane::execute(TimePoint now) {
   }
   sweeps_.note_busy();
   Result<bool> stepped = data_.step();
-  if (!stepped.ok() || stepped.value()) {
+  if (!stepped.ok() || stepped.value() || data_.awaits_device()) {
     stall_detector_.moved();
     return stepped;
   }

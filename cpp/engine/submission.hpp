@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "complete/operation.hpp"
+#include "engine/staged.hpp"
 #include "negotiate/persistent_op.hpp"
 #include "request/request.hpp"
 
@@ -16,8 +17,9 @@ namespace ciranda {
 struct Submission {
   Request request;
   std::shared_ptr<Operation> operation;
-  PersistentOp* op = nullptr;   // that it holds; null: a duplicate, or not numbered yet
-  std::uint64_t submitted = 0;  // in ticks; 0 where that is not recorded
+  PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not numbered yet
+  std::uint64_t submitted = 0;          // in ticks; 0 where that is not recorded
+  std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory
 };
 
 class SubmissionQueue {
