@@ -38,13 +38,14 @@ inline constexpr std::array<Factors, 3> kFactors{Factors{}, Factors{0.3, 1}, Fac
 // A world for each layout, used for many cases.
 class Worlds {
  public:
-  explicit Worlds(int size) {
+  explicit Worlds(int size, testing::Homes homes = testing::Homes::kHost) {
     for (const Layout layout : kLayouts) {
       WorldOptions options = options_for(layout, size);
       options.fabric.slot_bytes = kSlotBytes;
       options.fabric.ring_bytes = 4096;
       options.config.one_shot_bytes = 2048;
       options.config.slot_bytes = layout == Layout::kArena ? kSlotBytes : kSegmentBytes;
+      options.homes = homes;
       worlds_.emplace(layout, std::make_unique<World>(size, options));
     }
   }
@@ -63,7 +64,7 @@ class Operand {
         output_(in_place ? 0 : input.size(), misalignment),
         in_place_(in_place) {}
 
-  TensorMemory memory() { return {input_.data(), in_place_ ? input_.data() : output_.data()}; }
+  TensorMemory memory() { return {input_.data(), in_place_ ? input_.data() : output_.data(), home().place}; }
   void expect(const Bytes& expected) const {
     EXPECT_TRUE((in_place_ ? input_ : output_).holds(expected)) << "wrong result";
     EXPECT_TRUE(in_place_ || input_.holds(content_)) << "the input was changed";
@@ -81,8 +82,12 @@ inline constexpr std::array<std::pair<std::size_t, bool>, 4> kPlacements{
     std::pair{Guarded::kAligned, true}, std::pair{Guarded::kAligned, false}, std::pair{Guarded::kMisaligned, true},
     std::pair{Guarded::kMisaligned, false}};
 
-inline std::string name_of(const ::testing::TestParamInfo<std::tuple<int, DataType>>& test) {
-  return std::to_string(std::get<0>(test.param)) + "ranks" + std::string(to_string(std::get<1>(test.param)));
+// How many ranks there are, of which type the tensors are, and where they lie.
+using Case = std::tuple<int, DataType, Homes>;
+inline std::string name_of(const ::testing::TestParamInfo<Case>& test) {
+  const auto& [size, dtype, homes] = test.param;
+  return std::to_string(size) + "ranks" + std::string(to_string(dtype)) +
+         (homes == Homes::kHost ? "" : to_string(homes));
 }
 
 // Every type in small worlds; in the others one type of each element size, for which the engine does the same. That
@@ -94,5 +99,19 @@ inline std::vector<DataType> all_types() {
 }
 inline constexpr std::array kTypesBySize{DataType::kUInt8, DataType::kFloat16, DataType::kFloat32, DataType::kInt64,
                                          DataType::kComplex128};
+
+inline const auto kEveryTypeOnDevice =
+    ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types()), ::testing::Values(Homes::kPaged));
+inline const auto kEverySizeOnDevices = ::testing::Combine(
+    ::testing::Values(1, 3, 4), ::testing::ValuesIn(kTypesBySize), ::testing::Values(Homes::kPaged, Homes::kMixed));
+
+// Of groups, which have every type.
+using GroupCase = std::tuple<int, Homes>;
+inline const auto kGroupCases =
+    ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::Values(Homes::kHost, Homes::kPaged, Homes::kMixed));
+inline std::string name_of_group(const ::testing::TestParamInfo<GroupCase>& test) {
+  const auto& [size, homes] = test.param;
+  return std::to_string(size) + "ranks" + (homes == Homes::kHost ? "" : to_string(homes));
+}
 
 }  // namespace ciranda::testing::conformance

@@ -21,13 +21,14 @@ using kernels::Reduction;
 using kernels::testing::Bytes;
 using namespace testing::conformance;
 using testing::Guarded;
+using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
 using testing::request;
 
-class ConformanceTest : public ::testing::TestWithParam<std::tuple<int, DataType>> {
+class ConformanceTest : public ::testing::TestWithParam<Case> {
  protected:
-  ConformanceTest() : worlds_(size()) {}
+  ConformanceTest() : worlds_(size(), std::get<2>(GetParam())) {}
 
   int size() const { return std::get<0>(GetParam()); }
   DataType dtype() const { return std::get<1>(GetParam()); }
@@ -152,7 +153,7 @@ TEST_P(ConformanceTest, Allgather) {
             const OutputBuffer& output = operation->outputs().front();
             EXPECT_EQ(output.shape, (Shape{n_rows, width}));
             ASSERT_EQ(output.n_bytes, expected.size());
-            EXPECT_TRUE(std::equal(expected.begin(), expected.end(), output.data.get())) << "wrong result";
+            EXPECT_EQ(testing::contents(output), expected) << "wrong result";
             EXPECT_TRUE(input.is_intact() && input.holds(all[static_cast<std::size_t>(engine.rank())]));
           }
         });
@@ -163,15 +164,22 @@ TEST_P(ConformanceTest, Allgather) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryType, ConformanceTest,
-                         ::testing::Combine(::testing::Values(2, 4), ::testing::ValuesIn(all_types())), name_of);
+                         ::testing::Combine(::testing::Values(2, 4), ::testing::ValuesIn(all_types()),
+                                            ::testing::Values(Homes::kHost)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(EverySize, ConformanceTest,
-                         ::testing::Combine(::testing::Values(1, 7), ::testing::ValuesIn(kTypesBySize)), name_of);
+                         ::testing::Combine(::testing::Values(1, 7), ::testing::ValuesIn(kTypesBySize),
+                                            ::testing::Values(Homes::kHost)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, ConformanceTest, kEveryTypeOnDevice, name_of);
+INSTANTIATE_TEST_SUITE_P(EverySizeOnDevices, ConformanceTest, kEverySizeOnDevices, name_of);
 
 // --- what has no element type of its own
 
-class GroupConformanceTest : public ::testing::TestWithParam<int> {
+class GroupConformanceTest : public ::testing::TestWithParam<GroupCase> {
  protected:
-  GroupConformanceTest() : worlds_(GetParam()) {}
+  GroupConformanceTest() : worlds_(size(), std::get<1>(GetParam())) {}
+  static int size() { return std::get<0>(GetParam()); }
   Worlds worlds_;
 };
 
@@ -186,7 +194,7 @@ TEST_P(GroupConformanceTest, Barrier) {
         r.name = "barrier";
         r.signature.collective = Collective::kBarrier;
         ASSERT_TRUE(engine.wait(engine.submit(std::move(r))).ok());
-        ASSERT_GE(n_arrived.load(), round * GetParam());
+        ASSERT_GE(n_arrived.load(), round * size());
       }
     });
   }
@@ -230,7 +238,7 @@ Group make_group(Collective collective, int rank, const std::vector<std::vector<
 }
 
 TEST_P(GroupConformanceTest, AllreduceOfEveryTypeAtOnce) {
-  const auto tensors = group_inputs(GetParam(), Collective::kAllreduce);
+  const auto tensors = group_inputs(size(), Collective::kAllreduce);
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
       Group group = make_group(Collective::kAllreduce, engine.rank(), tensors);
@@ -239,7 +247,7 @@ TEST_P(GroupConformanceTest, AllreduceOfEveryTypeAtOnce) {
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
-        const Reduction reduction{.dtype = signatures[i].dtype, .n_average = GetParam()};
+        const Reduction reduction{.dtype = signatures[i].dtype, .n_average = size()};
         group.operands[i].expect(kernels::testing::expected(reduction, tensors[i], count_of(signatures[i].shape)));
       }
     });
@@ -247,10 +255,10 @@ TEST_P(GroupConformanceTest, AllreduceOfEveryTypeAtOnce) {
 }
 
 TEST_P(GroupConformanceTest, BroadcastOfEveryTypeAtOnce) {
-  const auto tensors = group_inputs(GetParam(), Collective::kBroadcast);
+  const auto tensors = group_inputs(size(), Collective::kBroadcast);
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
-      const int root = GetParam() - 1;
+      const int root = size() - 1;
       Group group = make_group(Collective::kBroadcast, engine.rank(), tensors);
       group.request.signature.root = root;
       const Status status = engine.wait(engine.submit(std::move(group.request)));
@@ -264,7 +272,7 @@ TEST_P(GroupConformanceTest, BroadcastOfEveryTypeAtOnce) {
 }
 
 TEST_P(GroupConformanceTest, AllgatherOfEveryTypeAtOnce) {
-  const auto tensors = group_inputs(GetParam(), Collective::kAllgather);
+  const auto tensors = group_inputs(size(), Collective::kAllgather);
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
       Group group = make_group(Collective::kAllgather, engine.rank(), tensors);
@@ -277,7 +285,7 @@ TEST_P(GroupConformanceTest, AllgatherOfEveryTypeAtOnce) {
         for (const Bytes& input : tensors[i]) expected.insert(expected.end(), input.begin(), input.end());
         const OutputBuffer& output = operation->outputs()[i];
         ASSERT_EQ(output.n_bytes, expected.size());
-        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), output.data.get())) << "tensor " << i;
+        EXPECT_EQ(testing::contents(output), expected) << "tensor " << i;
       }
     });
   }
@@ -331,17 +339,19 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
   constexpr double kPrescale = 0.7;
   for (const Precision& precision : kPrecisions) {
     std::vector<Bytes> all;
-    for (int rank = 0; rank < GetParam(); ++rank) {
+    for (int rank = 0; rank < size(); ++rank) {
       all.push_back(random_floats(precision.dtype, kCount, static_cast<unsigned>(rank)));
     }
     for (const Layout layout : kLayouts) {
       std::vector<Bytes> results = all;
       worlds_[layout].run([&](Engine& engine) {
         Bytes& result = results[static_cast<std::size_t>(engine.rank())];
-        Request r = request(Collective::kAllreduce, "average", precision.dtype, {kCount}, result.data());
+        Guarded tensor(result, Guarded::kAligned);
+        Request r = request(Collective::kAllreduce, "average", precision.dtype, {kCount}, tensor.data());
         r.signature.op = ReduceOp::kAverage;
         r.signature.prescale = kPrescale;
         ASSERT_TRUE(engine.wait(engine.submit(std::move(r))).ok());
+        result.assign(tensor.bytes().begin(), tensor.bytes().end());
       });
       for (std::size_t i = 0; i < kCount; ++i) {
         long double sum = 0;
@@ -350,10 +360,10 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
           sum += kPrescale * value_at(precision.dtype, input.data(), i);
           magnitude += std::fabs(kPrescale * value_at(precision.dtype, input.data(), i));
         }
-        const long double exact = sum / GetParam();
+        const long double exact = sum / size();
         // One rounding for each input's scaling, each addition, the factors themselves, and the division.
-        const long double n_roundings = 2 * GetParam() + 3;
-        const long double tolerance = n_roundings * precision.accumulated * magnitude / GetParam() +
+        const long double n_roundings = 2 * size() + 3;
+        const long double tolerance = n_roundings * precision.accumulated * magnitude / size() +
                                       precision.stored * std::fabs(exact) + 0x1p-25L * (precision.stored > 0 ? 1 : 0);
         ASSERT_LE(std::fabs(value_at(precision.dtype, results[0].data(), i) - exact), tolerance)
             << to_string(precision.dtype) << " " << i << " " << to_string(layout);
@@ -363,8 +373,7 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupConformanceTest, ::testing::Values(1, 2, 4, 7),
-                         [](const auto& test) { return std::to_string(test.param) + "ranks"; });
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupConformanceTest, kGroupCases, name_of_group);
 
 static_assert(kNumCollectives == 14, "a new collective needs a conformance test: here, or in rows_conformance_test.cc");
 

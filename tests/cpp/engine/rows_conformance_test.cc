@@ -18,6 +18,8 @@ namespace {
 using kernels::Reduction;
 using namespace testing::conformance;
 using testing::Guarded;
+using testing::home;
+using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
 using testing::request;
@@ -43,12 +45,12 @@ void expect_output(const Operation& operation, std::size_t index, const Bytes& e
   const OutputBuffer& output = operation.outputs()[index];
   EXPECT_EQ(output.shape, shape);
   ASSERT_EQ(output.n_bytes, expected.size());
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), output.data.get())) << "wrong result";
+  EXPECT_EQ(testing::contents(output), expected) << "wrong result";
 }
 
-class RowsConformanceTest : public ::testing::TestWithParam<std::tuple<int, DataType>> {
+class RowsConformanceTest : public ::testing::TestWithParam<Case> {
  protected:
-  RowsConformanceTest() : worlds_(size()) {}
+  RowsConformanceTest() : worlds_(size(), std::get<2>(GetParam())) {}
 
   int size() const { return std::get<0>(GetParam()); }
   DataType dtype() const { return std::get<1>(GetParam()); }
@@ -131,7 +133,7 @@ TEST_P(RowsConformanceTest, Reducescatter) {
           Guarded output(expected.size(), misalignment);
           for (std::byte* given : {static_cast<std::byte*>(nullptr), output.data(), input.data() + begin}) {
             Request r = reduction_request(Collective::kReducescatter, c, dtype(), {block.n_rows, block.width});
-            r.memory = {{input.data(), given}};
+            r.memory = {{input.data(), given, home().place}};
             auto operation = engine.submit(std::move(r));
             const Status status = engine.wait(operation);
             ASSERT_TRUE(status.ok()) << status.message();
@@ -166,7 +168,7 @@ TEST_P(RowsConformanceTest, Reduce) {
           const Bytes before(output.bytes().begin(), output.bytes().end());
           Request r = reduction_request(Collective::kReduce, c, dtype(), {static_cast<std::int64_t>(count)});
           r.signature.root = root;
-          r.memory = {{input.data(), in_place ? input.data() : output.data()}};
+          r.memory = {{input.data(), in_place ? input.data() : output.data(), home().place}};
           if (!is_root && misalignment == Guarded::kMisaligned) r.memory[0].output = nullptr;
           const Status status = engine.wait(engine.submit(std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
@@ -334,16 +336,22 @@ TEST_P(RowsConformanceTest, Scatter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryType, RowsConformanceTest,
-                         ::testing::Combine(::testing::Values(2, 3), ::testing::ValuesIn(all_types())), name_of);
+                         ::testing::Combine(::testing::Values(2, 3), ::testing::ValuesIn(all_types()),
+                                            ::testing::Values(Homes::kHost)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(EverySize, RowsConformanceTest,
-                         ::testing::Combine(::testing::Values(1, 7), ::testing::ValuesIn(kTypesBySize)), name_of);
+                         ::testing::Combine(::testing::Values(1, 7), ::testing::ValuesIn(kTypesBySize),
+                                            ::testing::Values(Homes::kHost)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, RowsConformanceTest, kEveryTypeOnDevice, name_of);
+INSTANTIATE_TEST_SUITE_P(EverySizeOnDevices, RowsConformanceTest, kEverySizeOnDevices, name_of);
 
 // --- groups
 
-class RowsGroupConformanceTest : public ::testing::TestWithParam<int> {
+class RowsGroupConformanceTest : public ::testing::TestWithParam<GroupCase> {
  protected:
-  RowsGroupConformanceTest() : worlds_(size()) {}
-  int size() const { return GetParam(); }
+  RowsGroupConformanceTest() : worlds_(size(), std::get<1>(GetParam())) {}
+  static int size() { return std::get<0>(GetParam()); }
   Worlds worlds_;
 };
 
@@ -365,14 +373,21 @@ struct GroupOfAll {
     }
   }
 
-  Request request(Collective collective, int rank) const {
+  // Those of a rank, at home.
+  std::vector<Guarded> tensors(int rank) const {
+    std::vector<Guarded> own;
+    for (const auto& all : inputs) own.emplace_back(all[static_cast<std::size_t>(rank)], Guarded::kAligned);
+    return own;
+  }
+
+  Request request(Collective collective, std::vector<Guarded>& own) const {
     Request r;
     r.name = "group";
     r.signature.collective = collective;
     if (info(collective).has_root) r.signature.root = 0;
     for (std::size_t i = 0; i < dtypes.size(); ++i) {
       r.signature.tensors.push_back({dtypes[i], {n_rows[i]}});
-      r.memory.push_back({inputs[i][static_cast<std::size_t>(rank)].data(), nullptr});
+      r.memory.push_back({own[i].data(), nullptr, home().place});
     }
     return r;
   }
@@ -392,7 +407,8 @@ TEST_P(RowsGroupConformanceTest, ReducescatterOfEveryTypeAtOnce) {
   const GroupOfAll group(size());
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
-      auto operation = engine.submit(group.request(Collective::kReducescatter, engine.rank()));
+      std::vector<Guarded> own = group.tensors(engine.rank());
+      auto operation = engine.submit(group.request(Collective::kReducescatter, own));
       ASSERT_TRUE(engine.wait(operation).ok());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
@@ -419,7 +435,8 @@ TEST_P(RowsGroupConformanceTest, AlltoallOfEveryTypeAtOnce) {
   };
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
-      Request r = group.request(Collective::kAlltoall, engine.rank());
+      std::vector<Guarded> own = group.tensors(engine.rank());
+      Request r = group.request(Collective::kAlltoall, own);
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) r.splits.push_back(splits_of(i, engine.rank()));
       auto operation = engine.submit(std::move(r));
       ASSERT_TRUE(engine.wait(operation).ok());
@@ -444,18 +461,19 @@ TEST_P(RowsGroupConformanceTest, ReduceGatherAndScatterOfEveryTypeAtOnce) {
   const GroupOfAll group(size());
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
+      std::vector<Guarded> own = group.tensors(engine.rank());
       const bool is_root = engine.rank() == 0;
       std::vector<Guarded> results;
       results.reserve(group.dtypes.size());
-      Request reduce = group.request(Collective::kReduce, engine.rank());
+      Request reduce = group.request(Collective::kReduce, own);
       for (std::size_t i = 0; is_root && i < group.dtypes.size(); ++i) {
         results.emplace_back(group.inputs[i].front().size(), Guarded::kAligned);
         reduce.memory[i].output = results.back().data();
       }
       ASSERT_TRUE(engine.wait(engine.submit(std::move(reduce))).ok());
-      auto gathered = engine.submit(group.request(Collective::kGather, engine.rank()));
+      auto gathered = engine.submit(group.request(Collective::kGather, own));
       ASSERT_TRUE(engine.wait(gathered).ok());
-      auto scattered = engine.submit(group.request(Collective::kScatter, engine.rank()));
+      auto scattered = engine.submit(group.request(Collective::kScatter, own));
       ASSERT_TRUE(engine.wait(scattered).ok());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
@@ -477,8 +495,7 @@ TEST_P(RowsGroupConformanceTest, ReduceGatherAndScatterOfEveryTypeAtOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, RowsGroupConformanceTest, ::testing::Values(1, 2, 4, 7),
-                         [](const auto& test) { return std::to_string(test.param) + "ranks"; });
+INSTANTIATE_TEST_SUITE_P(Worlds, RowsGroupConformanceTest, kGroupCases, name_of_group);
 
 }  // namespace
 }  // namespace ciranda

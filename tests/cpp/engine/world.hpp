@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/homes.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda::testing {
@@ -25,6 +26,7 @@ inline Config impatient_config() {
 struct WorldOptions {
   LoopbackOptions fabric;
   Config config = impatient_config();
+  Homes homes = Homes::kHost;
 };
 
 // What the ranks have in common.
@@ -63,11 +65,11 @@ class World {
   explicit World(int size, const WorldOptions& options = {})
       : World(size, [&options](int) -> const WorldOptions& { return options; }) {}
 
-  // Ranks of different settings, by rank; the fabric is that of rank 0's.
+  // Ranks of different settings, by rank; the fabric and the homes are those of rank 0's.
   template <std::invocable<int> OptionsOf>
-  World(int size, OptionsOf options_of) : fabric_(size, options_of(0).fabric) {
+  World(int size, OptionsOf options_of) : fabric_(size, options_of(0).fabric), homes_(options_of(0).homes) {
     for (int rank = 0; rank < size; ++rank) {
-      engines_.push_back(Engine::create(fabric_.take_mesh(rank), options_of(rank).config));
+      engines_.push_back(Engine::create(fabric_.take_mesh(rank), options_of(rank).config, backends_with_paged()));
     }
   }
 
@@ -78,7 +80,12 @@ class World {
   // Runs `body` for each rank on a thread of its own and waits for all.
   void run(const std::function<void(Engine&)>& body) {
     std::vector<std::thread> threads;
-    for (auto& engine : engines_) threads.emplace_back([&body, &engine] { body(*engine); });
+    for (auto& engine : engines_) {
+      threads.emplace_back([this, &body, &engine] {
+        const AtHome at(home_of(homes_, engine->rank()));
+        body(*engine);
+      });
+    }
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -91,17 +98,19 @@ class World {
 
  private:
   LoopbackFabric fabric_;
+  Homes homes_;
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
-// A request on one tensor, in place unless `output` is given.
+// A request on one tensor, in place unless `output` is given; at home, as in run().
 inline Request request(Collective collective, std::string name, DataType dtype, Shape shape, void* input,
                        void* output = nullptr) {
   Request r;
   r.name = std::move(name);
   r.signature.collective = collective;
   r.signature.tensors = {{dtype, std::move(shape)}};
-  r.memory = {{static_cast<const std::byte*>(input), static_cast<std::byte*>(output == nullptr ? input : output)}};
+  r.memory = {{static_cast<const std::byte*>(input), static_cast<std::byte*>(output == nullptr ? input : output),
+               home().place}};
   return r;
 }
 

@@ -1,0 +1,423 @@
+// Tensors on a device: in whose order calls read and write them, beside whom they are combined, and that the host
+// touches none. (Every collective, element type and op: conformance_test.cc and rows_conformance_test.cc.)
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <latch>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/guarded.hpp"
+#include "engine/homes.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/worlds_test.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::AtHome;
+using testing::Guarded;
+using testing::home;
+using testing::Home;
+using testing::Homes;
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::paged_device;
+using testing::paged_home;
+using testing::PagedQueue;
+using testing::request;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+
+using Values = std::vector<std::int64_t>;
+
+// A tensor of some integers, at home.
+class Tensor {
+ public:
+  explicit Tensor(const Values& values)
+      : n_(values.size()), memory_(std::as_bytes(std::span(values)), Guarded::kAligned) {}
+
+  Request sum(const std::string& name) {
+    return request(Collective::kAllreduce, name, DataType::kInt64, {static_cast<std::int64_t>(n_)}, memory_.data());
+  }
+  Call call(std::string_view name, const Shape& shape) {
+    return {.name = name,
+            .dtype = DataType::kInt64,
+            .shape = shape,
+            .memory = {memory_.data(), memory_.data(), home().place}};
+  }
+  Values values() const {
+    Values values(n_);
+    std::memcpy(values.data(), memory_.bytes().data(), n_ * sizeof(std::int64_t));
+    return values;
+  }
+  // What a kernel sees of it.
+  std::int64_t* in_kernel() { return reinterpret_cast<std::int64_t*>(paged_device().in_kernel(memory_.data())); }
+
+ private:
+  std::size_t n_;
+  Guarded memory_;
+};
+
+PagedQueue& queue() { return *static_cast<PagedQueue*>(home().place.queue); }
+
+WorldOptions on(Homes homes, Layout layout = Layout::kArena, int size = 2) {
+  WorldOptions options = options_for(layout, size);
+  options.homes = homes;
+  return options;
+}
+
+Status make(Engine& engine, Request request) { return engine.wait(engine.submit(std::move(request))); }
+
+Request join() {
+  Request r;
+  r.signature.collective = Collective::kJoin;
+  r.is_cacheable = false;
+  return r;
+}
+
+// --- nobody but the device
+
+TEST(DevicesDeathTest, TheHostCannotReadTheirMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const AtHome at(paged_home(0));
+  Tensor tensor({1});
+  EXPECT_DEATH(std::printf("%lld", static_cast<long long>(*reinterpret_cast<volatile std::int64_t*>(
+                                       tensor.sum("").memory.front().output))),
+               "");
+}
+
+// So the tests on devices notice a stage of the engine that looks at a tensor by itself.
+TEST(DevicesDeathTest, ATensorThatIsTakenForTheHostsEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto lie = [] {
+    World world(2, on(Homes::kPaged));
+    world.run([](Engine& engine) {
+      Tensor tensor({1});
+      Request r = tensor.sum("lie");
+      r.memory.front().place = {};
+      (void)make(engine, std::move(r));
+    });
+  };
+  EXPECT_DEATH(lie(), "");
+}
+
+// --- what is refused
+
+TEST(DevicesTest, ACallOnSeveralDevicesIsRefusedAndTheTensorNamed) {
+  World world(1, on(Homes::kPaged));
+  world.run([](Engine& engine) {
+    Tensor tensor({1});
+    Request r = tensor.sum("mixed");
+    for (const Place& place : {home().place, Place{}, Place{DeviceType{200}, 1, nullptr}}) {
+      r.signature.tensors.push_back(r.signature.tensors.front());
+      r.memory.push_back({r.memory.front().input, r.memory.front().output, place});
+    }
+    const Status status = make(engine, r);
+    EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              "allreduce 'mixed', tensor 2 of the group: it lies in host memory, tensor 0 on device 0 of type 200; the "
+              "tensors of one call lie on one device.");
+    std::swap(r.memory[2], r.memory[3]);
+    EXPECT_NE(make(engine, r).message().find("tensor 2 of the group: it lies on device 1 of type 200, tensor 0 on "),
+              std::string::npos);
+  });
+}
+
+TEST(DevicesTest, WhatHasNoBackendIsRefused) {
+  World world(1, on(Homes::kPaged));
+  world.run([](Engine& engine) {
+    Tensor tensor({1});
+    Request r = tensor.sum("x");
+    r.memory.front().place.type = DeviceType{77};
+    const Status status = make(engine, std::move(r));
+    EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              "allreduce 'x': its tensors lie on device 0 of type 77, which there is no backend for here.");
+    EXPECT_TRUE(make(engine, tensor.sum("x")).ok()) << "the name is free";
+  });
+}
+
+// --- in the order of the queue
+
+// The input is that of the call's place in the queue; and while it is not there, other lanes go on.
+TEST(DevicesTest, ACallReadsWhatItsQueueHasMadeBeforeAndHoldsUpNobodyMeanwhile) {
+  const Watchdog watchdog("a kernel that takes its time");
+  std::latch may_end(1);
+  World world(2, on(Homes::kPaged));
+  world.run([&](Engine& engine) {
+    Tensor tensor({0});
+    queue().launch([&, to = tensor.in_kernel()] {
+      may_end.wait();
+      *to = engine.rank() + 1;
+    });
+    const auto operation = engine.submit(tensor.sum("late"));
+    std::int64_t value = 1;
+    Request other = request(Collective::kAllreduce, "other", DataType::kInt64, {1}, &value);
+    other.memory.front().place = {};
+    other.lane = 1;
+    ASSERT_TRUE(make(engine, std::move(other)).ok());
+    EXPECT_EQ(value, 2);
+    EXPECT_FALSE(operation->is_done());
+    if (engine.rank() == 0) may_end.count_down();
+    ASSERT_TRUE(engine.wait(operation).ok());
+    EXPECT_EQ(tensor.values(), Values{3});
+  });
+}
+
+// The queue stands still behind the call: that it is complete does not say that the result is there, but that what the
+// queue is given from then on sees it.
+TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
+  const Watchdog watchdog("a queue that stands still");
+  World world(2, on(Homes::kPaged));
+  world.run([&](Engine& engine) {
+    Tensor tensor({engine.rank() + 1});
+    std::latch may_go_on(1);
+    std::latch has_come(1);
+    const auto operation = engine.submit(tensor.sum("sum"));
+    queue().launch([&] {
+      has_come.count_down();
+      may_go_on.wait();
+    });
+    ASSERT_TRUE(engine.wait(operation).ok());
+    has_come.wait();
+    EXPECT_EQ(*tensor.in_kernel(), engine.rank() + 1) << "as it was";
+    queue().launch([to = tensor.in_kernel()] { *to *= 10; });
+    may_go_on.count_down();
+    EXPECT_EQ(tensor.values(), Values{30});
+  });
+}
+
+// Each makes its input of the result before; the host waits for no kernel.
+TEST(DevicesTest, CallsOfAQueueFollowEachOther) {
+  World world(2, on(Homes::kPaged));
+  world.run([](Engine& engine) {
+    Tensor tensor({1});
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(make(engine, tensor.sum("x" + std::to_string(i % 3))).ok());
+      queue().launch([to = tensor.in_kernel()] { *to += 1; });
+    }
+    std::int64_t expected = 1;
+    for (int i = 0; i < 20; ++i) expected = 2 * expected + 1;
+    EXPECT_EQ(tensor.values(), Values{expected});
+  });
+}
+
+// Every thread of the engine sleeps by then.
+TEST(DevicesTest, AQueueWakesWhoeverWaitsForIt) {
+  const Watchdog watchdog("a wake-up from the device");
+  WorldOptions options = on(Homes::kPaged);
+  options.config.spin_microseconds = 0;
+  World world(2, options);
+  world.run([](Engine& engine) {
+    Tensor tensor({1});
+    for (int i = 0; i < 20; ++i) {
+      queue().launch([] {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+        while (std::chrono::steady_clock::now() < end) {
+        }
+      });
+      ASSERT_TRUE(make(engine, tensor.sum("x")).ok());
+    }
+    EXPECT_EQ(tensor.values(), Values{1 << 20});
+  });
+}
+
+TEST(DevicesTest, CallsAreCompletedInTheOrderOfTheirQueue) {
+  const Watchdog watchdog("calls in order");
+  World world(2, on(Homes::kPaged));
+  world.run([](Engine& engine) {
+    constexpr std::size_t kCalls = 30;
+    std::vector<Tensor> tensors;
+    for (std::size_t i = 0; i < kCalls; ++i) tensors.emplace_back(Values(1 + i % 7 * 1000));
+    std::latch may_begin(1);
+    queue().launch([&] { may_begin.wait(); });
+    std::vector<std::size_t> completed;
+    std::vector<Engine::OperationPtr> operations;
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      queue().launch([to = tensors[i].in_kernel(), i] { *to = static_cast<std::int64_t>(i); });
+      Request r = tensors[i].sum(std::to_string(i));
+      r.calls_back_directly = true;
+      operations.push_back(engine.submit(std::move(r), [&completed, i](const Operation&) { completed.push_back(i); }));
+    }
+    may_begin.count_down();
+    for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
+    std::vector<std::size_t> in_order(kCalls);
+    std::iota(in_order.begin(), in_order.end(), 0);
+    EXPECT_EQ(completed, in_order);
+    for (std::size_t i = 0; i < kCalls; ++i) EXPECT_EQ(tensors[i].values().front(), 2 * static_cast<std::int64_t>(i));
+  });
+}
+
+// --- beside others
+
+class DevicesInWorlds : public ::testing::TestWithParam<std::tuple<Layout, Homes>> {
+ protected:
+  static constexpr int kSize = 3;
+  WorldOptions options() const { return on(std::get<1>(GetParam()), std::get<0>(GetParam()), kSize); }
+};
+
+// Whatever other ranks do; awaited and not; so that direct rounds are opened for the name, and closed.
+TEST_P(DevicesInWorlds, CallsOfOneNameAreNowOnTheDeviceAndNowInHostMemory) {
+  const Watchdog watchdog("alternating calls");
+  World world(kSize, options());
+  world.run([](Engine& engine) {
+    const Home own = home();
+    for (int i = 0; i < 60; ++i) {
+      const bool is_at_home = (i / 4 + engine.rank() * (i / 20)) % 2 == 1;  // all the same for a while
+      const AtHome at(is_at_home ? own : Home{});
+      Tensor tensor({i, engine.rank()});
+      const Shape shape{2};
+      const Values expected{kSize * i, 3};
+      if (i % 3 == 2) {
+        const auto repeated = engine.repeat(tensor.call("x", shape));
+        if (!repeated) {
+          ASSERT_TRUE(make(engine, make_request(tensor.call("x", shape))).ok());
+        } else if (*repeated != nullptr) {
+          ASSERT_TRUE(engine.wait(*repeated).ok());
+        }
+      } else {
+        Request r = tensor.sum(i % 7 == 0 ? "y" : "x");
+        r.is_awaited = i % 5 != 0;
+        const Status status = make(engine, std::move(r));
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      ASSERT_EQ(tensor.values(), expected) << i;
+    }
+  });
+}
+
+// Many in flight are carried out together, those of a rank that lie elsewhere too.
+TEST_P(DevicesInWorlds, CallsThatTravelTogetherLieInSeveralPlaces) {
+  const Watchdog watchdog("calls in several places");
+  World world(kSize, options());
+  world.run([](Engine& engine) {
+    const Home own = home();
+    for (int round = 0; round < 3; ++round) {
+      std::vector<std::pair<Home, Tensor>> tensors;
+      for (int i = 0; i < 40; ++i) {
+        const Home where = (i + engine.rank()) % 3 == 0 ? Home{} : own;
+        const AtHome at(where);
+        tensors.emplace_back(where, Tensor(Values(static_cast<std::size_t>(1 + i * 17), i)));
+      }
+      std::vector<Engine::OperationPtr> operations;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const AtHome at(tensors[i].first);
+        Request r = tensors[i].second.sum(std::to_string(i));
+        r.is_deferrable = true;
+        operations.push_back(engine.submit(std::move(r)));
+      }
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        ASSERT_TRUE(engine.wait(operations[i]).ok());
+        EXPECT_EQ(tensors[i].second.values(), Values(1 + i * 17, kSize * static_cast<std::int64_t>(i)));
+      }
+    }
+  });
+}
+
+// What takes several phases, and what is compared afterwards.
+TEST_P(DevicesInWorlds, AdasumAveragesByWeightAndChecksOfConsistency) {
+  const Watchdog watchdog("phases");
+  WorldOptions checked = options();
+  checked.config.check_consistency = 1;
+  World world(kSize, checked);
+  world.run([](Engine& engine) {
+    for (int round = 0; round < 3; ++round) {
+      const std::vector<double> mine(1000, engine.rank() == 0 ? 4 : 4.0 * engine.rank());
+      Guarded tensor(std::as_bytes(std::span(mine)), Guarded::kAligned);
+      const auto first = [&tensor] {
+        double value = 0;
+        std::memcpy(&value, tensor.bytes().data(), sizeof value);
+        return value;
+      };
+      Request mean = request(Collective::kAllreduce, "mean", DataType::kFloat64, {1000}, tensor.data());
+      mean.signature.op = ReduceOp::kAverage;
+      mean.signature.is_weighted = true;
+      mean.weight = engine.rank() == 2 ? 2 : 1;
+      ASSERT_TRUE(make(engine, std::move(mean)).ok());
+      EXPECT_EQ(first(), (4 + 4 + 2 * 8) / 4.0);
+      Request adasum = request(Collective::kAllreduce, "adasum", DataType::kFloat64, {1000}, tensor.data());
+      adasum.signature.op = ReduceOp::kAdasum;
+      ASSERT_TRUE(make(engine, std::move(adasum)).ok());
+      EXPECT_DOUBLE_EQ(first(), 6) << "of equal summands, one of them";
+      EXPECT_TRUE(tensor.is_intact());
+    }
+  });
+}
+
+// A rank that has joined stands in, with memory of its own.
+TEST_P(DevicesInWorlds, GoOnWhileARankHasJoined) {
+  const Watchdog watchdog("joined");
+  World world(kSize, options());
+  world.run([](Engine& engine) {
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < 3 + (engine.rank() + round) % kSize; ++i) {
+        Tensor sum({1, 1});
+        ASSERT_TRUE(make(engine, sum.sum("sum" + std::to_string(i))).ok());
+        const auto n_present = static_cast<std::int64_t>(std::min(kSize, kSize + 2 - std::max(i, 2)));
+        EXPECT_EQ(sum.values(), Values(2, n_present));
+        Tensor rows({engine.rank()});
+        Request gather = rows.sum("rows" + std::to_string(i));
+        gather.signature.collective = Collective::kAllgather;
+        gather.memory.front().output = nullptr;
+        const auto gathered = engine.submit(std::move(gather));
+        ASSERT_TRUE(engine.wait(gathered).ok());
+        const OutputBuffer& output = gathered->outputs().front();
+        EXPECT_EQ(output.place.type, home().place.type);
+        EXPECT_EQ(output.shape, Shape{n_present});
+        EXPECT_EQ(testing::contents(output).size(), static_cast<std::size_t>(n_present) * sizeof(std::int64_t));
+      }
+      const auto joined = engine.submit(join());
+      ASSERT_TRUE(engine.wait(joined).ok());
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, DevicesInWorlds,
+                         ::testing::Combine(::testing::ValuesIn(kLayouts),
+                                            ::testing::Values(Homes::kPaged, Homes::kMixed)),
+                         [](const auto& test) {
+                           return to_string(std::get<0>(test.param)) + testing::to_string(std::get<1>(test.param));
+                         });
+
+// --- what fails
+
+TEST(DevicesTest, ADeviceThatFailsBreaksTheWorldWithItsReason) {
+  const Watchdog watchdog("a copy that fails");
+  World world(2, on(Homes::kMixed));
+  world.run([](Engine& engine) {
+    Tensor tensor({1});
+    if (engine.rank() == 0) paged_device().fail_fetches(true);
+    const Status status = make(engine, tensor.sum("x"));
+    EXPECT_NE(status.message().find("the copy of 8 bytes failed"), std::string::npos) << status.message();
+    if (engine.rank() == 0) paged_device().fail_fetches(false);
+  });
+}
+
+// Its copies end when there is no engine any more.
+TEST(DevicesTest, AWorldEndsWhileAQueueStandsStill) {
+  const Watchdog watchdog("the end");
+  const AtHome at(paged_home(0));
+  std::latch may_end(1);
+  Tensor tensor({1});
+  {
+    World world(1, on(Homes::kPaged));
+    queue().launch([&] { may_end.wait(); });
+    const auto operation = world.engine(0).submit(tensor.sum("x"));
+    world.engine(0).shutdown();
+    EXPECT_EQ(operation->status().kind(), ErrorKind::kAborted);
+  }
+  may_end.count_down();
+  EXPECT_EQ(tensor.values(), Values{1});
+}
+
+}  // namespace
+}  // namespace ciranda

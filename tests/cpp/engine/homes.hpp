@@ -1,0 +1,89 @@
+// Homes: where the tensors of each rank of a test lie: in host memory, or on a device. Written against the interface of
+// devices: one that is new adds a row here, and is run through the conformance suites.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <future>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "complete/output_memory.hpp"
+#include "engine/paged_device.hpp"
+
+namespace ciranda::testing {
+
+struct Home {
+  Device* device = nullptr;  // null: host memory
+  Place place = {};
+};
+
+enum class Homes : std::uint8_t {
+  kHost,
+  kPaged,  // all ranks on the device, each with a queue of its own
+  kMixed,  // every second rank in host memory
+};
+
+inline std::string to_string(Homes homes) {
+  constexpr const char* kNames[] = {"Host", "Paged", "Mixed"};
+  return kNames[static_cast<std::size_t>(homes)];
+}
+
+inline Home paged_home(int rank) {
+  static PagedDevice& device = paged_device();  // outlives the queues
+  static std::vector<PagedQueue> queues(8);
+  return {&device, {PagedDevice::kType, 0, &queues[static_cast<std::size_t>(rank)]}};
+}
+
+inline Home home_of(Homes homes, int rank) {
+  const bool is_on_host = homes == Homes::kHost || (homes == Homes::kMixed && rank % 2 == 1);
+  return is_on_host ? Home{} : paged_home(rank);
+}
+
+// That of the rank whose thread this is; see AtHome.
+inline Home& home() {
+  static thread_local Home home;
+  return home;
+}
+
+class AtHome {
+ public:
+  explicit AtHome(const Home& at) : before_(std::exchange(home(), at)) {}
+  ~AtHome() { home() = before_; }
+  AtHome(const AtHome&) = delete;
+  AtHome& operator=(const AtHome&) = delete;
+
+ private:
+  Home before_;
+};
+
+// From and to the device, behind all that the queue was given before, at once.
+template <typename Copy>
+void copy_now(Copy copy) {
+  std::promise<void> copied;
+  copy([&copied](const Status&) { copied.set_value(); });
+  copied.get_future().wait();
+}
+inline void read(const Home& at, std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return;
+  if (at.device == nullptr) {
+    std::memcpy(to.data(), from, to.size());
+  } else {
+    copy_now([&](Device::Done done) { at.device->fetch(at.place, to.data(), from, to.size(), std::move(done)); });
+  }
+}
+inline void write(const Home& at, std::byte* to, std::span<const std::byte> from) {
+  copy_now([&](Device::Done done) { at.device->put(at.place, to, from.data(), from.size(), std::move(done)); });
+}
+
+// What an operation of this thread's rank has given, wherever that lies.
+inline std::vector<std::byte> contents(const OutputBuffer& output) {
+  std::vector<std::byte> bytes(output.n_bytes);
+  read(output.place.is_host() ? Home{} : home(), bytes, output.data.get());
+  return bytes;
+}
+
+}  // namespace ciranda::testing

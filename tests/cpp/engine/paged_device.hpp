@@ -1,0 +1,82 @@
+// PagedDevice: a device for tests whose memory the host cannot touch. Its pages are mapped without access, so that a
+// thread of the host that reads or writes there ends the process. What runs in a queue sees the same pages elsewhere.
+//
+// A queue is a thread that does what it is given, in order, while nobody waits for it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "backend/registry.hpp"
+
+namespace ciranda::testing {
+
+// Any thread. Ends when it has done all that it was given.
+class PagedQueue {
+ public:
+  PagedQueue() : thread_([this] { run(); }) {}
+  ~PagedQueue();
+  PagedQueue(const PagedQueue&) = delete;
+  PagedQueue& operator=(const PagedQueue&) = delete;
+
+  // Behind all that it was given before.
+  void launch(std::function<void()> kernel);
+  // Until it has done all that it was given before.
+  void synchronize();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable is_given_;
+  std::deque<std::function<void()>> kernels_;
+  bool has_ended_ = false;
+  std::thread thread_;
+};
+
+class PagedDevice final : public Device {
+ public:
+  static constexpr DeviceType kType{200};
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+
+  PagedDevice();
+  ~PagedDevice() override;
+  PagedDevice(const PagedDevice&) = delete;
+  PagedDevice& operator=(const PagedDevice&) = delete;
+
+  // Freed in the order of the queue.
+  std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) override;
+  std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override;
+  void fetch(const Place& place, std::byte* to_host, const std::byte* from, std::size_t n_bytes, Done done) override;
+  void put(const Place& place, std::byte* to, const std::byte* from_host, std::size_t n_bytes, Done done) override;
+
+  // What a kernel may read and write.
+  std::byte* in_kernel(const std::byte* memory) const { return visible_ + (memory - memory_); }
+
+  // The next copies from the device fail.
+  void fail_fetches(bool they_fail) { fails_ = they_fail; }
+
+ private:
+  void free(std::size_t begin, std::size_t n_bytes);
+
+  std::byte* memory_ = nullptr;   // as tensors have it: without access
+  std::byte* visible_ = nullptr;  // the same pages, for kernels
+  std::mutex mutex_;
+  std::multimap<std::size_t, std::size_t> free_;  // where, by size
+  std::size_t n_bytes_used_ = 0;
+  std::atomic<bool> fails_{false};
+};
+
+// Of the process: its one device, and the registry in which it has a row.
+PagedDevice& paged_device();
+std::span<const BackendRow> backends_with_paged();
+
+}  // namespace ciranda::testing
