@@ -1,7 +1,8 @@
 """Check who includes whom under cpp/, and that no CMakeLists.txt links what its folder may not use.
 
 ALLOWED is the architecture: the folders stand in the order of a tensor's way, each with the folders that it may use
-directly. `python tools/check_layers.py [ROOT]` prints every offending line and exits 1 if there is one.
+directly; FACES says which headers of a folder others see, where not all. `python tools/check_layers.py [ROOT]` prints
+every offending line and exits 1 if there is one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     # The public headers stand on their own: they are installed without the rest.
     "ciranda": frozenset(),
+}
+
+# What other layers may include of these; the rest is private. Who needs a backend takes it from the registry.
+FACES: dict[str, frozenset[str]] = {
+    "backend": frozenset({"backend.hpp", "candidate.hpp", "device.hpp", "limits.hpp", "registry.hpp"}),
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -82,8 +88,18 @@ def check_includes(cpp: Path) -> Iterator[Offence]:
             match = _INCLUDE.match(text)
             if match is None:
                 continue
-            if message := judge(user, Path(match[1]).parts[0], f'#include "{match[1]}"'):
+            what = f'#include "{match[1]}"'
+            if message := judge(user, Path(match[1]).parts[0], what) or judge_face(user, Path(match[1]), what):
                 yield Offence(path, number, message)
+
+
+def judge_face(user: str, header: Path, what: str) -> str | None:
+    """Say that `header` is private to a folder other than `user`, or return None if it is not."""
+    used = folder_of(header)
+    face = FACES.get(used)
+    if face is None or used == user or str(header.relative_to(used)) in face:
+        return None
+    return f"{what}: {used} shows {user} only {', '.join(sorted(face))}"
 
 
 def check_links(cpp: Path) -> Iterator[Offence]:

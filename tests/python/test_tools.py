@@ -48,6 +48,15 @@ def test_a_forbidden_link_is_named(tmp_path: Path) -> None:
     assert "1 offences" in done.stdout
 
 
+def test_a_private_header_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "backend/a.cc", '#include "backend/native.hpp"\n')
+    write(tmp_path, "engine/a.cc", '#include "backend/registry.hpp"\n#include "backend/native.hpp"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert done.returncode == 1
+    assert 'engine/a.cc:2: #include "backend/native.hpp": backend shows engine only backend.hpp, ' in done.stdout
+    assert "1 offences" in done.stdout
+
+
 def test_allowed_arrows_pass(tmp_path: Path) -> None:
     write(
         tmp_path, "collective/a.hpp", '#include "collective/b.hpp"\n#include "kernels/k.hpp"\n#include "base/c.hpp"\n'

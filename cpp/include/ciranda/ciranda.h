@@ -195,7 +195,9 @@ CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) 
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
-/* One tensor of a request, contiguous in memory, first dimension outermost. */
+/* One tensor of a request, contiguous in host memory, first dimension outermost. (Where the memory of a device is to be
+ * named, a later version adds its type and number, as DLPack counts them, and the queue that orders it, behind the last
+ * field; tensor_struct_size says whether a caller has them, and zeros are the host.) */
 typedef struct ciranda_tensor {
   /* What this rank contributes. Read until the operation is done. Broadcast, scatter and transfer read it on the root
    * only. */
