@@ -100,10 +100,14 @@ inline std::vector<DataType> all_types() {
 inline constexpr std::array kTypesBySize{DataType::kUInt8, DataType::kFloat16, DataType::kFloat32, DataType::kInt64,
                                          DataType::kComplex128};
 
+// On devices: every type for two ranks; one of each size in worlds of others, and beside ranks in host memory.
 inline const auto kEveryTypeOnDevice =
     ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types()), ::testing::Values(Homes::kPaged));
-inline const auto kEverySizeOnDevices = ::testing::Combine(
-    ::testing::Values(1, 3, 4), ::testing::ValuesIn(kTypesBySize), ::testing::Values(Homes::kPaged, Homes::kMixed));
+inline const auto kEverySizeOnDevice =
+    ::testing::Combine(::testing::Values(1, 3, 4), ::testing::ValuesIn(kTypesBySize), ::testing::Values(Homes::kPaged));
+inline const auto kMixedWithHost =
+    ::testing::Combine(::testing::Values(2, 3, 4), ::testing::Values(DataType::kFloat16, DataType::kInt64),
+                       ::testing::Values(Homes::kMixed));
 
 // Of groups, which have every type.
 using GroupCase = std::tuple<int, Homes>;

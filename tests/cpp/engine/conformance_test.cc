@@ -172,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(EverySize, ConformanceTest,
                                             ::testing::Values(Homes::kHost)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, ConformanceTest, kEveryTypeOnDevice, name_of);
-INSTANTIATE_TEST_SUITE_P(EverySizeOnDevices, ConformanceTest, kEverySizeOnDevices, name_of);
+INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, ConformanceTest, kEverySizeOnDevice, name_of);
+INSTANTIATE_TEST_SUITE_P(MixedWithHost, ConformanceTest, kMixedWithHost, name_of);
 
 // --- what has no element type of its own
 

@@ -344,7 +344,8 @@ INSTANTIATE_TEST_SUITE_P(EverySize, RowsConformanceTest,
                                             ::testing::Values(Homes::kHost)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, RowsConformanceTest, kEveryTypeOnDevice, name_of);
-INSTANTIATE_TEST_SUITE_P(EverySizeOnDevices, RowsConformanceTest, kEverySizeOnDevices, name_of);
+INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, RowsConformanceTest, kEverySizeOnDevice, name_of);
+INSTANTIATE_TEST_SUITE_P(MixedWithHost, RowsConformanceTest, kMixedWithHost, name_of);
 
 // --- groups
 
