@@ -10,9 +10,8 @@ namespace ciranda {
 struct AgreementLimits {
   // --- direct rounds; the lowest rank's values count
 
-  // In shared memory: what one rank contributes. No more than there is room for (negotiate/round_places.hpp): 1 MiB
-  // for one tensor of two ranks, which both read in one pass; 16 KiB otherwise, as the work on more is better shared
-  // out.
+  // In shared memory: what one rank contributes. No more than there is room for (negotiate/round_places.hpp): 1 MiB of
+  // two ranks, which both read in one pass; 16 KiB otherwise, as the work on more is better shared out.
   std::size_t meeting_bytes = 1 << 20;
   // By messages: the inputs of all ranks together, also where they travel with reports and the log. The algorithms for
   // larger ones have each rank send less.

@@ -141,7 +141,7 @@ constexpr std::array kSettings{
             "Let ranks that share memory run small blocking collectives directly, without the coordinator. The lowest "
             "rank's value counts."),
     integer("MEETING_BYTES", "", &Config::meeting_bytes, 0, kMiB,
-            "Largest contribution of a rank to a direct round in shared memory: up to 1 MiB of one tensor between two "
+            "Largest contribution of a rank to a direct round in shared memory: up to 1 MiB between two "
             "ranks, 16 KiB otherwise; 0: barriers only. The lowest rank's value counts."),
     boolean("SWAPS", "", &Config::swaps,
             "Let up to 8 ranks without shared memory exchange the inputs of a small blocking allreduce directly (one "

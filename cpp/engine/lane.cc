@@ -159,11 +159,7 @@ std::optional<Participant::DirectRound> Lane::round_for(Participant::Ticket tick
   PersistentOp& op = *in_flight_.at(ticket).op;
   if (arena == nullptr)
     return goes_by_messages_ ? participant_.come(Direct::kByMessages, op, request, ticket) : std::nullopt;
-  const Signature& signature = request.signature;
-  if (request.memory.size() == 1 &&
-      RoundsInMemory::is_better_in_place(*arena, signature.collective, request.memory.front(), signature.n_bytes())) {
-    return std::nullopt;
-  }
+  if (RoundsInMemory::is_better_in_place(*arena, request)) return std::nullopt;
   if (!is_numbered(request)) return participant_.come(Direct::kInMemory, op, request, ticket);
   if (id_ != 0 || !is_unnamed(request.name)) return std::nullopt;
   return participant_.come_unnamed(request, auto_names_.n_unnamed() - 1, ticket);

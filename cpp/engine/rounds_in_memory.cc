@@ -24,6 +24,17 @@ void for_each_contributor(int root, int n_members, Visit visit) {
 
 }  // namespace
 
+bool RoundsInMemory::is_better_in_place(const SharedArena& arena, const Request& request) {
+  const Signature& signature = request.signature;
+  if (signature.collective != Collective::kAllreduce || signature.n_bytes() <= kMostRoundBytes) return false;
+  std::size_t n_elsewhere = 0;
+  for (std::size_t i = 0; i < request.memory.size() && n_elsewhere <= SharedArena::kStageBytes; ++i) {
+    const std::size_t n_bytes = signature.tensors[i].n_bytes();
+    if (!lies_in_region(arena, request.memory[i], n_bytes)) n_elsewhere += n_bytes;
+  }
+  return n_elsewhere <= SharedArena::kStageBytes && n_elsewhere < signature.n_bytes();
+}
+
 bool RoundsInMemory::come(SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket) {
   close_what_is_due(arena);
   const Pending pending{round, ticket, &arena};

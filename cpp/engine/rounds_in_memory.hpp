@@ -50,12 +50,12 @@ class RoundsInMemory {
     pending_.push_back({round, ticket, &arena});
   }
 
-  // Whether such a tensor had better not come: it lies in shared memory, and need not be contributed.
+  // Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
   static bool is_better_in_place(const SharedArena& arena, Collective collective, const TensorMemory& memory,
                                  std::size_t n_bytes) {
-    return collective == Collective::kAllreduce && n_bytes > kMostRoundBytes &&
-           arena.regions().find(memory.output, n_bytes).has_value();
+    return collective == Collective::kAllreduce && n_bytes > kMostRoundBytes && lies_in_region(arena, memory, n_bytes);
   }
+  static bool is_better_in_place(const SharedArena& arena, const Request& request);
 
   bool empty() const { return pending_.empty(); }
 
@@ -74,6 +74,9 @@ class RoundsInMemory {
     const SharedArena* arena;  // not null
   };
 
+  static bool lies_in_region(const SharedArena& arena, const TensorMemory& memory, std::size_t n_bytes) {
+    return arena.regions().find(memory.output, n_bytes).has_value();
+  }
   void close_what_is_due(SharedArena& arena);
   int root_of(const Pending& pending) const;
   bool contributes(const Pending& pending) const;
