@@ -118,14 +118,16 @@ class Engine::Impl {
       if (request.process_set == kWorldSet) loop_.note_failure();  // now: what this rank does next is after it
     }
     const bool is_awaited = request.is_awaited;
+    const bool waits_now = is_awaited && !request.is_early;
     const std::size_t n_bytes = request.signature.n_bytes();
     Submission submission{std::move(request), is_duplicate ? std::make_shared<Operation>() : operation, op,
                           is_duplicate ? 0 : submitted, std::move(staged).value()};
-    if (is_awaited && take_in(submission)) return operation;
-    submissions_.push(std::move(submission));
+    const Taken taken = is_awaited ? take_in(submission) : Taken::kNot;
+    if (taken == Taken::kAtRound || (taken == Taken::kInFlight && waits_now)) return operation;
+    if (taken == Taken::kNot) submissions_.push(std::move(submission));
     if (is_shut_down_.load()) {
       fail_late_submissions();
-    } else if (!is_awaited) {
+    } else if (!waits_now) {
       progress_or_leave_it(n_bytes);
     }
     return operation;
@@ -264,19 +266,24 @@ class Engine::Impl {
     stop_timeline();
   }
 
-  // A call whose thread is about to wait() for it is taken in at once, if nothing stands before it: it may be one for
-  // which the other ranks are there already, and is then done before anything more is made of it. The mesh stays armed:
-  // nothing is received, and whatever comes meanwhile wakes the background thread.
-  bool take_in(Submission& submission) {
-    if (!lock_.try_take()) return false;
-    bool is_taken = false;
+  enum class Taken : std::uint8_t { kNot, kInFlight, kAtRound };
+
+  // A call whose thread will wait() for it is taken in at once, if nothing stands before it: it may be one for which
+  // the other ranks are there already, and is then done before anything more is made of it. The mesh stays armed:
+  // nothing is received, and whatever comes meanwhile wakes the background thread; so does who closes a round to which
+  // this call has come.
+  Taken take_in(Submission& submission) {
+    if (!lock_.try_take()) return Taken::kNot;
+    Taken taken = Taken::kNot;
     {
       const Holder holder(*this);
-      is_taken = !is_shut_down_.load() && submissions_.is_empty();
-      if (is_taken) loop_.submit(std::move(submission), n_looks_at_once());
+      if (!is_shut_down_.load() && submissions_.is_empty()) {
+        const int n_looks = submission.request.is_early ? 0 : n_looks_at_once();
+        taken = loop_.submit(std::move(submission), n_looks) ? Taken::kAtRound : Taken::kInFlight;
+      }
     }
     see_what_came_late();
-    return is_taken;
+    return taken;
   }
 
   int n_looks_at_once() const { return is_oversubscribed_ ? 1 : kLooksAtOnce; }

@@ -87,6 +87,7 @@ class Lane {
   // This rank has sent others what it contributes, and waits for what they contribute.
   bool awaits_inputs() const { return !by_messages_.empty(); }
   bool is_at_round() const { return !in_memory_.empty(); }
+  bool is_at_round(const Operation& operation) const { return in_memory_.holds(operation); }
   // Carries out the calls for which all have met. Returns whether there were any.
   bool meet(TimePoint now);
   // Nobody here looks at rounds in memory any longer: what is not met by now is reported.

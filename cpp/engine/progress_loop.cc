@@ -223,14 +223,16 @@ bool ProgressLoop::take_submissions(TimePoint now) {
   return true;
 }
 
-void ProgressLoop::submit(Submission&& submission, int n_looks) {
+bool ProgressLoop::submit(Submission&& submission, int n_looks) {
   const TimePoint now = std::chrono::steady_clock::now();
+  const std::shared_ptr<Operation> operation = submission.operation;
   Lane* lane = take(std::move(submission), now);
   if (lane != nullptr && lane->awaits_inputs() && control_.send()) mesh_.notify(control_.take_urgency());
   for (int i = 0; lane != nullptr && lane->is_at_round() && i < n_looks; ++i) {
     relax();
     lane->meet(now);
   }
+  return operation->is_done() || (lane != nullptr && lane->is_at_round(*operation));
 }
 
 // Returns the lane that has it; null if it is not for one.

@@ -30,8 +30,9 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   // Returns whether anything moved.
   bool run();
 
-  // Takes a submission in, and looks up to so many times whether all ranks meet for it. REQUIRES: the queue is empty.
-  void submit(Submission&& submission, int n_looks);
+  // Takes a submission in, and looks up to so many times whether all ranks meet for it. Returns whether it is over, or
+  // at a direct round: then nobody need be told. REQUIRES: the queue is empty.
+  bool submit(Submission&& submission, int n_looks);
 
   // Of the world. REQUIRES: the queue is empty.
   RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks) {

@@ -1,12 +1,12 @@
 #include "engine/rounds_in_memory.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/relax.hpp"
 #include "engine/round_data.hpp"
 #include "engine/work.hpp"
-#include "transport/meeting.hpp"
 
 namespace ciranda {
 namespace {
@@ -97,10 +97,23 @@ void RoundsInMemory::close_what_is_due(SharedArena& arena) {
 // is closed all members have done with those before.
 void RoundsInMemory::close(SharedArena* arena, const Participant::DirectRound& round) {
   if (arena != nullptr) {
-    at(*arena, round).close(round.number);
+    close_for_all(at(*arena, round), round.number, 0);
   } else {
     to_close_.insert_or_assign(round.place.number, round);
   }
+}
+
+// Those that have come early may sleep, and report the call now. `n_own`: of those who have come, this rank. False: it
+// is met.
+bool RoundsInMemory::close_for_all(Meeting place, std::uint64_t round, int n_own) {
+  const bool is_closed = place.close(round);
+  if (is_closed && place.n_come(round) > n_own) mesh_.notify(Urgency::kUrgent);
+  return is_closed;
+}
+
+bool RoundsInMemory::holds(const Operation& operation) const {
+  return std::ranges::any_of(
+      pending_, [&](const Pending& pending) { return in_flight_.at(pending.ticket).operation.get() == &operation; });
 }
 
 RoundsInMemory::News RoundsInMemory::look(bool closes) {
@@ -108,7 +121,7 @@ RoundsInMemory::News RoundsInMemory::look(bool closes) {
   std::erase_if(pending_, [&](const Pending& pending) {
     Meeting place = at(*pending.arena, pending.round);
     const std::uint64_t number = pending.round.number;
-    const bool is_met = place.is_met(number) || (closes && !place.close(number));
+    const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
     if (is_met && RoundMemory::agree(*pending.arena, pending.round)) {
       news.met.push_back(pending.round.op);
       const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;

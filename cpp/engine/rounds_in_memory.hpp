@@ -3,7 +3,8 @@
 // what lies there: two cache lines that change hands, instead of a report, an entry of the log, and a collective.
 //
 // A round is for ranks that wait and look. None sleeps over one: it closes the round first, and reports the call
-// as any other, so that who comes later wakes it in the ordinary way.
+// as any other, so that who comes later wakes it in the ordinary way. A rank that comes early (request.hpp) looks again
+// when it waits; it may sleep before, and is woken by who closes the round.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -18,6 +19,7 @@
 #include "engine/round_memory.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
+#include "transport/meeting.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -25,7 +27,7 @@ namespace ciranda {
 class RoundsInMemory {
  public:
   // All outlive this. `n_met` counts what is carried out here.
-  RoundsInMemory(const Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
+  RoundsInMemory(Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
       : mesh_(mesh), in_flight_(in_flight), n_met_(n_met) {}
 
   // `arena`: the lane's; it outlives this.
@@ -58,6 +60,7 @@ class RoundsInMemory {
   static bool is_better_in_place(const SharedArena& arena, const Request& request);
 
   bool empty() const { return pending_.empty(); }
+  bool holds(const Operation& operation) const;
 
   // Carries out what is met, whose outcome is then known; says whose rounds were met and whose are closed.
   struct News {
@@ -78,13 +81,14 @@ class RoundsInMemory {
     return arena.regions().find(memory.output, n_bytes).has_value();
   }
   void close_what_is_due(SharedArena& arena);
+  bool close_for_all(Meeting place, std::uint64_t round, int n_own);
   int root_of(const Pending& pending) const;
   bool contributes(const Pending& pending) const;
   bool contribute(const Pending& pending);
   void take_back(const Pending& pending);
   Status carry_out(const Pending& pending);
 
-  const Mesh& mesh_;
+  Mesh& mesh_;
   InFlight& in_flight_;
   std::atomic<std::uint64_t>& n_met_;
   std::vector<Pending> pending_;

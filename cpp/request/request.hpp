@@ -88,6 +88,7 @@ struct Request {
   bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see AutoNames
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: others need not be told before
+  bool is_early = false;       // with is_awaited: but does something else first; it may be at a direct round meanwhile
   // What calls back does so on the thread that makes progress, and only hands on: see complete/callbacks.hpp.
   bool calls_back_directly = false;
 };

@@ -45,6 +45,12 @@ class Meeting {
     return round_of(seen) == round && has_closed(seen);
   }
 
+  // How many have come, to a round that nobody closed.
+  int n_come(std::uint64_t round) const {
+    const std::uint64_t seen = word_.load(std::memory_order_acquire);
+    return round_of(seen) == round ? static_cast<int>(n_in(seen)) : 0;
+  }
+
   // False: it is met. REQUIRES: this member has done with all rounds before.
   bool close(std::uint64_t round) {
     std::uint64_t seen = word_.load(std::memory_order_acquire);
@@ -65,9 +71,9 @@ class Meeting {
   static std::uint64_t word(std::uint64_t round) { return round << kRoundAt; }
   static std::uint64_t round_of(std::uint64_t word) { return word >> kRoundAt; }
   static bool has_closed(std::uint64_t word) { return (word & kClosed) != 0; }
-  static std::uint64_t n_come(std::uint64_t word) { return word % (1U << kRoundAt) / kOneMember; }
+  static std::uint64_t n_in(std::uint64_t word) { return word % (1U << kRoundAt) / kOneMember; }
   bool is_met(std::uint64_t word, std::uint64_t round) const {
-    return round_of(word) > round || (round_of(word) == round && n_come(word) == n_members_);
+    return round_of(word) > round || (round_of(word) == round && n_in(word) == n_members_);
   }
 
   std::atomic<std::uint64_t>& word_;

@@ -268,6 +268,96 @@ TEST(RoundsInMemory, AreLeftWhenARankIsLate) {
   });
 }
 
+Request early(Request r) {
+  r.is_early = true;
+  return awaited(std::move(r));
+}
+
+// A rank that comes early, and waits when all others have come.
+TEST(RoundsInMemory, StayOpenForWhoComesEarly) {
+  const Watchdog watchdog("early ranks");
+  World world(2, patient());
+  std::barrier together(2);
+  world.run([&](Engine& engine) {
+    const auto call = [&](int step) {
+      std::vector<float> values = filled(20'000, engine.rank(), step);
+      const bool is_early = step % 2 == engine.rank();
+      if (!is_early) together.arrive_and_wait();
+      const auto operation = engine.submit(is_early ? early(sum_of("x", values)) : sum_of("x", values));
+      if (is_early) together.arrive_and_wait();
+      if (!is_early) {
+        EXPECT_TRUE(engine.wait(operation).ok());
+      }
+      together.arrive_and_wait();
+      ASSERT_TRUE(engine.wait(operation).ok());
+      ASSERT_EQ(values, std::vector<float>(20'000, expected(2, step)));
+    };
+    call(0);
+    EXPECT_EQ(meet(engine, 12, [&](int i) { call(i + 1); }), 12U);
+  });
+}
+
+// Ranks that come early and wait for nothing before one's call is over that goes by the log, come it first or last.
+TEST(RoundsInMemory, ThatAreAvoidedDoNotNeedWhoCameEarlyToWait) {
+  const Watchdog watchdog("early ranks that do not wait");
+  for (const int n_ranks : {2, 3}) {
+    World world(n_ranks);
+    std::barrier together(n_ranks);
+    world.run([&](Engine& engine) {
+      std::vector<float> values = filled(3000, engine.rank(), 0);
+      ASSERT_TRUE(sum(engine, "x", values).ok());
+      for (int step = 0; step < 60; ++step) {
+        const bool avoids = engine.rank() == step % n_ranks;
+        const bool is_first = avoids == (step % 4 < 2);
+        values = filled(3000, engine.rank(), step);
+        if (!is_first) together.arrive_and_wait();
+        Request r = sum_of("x", values);
+        r.is_awaited = r.is_early = !avoids;
+        const auto operation = engine.submit(std::move(r));
+        if (is_first) together.arrive_and_wait();
+        if (avoids) {
+          EXPECT_TRUE(engine.wait(operation).ok());
+        }
+        together.arrive_and_wait();
+        ASSERT_TRUE(engine.wait(operation).ok());
+        ASSERT_EQ(values, std::vector<float>(3000, expected(n_ranks, step)));
+      }
+    });
+  }
+}
+
+// Rank 0 has no room for what rank 1 has come to early, and reports it to itself: only the closing tells rank 1.
+TEST(RoundsInMemory, ThatAreClosedWakeWhoCameEarly) {
+  const Watchdog watchdog("an early rank that sleeps");
+  constexpr std::size_t kCount = 262'144;
+  static_assert(SharedArena::kLargeBuffers == 1);
+  World world(2);
+  std::barrier together(2);
+  world.run([&](Engine& engine) {
+    std::array<std::vector<float>, 2> tensors;
+    const std::array<std::string, 2> names{"of 0", "of 1"};
+    const auto own = static_cast<std::size_t>(engine.rank());
+    for (std::size_t i = 0; i < 2; ++i) {
+      tensors[i] = filled(kCount, engine.rank(), 0);
+      ASSERT_TRUE(sum(engine, names[i], tensors[i]).ok());
+    }
+    for (int step = 0; step < 20; ++step) {
+      for (auto& tensor : tensors) tensor = filled(kCount, engine.rank(), step);
+      const auto operation = engine.submit(early(sum_of(names[own], tensors[own])));
+      together.arrive_and_wait();
+      if (engine.rank() == 0) {
+        EXPECT_TRUE(engine.wait(engine.submit(sum_of(names[1], tensors[1]))).ok());
+      }
+      together.arrive_and_wait();
+      if (engine.rank() == 1) {
+        EXPECT_TRUE(engine.wait(engine.submit(sum_of(names[0], tensors[0]))).ok());
+      }
+      ASSERT_TRUE(engine.wait(operation).ok());
+      for (const auto& tensor : tensors) ASSERT_EQ(tensor, std::vector<float>(kCount, expected(2, step)));
+    }
+  });
+}
+
 TEST(RoundsInMemory, OfSeveralThreadsInSeveralSets) {
   const Watchdog watchdog("threads");
   World world(3);
