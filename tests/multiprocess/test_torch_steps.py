@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import torch
 
 import ciranda.torch as hvd
 from ciranda.errors import MismatchError
+from ciranda.torch.presence import Presence
 
 pytestmark = pytest.mark.multiprocess
 
@@ -219,6 +221,107 @@ def test_missing_gradients_by_min_max_and_product(worlds: Any) -> None:
     for op in (hvd.Min, hvd.Max, hvd.Product):
         for other in (-2.0, 2.0):
             worlds.of(2).run(_one_has_no_gradient, op, other)
+
+
+# --- what the ranks ask each other, until they know that all have all gradients ---
+
+
+@contextmanager
+def _counted_questions() -> Iterator[list[int]]:
+    """Within this, count how often this rank asks the others."""
+    count, tell = [0], Presence.tell
+
+    def counted(presence: Presence, *arguments: Any) -> None:
+        count[0] += 1
+        tell(presence, *arguments)
+
+    Presence.tell = counted  # type: ignore[method-assign]
+    try:
+        yield count
+    finally:
+        Presence.tell = tell  # type: ignore[method-assign]
+
+
+def _gradients_come_and_go(options: dict[str, Any]) -> None:
+    """Most steps have all gradients; in the others any rank may lack any, and looks at them before its step or not."""
+    draw = random.Random(7)
+    weights = [Parameter(torch.zeros(size)) for size in (3, 5000, 2)]
+    optimizer = _optimizer(*weights, op=hvd.Sum, **options)
+    with _counted_questions() as count, _missing_gradients():
+        for step in range(80):
+            has_all = draw.random() < 0.7
+            has = [[has_all or draw.random() < 0.6 for _ in weights] for _ in range(hvd.size())]
+            looks = [draw.random() < 0.2 for _ in range(hvd.size())]
+            optimizer.zero_grad()
+            for index in draw.sample(range(3), 3):
+                if has[hvd.rank()][index]:
+                    _backward(weights[index], float(step + hvd.rank() + index))
+            if looks[hvd.rank()]:
+                assert optimizer.param_groups[0]["lr"] == 1.0
+            optimizer.step()
+            for index, weight in enumerate(weights):
+                given = [float(step + rank + index) for rank in range(hvd.size()) if has[rank][index]]
+                assert (weight.grad is None) == (not given), (step, index)
+                if weight.grad is not None:
+                    assert weight.grad.tolist() == [sum(given)] * len(weight), (step, index)
+    assert 10 < count[0] < 60
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+@pytest.mark.parametrize("options", [{}, {"groups": 2}, {"gradient_as_bucket_view": True}])
+def test_gradients_that_come_and_go(worlds: Any, n_ranks: int, options: dict[str, Any]) -> None:
+    worlds.of(n_ranks).run(_gradients_come_and_go, options)
+
+
+def _backward_of_rows(weight: Parameter, is_sparse: bool) -> None:
+    rows = torch.tensor([0, 2])
+    torch.nn.functional.embedding(rows, weight, sparse=is_sparse).sum().backward()  # type: ignore[no-untyped-call]
+
+
+def _a_gradient_becomes_sparse(options: dict[str, Any], ranks: list[int]) -> None:
+    """On all ranks or on one, the others having none, after steps in which it was dense."""
+    weight, other = Parameter(torch.zeros(4, 2)), Parameter(torch.zeros(3))
+    optimizer = _optimizer(weight, other, op=hvd.Sum, **options)
+    with _missing_gradients():
+        for step in range(8):
+            is_sparse = step in (3, 6)
+            optimizer.zero_grad()
+            _backward(other, 1.0)
+            if not is_sparse or hvd.rank() in ranks:
+                _backward_of_rows(weight, is_sparse)
+            optimizer.step()
+            n = len(ranks) if is_sparse else hvd.size()
+            assert weight.grad is not None
+            assert weight.grad.is_sparse == is_sparse
+            assert weight.grad.to_dense().tolist() == [[n, n], [0, 0], [n, n], [0, 0]]
+            assert other.grad is not None
+            assert other.grad.tolist() == [hvd.size()] * 3
+
+
+def test_a_gradient_that_becomes_sparse(worlds: Any) -> None:
+    for options in ({}, {"sparse_as_dense": True}, {"gradient_as_bucket_view": True}):
+        for ranks in ([0, 1], [0], [1]):
+            worlds.of(2).run(_a_gradient_becomes_sparse, options, ranks)
+
+
+def _one_becomes_sparse() -> str:
+    weight = Parameter(torch.zeros(4, 2))
+    optimizer = _optimizer(weight)
+    for step in range(6):
+        optimizer.zero_grad()
+        _backward_of_rows(weight, step == 3 and hvd.rank() == 1)
+        with pytest.raises(MismatchError) if step == 3 else warnings.catch_warnings() as caught:
+            optimizer.step()
+        if step == 3:
+            message = str(caught.value)  # type: ignore[union-attr]
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [[1, 1], [0, 0], [1, 1], [0, 0]]
+    return message
+
+
+def test_a_gradient_that_becomes_sparse_on_one_rank(worlds: Any) -> None:
+    for message in worlds.of(2).run(_one_becomes_sparse):
+        assert "sparse on some ranks and dense on others" in message
 
 
 def _large_gradients() -> None:

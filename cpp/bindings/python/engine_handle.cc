@@ -158,9 +158,11 @@ OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collecti
 }
 
 OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors,
-                                              std::optional<double> weight) {
+                                              std::optional<double> weight, bool is_early) {
   session_->release_done();
   Request request = prepared.prototype;
+  request.is_awaited = request.is_early = is_early;
+  request.is_deferrable = !is_early;
   if (weight) {
     request.weight = *weight;
     request.signature.is_weighted = true;
@@ -310,7 +312,7 @@ void bind_prepared_request(nb::module_& m) {
           [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place,
              bool divides_by_all, std::int32_t priority) {
             const int allreduce = static_cast<int>(Collective::kAllreduce);
-            CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale, true};
+            CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale};
             options.set_place(place);
             options.divides_by_all = divides_by_all;
             options.priority = priority;
@@ -388,7 +390,7 @@ void bind_engine_handle(nb::module_& m) {
           nb::arg("ranks"), nb::arg("nth"),
           "Makes a process set on its own ranks only; `nth` is the same on all and new to the first.")
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"),
-           nb::arg("weight") = nb::none());
+           nb::arg("weight") = nb::none(), nb::arg("is_early") = false);
   m.def("connect", &connect_from_environment, nb::arg("epoch"), nb::arg("num_lanes") = nb::none(),
         nb::arg("told") = std::map<std::string, std::string>(),
         "Joins the world that the environment describes and starts the engine. `told`: variables that count more.");

@@ -32,7 +32,9 @@ class EngineHandle {
   nb::list run(const CallOptions& options, nb::handle inputs, nb::handle outputs);
   OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
-  OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight);
+  // `is_early`: as in Request.
+  OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
+                                  bool is_early);
 
  private:
   // What the tensors of one call are like. Calls view it; each has its own, as reading a tensor may run Python code

@@ -49,14 +49,15 @@ class Options:
         if self.process_set is None:
             self.process_set = global_process_set
 
-    def prepare(self, name: str, priority: int = 0) -> _core.PreparedRequest:
-        """Return the request for an allreduce, in place, that is made again and again."""
+    def prepare(self, name: str, priority: int = 0, op: int | None = None) -> _core.PreparedRequest:
+        """Return the request for an allreduce, in place, that is made again and again; by another op, if given."""
+        chosen = self.op if op is None else op
         return _core.PreparedRequest(
             f"{PREFIX}.{name}",
-            self.op,
-            *self.factors(self.op),
+            chosen,
+            *self.factors(chosen),
             process_set=id_of(self.process_set),
-            divides_by_all=self.divides_by_all(self.op),
+            divides_by_all=self.divides_by_all(chosen),
             priority=priority,
         )
 

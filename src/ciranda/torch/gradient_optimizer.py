@@ -20,14 +20,13 @@ import torch
 from ciranda import _core
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
-from ciranda._numbering import Era, era_of
 from ciranda._ops import Average, Handle, is_done_within
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch import ops
 from ciranda.torch.buckets import Bucket, share
-from ciranda.torch.gradients import GradientGroup, Kind
+from ciranda.torch.gradients import GradientGroup
 from ciranda.torch.own_gradients import share_overflow
-from ciranda.torch.presence import Presence
+from ciranda.torch.presence import Kind, Presence
 from ciranda.torch.wrapping import WrappedOptimizer
 
 Tensor = torch.Tensor
@@ -57,6 +56,9 @@ def is_asked_by_scaler() -> bool:
 class GradientOptimizer(WrappedOptimizer):
     """The methods that DistributedOptimizer adds to the class that it wraps."""
 
+    #: Whether a step is over when step() returns, and all that others have told of it is heard.
+    _may_settle = True
+
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._groups: list[GradientGroup] = []
         self._hooks: list[Any] = []
@@ -65,14 +67,10 @@ class GradientOptimizer(WrappedOptimizer):
         self._should_synchronize = True
         #: Whether who called synchronize() ought to step within skip_synchronize().
         self._is_expected_to_skip = False
-        #: Since when steps are counted, how many there were, and whether the next has begun.
-        self._era: Era | None = None
-        self._n_steps = 0
-        self._has_told = False
         #: What is under way between the ranks about the step that has begun.
         self._numbers: Handle[Tensor] | None = None
-        self._told: _core.Operation | None = None
-        self._presence = Presence(joined(list(names.values())), options, self._priority_of(list(names)))
+        name, priority = joined(list(names.values())), self._priority_of(list(names))
+        self._presence = Presence(name, options, priority, self._may_settle)
         weakref.finalize(self, _remove, self._hooks).atexit = False
         super()._distribute(options, names, members)
 
@@ -85,7 +83,7 @@ class GradientOptimizer(WrappedOptimizer):
             return
         bucket = Bucket(parameters) if self._options.has_buckets else None
         names = [self._parameter_names[parameter] for parameter in parameters]
-        group = GradientGroup(names, self._options, bucket, self._priority_of(parameters))
+        group = GradientGroup(names, self._options, self._presence, bucket, self._priority_of(parameters))
         self._members.append(parameters)
         self._groups.append(group)
         for member, parameter in enumerate(parameters):
@@ -172,72 +170,82 @@ class GradientOptimizer(WrappedOptimizer):
         try:
             missing = self._combine(has_come_to_step) if self._takes_part else []
         except BaseException:
-            self._numbers = self._told = None
+            self._hear_nobody()
             raise
         finally:
-            for group in self._groups:
-                group.reset()
+            self._restart()
         self._synchronized = True
         self._is_expected_to_skip = False
         self._warn_of_missing(missing)
 
+    def _restart(self) -> None:
+        """Be ready for the gradients of the next backward pass."""
+        for group in self._groups:
+            group.reset()
+        self._presence.restart()
+
     def _tell(self) -> None:
         """Start to tell the others what this rank has, and that it has come to this step."""
-        self._begin_to_tell()
-        self._told = self._presence.tell(self._groups, self._members, self._n_steps)
-
-    def _exchange(self) -> None:
-        """Do so, and wait for what the others tell."""
-        self._begin_to_tell()
-        self._compare(lambda: self._presence.exchange(self._groups, self._members, self._n_steps))
-
-    def _begin_to_tell(self) -> None:
-        era = era_of(self._options.process_set)
-        if self._era != era:
-            self._era, self._n_steps = era, 0
-            self._numbers = self._told = None
+        if self._presence.begin():
+            self._numbers = None
         self._hear()  # about a step that was left out
         self._numbers = self._tell_number()
-        self._has_told = True
+        kinds = [kind for group, its in zip(self._groups, self._members, strict=True) for kind in group.kinds(its)]
+        self._presence.tell(kinds, all(group.is_usual for group in self._groups))
 
     def _has_heard(self) -> bool:
         """Whether _hear() would not block."""
-        return all(each.poll() for each in (self._numbers, self._told) if each is not None)
+        return (self._numbers is None or self._numbers.poll()) and self._presence.poll()
 
     def _hear(self) -> None:
         """Wait for what the others tell, and make sure that it goes together with what this rank has."""
-        if self._told is not None:
-            told, self._told = self._told, None
-            self._compare(told.wait)
-
-    def _compare(self, wait: Callable[[], object]) -> None:
+        if not self._presence.is_to_be_heard:
+            return
         self._share_buckets()
         numbers, self._numbers = self._numbers, None
         self._check_number(numbers)  # first: with other numbers the others have other names for all else
-        wait()
-        self._presence.check(self._groups)
+        self._presence.hear([name for group in self._groups for name in group.names])
+
+    def _hear_nobody(self) -> None:
+        self._numbers = None
+        self._presence.forget()
 
     def _share_buckets(self) -> None:
         if self._options.shares_buckets:
             share([group.bucket for group in self._groups if group.bucket is not None])
 
     def _count_step(self) -> None:
-        self._n_steps += self._has_told
-        self._has_told = self._synchronized = False
+        self._presence.count_step()
+        self._synchronized = False
 
     def _combine(self, has_come_to_step: bool) -> list[str]:
         """Return the names of the gradients that other ranks have and this one does not."""
         is_usual = all(group.is_usual for group in self._groups)
-        if has_come_to_step or not is_usual:
-            self._exchange()
-        else:
+        asks = not self._presence.is_settled or not all(group.carries for group in self._groups)
+        if asks:
             self._tell()
-            self._wait_before_step()
-        kinds = None if is_usual else self._kinds()
-        missing = [] if kinds is None else self._complete(kinds)
+            if has_come_to_step or not is_usual:
+                self._hear()
+            else:
+                self._wait_before_step()
+        kinds = self._kinds() if asks and not is_usual else [[] for _ in self._groups]
+        for group, parameters, its_kinds in zip(self._groups, self._members, kinds, strict=True):
+            if not group.is_under_way:
+                group.complete(parameters, its_kinds)
         _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        return self._finish(kinds, asks)
+
+    def _finish(self, kinds: list[list[Kind]], has_asked: bool) -> list[str]:
         for index, group in enumerate(self._groups):
-            group.finish(self._members[index], () if kinds is None else kinds[index])
+            if group.carries:
+                kinds[index] = group.learn(self._members[index])
+        if not has_asked:
+            self._presence.note_heard(not any(kinds))
+        missing = [
+            name for group, its_kinds in zip(self._groups, kinds, strict=True) for name in group.missing(its_kinds)
+        ]
+        for group, parameters, its_kinds in zip(self._groups, self._members, kinds, strict=True):
+            group.finish(parameters, its_kinds)
         return missing
 
     def _kinds(self) -> list[list[Kind]]:
@@ -245,12 +253,6 @@ class GradientOptimizer(WrappedOptimizer):
         kinds = self._presence.kinds()
         ends = itertools.accumulate(map(len, self._members))
         return [kinds[end - len(group) : end] for group, end in zip(self._members, ends, strict=True)]
-
-    def _complete(self, kinds: list[list[Kind]]) -> list[str]:
-        missing: list[str] = []
-        for group, parameters, its_kinds in zip(self._groups, self._members, kinds, strict=True):
-            missing += [] if group.is_under_way else group.complete(parameters, its_kinds)
-        return missing
 
     def _wait_before_step(self) -> None:
         """Wait for the gradients alone, as the others may need this rank to go on before they come to their step."""
@@ -294,6 +296,7 @@ class GradientOptimizer(WrappedOptimizer):
         """
         if self._should_synchronize:
             self._synchronize_if_due(closure is not None)
+        self._hear()
         self._count_step()
         if closure is None:
             return super().step()
@@ -304,7 +307,6 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _synchronize_if_due(self, has_closure: bool) -> None:
         if self._has_combined():
-            self._hear()
             if self._is_expected_to_skip:
                 warnings.warn(
                     "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(); the "
@@ -360,8 +362,7 @@ class GradientOptimizer(WrappedOptimizer):
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """Load the wrapped optimizer's state. What the last backward pass has begun is dropped."""
-        for group in self._groups:
-            group.reset()
-        self._numbers = self._told = None
+        self._restart()
+        self._hear_nobody()
         self._synchronized = False
         super().load_state_dict(*args, **kwargs)

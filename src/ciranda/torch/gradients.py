@@ -10,11 +10,10 @@ ranks tell each other what they have (presence.py), and
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -24,20 +23,13 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda.torch.buckets import Bucket
+from ciranda.torch.presence import Kind, Presence, Told
 from ciranda.torch.sparse import SparseReduction
 from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous
 
 Tensor = torch.Tensor
 Hook = Callable[[Tensor], None]
 _is_sparse = attrgetter("is_sparse")
-
-
-class Kind(enum.IntFlag):
-    """What a rank has of a parameter's gradient; of all ranks together, what any of them has."""
-
-    NONE = 0
-    DENSE = 1
-    SPARSE = 2
 
 
 class GradientGroup:
@@ -50,9 +42,13 @@ class GradientGroup:
     __slots__ = (
         "_come",
         "_finishers",
+        "_is_new",
+        "_lacking",
         "_options",
         "_prepared",
+        "_presence",
         "_remaining",
+        "_told",
         "_waiting_for",
         "_watched",
         "bucket",
@@ -64,14 +60,29 @@ class GradientGroup:
         "sparse",
     )
 
-    def __init__(self, names: list[str], options: Options, bucket: Bucket | None = None, priority: int = 0) -> None:
+    def __init__(
+        self,
+        names: list[str],
+        options: Options,
+        presence: Presence,
+        bucket: Bucket | None = None,
+        priority: int = 0,
+    ) -> None:
         self.names = names
         self.bucket = bucket
         self._options = options
+        self._presence = presence
         self._prepared = options.prepare(joined(names), priority)
         #: Backward passes that each member still has to make.
         self._remaining = [options.passes] * len(names)
+        self.is_here = [False] * len(names)
+        #: The parameters whose gradients have come, until all are there.
+        self._come: list[Tensor | None] = [None] * len(names)
         self.operation: _core.Operation | None = None
+        #: What the ranks tell each other along with the gradients.
+        self._told = Told(self._prepared.name, options.sparse_as_dense)
+        #: The members that have come without a gradient: zeros take part in their place.
+        self._lacking: set[int] = set()
         #: The members whose gradients are sparse, and do not travel with the others.
         self.sparse: dict[int, SparseReduction] = {}
         #: The members whose sparse gradients were made dense, and their numbers of sparse dimensions.
@@ -79,18 +90,22 @@ class GradientGroup:
         #: What is left to do when the operation is done: nothing, for contiguous uncompressed gradients.
         self._finishers: list[Callable[[], None]] = []
         self.reset()
+        #: Whether the ranks have yet to ask each other of these gradients.
+        self._is_new = True
+        presence.add_group()
 
     def reset(self) -> None:
         """Be ready for the next step."""
+        self._is_new = False
         n_members = len(self.names)
         self._remaining[:] = [self._options.passes] * n_members
         self._waiting_for = n_members
-        self.is_here = [False] * n_members
-        #: The parameters whose gradients have come, until all are there.
-        self._come: list[Tensor | None] = [None] * n_members
+        self.is_here[:] = [False] * n_members
+        self._come[:] = [None] * n_members
         self.operation = None
         #: Whether the step has been made but for its end, which the next forward pass waits for.
         self.is_deferred = False
+        self._lacking.clear()
         self.sparse.clear()
         self.densified.clear()
         self._finishers.clear()
@@ -110,14 +125,19 @@ class GradientGroup:
     @property
     def is_usual(self) -> bool:
         """Whether every member has come with a dense gradient."""
-        return self._waiting_for == 0 and not self.sparse and not self.densified
+        return self._waiting_for == 0 and not (self.sparse or self.densified or self._lacking)
+
+    @property
+    def carries(self) -> bool:
+        """Whether the gradients take along what the ranks tell each other of them."""
+        return not self._is_new and self._presence.is_settled
 
     def kinds(self, parameters: Sequence[Tensor]) -> list[Kind]:
         """Return what this rank has of each member."""
         return [self._kind(member, parameter.grad) for member, parameter in enumerate(parameters)]
 
     def _kind(self, member: int, gradient: Tensor | None) -> Kind:
-        if gradient is None:
+        if gradient is None or member in self._lacking:
             return Kind.NONE
         return Kind.SPARSE if gradient.is_sparse or member in self.densified else Kind.DENSE
 
@@ -133,12 +153,16 @@ class GradientGroup:
 
     def make_hook(self, member: int) -> Hook:
         """Return what to call whenever a gradient of `member` has been accumulated."""
-        remaining = self._remaining
+        remaining, come, is_here = self._remaining, self._come, self.is_here
 
         def on_gradient(parameter: Tensor) -> None:
             left = remaining[member] = remaining[member] - 1
-            if left == 0:
-                self.add(member, parameter)
+            if left == 0:  # what add() does, for less: a small model's step has little but these
+                come[member] = parameter
+                is_here[member] = True
+                self._waiting_for -= 1
+                if self._waiting_for == 0:
+                    self._begin(member)
             elif self.is_deferred:
                 raise AssertionError(
                     f"the gradient of {PREFIX}.{self.names[member]} was computed before the parameter was updated with "
@@ -163,13 +187,16 @@ class GradientGroup:
         self.is_here[member] = True
         self._waiting_for -= 1
         if self._waiting_for == 0:
-            try:
-                self._start()
-            except BaseException:  # it is seen again, when the optimizer waits
-                self._finishers.clear()
-                self.is_here[member] = False
-                self._waiting_for = 1
-                raise
+            self._begin(member)
+
+    def _begin(self, last: int) -> None:
+        try:
+            self._start()
+        except BaseException:  # it is seen again, when the optimizer waits
+            self._finishers.clear()
+            self.is_here[last] = False
+            self._waiting_for = 1
+            raise
 
     def _start(self) -> None:
         """Send what has come, in one call: to look at each gradient as it comes costs a small model's step more."""
@@ -183,10 +210,34 @@ class GradientGroup:
             gradients = [self.bucket.take(*pair) for pair in zip(members, gradients, strict=True)]
             for member, gradient in zip(members, gradients, strict=True):
                 come[member].grad = gradient  # type: ignore[union-attr]
+        is_last = self._presence.start_group()
+        if self.carries:
+            self._submit([*self._to_send(*self._filled(members, gradients)), self._tell()], is_last)
+        elif gradients:
+            self._submit(self._to_send(members, gradients), is_last)
         if gradients:
-            self._submit(members, self._prepare_to_send(gradients))
             self._watched = gradients[-1], gradients[-1]._version
-        self._come = []
+        come[:] = [None] * len(come)
+
+    def _filled(self, members: list[int], gradients: list[Tensor]) -> tuple[list[int], list[Tensor]]:
+        """Return what to send of all members: zeros for those that are sparse. REQUIRES: all have come."""
+        n_members = len(self.names)
+        if len(members) == n_members:
+            return members, gradients
+        given = dict(zip(members, gradients, strict=True))
+        for member, parameter in enumerate(cast("list[Tensor]", self._come)):
+            if member not in given:
+                zeros = torch.zeros_like(parameter)
+                given[member] = zeros if self.bucket is None else self.bucket.take(member, zeros)
+        return list(range(n_members)), [given[member] for member in range(n_members)]
+
+    def _tell(self) -> Tensor:
+        """Return what this rank tells the others of the members. REQUIRES: all have come."""
+        self._presence.note_told()
+        is_odd = self._presence.is_odd
+        if self.is_usual:
+            return self._told.tell_usual(len(self.names), is_odd)
+        return self._told.tell(self.kinds(cast("list[Tensor]", self._come)), is_odd)
 
     def _is_apart(self, member: int, parameter: Tensor | None) -> bool:
         """Whether the gradient travels by itself, as sparse ones do; where they are not to, it is made dense."""
@@ -215,6 +266,12 @@ class GradientGroup:
             options.divisor_of_any,
         )
 
+    def _to_send(self, members: list[int], gradients: list[Tensor]) -> list[Tensor]:
+        to_send = self._prepare_to_send(gradients)
+        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(to_send):
+            return list(self.bucket.flats)
+        return to_send
+
     def _prepare_to_send(self, gradients: list[Tensor]) -> list[Tensor]:
         compression = self._options.compression
         if compression is not NoneCompressor:
@@ -231,36 +288,29 @@ class GradientGroup:
         self._finishers.append(lambda: _copy(gradient, compression.decompress(work, context)))
         return work
 
-    def _submit(self, members: list[int], to_send: list[Tensor]) -> None:
+    def _submit(self, to_send: list[Tensor], is_last: bool) -> None:
         connected = world.engine or engine()  # the second raises
-        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(to_send):
-            to_send = list(self.bucket.flats)
         tensors = all_for_engine(to_send)
         target = tensors[0] if len(tensors) == 1 else tensors
-        self.operation = connected.submit_prepared(self._prepared, target, self._options.weight)
+        self.operation = connected.submit_prepared(self._prepared, target, self._options.weight, is_last)
 
     # --- the optimizer waits ---
 
-    def complete(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> list[str]:
-        """Start with what there is. `kinds` says what all ranks together have of each member.
-
-        Returns the names of the members that other ranks have and this one does not.
-        """
-        missing = []
+    def complete(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
+        """Start with what there is. `kinds` says what all ranks together have of each member, if that is known."""
         for member, parameter in enumerate(parameters):
-            if self.is_here[member]:
-                continue
-            if parameter.grad is None and kinds[member]:
-                missing.append(self.names[member])
-            self._add_late(member, parameter, kinds[member])
-        return missing
+            if not self.is_here[member]:
+                self._add_late(member, parameter, Kind.DENSE if self.carries else kinds[member])
 
     def _add_late(self, member: int, parameter: Tensor, kind: Kind) -> None:
         if not kind:
             self._count_in(member)
-        elif parameter.grad is not None:
+            return
+        if parameter.grad is not None:
             self.add(member, parameter)
-        elif kind == Kind.SPARSE and not self._options.sparse_as_dense:
+            return
+        self._lacking.add(member)
+        if kind == Kind.SPARSE and not self._options.sparse_as_dense:
             self._begin_sparse(member, None, parameter)
             self._count_in(member)
         else:
@@ -268,6 +318,31 @@ class GradientGroup:
             if kind == Kind.SPARSE:
                 self.densified[member] = 1  # as embeddings have
             self.add(member, parameter)
+
+    def learn(self, parameters: Sequence[Tensor]) -> list[Kind]:
+        """Return what all ranks together have of each member; nothing, if that is what they are to have.
+
+        REQUIRES: the operation is done, and the gradients carry what the ranks tell each other.
+
+        Raises:
+            MismatchError: as Told.check() does.
+        """
+        if self._told.is_usual:
+            return []
+        self._told.check(self.names)
+        kinds = self._told.kinds()
+        for member, (parameter, kind) in enumerate(zip(parameters, kinds, strict=True)):
+            if not kind:
+                parameter.grad = None
+            elif kind == Kind.SPARSE and not self._options.sparse_as_dense and member not in self.sparse:
+                self._begin_sparse(member, None, parameter)
+            elif kind == Kind.SPARSE and member in self._lacking:
+                self.densified[member] = 1
+        return kinds
+
+    def missing(self, kinds: Sequence[Kind]) -> list[str]:
+        """Return the names of the members that others have and this rank does not."""
+        return [self.names[member] for member in sorted(self._lacking) if kinds[member]]
 
     def finish(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
         """Bring the results to the gradients. REQUIRES: the operation is done. `kinds` is as for complete().

@@ -24,6 +24,8 @@ class OverlappingOptimizer(GradientOptimizer):
     is the same. A copy of the optimizer has no model to watch, and makes all of its steps at once.
     """
 
+    _may_settle = False
+
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._overlap: ForwardOverlap | None = None
         self._position = {parameter: index for index, parameter in enumerate(names)}
@@ -103,11 +105,13 @@ class OverlappingOptimizer(GradientOptimizer):
                 self._groups[index].finish(self._members[index], ())
             if len(indices) == len(pending):
                 self._hear()
+                self._presence.restart()
         except BaseException:
             for index in pending:
                 self._groups[index].reset()
+            self._presence.restart()
             pending.clear()
-            self._numbers = self._told = None
+            self._hear_nobody()
             raise
         for index in indices:
             self._groups[index].reset()

@@ -2,100 +2,91 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from ciranda import _core
 from ciranda._basics import engine, world
 from ciranda._frameworks.options import PREFIX, Options
-from ciranda._ops import ALLREDUCE, Average, Max, Sum
+from ciranda._numbering import Era, era_of
+from ciranda._ops import Average, Max, Sum
 from ciranda.errors import MismatchError
-from ciranda.process_sets import id_of
-from ciranda.torch.gradients import GradientGroup, Kind
 from ciranda.torch.tensors import for_engine
 
 Tensor = torch.Tensor
-Groups = Sequence[GradientGroup]
-#: The parameters of each group.
-Members = Sequence[Sequence[Tensor]]
 
 
-class Presence:
-    """Which gradients are there, and which are sparse, on this rank and on all together.
+class Kind(enum.IntFlag):
+    """What a rank has of a parameter's gradient; of all ranks together, what any of them has."""
 
-    It is an allreduce of the kind that the gradients have, so that it travels with the last of them.
+    NONE = 0
+    DENSE = 1
+    SPARSE = 2
+
+
+class Told:
+    """What the ranks tell each other of some gradients: a table that an allreduce combines, in place.
+
+    A column for each gradient, and one for the step. Row 0: whether it is dense, or the step's number even; row 1:
+    whether it is sparse, or the number odd. Of all ranks together: what is above zero, somebody has.
     """
 
-    def __init__(self, name: str, options: Options, priority: int = 0) -> None:
-        self._name = f"{PREFIX}.{name}.presence"
-        self._options = options
-        self._priority = priority
-        self._op = options.op if options.op in (Average, Sum) else Max
-        #: A column for each gradient, and one for the step. Row 0: whether it is dense, or the step's number even;
-        #: row 1: whether it is sparse, or the number odd. Here where all are dense, for an even step and an odd one.
-        self._usual: list[Tensor] = []
-        #: The same of all ranks together: what is above zero, somebody has.
+    def __init__(self, name: str, sparse_as_dense: bool) -> None:
+        self._name = name
+        self._sparse_as_dense = sparse_as_dense
         self._table = torch.empty(2, 0)
         self._is_odd = False
-        #: Tables that were found to be in order, of an even step and an odd one. Most that come are equal to them.
-        self._in_order = [self._table, self._table]
+        #: Of an even step and an odd one: what this rank tells if all gradients are dense, and what comes of it if that
+        #: is so on all ranks.
+        self._usual = [self._table, self._table]
+        self._usual_result = [self._table, self._table]
 
-    def tell(self, groups: Groups, members: Members, nth_step: int) -> _core.Operation:
-        """Start to tell the others. When the operation is done, `check()` and `kinds()` know of all ranks together."""
-        mine = self._look(groups, members, nth_step)
-        return (world.engine or engine()).submit(*self._call(mine), True, **self._how())
+    def tell(self, kinds: Sequence[Kind], is_odd: bool) -> Tensor:
+        """Return the table to combine, of these gradients."""
+        self._is_odd = is_odd
+        self._table = _table_of(kinds, is_odd)
+        return self._table
 
-    def exchange(self, groups: Groups, members: Members, nth_step: int) -> None:
-        """Tell the others, and wait for what they tell: `check()` and `kinds()` know of all ranks together."""
-        mine = self._look(groups, members, nth_step)
-        connected = world.engine or engine()
-        if connected.size == 1:
-            self._table = mine
-            return
-        connected.run(*self._call(mine), **self._how())
+    def tell_usual(self, n_gradients: int, is_odd: bool) -> Tensor:
+        """Return the table of so many gradients, all dense."""
+        if self._usual[is_odd].shape[1] != n_gradients + 1:
+            self._usual[is_odd] = _table_of([Kind.DENSE] * n_gradients, is_odd)
+        self._is_odd = is_odd
+        self._table = self._usual[is_odd].clone()
+        return self._table
 
-    def _look(self, groups: Groups, members: Members, nth_step: int) -> Tensor:
-        """Return what this rank has, and at which step it is."""
-        self._is_odd = bool(nth_step % 2)
-        if not all(group.is_usual for group in groups):
-            return _table_of(groups, members, nth_step)
-        if not self._usual or self._usual[0].shape[1] != sum(map(len, members)) + 1:
-            self._usual = [_table_of(groups, members, nth) for nth in range(2)]
-        return self._usual[nth_step % 2]
+    # --- REQUIRES, from here on: the table was combined
 
-    def _call(self, mine: Tensor) -> tuple[int, object, object, str, int, int, float, float]:
-        self._table = torch.empty_like(mine)
-        tensors = for_engine(mine), for_engine(self._table)
-        return ALLREDUCE, *tensors, self._name, self._op, -1, *self._options.factors(self._op)
+    @property
+    def is_usual(self) -> bool:
+        """Whether all ranks have told that all gradients are dense, and of the same step."""
+        if torch.equal(self._table, self._usual_result[self._is_odd]):
+            return True
+        # A column of 1 on all ranks has come to the same in all places, whatever the averages round to.
+        of_all = float(self._table[int(self._is_odd), -1])
+        usual = _table_of([Kind.DENSE] * (self._table.shape[1] - 1), self._is_odd) * of_all
+        if of_all <= 0 or not torch.equal(self._table, usual):
+            return False
+        self._usual_result[self._is_odd] = self._table
+        return True
 
-    def _how(self) -> dict[str, Any]:
-        return {
-            "process_set": id_of(self._options.process_set),
-            "divides_by_all": self._options.divides_by_all(self._op),
-            "priority": self._priority,
-        }
-
-    def check(self, groups: Groups) -> None:
-        """Make sure that all ranks are at the same step, and combine the same. REQUIRES: the operation is done.
+    def check(self, names: Sequence[str]) -> None:
+        """Make sure that all ranks are at the same step, and combine the same.
 
         Raises:
             MismatchError: on all ranks, which could else wait for each other, or combine what does not belong together.
         """
-        if torch.equal(self._table, self._in_order[self._is_odd]):
-            return
         both = self._table.prod(dim=0)
         if not both.any():
-            self._in_order[self._is_odd] = self._table
             return
         if both[-1]:
             raise MismatchError(
                 f"{self._name}: since they began together, ranks have made different numbers of steps with this "
                 "optimizer. All must call step() alike: whether to skip one is to be decided by what all ranks know"
             )
-        if not self._options.sparse_as_dense:
-            names = [name for group in groups for name in group.names]
+        if not self._sparse_as_dense:
             mixed = [name for name, is_mixed in zip(names, both.tolist(), strict=False) if is_mixed]
             raise MismatchError(
                 f"the gradients of {', '.join(mixed)} are sparse on some ranks and dense on others; give "
@@ -103,13 +94,129 @@ class Presence:
             )
 
     def kinds(self) -> list[Kind]:
-        """Return the kinds of all parameters, group after group. REQUIRES: the operation is done."""
+        """Return what all ranks together have of each gradient."""
         dense, sparse = (self._table[:, :-1] > 0).tolist()
         return [Kind(is_dense + 2 * is_sparse) for is_dense, is_sparse in zip(dense, sparse, strict=True)]
 
 
-def _table_of(groups: Groups, members: Members, nth_step: int) -> Tensor:
-    kinds = [kind for group, parameters in zip(groups, members, strict=True) for kind in group.kinds(parameters)]
+def _table_of(kinds: Sequence[Kind], is_odd: bool) -> Tensor:
     rows = [[float(kind == of_row) for kind in (*kinds, Kind.NONE)] for of_row in (Kind.DENSE, Kind.SPARSE)]
-    rows[nth_step % 2][-1] = 1.0
+    rows[is_odd][-1] = 1.0
     return torch.tensor(rows)
+
+
+class Presence:
+    """Which gradients of an optimizer are there, and which are sparse, on this rank and on all together.
+
+    At first the ranks ask each other in each step, by an allreduce of the kind that the gradients have. Once a step has
+    shown that all ranks have all gradients, dense, they are *settled*: then nobody asks, each group of gradients tells
+    along with its own allreduce, and a rank that lacks some takes part with zeros. All ranks are settled from the same
+    step on, until the same.
+    """
+
+    def __init__(self, name: str, options: Options, priority: int, may_settle: bool) -> None:
+        self._options = options
+        # Only these show what some ranks lack.
+        self._may_settle = may_settle and options.op in (Average, Sum)
+        op = options.op if options.op in (Average, Sum) else Max
+        self._told = Told(f"{PREFIX}.{name}.presence", options.sparse_as_dense)
+        self._prepared = options.prepare(f"{name}.presence", priority, op)
+        self._operation: _core.Operation | None = None
+        #: Since when steps are counted, how many there were, and whether the others were told of the next.
+        self._era: Era | None = None
+        self._n_steps = 0
+        self._has_told = False
+        self._n_groups = 0
+        self._n_started = 0
+        #: Whether the last step, and this one as far as it has come, has shown that all ranks have all gradients.
+        self._is_settled = False
+        self._was_usual = False
+
+    # --- by step
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether groups of gradients tell what there is, in this step."""
+        is_known = self._is_settled and self._era == era_of(self._options.process_set)
+        return is_known and self._options.weight is None
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the step's number is."""
+        return bool(self._n_steps % 2)
+
+    def add_group(self) -> None:
+        """Take on a group of gradients."""
+        self._n_groups += 1
+
+    def start_group(self) -> bool:
+        """Note that a group's gradients are all there; return whether those of all groups are."""
+        self._n_started += 1
+        return self._n_started == self._n_groups
+
+    def restart(self) -> None:
+        """Be ready for the gradients of the next backward pass."""
+        self._n_started = 0
+
+    def note_told(self) -> None:
+        """Note that the others are told of this step, by a group of gradients."""
+        self._has_told = True
+
+    def note_heard(self, is_usual: bool) -> None:
+        """Note whether what the others have told shows that all have all gradients."""
+        self._was_usual = is_usual
+
+    def count_step(self) -> None:
+        """Note that a step is over, of which all was heard."""
+        self._n_steps += self._has_told
+        self._has_told = False
+        self._is_settled = self._may_settle and self._was_usual
+
+    # --- asking
+
+    def begin(self) -> bool:
+        """Return whether a new era has begun, of which to tell the others in full."""
+        era = era_of(self._options.process_set)
+        if self._era == era:
+            return False
+        self._era, self._n_steps, self._is_settled = era, 0, False
+        self._operation = None
+        return True
+
+    def tell(self, kinds: Sequence[Kind], are_usual: bool) -> None:
+        """Start to tell the others which gradients this rank has. REQUIRES: they were heard before."""
+        tell_usual = self._told.tell_usual
+        mine = tell_usual(len(kinds), self.is_odd) if are_usual else self._told.tell(kinds, self.is_odd)
+        connected = world.engine or engine()
+        self._operation = connected.submit_prepared(self._prepared, for_engine(mine), None, True)
+        self._has_told = True
+
+    @property
+    def is_to_be_heard(self) -> bool:
+        """Whether the others were told something, and were not heard yet."""
+        return self._operation is not None
+
+    def poll(self) -> bool:
+        """Whether hear() would not block."""
+        return self._operation is None or self._operation.poll()
+
+    def forget(self) -> None:
+        """Hear nobody any more."""
+        self._operation = None
+
+    def hear(self, names: Sequence[str]) -> None:
+        """Wait for what the others tell of the gradients with these names. REQUIRES: is_to_be_heard.
+
+        Raises:
+            MismatchError: as Told.check() does.
+        """
+        assert self._operation is not None
+        operation, self._operation = self._operation, None
+        operation.wait()
+        self.note_heard(self._told.is_usual)
+        if not self._was_usual:
+            self._told.check(names)
+
+    def kinds(self) -> list[Kind]:
+        """Return what all ranks together have of each gradient. REQUIRES: they were heard."""
+        return self._told.kinds()
