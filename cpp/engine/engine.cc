@@ -135,7 +135,6 @@ class Engine::Impl {
 
   // The mesh stays armed, as in take_in().
   std::optional<OperationPtr> repeat(const Call& call) {
-    if (!call.memory.place.is_host()) return std::nullopt;
     Stages stages;
     const bool is_recorded = recorder_->is_on();
     if (is_recorded) stages.note(Stage::kSubmitted);

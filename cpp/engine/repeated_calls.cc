@@ -48,7 +48,7 @@ RepeatedCalls::Outcome RepeatedCalls::repeat(SharedArena& arena, const Call& cal
   if (op == nullptr) return std::nullopt;
   const auto round = round_for(*op, call);
   if (!round || !fits_given(call, *round) ||
-      RoundsInMemory::is_better_in_place(arena, call.collective, call.memory, call.n_bytes())) {
+      RoundsInMemory::is_better_in_place(arena, call.collective, call.memory.output, call.n_bytes())) {
     return std::nullopt;
   }
   if (!op->take()) return std::nullopt;

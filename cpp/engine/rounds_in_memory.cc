@@ -30,7 +30,7 @@ bool RoundsInMemory::is_better_in_place(const SharedArena& arena, const Request&
   std::size_t n_elsewhere = 0;
   for (std::size_t i = 0; i < request.memory.size() && n_elsewhere <= SharedArena::kStageBytes; ++i) {
     const std::size_t n_bytes = signature.tensors[i].n_bytes();
-    if (!lies_in_region(arena, request.memory[i], n_bytes)) n_elsewhere += n_bytes;
+    if (!lies_in_region(arena, request.memory[i].output, n_bytes)) n_elsewhere += n_bytes;
   }
   return n_elsewhere <= SharedArena::kStageBytes && n_elsewhere < signature.n_bytes();
 }

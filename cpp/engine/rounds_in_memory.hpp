@@ -53,9 +53,9 @@ class RoundsInMemory {
   }
 
   // Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
-  static bool is_better_in_place(const SharedArena& arena, Collective collective, const TensorMemory& memory,
+  static bool is_better_in_place(const SharedArena& arena, Collective collective, const std::byte* output,
                                  std::size_t n_bytes) {
-    return collective == Collective::kAllreduce && n_bytes > kMostRoundBytes && lies_in_region(arena, memory, n_bytes);
+    return collective == Collective::kAllreduce && n_bytes > kMostRoundBytes && lies_in_region(arena, output, n_bytes);
   }
   static bool is_better_in_place(const SharedArena& arena, const Request& request);
 
@@ -77,8 +77,8 @@ class RoundsInMemory {
     const SharedArena* arena;  // not null
   };
 
-  static bool lies_in_region(const SharedArena& arena, const TensorMemory& memory, std::size_t n_bytes) {
-    return arena.regions().find(memory.output, n_bytes).has_value();
+  static bool lies_in_region(const SharedArena& arena, const std::byte* output, std::size_t n_bytes) {
+    return arena.regions().find(output, n_bytes).has_value();
   }
   void close_what_is_due(SharedArena& arena);
   bool close_for_all(Meeting place, std::uint64_t round, int n_own);

@@ -39,7 +39,7 @@ Request make_request(const Call& call) {
   signature.postscale = call.postscale;
   signature.divides_by_all = call.divides_by_all;
   signature.tensors.push_back({call.dtype, Shape(call.shape.begin(), call.shape.end())});
-  request.memory.push_back(call.memory);
+  request.memory.push_back({call.memory.input, call.memory.output});
   const bool may_have_room = call.collective == Collective::kAllgather || call.collective == Collective::kAlltoall;
   request.has_room_for_all = may_have_room && call.memory.output != nullptr;
   return request;

@@ -1,6 +1,6 @@
-// Call: a blocking, named call of all ranks with one tensor, as its caller made it: nothing is copied, and nothing is
-// checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request is made of it.
-// Allreduce, broadcast, allgather, reducescatter, and alltoall in equal parts.
+// Call: a blocking, named call of all ranks with one tensor in host memory, as its caller made it: nothing is copied,
+// and nothing is checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request
+// is made of it. Allreduce, broadcast, allgather, reducescatter, and alltoall in equal parts.
 //
 // Views of the caller's memory, valid for the time of the call.
 #pragma once
@@ -13,6 +13,12 @@
 #include "request/request.hpp"
 
 namespace ciranda {
+
+// As TensorMemory; tensors on a device are for requests.
+struct HostMemory {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
 
 struct Call {
   std::string_view name = {};  // empty: none
@@ -27,7 +33,7 @@ struct Call {
   // The output of an allgather has room for as many rows of each rank as this one contributes, that of an alltoall for
   // as many rows as the input; null, here and of a reducescatter: the engine allocates. Not of an alltoall, whose input
   // its output may be.
-  TensorMemory memory = {};
+  HostMemory memory = {};
   std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
 
   // REQUIRES, here and below: the signature was agreed on.

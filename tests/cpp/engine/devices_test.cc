@@ -49,10 +49,7 @@ class Tensor {
     return request(Collective::kAllreduce, name, DataType::kInt64, {static_cast<std::int64_t>(n_)}, memory_.data());
   }
   Call call(std::string_view name, const Shape& shape) {
-    return {.name = name,
-            .dtype = DataType::kInt64,
-            .shape = shape,
-            .memory = {memory_.data(), memory_.data(), home().place}};
+    return {.name = name, .dtype = DataType::kInt64, .shape = shape, .memory = {memory_.data(), memory_.data()}};
   }
   Values values() const {
     Values values(n_);
@@ -277,7 +274,7 @@ TEST_P(DevicesInWorlds, CallsOfOneNameAreNowOnTheDeviceAndNowInHostMemory) {
       Tensor tensor({i, engine.rank()});
       const Shape shape{2};
       const Values expected{kSize * i, 3};
-      if (i % 3 == 2) {
+      if (i % 3 == 2 && home().device == nullptr) {
         const auto repeated = engine.repeat(tensor.call("x", shape));
         if (!repeated) {
           ASSERT_TRUE(make(engine, make_request(tensor.call("x", shape))).ok());
