@@ -149,7 +149,9 @@ TEST(DevicesTest, WhatHasNoBackendIsRefused) {
 TEST(DevicesTest, ACallReadsWhatItsQueueHasMadeBeforeAndHoldsUpNobodyMeanwhile) {
   const Watchdog watchdog("a kernel that takes its time");
   std::latch may_end(1);
-  World world(2, on(Homes::kPaged));
+  WorldOptions options = on(Homes::kPaged);
+  options.config.num_lanes = 2;  // from the start: lane 0 makes no other while it waits
+  World world(2, options);
   world.run([&](Engine& engine) {
     Tensor tensor({0});
     queue().launch([&, to = tensor.in_kernel()] {
@@ -177,13 +179,16 @@ TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
   World world(2, on(Homes::kPaged));
   world.run([&](Engine& engine) {
     Tensor tensor({engine.rank() + 1});
+    std::latch may_begin(1);
     std::latch may_go_on(1);
     std::latch has_come(1);
+    queue().launch([&] { may_begin.wait(); });  // before the input is read: the call cannot be complete yet
     const auto operation = engine.submit(tensor.sum("sum"));
     queue().launch([&] {
       has_come.count_down();
       may_go_on.wait();
     });
+    may_begin.count_down();
     ASSERT_TRUE(engine.wait(operation).ok());
     has_come.wait();
     EXPECT_EQ(*tensor.in_kernel(), engine.rank() + 1) << "as it was";
@@ -274,15 +279,16 @@ TEST_P(DevicesInWorlds, CallsOfOneNameAreNowOnTheDeviceAndNowInHostMemory) {
       Tensor tensor({i, engine.rank()});
       const Shape shape{2};
       const Values expected{kSize * i, 3};
+      const std::string name = i % 7 == 0 ? "y" : "x";
       if (i % 3 == 2 && home().device == nullptr) {
-        const auto repeated = engine.repeat(tensor.call("x", shape));
+        const auto repeated = engine.repeat(tensor.call(name, shape));
         if (!repeated) {
-          ASSERT_TRUE(make(engine, make_request(tensor.call("x", shape))).ok());
+          ASSERT_TRUE(make(engine, make_request(tensor.call(name, shape))).ok());
         } else if (*repeated != nullptr) {
           ASSERT_TRUE(engine.wait(*repeated).ok());
         }
       } else {
-        Request r = tensor.sum(i % 7 == 0 ? "y" : "x");
+        Request r = tensor.sum(name);
         r.is_awaited = i % 5 != 0;
         const Status status = make(engine, std::move(r));
         ASSERT_TRUE(status.ok()) << status.message();
