@@ -2,7 +2,7 @@
 
 A backward pass that computes a gradient calls the group's hook, and when all members of the group are there the
 group's allreduce starts, in place. Gradients that a rank did not compute are dealt with when the optimizer waits: the
-ranks tell each other what they have (presence.py), and
+ranks tell each other what they have (presence.py), by a call of its own or along with the gradients, and
 
 - what nobody has is left out: the gradient stays None, as in one process;
 - what others have takes part with zeros, or without rows if it is sparse.
