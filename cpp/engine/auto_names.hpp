@@ -22,9 +22,8 @@ namespace ciranda {
 // Whether the request shares its name with others, from which a number tells it apart. What is about sets of ranks is
 // told apart by that.
 inline bool is_numbered(const Request& request) {
-  const Collective collective = request.signature.collective;
-  return !request.is_cacheable && collective != Collective::kJoin && collective != Collective::kAddProcessSet &&
-         collective != Collective::kRemoveProcessSet && collective != Collective::kAddLane;
+  const Subject subject = info(request.signature.collective).subject;
+  return !request.is_cacheable && (subject == Subject::kTensors || subject == Subject::kNothing);
 }
 
 class AutoNames {

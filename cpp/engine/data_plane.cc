@@ -177,7 +177,7 @@ std::vector<int> DataPlane::awaited() const { return running_ ? running_->awaite
 std::string DataPlane::describe(const Participant::Execute& entry) const {
   if (entry.requests.empty()) return "nothing";
   const Request& request = in_flight_.at(entry.requests.front().ticket).request;
-  std::string text = std::string(to_string(request.signature.collective)) + " '" + request.name + "'";
+  std::string text = call_text(request);
   if (entry.requests.size() > 1) text += " and " + std::to_string(entry.requests.size() - 1) + " more";
   return text;
 }

@@ -47,8 +47,8 @@ std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneM
 }
 
 bool changes_sets(Collective collective) {
-  return collective == Collective::kAddProcessSet || collective == Collective::kRemoveProcessSet ||
-         collective == Collective::kAddLane;
+  const Subject subject = info(collective).subject;
+  return subject == Subject::kSets || subject == Subject::kLanes;
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ namespace ciranda {
 // for them, stay in in_flight, which must keep them until the work is done.
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
 
+std::vector<const Request*> requests_of(const Participant::Execute& entry, InFlight& in_flight);
+
 // The members that have not joined. REQUIRES: an entry with requests.
 std::vector<int> contributors(const Participant::Execute& entry, int n_members);
 

@@ -2,62 +2,97 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
 
-#include "request/op_table.hpp"
+#include "engine/work.hpp"
+#include "negotiate/round_places.hpp"
 
 namespace ciranda {
 namespace {
 
-// The caller's memory for an allgather's results, if it was given and fits: it has room for as many rows of each rank
-// as this one contributes.
-bool take_given(const FirstDims& first_dims, const Request& request, Outputs& outputs) {
-  if (!request.has_room_for_all) return false;
-  for (std::size_t i = 0; i < first_dims.size(); ++i) {
-    const std::vector<std::int64_t>& rows = first_dims[i];
-    TensorSignature whole = request.signature.tensors[i];
-    std::byte* given = request.memory[i].output;
-    const bool is_given = given != nullptr || whole.n_bytes() == 0;
-    const auto n_own = whole.shape.front();
-    if (!is_given || std::any_of(rows.begin(), rows.end(), [n_own](std::int64_t n) { return n != n_own; })) {
-      return false;
-    }
-    whole.shape.front() *= static_cast<std::int64_t>(rows.size());
-    outputs.give(given, whole);
+using Buffers = std::vector<OutputBuffer>;
+
+// Whether each tensor has a number of rows for each member: where ranks may differ in them, this one's own as it asked.
+bool are_complete(const FirstDims& rows_from, const Request& request, const Mesh& mesh) {
+  const std::vector<TensorSignature>& tensors = request.signature.tensors;
+  const bool asks = info(request.signature.collective).first_dim_may_differ;
+  return std::ranges::equal(rows_from, tensors, [&](const auto& rows, const TensorSignature& tensor) {
+    return rows.size() == static_cast<std::size_t>(mesh.size()) &&
+           (!asks || rows[static_cast<std::size_t>(mesh.rank())] == tensor.shape.front());
+  });
+}
+
+// The request's signature, with as many rows as a rank gets.
+Result<Signature> result_of(const Request& request, const FirstDims* rows_from, const Mesh& mesh) {
+  Signature whole = request.signature;
+  const bool is_cut = info(whole.collective).rows == Rows::kCut;
+  bool can_be = is_cut || (rows_from != nullptr && are_complete(*rows_from, request, mesh));
+  for (std::size_t i = 0; can_be && i < whole.tensors.size(); ++i) {
+    std::int64_t& n_rows = whole.tensors[i].shape.front();
+    const std::optional<std::int64_t> sum =
+        is_cut ? n_rows_of_result(whole.collective, n_rows, mesh.rank(), mesh.size()) : sum_of_rows((*rows_from)[i]);
+    can_be = sum.has_value();
+    n_rows = sum.value_or(0);
+  }
+  if (can_be && check_sizes(request.name, whole).ok()) return whole;
+  return Status::internal("the first dimensions for " + call_text(request) + " are not those of its ranks");
+}
+
+// Whether the result goes to memory of the caller: if that is given, and there is room for what comes.
+bool uses_given(const Request& request, const FirstDims* rows_from) {
+  const CollectiveInfo& facts = info(request.signature.collective);
+  if (facts.output == Output::kMayBeGiven) {
+    return std::ranges::any_of(request.memory, [](const TensorMemory& memory) { return memory.output != nullptr; });
+  }
+  if (facts.output != Output::kMayHaveRoom || !request.has_room_for_all) return false;
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const TensorSignature& tensor = request.signature.tensors[i];
+    if (request.memory[i].output == nullptr && tensor.n_bytes() != 0) return false;
+    const auto is_other = [&](std::int64_t n_rows) { return n_rows != tensor.shape.front(); };
+    if (facts.first_dim_may_differ && std::ranges::any_of((*rows_from)[i], is_other)) return false;
   }
   return true;
 }
 
-}  // namespace
-
-void Outputs::give(std::byte* given, const TensorSignature& whole) {
-  memory.push_back(given);
-  buffers.push_back({std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given), whole.n_bytes(), whole.shape});
-}
-
-Status Outputs::allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows,
-                         const Mesh& mesh) {
-  for (std::size_t i = 0; i < n_rows.size(); ++i) {
-    TensorSignature whole = request.signature.tensors[i];
-    whole.shape.front() = n_rows[i];
-    buffers.push_back(from.allocate(whole.n_bytes(), whole.shape));
-    if (!buffers.back().data) {
-      return Status::internal("rank " + std::to_string(mesh.peer(mesh.rank()).rank) +
-                              " has no memory for the result of " +
-                              std::string(to_string(request.signature.collective)) + " '" + request.name + "', " +
-                              std::to_string(whole.n_bytes()) + " bytes");
-    }
-    memory.push_back(buffers.back().data.get());
+Result<Buffers> allocate(const Request& request, const Signature& whole, const Mesh& mesh, const OutputMemory& from) {
+  Buffers buffers;
+  for (const TensorSignature& tensor : whole.tensors) {
+    buffers.push_back(from.allocate(tensor.n_bytes(), tensor.shape));
+    if (buffers.back().data) continue;
+    return Status::internal("rank " + std::to_string(mesh.peer(mesh.rank()).rank) +
+                            " has no memory for the result of " + call_text(request) + ", " +
+                            std::to_string(tensor.n_bytes()) + " bytes");
   }
-  return Status::ok_status();
+  return buffers;
 }
 
-void Outputs::add_received_splits(const FirstDims& rows_from) {
+// The caller's memory, as what the operation gives: whoever made the call need not know whether it was used.
+Buffers view_given(const Request& request, const Signature& whole) {
+  Buffers buffers;
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const std::shared_ptr<std::byte> data(std::shared_ptr<std::byte>(), request.memory[i].output);
+    buffers.push_back({data, whole.tensors[i].n_bytes(), whole.tensors[i].shape});
+  }
+  return buffers;
+}
+
+void add_received_splits(const FirstDims& rows_from, Buffers& to) {
   for (const std::vector<std::int64_t>& rows : rows_from) {
     const std::size_t n_bytes = rows.size() * sizeof(std::int64_t);
-    buffers.push_back(allocate_output(n_bytes, {static_cast<std::int64_t>(rows.size())}));
-    if (buffers.back().data) std::memcpy(buffers.back().data.get(), rows.data(), n_bytes);
+    to.push_back(allocate_output(n_bytes, {static_cast<std::int64_t>(rows.size())}));
+    if (to.back().data) std::memcpy(to.back().data.get(), rows.data(), n_bytes);
   }
 }
+
+std::vector<std::byte*> given_memory(const Request& request) {
+  std::vector<std::byte*> memory;
+  for (const TensorMemory& given : request.memory) memory.push_back(given.output);
+  return memory;
+}
+
+}  // namespace
 
 std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
   constexpr std::int64_t kMaxRows = std::int64_t{1} << 56;
@@ -69,43 +104,27 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
   return sum;
 }
 
-Outputs outputs_given(const Request& request) {
-  Outputs outputs;
-  for (const TensorMemory& given : request.memory) outputs.memory.push_back(given.output);
-  return outputs;
-}
-
-Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const Mesh& mesh,
-                                  const OutputMemory& memory) {
-  Outputs outputs;
-  if (!info(request.signature.collective).has_root && take_given(first_dims, request, outputs)) return outputs;
-  outputs = {};
-  std::vector<std::int64_t> n_rows;
-  for (const auto& rows : first_dims) n_rows.push_back(*sum_of_rows(rows));
-  if (Status status = outputs.allocate(memory, request, n_rows, mesh); !status.ok()) return status;
-  return outputs;
-}
-
-Result<Outputs> outputs_of_reducescatter(const Request& request, const Mesh& mesh, const OutputMemory& memory) {
-  const auto is_given = [](const TensorMemory& given) { return given.output != nullptr; };
-  if (std::any_of(request.memory.begin(), request.memory.end(), is_given)) return outputs_given(request);
-  Outputs outputs;
-  std::vector<std::int64_t> n_rows;
-  for (const TensorSignature& tensor : request.signature.tensors) {
-    n_rows.push_back(even_splits(tensor.shape.front(), mesh.size())[static_cast<std::size_t>(mesh.rank())]);
+Result<std::vector<std::byte*>> give_outputs(const InFlight::Entry& entry, const FirstDims* rows_from, const Mesh& mesh,
+                                             const OutputMemory& memory) {
+  const Request& request = entry.request;
+  const CollectiveInfo& facts = info(request.signature.collective);
+  if (!facts.allocates_output) return given_memory(request);
+  const Result<Signature> whole = result_of(request, rows_from, mesh);
+  if (!whole.ok()) return whole.status();
+  if (!facts.receives(facts.has_root && root_member(request.signature, mesh) == mesh.rank())) {
+    return std::vector<std::byte*>{};
   }
-  if (Status status = outputs.allocate(memory, request, n_rows, mesh); !status.ok()) return status;
-  return outputs;
-}
-
-Outputs outputs_of_even_exchange(const Request& request) {
-  Outputs outputs;
-  for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    TensorSignature whole = request.signature.tensors[i];
-    whole.shape.front() = request.signature.arguments[i];
-    outputs.give(request.memory[i].output, whole);
+  if (uses_given(request, rows_from)) {
+    if (facts.output == Output::kMayHaveRoom) entry.operation->set_outputs(view_given(request, whole.value()));
+    return given_memory(request);
   }
-  return outputs;
+  Result<Buffers> buffers = allocate(request, whole.value(), mesh, memory);
+  if (!buffers.ok()) return buffers.status();
+  std::vector<std::byte*> to;
+  for (const OutputBuffer& buffer : buffers.value()) to.push_back(buffer.data.get());
+  if (has_own_splits(request.signature) && !facts.is_from_root) add_received_splits(*rows_from, buffers.value());
+  entry.operation->set_outputs(std::move(buffers).value());
+  return to;
 }
 
 }  // namespace ciranda

@@ -1,44 +1,28 @@
-// Outputs: memory for the results of one request, which the engine allocates or the caller has given.
+// Outputs: memory for the results of one request, which the engine allocates or the caller has given; the same for a
+// plan and for a direct round.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/status.hpp"
 #include "complete/output_memory.hpp"
-#include "fuse/plan.hpp"
+#include "engine/in_flight.hpp"
 #include "request/request.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
 
-struct Outputs {
-  std::vector<OutputBuffer> buffers;  // what the operation gives its owner
-  std::vector<std::byte*> memory;     // of each tensor
-
-  // For the next tensor. `given`: the caller's, as large as `whole`.
-  void give(std::byte* given, const TensorSignature& whole);
-  // One for each tensor, of n_rows[tensor] rows.
-  Status allocate(const OutputMemory& from, const Request& request, const std::vector<std::int64_t>& n_rows,
-                  const Mesh& mesh);
-  // An alltoall's, behind the tensors: how many rows came from each rank.
-  void add_received_splits(const FirstDims& rows_from);
-};
-
 // None if the numbers, which may have come over the network, are no numbers of rows, or too many.
 std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 
-// The caller's memory, where results are as large as inputs.
-Outputs outputs_given(const Request& request);
-// REQUIRES: first dimensions that have sums.
-Result<Outputs> outputs_of_gather(const Request& request, const FirstDims& first_dims, const Mesh& mesh,
-                                  const OutputMemory& memory);
-Result<Outputs> outputs_of_reducescatter(const Request& request, const Mesh& mesh, const OutputMemory& memory);
-// REQUIRES: keeps_rows(request).
-Outputs outputs_of_even_exchange(const Request& request);
+// Gives the operation what its owner is to get, and returns where the result of each tensor goes: nowhere, if this rank
+// gets none. Behind the tensors of an alltoall whose splits travel the operation gets how many rows came from each
+// rank. `rows_from`: [tensor][member], where rows are joined or split. Not ok: there is no memory, or the rows, which
+// came over the network, cannot be.
+Result<std::vector<std::byte*>> give_outputs(const InFlight::Entry& entry, const FirstDims* rows_from, const Mesh& mesh,
+                                             const OutputMemory& memory);
 
 }  // namespace ciranda

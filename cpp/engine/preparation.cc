@@ -30,7 +30,7 @@ Status Preparation::prepare(Request& request) const {
 }
 
 Status Preparation::check(Request& request) const {
-  const auto where = [&] { return std::string(to_string(request.signature.collective)) + " '" + request.name + "': "; };
+  const auto where = [&] { return call_text(request) + ": "; };
   const Ranks ranks = sets_.ranks(request.process_set);
   if (!ranks) {
     return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
@@ -47,7 +47,7 @@ Status Preparation::check(Request& request) const {
                                     " does not exist: lanes of process set " + std::to_string(request.process_set) +
                                     " are counted from 0 to " + highest + ".");
   }
-  if (request.signature.collective == Collective::kAddLane) {
+  if (info(request.signature.collective).subject == Subject::kLanes) {
     return Status::invalid_argument(where() + "lanes come to be by being used.");
   }
   if (Status status = check_place(request); !status.ok()) return status;
@@ -61,9 +61,9 @@ Status Preparation::check(Request& request) const {
 // Requests that are not told apart by the user are told apart by what they are about.
 void Preparation::complete_name(Request& request, bool is_unnamed) {
   const Signature& signature = request.signature;
-  const bool is_about_sets =
-      signature.collective == Collective::kAddProcessSet || signature.collective == Collective::kRemoveProcessSet;
-  if (is_about_sets || signature.collective == Collective::kJoin) {
+  const CollectiveInfo& facts = info(signature.collective);
+  const bool is_about_sets = facts.subject == Subject::kSets;
+  if (is_about_sets || facts.subject == Subject::kJoin) {
     request.is_cacheable = false;
     request.lane = 0;  // a rank joins all lanes of a set
     request.name = to_string(signature.collective);
@@ -71,7 +71,7 @@ void Preparation::complete_name(Request& request, bool is_unnamed) {
     return;
   }
   if (is_unnamed) request.name = kUnnamed;
-  if (signature.collective == Collective::kTransfer) {
+  if (facts.is_between_two) {
     request.name = "from " + std::to_string(signature.root) + " " + request.name;
   }
 }

@@ -12,15 +12,13 @@ namespace {
 
 // Whether there is room for what all contribute, if it was given at all.
 bool fits_given(const Call& call, const Participant::DirectRound& round) {
-  if (call.collective != Collective::kAllgather || call.memory.output == nullptr) return true;
+  if (round.first_dims == nullptr || call.memory.output == nullptr) return true;
   return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
 }
 
 std::int64_t n_rows_of_result(const Call& call, const Participant::DirectRound& round, const SharedArena& arena) {
-  if (call.collective != Collective::kAllgather) {
-    return even_splits(call.shape.front(), arena.n_members())[static_cast<std::size_t>(arena.member())];
-  }
-  return *sum_of_rows(round.first_dims->front());
+  if (round.first_dims != nullptr) return *sum_of_rows(round.first_dims->front());
+  return n_rows_of_result(call.collective, call.shape.front(), arena.member(), arena.n_members());
 }
 
 // For a result for which the caller has given no memory.

@@ -16,14 +16,14 @@
 
 namespace ciranda {
 
-// `first_dims`, here and below: [tensor][member], null where they cannot differ.
-DirectTensor tensor_of(const Call& call, const FirstDims* first_dims, const Mesh& mesh);
+// `rows_of`: each member's; null where they cannot differ.
+DirectTensor tensor_of(const Call& call, const std::vector<std::int64_t>* rows_of, const Mesh& mesh);
 
 // REQUIRES: there is room for it.
 void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to);
 
-// Carries the request out, and gives its operation the outputs. `contributed`: by each member; by the root alone, where
-// there is one. Not ok: there is no memory for the result.
+// Carries the request out, and gives its operation the outputs. `first_dims`: null where they cannot differ.
+// `contributed`: by each member; by the root alone, where there is one. Not ok: there is no memory for the result.
 Status carry_out_round(const InFlight::Entry& entry, const FirstDims* first_dims,
                        std::vector<const std::byte*> contributed, const Mesh& mesh, const OutputMemory& memory);
 

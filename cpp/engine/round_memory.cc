@@ -19,10 +19,9 @@ SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const Partic
   return buffer;
 }
 
-// In a broadcast one member writes only, and the other only reads.
+// From a root one member writes only, and the other only reads.
 ExchangedBuffers::Choice choice_for(Collective collective) {
-  const bool reads_as_it_writes = collective != Collective::kBroadcast;
-  return reads_as_it_writes ? ExchangedBuffers::Choice::kReadLast : ExchangedBuffers::Choice::kUnusedLongest;
+  return info(collective).is_from_root ? ExchangedBuffers::Choice::kUnusedLongest : ExchangedBuffers::Choice::kReadLast;
 }
 
 std::byte* area_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {

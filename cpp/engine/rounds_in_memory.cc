@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/relax.hpp"
+#include "engine/collectives/functions.hpp"
 #include "engine/round_data.hpp"
 #include "engine/work.hpp"
 
@@ -26,7 +27,7 @@ void for_each_contributor(int root, int n_members, Visit visit) {
 
 bool RoundsInMemory::is_better_in_place(const SharedArena& arena, const Request& request) {
   const Signature& signature = request.signature;
-  if (signature.collective != Collective::kAllreduce || signature.n_bytes() <= kMostRoundBytes) return false;
+  if (!info(signature.collective).reduces_for_all || signature.n_bytes() <= kMostRoundBytes) return false;
   std::size_t n_elsewhere = 0;
   for (std::size_t i = 0; i < request.memory.size() && n_elsewhere <= SharedArena::kStageBytes; ++i) {
     const std::size_t n_bytes = signature.tensors[i].n_bytes();
@@ -58,10 +59,11 @@ RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Pa
     if (stages != nullptr) stages->note(stage);
   };
   close_what_is_due(arena);
-  const int root = info(call.collective).has_root ? call.root : -1;
+  const int root = info(call.collective).is_from_root ? call.root : -1;
   std::byte* to = memory_.for_writing(arena, round, call.collective);
   if (to == nullptr) return Outcome::kClosed;
-  const DirectTensor tensor = tensor_of(call, round.first_dims, mesh_);
+  const DirectTensor tensor =
+      tensor_of(call, round.first_dims == nullptr ? nullptr : &round.first_dims->front(), mesh_);
   const auto self = static_cast<std::size_t>(mesh_.rank());
   if (root < 0 || root == mesh_.rank()) ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to);
   RoundMemory::tag(arena, round);
@@ -81,7 +83,7 @@ RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Pa
   for_each_contributor(root, mesh_.size(), [&](int member) {
     contributed_.push_back(member == mesh_.rank() ? call.memory.input : RoundMemory::of(member, arena, round));
   });
-  combine(tensor, self, contributed_, output);
+  functions(call.collective).combine(tensor, self, contributed_, output);
   memory_.note_read(arena, round);
   note(Stage::kDone);
   n_met_.fetch_add(1, std::memory_order_relaxed);
@@ -142,7 +144,7 @@ RoundsInMemory::News RoundsInMemory::look(bool closes) {
 // The member that alone contributes something; -1: all do.
 int RoundsInMemory::root_of(const Pending& pending) const {
   const Signature& signature = in_flight_.at(pending.ticket).request.signature;
-  return info(signature.collective).has_root ? root_member(signature, mesh_) : -1;
+  return info(signature.collective).is_from_root ? root_member(signature, mesh_) : -1;
 }
 
 bool RoundsInMemory::contributes(const Pending& pending) const {

@@ -55,7 +55,7 @@ class RoundsInMemory {
   // Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
   static bool is_better_in_place(const SharedArena& arena, Collective collective, const std::byte* output,
                                  std::size_t n_bytes) {
-    return collective == Collective::kAllreduce && n_bytes > kMostRoundBytes && lies_in_region(arena, output, n_bytes);
+    return info(collective).reduces_for_all && n_bytes > kMostRoundBytes && lies_in_region(arena, output, n_bytes);
   }
   static bool is_better_in_place(const SharedArena& arena, const Request& request);
 

@@ -60,9 +60,6 @@ std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int ra
 
 Plan plan_broadcast(const Request& request);
 
-// Rows, known to every rank: first_dims[tensor][rank].
-using FirstDims = std::vector<std::vector<std::int64_t>>;
-
 // Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; none where nothing is received.
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs);
 

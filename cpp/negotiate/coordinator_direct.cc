@@ -62,8 +62,8 @@ Direct Coordinator::direct_for(const Signature& signature,
   if (options_.direct == Direct::kNot || options_.check_interval != 0) return Direct::kNot;
   bool is_small = false;
   if (options_.direct == Direct::kInMemory) {
-    const auto n_bytes = contributed_bytes(signature, first_dims.empty() ? nullptr : &first_dims, options_.size == 2);
-    is_small = n_bytes && *n_bytes <= options_.limits.meeting_bytes;
+    const auto room = room_for(signature, first_dims.empty() ? nullptr : &first_dims, options_.size == 2);
+    is_small = room && room->most_bytes() <= options_.limits.meeting_bytes;
   } else {
     is_small = may_go_by_messages(signature, options_.size, options_.limits.swap_bytes);
   }

@@ -73,15 +73,12 @@ std::optional<Participant::DirectRound> Participant::avoid(PersistentOp& op) {
 
 // All members do so at the same place of the log, with the same signature.
 bool Participant::take_place(PersistentOp& op) {
-  const FirstDims* const first_dims = op.first_dims_.get();
-  const bool is_in_buffer = places_.has_buffers() && is_for_buffer(*op.known_, first_dims);
-  const std::optional<std::size_t> n_bytes =
-      is_in_buffer ? std::optional<std::size_t>(0) : round_bytes(*op.known_, first_dims);
-  if (!n_bytes) return false;
-  if (!op.place_ || op.place_->n_bytes < *n_bytes) op.place_ = places_.take(*n_bytes);
+  const std::optional<Room> room = room_for(*op.known_, op.first_dims_.get(), places_.has_buffers());
+  if (!room) return false;
+  if (!op.place_ || op.place_->n_bytes < room->n_bytes) op.place_ = places_.take(*room);
   if (!op.place_) return false;
-  op.place_->is_in_buffer = is_in_buffer;
-  op.place_->n_exact_bytes = exact_round_bytes(*op.known_, first_dims);  // all have done with the one before
+  op.place_->is_in_buffer = room->is_in_buffer;  // all have done with the one before
+  op.place_->n_exact_bytes = room->n_exact_bytes;
   return true;
 }
 

@@ -40,7 +40,7 @@ Participant::Ticket Participant::missed_unnamed() {
 void Participant::open_unnamed(const Signature& signature, std::vector<DirectRound>& to_close) {
   constexpr std::size_t kHeadBytes = 64;
   if (!UnnamedSignatures::may_meet(signature)) return;
-  if (!unnamed_->place_) unnamed_->place_ = places_.take(kHeadBytes + UnnamedSignatures::kMostBytes);
+  if (!unnamed_->place_) unnamed_->place_ = places_.take({kHeadBytes + UnnamedSignatures::kMostBytes});
   if (!unnamed_->place_) return;
   unnamed_signatures_.learn(signature);
   open(*unnamed_, Direct::kInMemory);

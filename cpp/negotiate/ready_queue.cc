@@ -16,7 +16,7 @@ ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options, co
     : learns_order_(learns_order), max_batch_bytes_(options.most_bytes), limits_(limits), order_(options) {}
 
 std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
-  if (signature.collective != Collective::kAllreduce) return kNoKind;
+  if (!info(signature.collective).reduces_for_all) return kNoKind;
   const auto found = std::find_if(kinds_.begin(), kinds_.end(),
                                   [&](const Signature& kind) { return can_travel_together(kind, signature); });
   if (found != kinds_.end()) return static_cast<std::uint32_t>(found - kinds_.begin());

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <vector>
 
 #include "base/round_up.hpp"
@@ -15,16 +16,21 @@
 
 namespace ciranda {
 
-struct RoundPlace {
-  std::uint32_t number = 0;
-  std::size_t offset = 0;   // in each member's area, of what it contributes to even rounds; that for odd ones follows
-  std::size_t n_bytes = 0;  // for one round
+// What a round needs.
+struct Room {
+  std::size_t n_bytes = 0;  // in each member's area
   // What each member contributes, if it is as much of each: it may lie where there is less room.
   std::size_t n_exact_bytes = kNotExact;
+  bool is_in_buffer = false;  // it is too much for the areas: two members exchange buffers for it
 
   static constexpr std::size_t kNotExact = ~std::size_t{0};
+  bool is_exact() const { return n_exact_bytes != kNotExact; }
+  std::size_t most_bytes() const { return is_exact() ? n_exact_bytes : n_bytes; }
+};
 
-  bool is_in_buffer = false;  // there is no room for it in the areas: two members exchange buffers for it
+struct RoundPlace : Room {
+  std::uint32_t number = 0;
+  std::size_t offset = 0;  // in each member's area, of what it contributes to even rounds; that for odd ones follows
 };
 
 // --- what a member contributes: each tensor from a new cache line on; before them, to an alltoall whose splits may
@@ -66,93 +72,73 @@ inline std::size_t bytes_of_rows(const std::vector<std::int64_t>& splits, const 
   return bytes_of_rows(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), tensor.row_bytes());
 }
 
-// Of an alltoall: equal parts, and as many rows each time.
-inline bool has_fixed_rows(const Signature& signature) {
-  return signature.collective == Collective::kAlltoall && !signature.arguments.empty();
+// Splits travel before the tensors: there may be other rows for every member with every call.
+inline bool has_own_splits(const Signature& signature) {
+  return info(signature.collective).takes_splits && signature.arguments.empty();
 }
 
-// What any member contributes at most; none where the call needs more than a look at what all contribute, or is large:
-// then work is better shared out. `first_dims`: [tensor][rank], where they may differ; they may have come over the
-// network.
-inline std::optional<std::size_t> round_bytes(const Signature& signature,
-                                              const std::vector<std::vector<std::int64_t>>* first_dims) {
-  const auto& tensors = signature.tensors;
-  switch (signature.collective) {
-    case Collective::kAllreduce:
-      if (signature.op == ReduceOp::kAdasum || signature.is_weighted) return std::nullopt;
-      [[fallthrough]];
-    case Collective::kBroadcast:
-    case Collective::kBarrier:
-    case Collective::kReducescatter:
-      if (signature.n_bytes() > kMostRoundBytes) return std::nullopt;
-      return sum_of_lines(tensors.size(), [&](std::size_t i) { return tensors[i].n_bytes(); });
-    case Collective::kAllgather:
-      if (first_dims == nullptr || first_dims->size() != tensors.size()) return std::nullopt;
-      return sum_of_lines(tensors.size(), [&](std::size_t i) {
-        std::size_t most = 0;
-        for (const std::int64_t n : (*first_dims)[i]) most = std::max(most, bytes_of_rows(n, tensors[i].row_bytes()));
-        return most;
-      });
-    case Collective::kAlltoall:
-      if (!has_fixed_rows(signature)) return kVaryingRoundBytes;
-      return sum_of_lines(tensors.size(),
-                          [&](std::size_t i) { return bytes_of_rows(signature.arguments[i], tensors[i].row_bytes()); });
-    default: return std::nullopt;
+// Not where the call needs more than a look at what all contribute.
+inline bool may_go_direct(const Signature& signature) {
+  return info(signature.collective).goes_direct && info(signature.op).is_elementwise && !signature.is_weighted;
+}
+
+// How many bytes members contribute of a tensor: the fewest and the most. `first_dims`, here and below: null where they
+// cannot differ; they may have come over the network.
+struct LeastAndMost {
+  std::size_t least;
+  std::size_t most;
+};
+inline LeastAndMost contributed_of(const Signature& signature, std::size_t tensor, const FirstDims* first_dims) {
+  const TensorSignature& one = signature.tensors[tensor];
+  const CollectiveInfo& row = info(signature.collective);
+  if (!row.first_dim_may_differ && !row.takes_splits) return {one.n_bytes(), one.n_bytes()};
+  const auto bytes_of = [&](std::int64_t n_rows) { return bytes_of_rows(n_rows, one.row_bytes()); };
+  if (row.takes_splits) return {bytes_of(signature.arguments[tensor]), bytes_of(signature.arguments[tensor])};
+  const auto [least, most] = std::ranges::minmax((*first_dims)[tensor] | std::views::transform(bytes_of));
+  return {least, most};
+}
+
+// What each member contributes, up to the end of the last tensor, where all contribute as much of each; kManyBytes if
+// it is as much or more.
+inline std::optional<std::size_t> exact_bytes_of(const Signature& signature, const FirstDims* first_dims) {
+  if (signature.tensors.empty()) return std::nullopt;
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < signature.tensors.size(); ++i) {
+    const auto [least, most] = contributed_of(signature, i, first_dims);
+    if (least != most) return std::nullopt;
+    sum = std::min(whole_lines(sum) + std::min(most, kManyBytes), kManyBytes);
   }
+  return sum;
 }
 
-// What each member contributes, where it is as much of each: up to the end of the last tensor. first_dims as above.
-inline std::size_t exact_round_bytes(const Signature& signature,
-                                     const std::vector<std::vector<std::int64_t>>* first_dims) {
-  const auto& tensors = signature.tensors;
-  const auto up_to_last = [&](auto n_bytes_of) {
-    std::size_t sum = 0;
-    std::size_t last = 0;
-    for (std::size_t i = 0; i < tensors.size() && sum + last < kManyBytes; ++i) {
-      sum += whole_lines(last);
-      last = std::min(n_bytes_of(i), kManyBytes);
-    }
-    return std::min(sum + last, kManyBytes);
-  };
-  switch (signature.collective) {
-    case Collective::kAllreduce:
-    case Collective::kBroadcast:
-    case Collective::kReducescatter: return up_to_last([&](std::size_t i) { return tensors[i].n_bytes(); });
-    case Collective::kAllgather: {
-      if (first_dims == nullptr || first_dims->size() != tensors.size()) return RoundPlace::kNotExact;
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        const auto is_own = [&](std::int64_t n_rows) { return n_rows == tensors[i].shape.front(); };
-        if (!std::ranges::all_of((*first_dims)[i], is_own)) return RoundPlace::kNotExact;
-      }
-      return up_to_last([&](std::size_t i) { return tensors[i].n_bytes(); });
-    }
-    case Collective::kAlltoall:
-      if (!has_fixed_rows(signature)) return RoundPlace::kNotExact;
-      return up_to_last([&](std::size_t i) { return bytes_of_rows(signature.arguments[i], tensors[i].row_bytes()); });
-    default: return RoundPlace::kNotExact;
+inline bool knows_rows(const Signature& signature, const FirstDims* first_dims) {
+  if (!info(signature.collective).first_dim_may_differ) return true;
+  return first_dims != nullptr && first_dims->size() == signature.tensors.size() &&
+         std::ranges::none_of(*first_dims, [](const auto& rows) { return rows.empty(); });
+}
+
+// What members contribute at most; none where the call may not go direct, or is large: then work is better shared out.
+// `has_buffers`: members have some to exchange.
+inline std::optional<Room> room_for(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
+  if (!may_go_direct(signature) || !knows_rows(signature, first_dims)) return std::nullopt;
+  if (has_own_splits(signature)) return Room{kVaryingRoundBytes};
+  const std::size_t n_tensors = signature.tensors.size();
+  Room room;
+  if (const auto exact = exact_bytes_of(signature, first_dims)) {
+    room.n_exact_bytes = *exact;
+    room.is_in_buffer = has_buffers && *exact > kMostRoundBytes && *exact <= kMostBufferBytes;
+    if (room.is_in_buffer) return room;
   }
-}
-
-// As exact_round_bytes().
-inline bool is_for_buffer(const Signature& signature, const std::vector<std::vector<std::int64_t>>* first_dims) {
-  if (signature.op == ReduceOp::kAdasum || signature.is_weighted) return false;
-  const std::size_t n_bytes = exact_round_bytes(signature, first_dims);
-  return n_bytes != RoundPlace::kNotExact && n_bytes > kMostRoundBytes && n_bytes <= kMostBufferBytes;
-}
-
-// What any member contributes at most; none as for round_bytes(). `has_buffers`: members have some to exchange.
-inline std::optional<std::size_t> contributed_bytes(const Signature& signature,
-                                                    const std::vector<std::vector<std::int64_t>>* first_dims,
-                                                    bool has_buffers) {
-  const std::size_t exact = exact_round_bytes(signature, first_dims);
-  if (has_buffers && is_for_buffer(signature, first_dims)) return exact;
-  const auto room = round_bytes(signature, first_dims);
-  return room ? std::optional(std::min(*room, exact)) : std::nullopt;
+  const auto n_bytes =
+      sum_of_lines(n_tensors, [&](std::size_t i) { return contributed_of(signature, i, first_dims).most; });
+  if (!n_bytes) return std::nullopt;
+  room.n_bytes = *n_bytes;
+  return room;
 }
 
 // Whether this call contributes no more than there is room for. REQUIRES: its name has the place.
 inline bool fits(const Request& request, const RoundPlace& place) {
-  if (request.signature.collective != Collective::kAlltoall || has_fixed_rows(request.signature)) return true;
+  if (!has_own_splits(request.signature)) return true;
   if (!request.refusal.ok()) return false;
   const auto& splits = request.splits;
   const auto n_bytes = sum_of_lines(
@@ -169,10 +155,10 @@ class RoundPlaces {
 
   bool has_buffers() const { return has_buffers_; }
 
-  std::optional<RoundPlace> take(std::size_t n_bytes) {
-    if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * n_bytes) return std::nullopt;
-    const RoundPlace place{.number = static_cast<std::uint32_t>(n_taken_++), .offset = offset_, .n_bytes = n_bytes};
-    offset_ += 2 * n_bytes;
+  std::optional<RoundPlace> take(const Room& room) {
+    if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * room.n_bytes) return std::nullopt;
+    const RoundPlace place{room, static_cast<std::uint32_t>(n_taken_++), offset_};
+    offset_ += 2 * room.n_bytes;
     return place;
   }
 

@@ -4,11 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "negotiate/round_places.hpp"
+
 namespace ciranda {
 
 bool may_go_by_messages(const Signature& signature, int n_members, std::size_t most_bytes) {
-  const bool is_plain = signature.collective == Collective::kAllreduce && signature.op != ReduceOp::kAdasum &&
-                        !signature.is_weighted && signature.tensors.size() == 1;
+  const bool is_plain =
+      info(signature.collective).reduces_for_all && may_go_direct(signature) && signature.tensors.size() == 1;
   if (!is_plain) return false;
   const std::size_t n_bytes = signature.tensors.front().n_bytes();
   return n_bytes > 0 && n_bytes <= most_bytes / static_cast<std::size_t>(n_members);

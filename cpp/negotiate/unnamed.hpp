@@ -30,11 +30,9 @@ class UnnamedSignatures {
   static constexpr std::size_t kMost = 64;
 
   static bool may_meet(const Signature& signature) {
-    const bool is_plain = signature.collective == Collective::kAllreduce ||
-                          signature.collective == Collective::kBroadcast ||
-                          signature.collective == Collective::kReducescatter;
-    return is_plain && signature.tensors.size() == 1 && signature.n_bytes() <= kMostBytes &&
-           round_bytes(signature, nullptr).has_value();
+    const auto room = room_for(signature, nullptr, false);
+    return room && signature.tensors.size() == 1 && room->is_exact() && !info(signature.collective).takes_splits &&
+           room->n_exact_bytes <= kMostBytes;
   }
 
   // REQUIRES: may_meet(signature).

@@ -25,8 +25,8 @@ void append_us(std::int64_t nanoseconds, std::string& to) {
 
 // Its names say already which collective it is.
 bool names_itself(Collective collective) {
-  return collective == Collective::kJoin || collective == Collective::kAddProcessSet ||
-         collective == Collective::kRemoveProcessSet;
+  const Subject subject = info(collective).subject;
+  return subject == Subject::kJoin || subject == Subject::kSets;
 }
 
 std::string upper_case(std::string_view text) {

@@ -1,6 +1,6 @@
 // Call: a blocking, named call of all ranks with one tensor in host memory, as its caller made it: nothing is copied,
 // and nothing is checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request
-// is made of it. Allreduce, broadcast, allgather, reducescatter, and alltoall in equal parts.
+// is made of it. Of the collectives that may be such (CollectiveInfo::may_be_call), with splits in equal parts.
 //
 // Views of the caller's memory, valid for the time of the call.
 #pragma once
@@ -30,9 +30,8 @@ struct Call {
   bool divides_by_all = false;
   DataType dtype = DataType::kFloat32;
   std::span<const std::int64_t> shape = {};
-  // The output of an allgather has room for as many rows of each rank as this one contributes, that of an alltoall for
-  // as many rows as the input; null, here and of a reducescatter: the engine allocates. Not of an alltoall, whose input
-  // its output may be.
+  // An output has room for as many rows of each rank as this one contributes, where they are joined; for as many rows
+  // as the input has, where they are split. Null: the engine allocates (CollectiveInfo::may_lack_output).
   HostMemory memory = {};
   std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
 
@@ -52,6 +51,12 @@ struct Call {
 
 // Whether the signature is that of the call.
 bool is_of(const Signature& signature, const Call& call);
+
+// Whether it may be repeated: it is of a collective that may, with the rows and the memory that this needs.
+bool can_be_repeated(const Call& call);
+
+// One tensor of a request.
+Call call_of(const Request& request, std::size_t tensor);
 
 Request make_request(const Call& call);
 

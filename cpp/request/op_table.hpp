@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace ciranda {
@@ -26,59 +28,127 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr std::size_t kNumCollectives = 14;
 
-struct CollectiveInfo {
-  Collective collective;
-  std::string_view name;              // in messages, the timeline, and the documentation
-  bool is_reduction = false;          // has a reduce op and factors, and refuses element types that the op refuses
-  bool has_root = false;              // all ranks must name the same root
-  bool has_tensors = true;            // carries at least one tensor
-  bool is_along_rows = false;         // joins or cuts along dimension 0: a scalar will not do
-  bool first_dim_may_differ = false;  // between ranks; the log tells every rank those of the others
-  bool takes_splits = false;          // how many rows go to whom may differ with every call: it travels with the data
-  bool allocates_output = false;      // the engine does, where the caller gives no memory or cannot know how much
-  bool is_same_on_all = false;        // every rank has the same at the end
+// What a call is about.
+enum class Subject : std::uint8_t {
+  kTensors,
+  kNothing,  // that all ranks have come
+  kJoin,
+  kSets,   // which process sets there are
+  kLanes,  // which lanes there are
 };
 
-inline constexpr std::array kCollectives{
-    CollectiveInfo{
-        .collective = Collective::kAllreduce, .name = "allreduce", .is_reduction = true, .is_same_on_all = true},
-    CollectiveInfo{.collective = Collective::kAllgather,
-                   .name = "allgather",
-                   .is_along_rows = true,
-                   .first_dim_may_differ = true,
-                   .allocates_output = true,
-                   .is_same_on_all = true},
-    CollectiveInfo{.collective = Collective::kBroadcast, .name = "broadcast", .has_root = true, .is_same_on_all = true},
-    CollectiveInfo{.collective = Collective::kBarrier, .name = "barrier", .has_tensors = false},
-    CollectiveInfo{.collective = Collective::kReducescatter,
-                   .name = "reducescatter",
-                   .is_reduction = true,
-                   .is_along_rows = true,
-                   .allocates_output = true},
-    CollectiveInfo{.collective = Collective::kAlltoall,
-                   .name = "alltoall",
-                   .is_along_rows = true,
-                   .takes_splits = true,
-                   .allocates_output = true},
-    CollectiveInfo{.collective = Collective::kReduce, .name = "reduce", .is_reduction = true, .has_root = true},
-    CollectiveInfo{.collective = Collective::kGather,
-                   .name = "gather",
-                   .has_root = true,
-                   .is_along_rows = true,
-                   .first_dim_may_differ = true,
-                   .allocates_output = true},
-    CollectiveInfo{.collective = Collective::kScatter,
-                   .name = "scatter",
-                   .has_root = true,
-                   .is_along_rows = true,
-                   .takes_splits = true,
-                   .allocates_output = true},
-    CollectiveInfo{.collective = Collective::kTransfer, .name = "send/recv", .has_root = true, .is_same_on_all = true},
-    CollectiveInfo{.collective = Collective::kJoin, .name = "join", .has_tensors = false},
-    CollectiveInfo{.collective = Collective::kAddProcessSet, .name = "add_process_set", .has_tensors = false},
-    CollectiveInfo{.collective = Collective::kRemoveProcessSet, .name = "remove_process_set", .has_tensors = false},
-    CollectiveInfo{.collective = Collective::kAddLane, .name = "add_lane", .has_tensors = false},
+// Which ranks give something to a call, or get something from it.
+enum class Who : std::uint8_t { kAll, kRoot, kOthers };  // kOthers: all but the root
+
+enum class Reduces : std::uint8_t {
+  kNothing,      // no reduce op and no factors
+  kElementwise,  // refuses element types that the op refuses
+  kAny,          // also ops that are not elementwise, and averages with weights
 };
+
+// What becomes of the rows of tensors: their elements along dimension 0.
+enum class Rows : std::uint8_t {
+  kWhole,   // nothing: a scalar will do
+  kJoined,  // one rank's behind the other's; ranks may have different numbers, and the log tells each those of all
+  kCut,     // each rank gets as many as even_splits() says
+  kSplit,   // each gets as many as the caller says; that may differ with every call and travels with the data
+};
+
+// Where a result is.
+enum class Output : std::uint8_t {
+  kGiven,        // in memory of the caller, as large as the input
+  kMayBeGiven,   // ... where the caller has given some; or the engine allocates
+  kMayHaveRoom,  // ... where the caller says that there is room (Request::has_room_for_all); or the engine allocates
+  kAllocated,    // in memory that the engine allocates
+};
+
+struct Signature;
+class Status;
+
+// InvalidArgument unless such a call can be. `ranks`: of its process set.
+using CheckArguments = Status(const Signature& signature, const std::string& name, std::span<const int> ranks);
+CheckArguments check_new_set;
+CheckArguments check_old_set;
+
+struct CollectiveInfo {
+  // What else there is to say of some.
+  enum Also : unsigned {
+    kNothingElse = 0,
+    kSame = 1,    // every rank has the same at the end
+    kDirect = 2,  // goes by direct rounds too: each rank makes its result of what all contribute
+    kOfPair = 4,  // its process set is the pair of two ranks
+  };
+
+  Collective collective;
+  std::string_view name;  // in messages, the timeline, and the documentation
+  Reduces reduces = Reduces::kNothing;
+  Who givers = Who::kAll;
+  Who receivers = Who::kAll;
+  Rows rows = Rows::kWhole;
+  Output output = Output::kGiven;
+  unsigned also = kNothingElse;
+  Subject subject = Subject::kTensors;
+  CheckArguments* check_arguments = nullptr;
+
+  // --- follows from the above
+
+  bool is_same_on_all = (also & kSame) != 0;
+  bool goes_direct = (also & kDirect) != 0;
+  bool is_between_two = (also & kOfPair) != 0;
+  bool has_tensors = subject == Subject::kTensors;
+  bool is_reduction = reduces != Reduces::kNothing;
+  bool is_from_root = givers == Who::kRoot;
+  bool has_root = is_from_root || receivers != Who::kAll;  // all ranks must name the same root
+  bool is_along_rows = rows != Rows::kWhole;               // a scalar will not do
+  bool first_dim_may_differ = rows == Rows::kJoined;
+  bool takes_splits = rows == Rows::kSplit;
+  bool allocates_output = output != Output::kGiven;  // the engine does, where there is no memory of the caller
+  // One reduction of all inputs is what every rank gets: what several calls reduce may travel as one, and who has all
+  // inputs needs no plan.
+  bool reduces_for_all = is_reduction && is_same_on_all;
+  // A blocking call may be made again without a request: see request/call.hpp.
+  bool may_be_call = goes_direct && has_tensors;
+  bool may_lack_output = allocates_output && !takes_splits;  // such a call
+
+  constexpr bool gives(bool is_root) const { return includes(givers, is_root); }
+  constexpr bool receives(bool is_root) const { return includes(receivers, is_root); }
+
+ private:
+  static constexpr bool includes(Who who, bool is_root) { return who == Who::kAll || (who == Who::kRoot) == is_root; }
+};
+
+inline constexpr std::array kCollectives = [] {
+  using enum Collective;
+  using enum Reduces;
+  using enum Who;
+  using enum Rows;
+  using enum Output;
+  using enum CollectiveInfo::Also;
+  using Row = CollectiveInfo;
+  constexpr auto about = [](Collective collective, std::string_view name, Subject subject, unsigned also = 0,
+                            CheckArguments* check = nullptr) {
+    return Row{collective, name, kNothing, kAll, kAll, kWhole, kGiven, also, subject, check};
+  };
+  // clang-format off
+  return std::array{
+      //                   name             reduces       give   get      rows     output        also
+      Row{kAllreduce,     "allreduce",      kAny,         kAll,  kAll,    kWhole,  kGiven,       kSame | kDirect},
+      Row{kAllgather,     "allgather",      kNothing,     kAll,  kAll,    kJoined, kMayHaveRoom, kSame | kDirect},
+      Row{kBroadcast,     "broadcast",      kNothing,     kRoot, kAll,    kWhole,  kGiven,       kSame | kDirect},
+      about(kBarrier, "barrier", Subject::kNothing, kDirect),
+      Row{kReducescatter, "reducescatter",  kElementwise, kAll,  kAll,    kCut,    kMayBeGiven,  kDirect},
+      Row{kAlltoall,      "alltoall",       kNothing,     kAll,  kAll,    kSplit,  kMayHaveRoom, kDirect},
+      Row{kReduce,        "reduce",         kElementwise, kAll,  kRoot,   kWhole,  kGiven},
+      Row{kGather,        "gather",         kNothing,     kAll,  kRoot,   kJoined, kAllocated},
+      Row{kScatter,       "scatter",        kNothing,     kRoot, kAll,    kSplit,  kAllocated},
+      Row{kTransfer,      "send/recv",      kNothing,     kRoot, kOthers, kWhole,  kGiven,       kSame | kOfPair},
+      about(kJoin, "join", Subject::kJoin),
+      about(kAddProcessSet, "add_process_set", Subject::kSets, 0, check_new_set),
+      about(kRemoveProcessSet, "remove_process_set", Subject::kSets, 0, check_old_set),
+      about(kAddLane, "add_lane", Subject::kLanes),
+  };
+  // clang-format on
+}();
 static_assert(kCollectives.size() == kNumCollectives);
 
 constexpr const CollectiveInfo& info(Collective c) { return kCollectives[static_cast<std::size_t>(c)]; }

@@ -61,14 +61,19 @@ bool can_be_weighted(DataType dtype) {
 
 // "allreduce 'name': ". Made only where something is wrong: every call comes through here.
 std::string place_text(const Signature& signature, const std::string& name) {
-  return std::string(to_string(signature.collective)) + " '" + name + "': ";
+  return call_text(signature.collective, name) + ": ";
+}
+
+// The collectives that take every op.
+std::string names_of_any() {
+  return names_of(kCollectives, [](const CollectiveInfo& row) { return row.reduces == Reduces::kAny; });
 }
 
 Status check_weighted(const std::string& name, const Signature& signature) {
   const auto where = [&] { return place_text(signature, name); };
-  if (signature.collective != Collective::kAllreduce || signature.op != ReduceOp::kAverage) {
+  if (info(signature.collective).reduces != Reduces::kAny || signature.op != ReduceOp::kAverage) {
     return Status::invalid_argument(where() + "a weight needs op=Average, here it is " +
-                                    std::string(to_string(signature.op)) + ", and an allreduce.");
+                                    std::string(to_string(signature.op)) + ", and an " + names_of_any() + ".");
   }
   for (const TensorSignature& tensor : signature.tensors) {
     if (can_be_weighted(tensor.dtype)) continue;
@@ -91,8 +96,9 @@ Status check_divisor(const std::string& name, const Signature& signature) {
 Status check_reduction(const std::string& name, const Signature& signature) {
   const auto where = [&] { return place_text(signature, name); };
   const bool is_scaled = signature.prescale != 1.0 || signature.postscale != 1.0;
-  if (signature.op == ReduceOp::kAdasum && signature.collective != Collective::kAllreduce) {
-    return Status::invalid_argument(where() + "the reduce op adasum is one of allreduce only.");
+  if (!info(signature.op).is_elementwise && info(signature.collective).reduces != Reduces::kAny) {
+    return Status::invalid_argument(where() + "the reduce op " + std::string(to_string(signature.op)) + " is one of " +
+                                    names_of_any() + " only.");
   }
   for (const TensorSignature& tensor : signature.tensors) {
     const auto what = [&] {
@@ -117,13 +123,6 @@ Status check_reduction(const std::string& name, const Signature& signature) {
     return Status::invalid_argument(where() + "prescale_factor and postscale_factor must be finite numbers.");
   }
   return Status::ok_status();
-}
-
-// The shortest text that only this number has: factors that differ never look the same.
-std::string exact_text(double value) {
-  std::array<char, 32> text;
-  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end};
 }
 
 std::string quoted_factors(const Signature& signature) {
@@ -173,8 +172,8 @@ std::string describe_tensor_mismatch(const Signature& a, int rank_a, const Signa
 
 std::string tensor_text(const Request& request, std::size_t index) {
   const Signature& signature = request.signature;
-  const std::string where = std::string(to_string(signature.collective)) + " '" + request.name + "'";
-  return where + (signature.tensors.size() == 1 ? ": " : ", tensor " + std::to_string(index) + " of the group: ");
+  return call_text(request) +
+         (signature.tensors.size() == 1 ? ": " : ", tensor " + std::to_string(index) + " of the group: ");
 }
 
 Status check_given_splits(const Request& request, std::size_t index, int size) {
@@ -202,9 +201,8 @@ Status check_splits(const Request& request, int size) {
   const CollectiveInfo& row = info(request.signature.collective);
   const std::size_t n_tensors = request.signature.tensors.size();
   if (!request.splits.empty() && request.splits.size() != n_tensors) {
-    return Status::invalid_argument(std::string(row.name) + " '" + request.name + "': there are " +
-                                    std::to_string(n_tensors) + " tensors but splits for " +
-                                    std::to_string(request.splits.size()) + ".");
+    return Status::invalid_argument(call_text(request) + ": there are " + std::to_string(n_tensors) +
+                                    " tensors but splits for " + std::to_string(request.splits.size()) + ".");
   }
   for (std::size_t i = 0; i < n_tensors; ++i) {
     if (!request.splits.empty() && !request.splits[i].empty()) {
@@ -231,7 +229,7 @@ Status check_given_outputs(const Request& request) {
 // be null.
 Status check_outputs(const Request& request, int size) {
   if (keeps_rows(request)) return check_given_outputs(request);
-  if (request.signature.collective != Collective::kReducescatter) return Status::ok_status();
+  if (info(request.signature.collective).output != Output::kMayBeGiven) return Status::ok_status();
   const auto is_given = [](const TensorMemory& memory) { return memory.output != nullptr; };
   if (std::none_of(request.memory.begin(), request.memory.end(), is_given)) return Status::ok_status();
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
@@ -249,8 +247,8 @@ Status check_memory(const Request& request, int rank) {
   const Signature& signature = request.signature;
   const CollectiveInfo& row = info(signature.collective);
   const bool is_root = row.has_root && signature.root == rank;
-  if (row.takes_splits && row.has_root && !is_root) return Status::ok_status();  // only the root of a scatter gives
-  const bool needs_output = !row.allocates_output && has_result(signature, rank);
+  const bool needs_output = !row.allocates_output && row.receives(is_root);
+  if (!row.gives(is_root) && !needs_output) return Status::ok_status();
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorMemory& memory = request.memory[i];
     const bool lacks_all = memory.input == nullptr && memory.output == nullptr;
@@ -287,6 +285,15 @@ std::string to_string(const Shape& shape) {
   return out + "]";
 }
 
+std::string call_text(Collective collective, const std::string& name) {
+  return std::string(to_string(collective)) + " '" + name + "'";
+}
+
+std::string exact_text(double value) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 std::uint64_t count_of(const Shape& shape) {
   std::uint64_t count = 1;
   for (const std::int64_t dimension : shape) count *= static_cast<std::uint64_t>(dimension);
@@ -303,6 +310,12 @@ std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(n_ranks), n_rows / n_ranks);
   for (std::int64_t rank = 0; rank < n_rows % n_ranks; ++rank) ++rows[static_cast<std::size_t>(rank)];
   return rows;
+}
+
+std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks) {
+  const Rows rows = info(collective).rows;
+  if (rows == Rows::kJoined) return n_rows * n_ranks;
+  return rows == Rows::kCut ? even_splits(n_rows, n_ranks)[static_cast<std::size_t>(nth)] : n_rows;
 }
 
 std::size_t Signature::n_bytes() const {
@@ -325,9 +338,7 @@ Status check_root(const Signature& signature, const std::string& name, std::span
                 : " is not in the process set; its ranks, counted in the world, are " + list + "."));
 }
 
-bool is_set_number(const Shape& arguments) {
-  return arguments.size() == 1 && std::in_range<std::uint32_t>(arguments.front());
-}
+}  // namespace
 
 Status check_new_set(const Signature& signature, const std::string& name, std::span<const int> world) {
   const Shape& wanted = signature.arguments;
@@ -346,7 +357,12 @@ Status check_new_set(const Signature& signature, const std::string& name, std::s
   return Status::ok_status();
 }
 
-}  // namespace
+Status check_old_set(const Signature& signature, const std::string& name, std::span<const int> /*world*/) {
+  const Shape& wanted = signature.arguments;
+  if (wanted.size() == 1 && std::in_range<std::uint32_t>(wanted.front())) return Status::ok_status();
+  return Status::invalid_argument(place_text(signature, name) + "takes the number of one process set, not " +
+                                  to_string(wanted) + ".");
+}
 
 Status validate(const std::string& name, const Signature& signature, int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -372,16 +388,11 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
   if (row.has_root) {
     if (Status status = check_root(signature, name, ranks); !status.ok()) return status;
   }
-  if (signature.collective == Collective::kAddProcessSet) {
-    if (Status status = check_new_set(signature, name, ranks); !status.ok()) return status;
+  if (row.check_arguments != nullptr) {
+    if (Status status = row.check_arguments(signature, name, ranks); !status.ok()) return status;
   }
-  if (signature.collective == Collective::kRemoveProcessSet && !is_set_number(signature.arguments)) {
-    return Status::invalid_argument(where() + "takes the number of one process set, not " +
-                                    to_string(signature.arguments) + ".");
-  }
-  std::uint64_t n_total_bytes = 0;
+  if (Status status = check_sizes(name, signature); !status.ok()) return status;
   for (const TensorSignature& tensor : signature.tensors) {
-    if (Status status = check_shape(name, tensor, n_total_bytes); !status.ok()) return status;
     if (tensor.shape.size() > kMaxDimensions) {
       return Status::invalid_argument(where() + "a tensor may have at most " + std::to_string(kMaxDimensions) +
                                       " dimensions, this one has " + std::to_string(tensor.shape.size()) + ".");
@@ -391,6 +402,14 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
     }
   }
   return row.is_reduction ? check_reduction(name, signature) : Status::ok_status();
+}
+
+Status check_sizes(const std::string& name, const Signature& signature) {
+  std::uint64_t n_total_bytes = 0;
+  for (const TensorSignature& tensor : signature.tensors) {
+    if (Status status = check_shape(name, tensor, n_total_bytes); !status.ok()) return status;
+  }
+  return Status::ok_status();
 }
 
 Status validate(const Request& request, std::span<const int> ranks, int rank) {
@@ -414,12 +433,12 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
 }
 
 bool has_result(const Signature& signature, int rank) {
-  if (!info(signature.collective).has_root || signature.collective == Collective::kBroadcast) return true;
-  return (signature.collective == Collective::kTransfer) != (signature.root == rank);
+  const CollectiveInfo& row = info(signature.collective);
+  return row.receives(row.has_root && signature.root == rank);
 }
 
 bool keeps_rows(const Request& request) {
-  return request.has_room_for_all && request.signature.collective == Collective::kAlltoall;
+  return request.has_room_for_all && info(request.signature.collective).takes_splits;
 }
 
 void settle_splits(Request& request, int size, int rank) {
@@ -444,7 +463,7 @@ void settle_splits(Request& request, int size, int rank) {
 }
 
 bool can_travel_together(const Signature& a, const Signature& b) {
-  return a.collective == Collective::kAllreduce && b.collective == Collective::kAllreduce && a.op == b.op &&
+  return info(a.collective).reduces_for_all && b.collective == a.collective && a.op == b.op &&
          same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.is_weighted == b.is_weighted &&
          a.divides_by_all == b.divides_by_all && a.tensors.front().dtype == b.tensors.front().dtype;
 }

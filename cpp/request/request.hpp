@@ -37,8 +37,14 @@ struct TensorSignature {
   std::size_t row_bytes() const;  // of one element of dimension 0. REQUIRES: not a scalar
 };
 
+// First dimensions that ranks know of each other: [tensor][rank].
+using FirstDims = std::vector<std::vector<std::int64_t>>;
+
 // How many of n_rows each of n_ranks gets: the same, and one more each of the first n_rows mod n_ranks.
 std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks);
+
+// How many rows the result of a tensor has on the nth of n_ranks, if each rank's tensor has n_rows.
+std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks);
 
 // What travels when a name is used for the first time, or differently from last time. A grouped call is one request
 // with several tensors: that makes it all or nothing by construction.
@@ -57,6 +63,28 @@ struct Signature {
   bool operator==(const Signature&) const = default;
   std::size_t n_bytes() const;
 };
+
+// What a call may say beside its tensors; a collective looks at what it has a use for, and only that must agree.
+struct Terms {
+  ReduceOp op;
+  std::int32_t root;
+  double prescale;
+  double postscale;
+  bool divides_by_all;
+};
+
+// `to`: a Signature, or a Call.
+template <typename To>
+void set_terms(To& to, const Terms& terms) {
+  const CollectiveInfo& facts = info(to.collective);
+  if (facts.is_reduction) {
+    to.op = terms.op;
+    to.prescale = terms.prescale;
+    to.postscale = terms.postscale;
+    to.divides_by_all = terms.divides_by_all;
+  }
+  if (facts.has_root) to.root = terms.root;
+}
 
 // Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates, or where this rank
 // gets nothing (reduce). Where both lie is no part of the signature: other ranks may have the tensor on other devices,
@@ -93,6 +121,12 @@ struct Request {
   bool calls_back_directly = false;
 };
 
+// "allreduce 'x'"
+std::string call_text(Collective collective, const std::string& name);
+inline std::string call_text(const Request& request) { return call_text(request.signature.collective, request.name); }
+// The shortest text that only this number has: numbers that differ never look the same.
+std::string exact_text(double value);
+
 // InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process
 // set, ascending; `size` stands for ranks 0 to size - 1.
 Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks);
@@ -105,6 +139,9 @@ bool has_result(const Signature& signature, int rank);
 
 // Whether it is an alltoall of which every rank gets as many rows as it sends, into memory that is there.
 bool keeps_rows(const Request& request);
+
+// InvalidArgument if memory cannot hold the tensors.
+Status check_sizes(const std::string& name, const Signature& signature);
 
 // For collectives that take splits: fills in those that were left out, and sets the first dimensions of the signature
 // to 0: they need not agree, and a signature that stays the same need not be agreed on again. Splits that cannot be are

@@ -1,5 +1,8 @@
-#include "engine/split_exchange.hpp"
-
+// Alltoall and scatter: each rank, or the root, has rows for each.
+//
+// Splits may differ with every call without being agreed on: so they travel with the data, and the work has two phases.
+// Ranks tell each other how many rows they have for each other; then outputs are allocated and the rows travel. If the
+// splits of one rank cannot be, the request fails on all ranks after the first phase.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -7,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/collectives/functions.hpp"
 #include "engine/outputs.hpp"
 
 namespace ciranda {
@@ -59,28 +63,18 @@ class SplitExchange {
     }
     const FirstDims rows_to = rows(told_);
     const FirstDims rows_from = rows(heard_);
-    std::vector<std::int64_t> n_rows;
-    if (!count_rows(rows_from, n_rows)) {
-      return Status::internal("the splits that came for " + std::string(to_string(signature().collective)) + " '" +
-                              request().name + "' are larger than any tensor");
-    }
-    Outputs outputs;
-    const Status status = outputs.allocate(in_flight_.output_memory(), request(), n_rows, mesh_);
-    if (!status.ok()) return status;
-    Work work;
-    work.plans.push_back(plan_exchange(request(), rows_to, rows_from, outputs.memory, longest_of_all()));
-    if (!info(signature().collective).has_root) outputs.add_received_splits(rows_from);
-    in_flight_.at(ticket_).operation->set_outputs(std::move(outputs.buffers));
-    return work;
+    const auto outputs = give_outputs(in_flight_.at(ticket_), &rows_from, mesh_, in_flight_.output_memory());
+    if (!outputs.ok()) return outputs.status();
+    return Work{{plan_exchange(request(), rows_to, rows_from, outputs.value(), longest_of_all())}, nullptr};
   }
 
  private:
   const Request& request() const { return in_flight_.at(ticket_).request; }
   const Signature& signature() const { return request().signature; }
 
-  // All, or only the root.
   bool is_sender(int rank) const {
-    return !info(signature().collective).has_root || root_member(signature(), mesh_) == rank;
+    const CollectiveInfo& facts = info(signature().collective);
+    return facts.gives(facts.has_root && root_member(signature(), mesh_) == rank);
   }
 
   std::size_t longest_bytes() const {
@@ -105,19 +99,6 @@ class SplitExchange {
     return rows;
   }
 
-  // Whether what came over the network can be believed as to memory.
-  bool count_rows(const FirstDims& rows_from, std::vector<std::int64_t>& n_rows) const {
-    Signature whole = signature();
-    if (info(whole.collective).has_root) whole.root = root_member(whole, mesh_);
-    for (std::size_t tensor = 0; tensor < rows_from.size(); ++tensor) {
-      const auto sum = sum_of_rows(rows_from[tensor]);
-      if (!sum) return false;
-      n_rows.push_back(*sum);
-      whole.tensors[tensor].shape.front() = *sum;
-    }
-    return validate(request().name, whole, mesh_.size()).ok();
-  }
-
   std::int64_t longest_of(std::size_t rank) const { return heard_[rank * n_numbers_ + n_numbers_ - 1]; }
 
   std::size_t longest_of_all() const {
@@ -131,8 +112,8 @@ class SplitExchange {
     if (!request().refusal.ok()) return request().refusal;
     for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
       if (longest_of(rank) != kRefused) continue;
-      return Status::invalid_argument(std::string(to_string(signature().collective)) + " '" + request().name +
-                                      "': rank " + std::to_string(mesh_.peer(static_cast<int>(rank)).rank) +
+      return Status::invalid_argument(call_text(request()) + ": rank " +
+                                      std::to_string(mesh_.peer(static_cast<int>(rank)).rank) +
                                       " gave splits that cannot be; its own error says why. No rank got anything.");
     }
     return Status::ok_status();
@@ -147,14 +128,37 @@ class SplitExchange {
   std::vector<std::int64_t> heard_;  // [rank][number]
 };
 
+// All send each other equal parts of as many rows, into memory that is there: nothing must be told before.
+Result<Work> exchange_evenly(const InFlight::Entry& entry, const Mesh& mesh, const OutputMemory& memory) {
+  const Request& request = entry.request;
+  if (!request.refusal.ok()) return request.refusal;
+  const auto outputs = give_outputs(entry, &request.splits, mesh, memory);
+  if (!outputs.ok()) return outputs.status();
+  std::size_t longest_bytes = 0;
+  for (std::size_t i = 0; i < request.splits.size(); ++i) {
+    longest_bytes += static_cast<std::size_t>(request.splits[i].front()) * request.signature.tensors[i].row_bytes();
+  }
+  return Work{{plan_exchange(request, request.splits, request.splits, outputs.value(), longest_bytes)}, nullptr};
+}
+
 }  // namespace
 
-Work exchange_splits_first(Participant::Ticket ticket, InFlight& in_flight, const Mesh& mesh) {
+Result<Work> exchange_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  const Participant::Ticket ticket = entry.requests.front().ticket;
+  const InFlight::Entry& at = in_flight.at(ticket);
+  if (keeps_rows(at.request)) return exchange_evenly(at, mesh, in_flight.output_memory());
   auto exchange = std::make_shared<SplitExchange>(ticket, in_flight, mesh);
-  Work work;
-  work.plans.push_back(exchange->first_phase());
-  work.continue_with = [exchange] { return exchange->second_phase(); };
-  return work;
+  return Work{{exchange->first_phase()}, [exchange] { return exchange->second_phase(); }};
+}
+
+void exchange_at_hand(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
+                      std::byte* output) {
+  const std::size_t n_members = contributed.size();
+  for (std::size_t member = 0; member < n_members; ++member) {
+    const std::size_t n_bytes = tensor.rows_for(self, member, n_members).n_bytes;
+    copy_unless_there(output, contributed[member] + tensor.begin_in(member, self, n_members), n_bytes);
+    output += n_bytes;
+  }
 }
 
 }  // namespace ciranda

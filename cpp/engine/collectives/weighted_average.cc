@@ -1,28 +1,28 @@
-#include "engine/weighted_average.hpp"
-
-#include <array>
-#include <charconv>
+// Weighted averages, in two phases: ranks tell each other their weights, then the reduction multiplies every input by
+// its weight over the sum of all, on the way.
+//
+// Weights may differ with every call without being agreed on: that is why they travel with the data. A request whose
+// weights cannot be used fails, with the same error on all ranks.
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "engine/collectives/functions.hpp"
+#include "engine/make_plans.hpp"
 #include "engine/tell_all.hpp"
 
 namespace ciranda {
 namespace {
 
-std::string text_of(double value) {
-  std::array<char, 32> text;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 class WeightedAverage {
  public:
-  WeightedAverage(std::vector<Participant::Ticket> tickets, std::vector<int> contributors, InFlight& in_flight,
-                  const Mesh& mesh)
-      : tickets_(std::move(tickets)), contributors_(std::move(contributors)), in_flight_(in_flight), mesh_(mesh) {
-    for (const Participant::Ticket ticket : tickets_) told_.push_back(in_flight_.at(ticket).request.weight);
+  WeightedAverage(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh)
+      : contributors_(contributors(entry, mesh.size())), in_flight_(in_flight), mesh_(mesh) {
+    for (const Participant::Ready& ready : entry.requests) {
+      tickets_.push_back(ready.ticket);
+      told_.push_back(in_flight_.at(ready.ticket).request.weight);
+    }
   }
 
   Plan first_phase() { return plan_tell_all(told_, mesh_.size(), heard_); }
@@ -65,12 +65,12 @@ class WeightedAverage {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       sum += weights[i];
       if (std::isfinite(weights[i]) && weights[i] >= 0) continue;
-      return Status::invalid_argument(where + "the weight " + text_of(weights[i]) + " of " + "rank " +
+      return Status::invalid_argument(where + "the weight " + exact_text(weights[i]) + " of " + "rank " +
                                       std::to_string(mesh_.peer(contributors_[i]).rank) +
                                       " is not a finite number, 0 or more.");
     }
     if (sum > 0 && std::isfinite(sum)) return Status::ok_status();
-    return Status::invalid_argument(where + "the ranks' weights add up to " + text_of(sum) +
+    return Status::invalid_argument(where + "the ranks' weights add up to " + exact_text(sum) +
                                     ", by which nothing can be divided; at least one must be more than 0.");
   }
 
@@ -92,13 +92,9 @@ class WeightedAverage {
 
 }  // namespace
 
-Work weighted_average(std::vector<Participant::Ticket> tickets, std::vector<int> contributors, InFlight& in_flight,
-                      const Mesh& mesh) {
-  auto average = std::make_shared<WeightedAverage>(std::move(tickets), std::move(contributors), in_flight, mesh);
-  Work work;
-  work.plans.push_back(average->first_phase());
-  work.continue_with = [average] { return Result<Work>(average->second_phase()); };
-  return work;
+Result<Work> weighted_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  auto average = std::make_shared<WeightedAverage>(entry, in_flight, mesh);
+  return Work{{average->first_phase()}, [average] { return Result<Work>(average->second_phase()); }};
 }
 
 }  // namespace ciranda

@@ -1,4 +1,6 @@
-#include "engine/adasum_work.hpp"
+// Reductions with op Adasum (collective/adasum.hpp): phase after phase, until all tensors are done. Members that are
+// not summed help with what they are asked for.
+#include "collective/adasum.hpp"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "collective/adasum.hpp"
+#include "engine/collectives/functions.hpp"
+#include "engine/make_plans.hpp"
 
 namespace ciranda {
 namespace {
@@ -25,8 +28,10 @@ Work next_phase(const std::shared_ptr<Sums>& sums) {
 
 }  // namespace
 
-Work adasum_work(std::span<const Request* const> requests, std::vector<int> contributors, const Mesh& mesh) {
-  const bool takes_part = std::find(contributors.begin(), contributors.end(), mesh.rank()) != contributors.end();
+Result<Work> adasum_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  const std::vector<const Request*> requests = requests_of(entry, in_flight);
+  const std::vector<int> summed = contributors(entry, mesh.size());
+  const bool takes_part = std::find(summed.begin(), summed.end(), mesh.rank()) != summed.end();
   std::map<DataType, std::vector<AdasumTensor>> tensors;
   for (const Request* request : requests) {
     for (std::size_t i = 0; i < request->signature.tensors.size(); ++i) {
@@ -40,7 +45,7 @@ Work adasum_work(std::span<const Request* const> requests, std::vector<int> cont
     sums->push_back(make_adasum({.dtype = dtype,
                                  .prescale = requests.front()->signature.prescale,
                                  .postscale = requests.front()->signature.postscale,
-                                 .contributors = contributors,
+                                 .contributors = summed,
                                  .n_ranks = mesh.size(),
                                  .rank = mesh.rank()},
                                 of_dtype));
