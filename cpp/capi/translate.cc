@@ -98,23 +98,12 @@ Result<Options> translate(const ciranda_options* options) {
 
 namespace {
 
-bool may_be_call(Collective collective) {
-  return collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
-         collective == Collective::kAllgather || collective == Collective::kReducescatter ||
-         collective == Collective::kAlltoall;
+Terms terms_of(const ciranda_request& request, ReduceOp op) {
+  return {op, request.root, request.prescale, request.postscale, (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0};
 }
 
-// Whether a tensor's output is looked at.
-bool reads_output(const ciranda_request& request, Collective collective) {
-  const bool may_have_room = collective == Collective::kAllgather || collective == Collective::kAlltoall;
-  return !may_have_room || (request.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
-}
-
-// As much as a call needs.
-bool has_memory(const ciranda_request& request, Collective collective) {
-  const ciranda_tensor& tensor = *request.tensors;
-  const bool may_be_allocated = collective == Collective::kAllgather || collective == Collective::kReducescatter;
-  return may_be_allocated ? tensor.input != nullptr : tensor.output != nullptr && reads_output(request, collective);
+bool has_room(const ciranda_request& request, Collective collective) {
+  return info(collective).output == Output::kMayHaveRoom && (request.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
 }
 
 }  // namespace
@@ -122,7 +111,7 @@ bool has_memory(const ciranda_request& request, Collective collective) {
 std::optional<Call> as_call(const ciranda_request& request) {
   if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return {};
   const auto collective = from_abi(request.collective, collective_from_wire);
-  if (!collective || !may_be_call(*collective)) return {};
+  if (!collective) return {};
   constexpr std::uint32_t kPlainFlags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL |
                                         CIRANDA_REQUEST_HAS_ROOM | CIRANDA_REQUEST_DIRECT_CALLBACK;
   const bool is_plain = request.process_set == 0 && request.lane == 0 && (request.flags & ~kPlainFlags) == 0 &&
@@ -132,24 +121,18 @@ std::optional<Call> as_call(const ciranda_request& request) {
   const ciranda_tensor& tensor = *request.tensors;
   const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
   const auto op = from_abi(request.op, reduce_op_from_wire);
-  const bool is_along_rows = info(*collective).is_along_rows;
-  const bool has_shape = tensor.ndim == 0 ? !is_along_rows : tensor.ndim > 0 && tensor.shape != nullptr;
-  if (!dtype || !op || !has_shape || tensor.splits != nullptr || !has_memory(request, *collective)) return {};
+  const bool has_shape = tensor.ndim == 0 || (tensor.ndim > 0 && tensor.shape != nullptr);
+  if (!dtype || !op || !has_shape || tensor.splits != nullptr) return {};
 
   Call call{.name = request.name == nullptr ? "" : request.name, .collective = *collective, .dtype = *dtype};
-  if (info(*collective).is_reduction) {
-    call.op = *op;
-    call.prescale = request.prescale;
-    call.postscale = request.postscale;
-    call.divides_by_all = (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
-  }
-  if (info(*collective).has_root) call.root = request.root;
+  set_terms(call, terms_of(request, *op));
   call.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
   call.memory = {static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)};
   call.priority = request.priority;
-  if (call.memory.input == nullptr) call.memory.input = call.memory.output;
-  if (!reads_output(request, *collective)) call.memory.output = nullptr;
-  return call;
+  const CollectiveInfo& facts = info(*collective);
+  if (call.memory.input == nullptr && !facts.may_lack_output) call.memory.input = call.memory.output;
+  if (facts.output == Output::kMayHaveRoom && !has_room(request, *collective)) call.memory.output = nullptr;
+  return can_be_repeated(call) ? std::optional(call) : std::nullopt;
 }
 
 Result<Request> translate(const ciranda_request& request) {
@@ -183,17 +166,12 @@ Result<Request> translate(const ciranda_request& request) {
     return Status::invalid_argument("ciranda_request: arguments is NULL, or there are too many");
   }
   to.signature.arguments.assign(from.arguments, from.arguments + from.arguments_count);
-  if (info(*collective).is_reduction) {
-    to.signature.op = *op;
-    to.signature.prescale = from.prescale;
-    to.signature.postscale = from.postscale;
-    to.signature.is_weighted = from.weight != nullptr;
-    if (from.weight != nullptr) to.weight = *from.weight;
-    to.signature.divides_by_all = (from.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
+  set_terms(to.signature, terms_of(from, *op));
+  if (info(*collective).is_reduction && from.weight != nullptr) {
+    to.signature.is_weighted = true;
+    to.weight = *from.weight;
   }
-  if (info(*collective).has_root) to.signature.root = from.root;
-  const bool may_have_room = *collective == Collective::kAllgather || *collective == Collective::kAlltoall;
-  to.has_room_for_all = may_have_room && (from.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
+  to.has_room_for_all = has_room(from, *collective);
   if (Status status = add_tensors(from, to); !status.ok()) return status;
   return to;
 }

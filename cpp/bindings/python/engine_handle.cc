@@ -33,7 +33,7 @@ std::vector<DataType> output_dtypes_of(const Signature& signature) {
   std::vector<DataType> dtypes;
   if (!row.allocates_output) return dtypes;
   for (const TensorSignature& tensor : signature.tensors) dtypes.push_back(tensor.dtype);
-  const bool has_received_splits = row.takes_splits && !row.has_root;
+  const bool has_received_splits = row.takes_splits && !row.is_from_root;
   if (has_received_splits) dtypes.resize(2 * dtypes.size(), DataType::kInt64);
   return dtypes;
 }
@@ -47,22 +47,10 @@ Share share_of(const Engine& engine, std::uint32_t process_set) {
 }
 
 // Whether a tensor that is to be cut or joined along its first dimension has none.
-bool lacks_rows(Collective collective, const TensorSignature& tensor) {
-  return info(collective).is_along_rows && tensor.shape.empty();
-}
 bool lacks_rows(const Signature& signature) {
-  return std::any_of(signature.tensors.begin(), signature.tensors.end(),
-                     [&](const TensorSignature& tensor) { return lacks_rows(signature.collective, tensor); });
-}
-
-// Of a call: the engine gives memory for the result where the caller has none.
-bool may_allocate(Collective collective) {
-  return collective == Collective::kAllgather || collective == Collective::kReducescatter;
-}
-
-bool may_be_call(Collective collective) {
-  return collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
-         collective == Collective::kAlltoall || may_allocate(collective);
+  return info(signature.collective).is_along_rows &&
+         std::any_of(signature.tensors.begin(), signature.tensors.end(),
+                     [&](const TensorSignature& tensor) { return tensor.shape.empty(); });
 }
 
 }  // namespace
@@ -85,8 +73,8 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   Request request = make_request(options);
   AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
-    const Collective collective = request.signature.collective;
-    const bool is_shared = collective == Collective::kReducescatter || collective == Collective::kAllgather;
+    const CollectiveInfo& facts = info(request.signature.collective);
+    const bool is_shared = facts.rows == Rows::kCut || facts.rows == Rows::kJoined;
     const Share share = is_shared && !outputs.is_none() ? share_of(engine(), request.process_set) : Share{};
     attached = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
@@ -111,24 +99,16 @@ nb::list EngineHandle::run(const CallOptions& options, nb::handle inputs, nb::ha
 
 std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs,
                                           CallTensors& tensors) {
-  if (!std::in_range<std::uint8_t>(options.collective)) return std::nullopt;
-  const auto collective = static_cast<Collective>(options.collective);
-  const auto op = std::in_range<std::uint8_t>(options.op) ? reduce_op_from_wire(static_cast<std::uint8_t>(options.op))
-                                                          : std::nullopt;
-  if (!may_be_call(collective) || (options.name && options.name->empty()) || options.is_numbered || !op ||
-      is_group(inputs) || !options.splits.empty() || options.weight || options.process_set != 0 || options.lane != 0 ||
-      options.needs_all || (outputs.is_none() && !may_allocate(collective)) ||
-      (outputs.is(inputs) && may_allocate(collective))) {
+  const auto collective = from_number(options.collective, collective_from_wire);
+  const auto op = from_number(options.op, reduce_op_from_wire);
+  if (!collective || !op || !info(*collective).may_be_call) return std::nullopt;
+  const bool has_place = info(*collective).may_lack_output ? !outputs.is(inputs) : !outputs.is_none();
+  if (!has_place || (options.name && options.name->empty()) || options.is_numbered || is_group(inputs) ||
+      !options.splits.empty() || options.weight || options.process_set != 0 || options.lane != 0 || options.needs_all) {
     return std::nullopt;
   }
-  Call call{.name = options.name ? std::string_view(*options.name) : std::string_view(), .collective = collective};
-  if (info(collective).is_reduction) {
-    call.op = *op;
-    call.prescale = options.prescale;
-    call.postscale = options.postscale;
-    call.divides_by_all = options.divides_by_all;
-  }
-  if (info(collective).has_root) call.root = options.root;
+  Call call{.name = options.name ? std::string_view(*options.name) : std::string_view(), .collective = *collective};
+  set_terms(call, options.terms(*op));
   call.priority = options.priority;
   return read_tensors(call, inputs, outputs, tensors) ? std::optional(call) : std::nullopt;
 }
@@ -142,18 +122,18 @@ bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle output
   const TensorView input = reader.read(inputs, is_in_place ? Access::kWrite : Access::kRead, tensors.input);
   call.memory.input = input.address;
   if (is_in_place) call.memory.output = input.address;
-  const bool lacks_memory = input.address == nullptr || (call.memory.output == nullptr && !outputs.is_none());
-  if (lacks_memory || lacks_rows(call.collective, tensors.input)) return false;
   call.dtype = tensors.input.dtype;
   call.shape = tensors.input.shape;
   tensors.table = input.table;
+  const bool lacks_output = call.memory.output == nullptr && !outputs.is_none();
+  if (lacks_output || !can_be_repeated(call)) return false;
   return !has_output || tensors.output == result_of(tensors.input, call.collective, {engine().size(), engine().rank()});
 }
 
 OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
                                         const CallTensors& tensors) {
   OperationHandle handle(session_, std::move(operation), std::move(kept));
-  if (may_allocate(collective)) handle.set_output_types({tensors.input.dtype}, tensors.table);
+  if (info(collective).may_lack_output) handle.set_output_types({tensors.input.dtype}, tensors.table);
   return handle;
 }
 

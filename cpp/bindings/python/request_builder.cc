@@ -2,7 +2,6 @@
 
 #include <nanobind/stl/vector.h>
 
-#include <limits>
 #include <utility>
 
 #include "bindings/python/errors.hpp"
@@ -11,20 +10,14 @@ namespace ciranda::python {
 
 namespace {
 
-// One byte of the wire, or out of every table's range.
-std::uint8_t wire_value(int value) {
-  const bool fits = value >= 0 && value <= std::numeric_limits<std::uint8_t>::max();
-  return fits ? static_cast<std::uint8_t>(value) : std::numeric_limits<std::uint8_t>::max();
-}
-
 Collective collective_of(int value) {
-  const auto collective = collective_from_wire(wire_value(value));
+  const auto collective = from_number(value, collective_from_wire);
   if (!collective) raise_invalid_argument("there is no collective number " + std::to_string(value));
   return *collective;
 }
 
 ReduceOp reduce_op_of(int value) {
-  const auto op = reduce_op_from_wire(wire_value(value));
+  const auto op = from_number(value, reduce_op_from_wire);
   if (!op) {
     raise_invalid_argument("there is no reduction with number " + std::to_string(value) +
                            "; use Average, Sum, Min, Max or Product");
@@ -76,10 +69,7 @@ void resize(Request& request, std::size_t n_tensors) {
 TensorSignature result_of(TensorSignature tensor, Collective collective, Share share) {
   if (share.n_ranks == 1 || tensor.shape.empty()) return tensor;
   std::int64_t& rows = tensor.shape.front();
-  if (collective == Collective::kAllgather) rows *= share.n_ranks;
-  if (collective == Collective::kReducescatter) {
-    rows = even_splits(rows, share.n_ranks)[static_cast<std::size_t>(share.index)];
-  }
+  rows = n_rows_of_result(collective, rows, share.index, share.n_ranks);
   return tensor;
 }
 
@@ -99,15 +89,11 @@ Request make_request(const CallOptions& options) {
   signature.collective = collective_of(options.collective);
   signature.arguments = options.arguments;
   signature.needs_all = options.needs_all;
+  set_terms(signature, options.terms(reduce_op_of(options.op)));
   if (info(signature.collective).is_reduction) {
-    signature.op = reduce_op_of(options.op);
-    signature.prescale = options.prescale;
-    signature.postscale = options.postscale;
     signature.is_weighted = options.weight.has_value();
     request.weight = options.weight.value_or(1.0);
-    signature.divides_by_all = options.divides_by_all;
   }
-  if (info(signature.collective).has_root) signature.root = options.root;
   request.splits = options.splits;
   if (options.name) request.name = *options.name;
   return request;
@@ -115,9 +101,7 @@ Request make_request(const CallOptions& options) {
 
 AttachedTensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
                                Share share) {
-  const Collective collective = request.signature.collective;
-  request.has_room_for_all =
-      !outputs.is_none() && (collective == Collective::kAllgather || collective == Collective::kAlltoall);
+  request.has_room_for_all = !outputs.is_none() && info(request.signature.collective).output == Output::kMayHaveRoom;
   if (!is_group(inputs)) {
     resize(request, 1);
     const dlpack::ExchangeTable* table = attach_one(request, 0, inputs, outputs, reader, share);

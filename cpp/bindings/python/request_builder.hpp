@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/python/session.hpp"
@@ -37,6 +38,8 @@ struct CallOptions {
   std::int32_t priority = 0;
   bool is_numbered = false;  // calls of this name follow each other, and are matched in their order
 
+  Terms terms(ReduceOp reduce_op) const { return {reduce_op, root, prescale, postscale, divides_by_all}; }
+
   // As Python names a process set and a lane of it: by one number, the set's in its lower half, the lane's in the
   // upper. The highest bit says that all ranks of the set are needed.
   void set_place(std::uint64_t place) {
@@ -50,6 +53,12 @@ struct CallOptions {
 
 // From None, or a list of a list of numbers for each tensor.
 Splits read_splits(nb::handle splits);
+
+// The row of a table with this number: collective_from_wire(number) or the like, where it is a byte.
+template <typename Enum>
+std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std::uint8_t)) {
+  return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
+}
 
 // A request without tensors, and without a name if the options have none.
 Request make_request(const CallOptions& options);
