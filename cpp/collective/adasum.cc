@@ -123,10 +123,7 @@ class AdasumOf final : public Adasum {
 
   template <class Byte>
   PieceList<Byte> part(const PieceList<Byte>& whole, Range range) const {
-    PieceList<Byte> pieces;
-    whole.for_range(range.begin * element_bytes_, range.size() * element_bytes_,
-                    [&](std::span<Byte> piece, std::size_t /*at*/) { pieces.add(piece.data(), piece.size()); });
-    return pieces;
+    return whole.part(range.begin * element_bytes_, range.size() * element_bytes_);
   }
 
   Plan plan_of(Collective collective, std::size_t n_bytes) const {

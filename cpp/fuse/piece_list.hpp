@@ -52,6 +52,14 @@ class PieceList {
     return piece.size() >= n_bytes ? piece.first(n_bytes) : std::span<Byte>{};
   }
 
+  // REQUIRES: as contiguous().
+  PieceList part(std::size_t offset, std::size_t n_bytes) const {
+    PieceList part;
+    for_range(offset, n_bytes,
+              [&](std::span<Byte> piece, std::size_t /*at*/) { part.add(piece.data(), piece.size()); });
+    return part;
+  }
+
   // Calls visit(span, offset within the range) for each part of [offset, offset + n_bytes), in order.
   template <typename Visit>
   void for_range(std::size_t offset, std::size_t n_bytes, Visit visit) const {
