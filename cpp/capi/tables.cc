@@ -65,7 +65,8 @@ static_assert(is_same(CIRANDA_TRANSFER, Collective::kTransfer));
 static_assert(is_same(CIRANDA_JOIN, Collective::kJoin));
 static_assert(is_same(CIRANDA_ADD_PROCESS_SET, Collective::kAddProcessSet));
 static_assert(is_same(CIRANDA_REMOVE_PROCESS_SET, Collective::kRemoveProcessSet));
-static_assert(kNumCollectives == 14, "a new collective needs a constant in ciranda.h, but for add_lane");
+static_assert(is_same(CIRANDA_SCAN, Collective::kScan));
+static_assert(kNumCollectives == 15, "a new collective needs a constant in ciranda.h, but for add_lane");
 
 static_assert(is_same(CIRANDA_PATH_NONE, Path::kNone));
 static_assert(is_same(CIRANDA_PATH_DIRECT, Path::kDirect));

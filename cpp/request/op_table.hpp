@@ -25,8 +25,9 @@ enum class Collective : std::uint8_t {
   kAddProcessSet = 11,
   kRemoveProcessSet = 12,
   kAddLane = 13,  // the engine's own: a lane of a process set is used for the first time
+  kScan = 14,
 };
-inline constexpr std::size_t kNumCollectives = 14;
+inline constexpr std::size_t kNumCollectives = 15;
 
 // What a call is about.
 enum class Subject : std::uint8_t {
@@ -146,6 +147,7 @@ inline constexpr std::array kCollectives = [] {
       about(kAddProcessSet, "add_process_set", Subject::kSets, 0, check_new_set),
       about(kRemoveProcessSet, "remove_process_set", Subject::kSets, 0, check_old_set),
       about(kAddLane, "add_lane", Subject::kLanes),
+      Row{kScan,          "scan",           kElementwise, kAll,  kAll,    kWhole,  kGiven,       kDirect},
   };
   // clang-format on
 }();

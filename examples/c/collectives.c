@@ -80,6 +80,11 @@ static void reductions(void) {
   run(&request);
   expect(rows[1 % size] == (rank == 0 ? sum_of_ranks() + size * (1 % size) : rank + 1 % size), "reduce");
 
+  for (int32_t i = 0; i < size; ++i) rows[i] = 1;
+  request = request_for(CIRANDA_SCAN, "sums up to this rank", &tensor);
+  run(&request);
+  expect(rows[0] == rank + 1, "scan");
+
   for (int32_t i = 0; i < size; ++i) rows[i] = rank + i;
   request = request_for(CIRANDA_ALLREDUCE, "largest", &tensor);
   request.op = CIRANDA_MAX;

@@ -55,6 +55,11 @@ void reductions(Context& world) {
   world.reduce(std::span(at_root), {.name = "sums at the root", .root = 0});
   expect(at_root == (world.rank() == 0 ? sums : rows), "reduce");
 
+  // Each rank gets the sum up to its own: where its part begins, if it takes its own off.
+  Numbers ends{world.rank() + 1};
+  world.scan(std::span(ends), {.name = "ends"});
+  expect(ends.front() == (world.rank() + 1) * (world.rank() + 2) / 2, "scan");
+
   // Ranks that bring batches of 1, 2, ... examples: the average over the examples, not over the ranks.
   const double batch = world.rank() + 1;
   std::vector<double> loss{batch};

@@ -28,8 +28,9 @@ using MakeWork = Result<Work>(const Participant::Execute& entry, InFlight& in_fl
 using Combine = void(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
                      std::byte* output);
 
-MakeWork reduce_work, adasum_work, weighted_work, broadcast_work, gather_work, reducescatter_work, exchange_work;
-Combine reduce_at_hand, broadcast_at_hand, gather_at_hand, reducescatter_at_hand, exchange_at_hand;
+MakeWork reduce_work, adasum_work, weighted_work, broadcast_work, gather_work, reducescatter_work, exchange_work,
+    scan_work;
+Combine reduce_at_hand, broadcast_at_hand, gather_at_hand, reducescatter_at_hand, exchange_at_hand, scan_at_hand;
 
 struct CollectiveFunctions {
   Collective collective;
@@ -52,6 +53,7 @@ inline constexpr std::array kFunctions{
     CollectiveFunctions{Collective::kAddProcessSet},
     CollectiveFunctions{Collective::kRemoveProcessSet},
     CollectiveFunctions{Collective::kAddLane},
+    CollectiveFunctions{Collective::kScan, scan_work, scan_at_hand},
 };
 static_assert(kFunctions.size() == kNumCollectives);
 static_assert(

@@ -109,8 +109,11 @@ enum {
                            other process sets. */
   CIRANDA_JOIN = 10,    /* this rank has no more work; done when all ranks have joined, ciranda_operation_value(): the
                            last one */
-  CIRANDA_ADD_PROCESS_SET = 11,   /* of the ranks in `arguments`; by all ranks; ciranda_operation_value(): its number */
-  CIRANDA_REMOVE_PROCESS_SET = 12 /* the one number in `arguments`; by all ranks */
+  CIRANDA_ADD_PROCESS_SET = 11, /* of the ranks in `arguments`; by all ranks; ciranda_operation_value(): its number */
+  CIRANDA_REMOVE_PROCESS_SET = 12, /* the one number in `arguments`; by all ranks */
+  /* Since version 5. A rank's output = op over its own input and those of the ranks before it; an average is divided by
+   * their number. The same bits as an allreduce among these ranks. Not by CIRANDA_ADASUM. */
+  CIRANDA_SCAN = 14
 };
 
 /* The world of ranks that this process belongs to, and the engine that works for it. */
@@ -254,7 +257,7 @@ typedef struct ciranda_request {
   size_t struct_size;
   size_t tensor_struct_size; /* of one element of `tensors` */
   ciranda_collective collective;
-  ciranda_reduce_op op; /* CIRANDA_ALLREDUCE, CIRANDA_REDUCESCATTER, CIRANDA_REDUCE only */
+  ciranda_reduce_op op; /* CIRANDA_ALLREDUCE, CIRANDA_REDUCESCATTER, CIRANDA_REDUCE, CIRANDA_SCAN only */
   int32_t root;         /* CIRANDA_BROADCAST, CIRANDA_REDUCE, CIRANDA_GATHER, CIRANDA_SCATTER only */
   uint32_t process_set; /* 0: all ranks */
   /* Where there is an op: each input is multiplied by prescale first, and each result by postscale at last, after an

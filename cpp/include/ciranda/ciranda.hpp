@@ -121,6 +121,7 @@ enum class Collective : std::int32_t {
   kReduce = CIRANDA_REDUCE,
   kGather = CIRANDA_GATHER,
   kScatter = CIRANDA_SCATTER,
+  kScan = CIRANDA_SCAN,
 };
 
 // Where a collective takes place: among all ranks, or those of a process set; and on which of its lanes, which do not
@@ -142,6 +143,15 @@ struct ReduceOptions {
   bool divide_by_all = false;         // an average counts ranks that have joined too
   bool deferrable = false;            // may be held back to travel with others; wait for it
   std::int32_t priority = 0;          // what is ready goes in descending order
+  Place at = {};
+};
+
+struct ScanOptions {
+  std::string name = {};
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  bool divide_by_all = false;  // as in ReduceOptions, of the ranks up to this one
   Place at = {};
 };
 
@@ -407,6 +417,17 @@ class Context {
                    [this](const ciranda_request& request) { run(request); });
   }
 
+  // In place: an allreduce among the ranks up to this one.
+  template <typename T, std::size_t Extent>
+  [[nodiscard]] Operation scan_async(std::span<T, Extent> values, const ScanOptions& options = {}) {
+    return with_scan(std::span<T>(values), options, [this](const ciranda_request& request) { return submit(request); });
+  }
+
+  template <typename T, std::size_t Extent>
+  void scan(std::span<T, Extent> values, const ScanOptions& options = {}) {
+    with_scan(std::span<T>(values), options, [this](const ciranda_request& request) { run(request); });
+  }
+
   // In place: on the root it is read, elsewhere written.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation broadcast_async(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
@@ -560,7 +581,7 @@ class Context {
   // Results that the library allocates: give the operation to Results.
   [[nodiscard]] Operation group_async(Collective collective, const Group& group, const GroupOptions& options = {}) {
     const bool in_place = collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
-                          collective == Collective::kReduce;
+                          collective == Collective::kReduce || collective == Collective::kScan;
     const std::vector<ciranda_tensor> tensors = group.tensors(in_place);
     ciranda_request request =
         reduction_for(static_cast<ciranda_collective>(collective), options, tensors.data(), tensors.size());
@@ -682,6 +703,13 @@ class Context {
     request.priority = options.priority;
     if (options.deferrable) request.flags |= CIRANDA_REQUEST_DEFERRABLE;
     return perform(request);
+  }
+
+  template <typename T, typename Perform>
+  auto with_scan(std::span<T> values, const ScanOptions& options, Perform perform) {
+    const auto shape = static_cast<std::int64_t>(values.size());
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    return perform(reduction_for(CIRANDA_SCAN, options, &tensor));
   }
 
   template <typename T, typename Perform>

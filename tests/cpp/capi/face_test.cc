@@ -65,6 +65,9 @@ TEST(Face, RowsAreCutJoinedAndCounted) {
   std::vector<double> in_place = rows;
   world.reduce(std::span(in_place), {.op = ciranda::ReduceOp::kProduct, .postscale = 3});
   EXPECT_EQ(in_place, (std::vector<double>{3, 6, 9, 12}));
+  world.scan(std::span(in_place), {.prescale = 2});
+  world.scan_async(std::span(in_place), {.op = ciranda::ReduceOp::kMax}).wait();
+  EXPECT_EQ(in_place, (std::vector<double>{6, 12, 18, 24}));
   EXPECT_THROW((void)world.alltoall(std::span(rows), {.splits = {3}}), ciranda::Error);
 }
 

@@ -85,8 +85,8 @@ TEST(Translate, ToACallMeansTheSame) {
   request.tensors_count = 1;
   request.root = 2;
   request.priority = -3;
-  for (const ciranda_collective collective :
-       {CIRANDA_ALLREDUCE, CIRANDA_BROADCAST, CIRANDA_ALLGATHER, CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL}) {
+  for (const ciranda_collective collective : {CIRANDA_ALLREDUCE, CIRANDA_BROADCAST, CIRANDA_ALLGATHER,
+                                              CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL, CIRANDA_SCAN}) {
     request.collective = collective;
     request.flags |= CIRANDA_REQUEST_HAS_ROOM;
     const auto call = as_call(request);

@@ -376,7 +376,8 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, GroupConformanceTest, kGroupCases, name_of_group);
 
-static_assert(kNumCollectives == 14, "a new collective needs a conformance test: here, or in rows_conformance_test.cc");
+static_assert(kNumCollectives == 15,
+              "a new collective needs a conformance test: here, in rows_conformance_test.cc, ...");
 
 }  // namespace
 }  // namespace ciranda
