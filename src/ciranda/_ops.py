@@ -34,6 +34,7 @@ ALLTOALL: Final[int] = _core.COLLECTIVES["alltoall"]
 REDUCE: Final[int] = _core.COLLECTIVES["reduce"]
 GATHER: Final[int] = _core.COLLECTIVES["gather"]
 SCATTER: Final[int] = _core.COLLECTIVES["scatter"]
+SCAN: Final[int] = _core.COLLECTIVES["scan"]
 TRANSFER: Final[int] = _core.COLLECTIVES["send/recv"]
 JOIN: Final[int] = _core.COLLECTIVES["join"]
 

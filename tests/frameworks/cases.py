@@ -18,7 +18,7 @@ from reference import cut, reduced, rows_of
 from ciranda import _core
 
 OPS = {row["name"]: row for row in _core.reduce_op_table()}
-REDUCTIONS = ("allreduce", "reducescatter", "reduce")
+REDUCTIONS = ("allreduce", "reducescatter", "reduce", "scan")
 MOVES = ("allgather", "broadcast", "alltoall", "gather", "scatter")
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
 #: Whose results are as large as what is brought, so that they can be in place.
@@ -74,7 +74,7 @@ class Case:
         if self.collective in ("allgather", "gather"):
             return (2 if self.rows == "even" else 2 * rank, 3)
         if self.rows == "uneven":
-            return () if self.collective in ("allreduce", "reduce", "broadcast") else (2 * n + 1, 3)
+            return () if self.collective in ("allreduce", "reduce", "scan", "broadcast") else (2 * n + 1, 3)
         return (2 * n, 3)
 
     def inputs(self, n: int, index: int) -> list[Array]:
@@ -87,6 +87,8 @@ class Case:
         """Return what each rank gets for tensor `index`; None: nothing."""
         inputs = self.inputs(n, index)
         root, splits = self.root(n), self.splits(n)
+        if self.collective == "scan":
+            return [reduced(inputs[: rank + 1], self.op, *self.factors) for rank in range(n)]
         if self.collective in REDUCTIONS:
             total = reduced(inputs, self.op, *self.factors)
             if self.collective == "reducescatter":

@@ -12,8 +12,8 @@ all ranks. A name may be used again for the next step, or in a loop; where it st
 later calls get a number behind it.
 
 Inside jit shapes are known beforehand: every rank brings as many rows to allgather, and alltoall sends equal parts. The
-functions with _async, and reduce, gather and scatter, are for values outside jit. `grouped_` functions take a list, or
-any other pytree, and return the same; those that are for values outside jit take lists.
+functions with _async, and reduce, gather, scatter and scan, are for values outside jit. `grouped_` functions take a
+list, or any other pytree, and return the same; those that are for values outside jit take lists.
 """
 
 from __future__ import annotations
@@ -110,3 +110,7 @@ scatter = collectives.scatter
 scatter_async = collectives.scatter_async
 grouped_scatter = collectives.grouped_scatter
 grouped_scatter_async = collectives.grouped_scatter_async
+scan = collectives.scan
+scan_async = collectives.scan_async
+grouped_scan = collectives.grouped_scan
+grouped_scan_async = collectives.grouped_scan_async
