@@ -304,6 +304,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_touched.py
 	$(BIN)/python tools/check_headers.py
 	printf '%s\n' $(BENCHMARKS) | xargs -n 1 -P $(JOBS) $${CXX:-c++} -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
 	  -Icpp -Icpp/include -Itests/cpp '-DCIRANDA_PEERS_VERSION=""'

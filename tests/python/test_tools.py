@@ -57,6 +57,22 @@ def test_a_private_header_is_named(tmp_path: Path) -> None:
     assert "1 offences" in done.stdout
 
 
+def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Path) -> None:
+    (tmp_path / "CONTRIBUTING.md").write_text(
+        "| a collective | 1 | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n", encoding="utf-8"
+    )
+    write(tmp_path, "request/a.hpp", "kScan = 14,\n")
+    write(tmp_path, "backend/a.cc", "kDirectDoubling\n")
+    write(tmp_path, "bindings/python/a.cc", "kScan, kInt16\n")
+    assert run_tool("check_touched.py", tmp_path).returncode == 0
+    write(tmp_path, "engine/a.cc", "switch (collective) {\n  case Collective::kScan: return scan_work();\n}\n")
+    done = run_tool("check_touched.py", tmp_path)
+    assert done.returncode == 1
+    assert "CONTRIBUTING.md says 1 of a collective, but it is 2" in done.stdout
+    assert "cpp/engine/a.cc:2: case Collective::kScan" in done.stdout
+    assert "2 offences" in done.stdout
+
+
 def test_allowed_arrows_pass(tmp_path: Path) -> None:
     write(
         tmp_path, "collective/a.hpp", '#include "collective/b.hpp"\n#include "kernels/k.hpp"\n#include "base/c.hpp"\n'
