@@ -64,6 +64,37 @@ TEST(Calls, AreOfNoOtherSignature) {
   }
 }
 
+// What the table of collectives says: which may, which of them need memory for the result, and which need rows.
+TEST(Calls, CanBeRepeatedWhereTheTableSaysSo) {
+  for (const CollectiveInfo& row : kCollectives) {
+    Call made = call();
+    made.collective = row.collective;
+    EXPECT_EQ(can_be_repeated(made), row.goes_direct && row.has_tensors) << row.name;
+    if (!can_be_repeated(made)) continue;
+    made.memory.output = nullptr;
+    EXPECT_EQ(can_be_repeated(made), row.output == Output::kMayBeGiven || row.rows == Rows::kJoined) << row.name;
+    made = call();
+    made.collective = row.collective;
+    made.shape = {};
+    EXPECT_EQ(can_be_repeated(made), row.rows == Rows::kWhole) << row.name;
+    made.memory.input = nullptr;
+    EXPECT_FALSE(can_be_repeated(made)) << row.name;
+  }
+}
+
+TEST(Calls, AreOneTensorOfARequest) {
+  Request request = make_request(call());
+  std::array<float, 2> second{};
+  request.signature.tensors.push_back({DataType::kFloat32, {2}});
+  request.memory.push_back({reinterpret_cast<const std::byte*>(second.data()), nullptr});
+  const Call first = call_of(request, 0);
+  EXPECT_TRUE(is_of(make_request(call()).signature, first));
+  EXPECT_EQ(first.memory.input, call().memory.input);
+  EXPECT_EQ(call_of(request, 1).n_bytes(), sizeof second);
+  EXPECT_EQ(call_of(request, 1).memory.input, reinterpret_cast<const std::byte*>(second.data()));
+  EXPECT_EQ(call_of(request, 1).postscale, 3);
+}
+
 TEST(Calls, OfAScalarHaveOneElement) {
   Call scalar = call();
   scalar.shape = {};

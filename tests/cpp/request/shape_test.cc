@@ -39,5 +39,24 @@ TEST(Collectives, ComeFromTheWireOrNot) {
   EXPECT_EQ(to_string(Collective::kBarrier), "barrier");
 }
 
+TEST(Collectives, SayHowManyRowsARankGets) {
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(n_rows_of_result(Collective::kAllreduce, 7, rank, 3), 7);
+    EXPECT_EQ(n_rows_of_result(Collective::kAllgather, 7, rank, 3), 21);
+    EXPECT_EQ(n_rows_of_result(Collective::kReducescatter, 7, rank, 3), rank == 0 ? 3 : 2);
+    EXPECT_EQ(n_rows_of_result(Collective::kAlltoall, 7, rank, 3), 7);
+  }
+}
+
+// One root, or none.
+TEST(Collectives, SayWhoGivesAndWhoReceives) {
+  for (const CollectiveInfo& row : kCollectives) {
+    const bool is_alike = row.gives(true) == row.gives(false) && row.receives(true) == row.receives(false);
+    EXPECT_NE(row.has_root, is_alike) << row.name;
+    EXPECT_TRUE(row.gives(true) || row.receives(true)) << row.name;
+    EXPECT_TRUE(row.gives(false) || row.receives(false)) << row.name;
+  }
+}
+
 }  // namespace
 }  // namespace ciranda
