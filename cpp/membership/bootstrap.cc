@@ -10,6 +10,7 @@
 
 #include "membership/bootstrap_messages.hpp"
 #include "membership/chosen_interfaces.hpp"
+#include "membership/compare_settings.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
@@ -54,7 +55,6 @@ class Joining {
   Status find_peers();
   Status listen(const StoreClient& store);
   Endpoint describe_myself() const;
-  Status compare_settings(int rank) const;
   Status read_endpoints(const std::vector<Blob>& blobs);
   Status connect_control();
   Status share_memory();
@@ -194,49 +194,6 @@ Endpoint Joining::describe_myself() const {
   return endpoint;
 }
 
-// What must be the same on all ranks.
-Status Joining::compare_settings(int rank) const {
-  const auto differ_in = [&](const std::string& what, const std::string& here, const std::string& there) {
-    return Status::mismatch(what + " is " + here + " here but " + there + " on " + name(rank) +
-                            ": set it to the same value on all ranks");
-  };
-  const auto differ = [&](const std::string& what, auto here, auto there) {
-    return differ_in(what, std::to_string(here), std::to_string(there));
-  };
-  const Endpoint& other = endpoint(rank);
-  if (other.slot_bytes != options_.slot_bytes) {
-    return differ("CIRANDA_SLOT_BYTES", options_.slot_bytes, other.slot_bytes);
-  }
-  if (other.n_lanes != options_.n_lanes) {
-    return differ("CIRANDA_NUM_LANES, or num_lanes of init(),", options_.n_lanes, other.n_lanes);
-  }
-  if (other.n_sockets != n_sockets_) {
-    return differ("CIRANDA_SOCKETS, or the number of interfaces,", n_sockets_, std::size_t{other.n_sockets});
-  }
-  if (other.uses_relays != options_.uses_relays) {
-    return differ("CIRANDA_RELAYS", options_.uses_relays ? 1 : 0, other.uses_relays ? 1 : 0);
-  }
-  if (other.checks_data != options_.checks_data) {
-    return differ("CIRANDA_CHECK_DATA", options_.checks_data ? 1 : 0, other.checks_data ? 1 : 0);
-  }
-  if (other.algorithm != options_.algorithm) {
-    return differ_in("CIRANDA_ALGORITHM", "'" + options_.algorithm + "'", "'" + other.algorithm + "'");
-  }
-  if (other.wire_dtype != options_.wire_dtype) {
-    return differ_in("CIRANDA_WIRE_DTYPE", "'" + options_.wire_dtype + "'", "'" + other.wire_dtype + "'");
-  }
-  if (other.one_shot_bytes != options_.one_shot_bytes) {
-    return differ("CIRANDA_ONE_SHOT_BYTES", options_.one_shot_bytes, other.one_shot_bytes);
-  }
-  if (other.segment_bytes != options_.segment_bytes) {
-    return differ("CIRANDA_SEGMENT_BYTES", options_.segment_bytes, other.segment_bytes);
-  }
-  if (other.autotune != options_.autotune) {
-    return differ("CIRANDA_AUTOTUNE", options_.autotune ? 1 : 0, other.autotune ? 1 : 0);
-  }
-  return Status::ok_status();
-}
-
 Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   PairConnectorOptions connecting;
   connecting.credentials = {options_.secret, options_.job, options_.epoch};
@@ -248,6 +205,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
       warn("refused: " + what + (n_seen == kMostReported ? " (further refusals are not reported)" : ""));
     }
   };
+  const Endpoint mine = describe_myself();
   for (int rank = 0; rank < options_.size; ++rank) {
     auto decoded = decode_endpoint(blobs[static_cast<std::size_t>(rank)]);
     auto addresses = decoded.ok() ? parse_all(decoded.value().addresses) : decoded.status();
@@ -255,7 +213,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
       return Status::internal("rank " + std::to_string(rank) + " " + addresses.status().message());
     }
     endpoints_.push_back(std::move(decoded).value());
-    if (Status status = compare_settings(rank); !status.ok()) return status;
+    if (Status status = compare_settings(mine, endpoint(rank), name(rank)); !status.ok()) return status;
     // Within one process (ranks as threads) there is no peer process to watch.
     const bool watchable =
         endpoint(rank).machine == identity_.machine && endpoint(rank).pid != static_cast<std::uint32_t>(getpid());
