@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/copy_bytes.hpp"
+#include "base/turns.hpp"
 #include "limits.hpp"
 
 namespace limits {
@@ -16,35 +17,22 @@ namespace {
 constexpr std::array<std::size_t, 5> kPieceBytes{16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
 
 double one_way_ns(int first, int second, double seconds) {
+  using ciranda::Turns;
   struct alignas(128) Line {
-    std::atomic<std::uint64_t> turn{0};
+    std::atomic<std::uint64_t> word{0};
   } line;
-  constexpr std::uint64_t kTurns = 2000;
-  std::atomic<bool> is_over{false};
+  const auto end =
+      Turns::Clock::now() + std::chrono::duration_cast<Turns::Clock::duration>(std::chrono::duration<double>(seconds));
   double best = 1e9;
-  std::thread other([&] {
-    stay_on(second);
-    while (!is_over.load(std::memory_order_relaxed)) {
-      const std::uint64_t turn = line.turn.load(std::memory_order_acquire);
-      if (turn % 2 == 1) line.turn.store(turn + 1, std::memory_order_release);
+  const auto go_to_and_fro = [&](int cpu, Turns::Side side) {
+    stay_on(cpu);
+    Turns turns(line.word, side);
+    while (const auto found = turns.one_way_ns(end)) {
+      if (side == Turns::Side::kFirst) best = std::min(best, *found);
     }
-  });
-  std::thread one([&] {
-    stay_on(first);
-    std::uint64_t turn = 0;
-    const auto begin = Clock::now();
-    do {
-      const auto start = Clock::now();
-      for (std::uint64_t i = 0; i < kTurns; ++i) {
-        line.turn.store(++turn, std::memory_order_release);
-        ++turn;
-        while (line.turn.load(std::memory_order_acquire) != turn) {
-        }
-      }
-      best = std::min(best, seconds_since(start) * 1e9 / (2 * kTurns));
-    } while (seconds_since(begin) < seconds);
-    is_over.store(true);
-  });
+  };
+  std::thread other([&] { go_to_and_fro(second, Turns::Side::kSecond); });
+  std::thread one([&] { go_to_and_fro(first, Turns::Side::kFirst); });
   one.join();
   other.join();
   return best;
@@ -69,7 +57,8 @@ class Handover {
         while (n_read_.load(std::memory_order_acquire) != turn) {
         }
         std::ranges::fill(own, static_cast<std::byte>(turn));
-        write_us_.push_back(micros([&] { ciranda::copy_for_others(shared_.data(), own.data(), own.size()); }));
+        write_us_.push_back(micros(
+            [&] { ciranda::copy_for_others(shared_.data(), own.data(), own.size(), ciranda::StagingCopy::kCached); }));
         n_written_.store(turn + 1, std::memory_order_release);
       } else {
         while (n_written_.load(std::memory_order_acquire) != turn + 1) {

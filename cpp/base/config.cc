@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/copy_bytes.hpp"
 #include "base/log.hpp"
 #include "base/port_range.hpp"
 
@@ -121,14 +122,20 @@ constexpr std::array kSettings{
     integer("SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
             "Pipeline segment of two-shot reductions and of forwarded broadcasts, at most a slot where memory is "
             "shared; a multiple of 4096; 0: the cost model chooses. The same on all ranks."),
-    boolean("AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
-            "Online autotuning: from time to time run an allreduce by each algorithm that may be fast, and keep the "
-            "fastest. The same on all ranks."),
+    boolean(
+        "AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
+        "Online autotuning: at init(), measure what ranks that all share memory, with a core for each, pay for a cache "
+        "line and a copied byte; from time to time, run an allreduce by each algorithm that may be fast, and keep "
+        "the fastest. The same on all ranks."),
     text("AUTOTUNE_LOG", "HOROVOD_AUTOTUNE_LOG", &Config::autotune_log,
          "File to which Python's shutdown() writes the allreduce times that rank 0 measured; empty for none."),
     text("COSTS_FOLDER", "", &Config::costs_folder,
          "Folder of the costs that 'ciranda tune' measured, from which the cost model chooses algorithms; empty: the "
          "user's cache folder; /dev/null: none."),
+    word("STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
+         "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
+         "fast strings, else by vectors) or past-caches. Empty: past-caches where init() measures that it is faster "
+         "(CIRANDA_AUTOTUNE)."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
             "Largest number of bytes fused into one collective; 0 disables fusion. The lowest rank's value counts."),
     integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,

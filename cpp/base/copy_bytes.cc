@@ -1,5 +1,7 @@
 #include "base/copy_bytes.hpp"
 
+#include <atomic>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -58,6 +60,23 @@ void copy_by_string(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n_bytes) : : "memory");  // NOLINT(hicpp-no-assembler)
 }
 
+// Whole lines: what is written of one goes to memory at once.
+void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+  constexpr std::size_t kLineBytes = 64;
+  const std::size_t n_before = (kLineBytes - reinterpret_cast<std::uintptr_t>(to) % kLineBytes) % kLineBytes;
+  std::memcpy(to, from, n_before);
+  std::size_t done = n_before;
+  for (; n_bytes - done >= kLineBytes; done += kLineBytes) {
+    const auto* source = reinterpret_cast<const __m128i*>(from + done);
+    auto* target = reinterpret_cast<__m128i*>(to + done);
+    for (std::size_t i = 0; i < kLineBytes / sizeof(__m128i); ++i) {
+      _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+    }
+  }
+  std::memcpy(to + done, from + done, n_bytes - done);
+  _mm_sfence();  // such stores are seen in any order, even by who sees a later release store
+}
+
 }  // namespace
 
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) {
@@ -67,18 +86,33 @@ void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) 
   std::memcpy(to + n_done, from + n_done, n_left);
 }
 
-void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, StagingCopy technique) {
   constexpr std::size_t kLeastBytes = 4096;  // below, to begin takes longer than is won
   static const bool is_fast = has_fast_strings();
-  if (is_fast && n_bytes >= kLeastBytes) return copy_by_string(to, from, n_bytes);
+  if (n_bytes >= kLeastBytes && technique == StagingCopy::kPastCaches) return copy_past_caches(to, from, n_bytes);
+  if (n_bytes >= kLeastBytes && is_fast) return copy_by_string(to, from, n_bytes);
   copy_bytes(to, from, n_bytes);
 }
 
 #else
 
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) { std::memcpy(to, from, n_bytes); }
-void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes) { copy_bytes(to, from, n_bytes); }
+void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, StagingCopy /*technique*/) {
+  copy_bytes(to, from, n_bytes);
+}
 
 #endif
+
+namespace {
+
+std::atomic<StagingCopy>& in_use() {
+  static std::atomic<StagingCopy> technique{StagingCopy::kCached};
+  return technique;
+}
+
+}  // namespace
+
+StagingCopy staging_copy() { return in_use().load(std::memory_order_relaxed); }
+void set_staging_copy(StagingCopy technique) { in_use().store(technique, std::memory_order_relaxed); }
 
 }  // namespace ciranda

@@ -57,6 +57,11 @@ constexpr bool are_within_bounds(const HostCosts& costs) {
   });
 }
 
+constexpr HostCosts within_bounds(HostCosts costs) {
+  for (const HostCost& each : kHostCosts) costs.*each.value = std::clamp(costs.*each.value, each.lowest, each.highest);
+  return costs;
+}
+
 // A collective is as slow as its slowest host.
 constexpr HostCosts slower_of(const HostCosts& a, const HostCosts& b) {
   HostCosts slower;

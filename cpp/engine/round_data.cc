@@ -80,11 +80,11 @@ DirectTensor tensor_of(const Call& call, const std::vector<std::int64_t>* rows_o
   return made;
 }
 
-void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to) {
+void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to, StagingCopy how) {
   if (has_own_splits(request.signature)) to = write_splits(request, to);
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const DirectTensor tensor = tensor_of(request, i, nullptr, mesh);
-    contribute(tensor, static_cast<std::size_t>(mesh.rank()), static_cast<std::size_t>(mesh.size()), to);
+    contribute(tensor, static_cast<std::size_t>(mesh.rank()), static_cast<std::size_t>(mesh.size()), to, how);
     to += whole_lines(tensor.n_bytes);
   }
 }

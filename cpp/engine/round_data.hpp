@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/copy_bytes.hpp"
 #include "base/status.hpp"
 #include "engine/direct_tensor.hpp"
 #include "engine/in_flight.hpp"
@@ -20,7 +21,7 @@ namespace ciranda {
 DirectTensor tensor_of(const Call& call, const std::vector<std::int64_t>* rows_of, const Mesh& mesh);
 
 // REQUIRES: there is room for it.
-void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to);
+void contribute_to_round(const Request& request, const Mesh& mesh, std::byte* to, StagingCopy how);
 
 // Carries the request out, and gives its operation the outputs. `first_dims`: null where they cannot differ.
 // `contributed`: by each member; by the root alone, where there is one. Not ok: there is no memory for the result.

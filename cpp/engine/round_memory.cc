@@ -74,6 +74,11 @@ std::byte* RoundMemory::for_writing(const SharedArena& arena, const Participant:
   return arena.buffer(*buffer);
 }
 
+StagingCopy RoundMemory::how_to_write(const Participant::DirectRound& round, Collective collective) {
+  const bool is_own = round.place.is_in_buffer && choice_for(collective) == ExchangedBuffers::Choice::kReadLast;
+  return is_own ? StagingCopy::kCached : staging_copy();
+}
+
 void RoundMemory::tag(const SharedArena& arena, const Participant::DirectRound& round) {
   if (round.is_unnamed()) std::memcpy(tag_of(arena.member(), arena, round), &round.tag, kTagBytes);
 }

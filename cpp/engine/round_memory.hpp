@@ -13,6 +13,7 @@
 
 #include <cstddef>
 
+#include "base/copy_bytes.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
 #include "transport/exchanged_buffers.hpp"
@@ -23,6 +24,8 @@ class RoundMemory {
  public:
   // For this member to write to, if it contributes something, before it comes; null if there is no room for it now.
   std::byte* for_writing(const SharedArena& arena, const Participant::DirectRound& round, Collective collective);
+  // By which technique: what this member has read last itself stays in its caches.
+  static StagingCopy how_to_write(const Participant::DirectRound& round, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
   void give_back(const SharedArena& arena, const Participant::DirectRound& round);
 

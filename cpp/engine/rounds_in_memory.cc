@@ -65,7 +65,10 @@ RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Pa
   const DirectTensor tensor =
       tensor_of(call, round.first_dims == nullptr ? nullptr : &round.first_dims->front(), mesh_);
   const auto self = static_cast<std::size_t>(mesh_.rank());
-  if (root < 0 || root == mesh_.rank()) ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to);
+  if (root < 0 || root == mesh_.rank()) {
+    const StagingCopy how = RoundMemory::how_to_write(round, call.collective);
+    ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to, how);
+  }
   RoundMemory::tag(arena, round);
   note(Stage::kReady);
   Meeting place = at(arena, round);
@@ -155,8 +158,11 @@ bool RoundsInMemory::contributes(const Pending& pending) const {
 // False: there is no room for it.
 bool RoundsInMemory::contribute(const Pending& pending) {
   const Request& request = in_flight_.at(pending.ticket).request;
-  std::byte* to = memory_.for_writing(*pending.arena, pending.round, request.signature.collective);
-  if (to != nullptr && contributes(pending)) contribute_to_round(request, mesh_, to);
+  const Collective collective = request.signature.collective;
+  std::byte* to = memory_.for_writing(*pending.arena, pending.round, collective);
+  if (to != nullptr && contributes(pending)) {
+    contribute_to_round(request, mesh_, to, RoundMemory::how_to_write(pending.round, collective));
+  }
   RoundMemory::tag(*pending.arena, pending.round);
   return to != nullptr;
 }

@@ -94,10 +94,11 @@ inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std:
   });
 }
 
-// The same, to memory that others have read, and will read.
-inline void gather_for_others(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination) {
+// The same, to memory that others will read.
+inline void gather_for_others(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination,
+                              StagingCopy how) {
   pieces.for_range(offset, destination.size(), [&](std::span<const std::byte> part, std::size_t at) {
-    copy_for_others(destination.data() + at, part.data(), part.size());
+    copy_for_others(destination.data() + at, part.data(), part.size(), how);
   });
 }
 

@@ -15,6 +15,7 @@
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
 #include "membership/store_client.hpp"
+#include "transport/pair_probe.hpp"
 #include "transport/socket.hpp"
 #include "transport/socket_mesh.hpp"
 
@@ -58,11 +59,14 @@ class Joining {
   Status read_endpoints(const std::vector<Blob>& blobs);
   Status connect_control();
   Status share_memory();
+  bool can_measure_memory() const;
+  Status measure_memory();
   Status connect_data();
   Result<std::unique_ptr<Mesh>> make_mesh();
   SocketMeshPeer make_peer(int rank);
 
   const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<std::size_t>(rank)]; }
+  std::string key() const { return "epoch " + std::to_string(options_.epoch); }
   bool shares(int rank) const { return std::find(sharing_.begin(), sharing_.end(), rank) != sharing_.end(); }
   std::string name(int rank) const;
   std::vector<int> others() const;
@@ -81,8 +85,10 @@ class Joining {
   std::vector<Endpoint> endpoints_;
   std::vector<UniqueFd> processes_;
   std::unique_ptr<PairConnector> connector_;
+  std::optional<StoreClient> store_;
   std::optional<SharedMemory> shared_;
   std::vector<int> sharing_;
+  std::vector<std::optional<PairCosts>> pairs_;  // by rank; empty: nothing was measured
 };
 
 Result<std::unique_ptr<Mesh>> Joining::run() {
@@ -97,8 +103,8 @@ Result<std::unique_ptr<Mesh>> Joining::run() {
   if (options_.size == 1) {
     return make_mesh_of_one();
   }
-  for (const auto step :
-       {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory, &Joining::connect_data}) {
+  for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory,
+                          &Joining::measure_memory, &Joining::connect_data}) {
     if (Status done = (this->*step)(); !done.ok()) {
       return mine(done);
     }
@@ -142,12 +148,12 @@ Status Joining::find_peers() {
   if (!store.ok()) {
     return store.status();
   }
-  const std::string key = "epoch " + std::to_string(options_.epoch);
-  if (Status listening = listen(store.value()); !listening.ok()) {
-    store.value().cannot_come(key, options_.size, listening.message(), limit_);
+  store_.emplace(std::move(store).value());
+  if (Status listening = listen(*store_); !listening.ok()) {
+    store_->cannot_come(key(), options_.size, listening.message(), limit_);
     return listening;
   }
-  auto blobs = store.value().exchange(key, options_.size, encode(describe_myself()), limit_);
+  auto blobs = store_->exchange(key(), options_.size, encode(describe_myself()), limit_);
   return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
 }
 
@@ -265,6 +271,39 @@ Status Joining::share_memory() {
   return {};
 }
 
+// The same on all ranks. Where ranks outnumber cores, what one measures is how long the other waits for a core; where
+// not all share memory, they meet in channels.
+bool Joining::can_measure_memory() const {
+  return options_.autotune && sharing_.size() == endpoints_.size() && endpoints_.size() <= endpoints_.front().n_cores;
+}
+
+// Who knows no costs gets what it has measured: all are told, because all have to choose the same algorithms. That all
+// have told is also when all have left the slots.
+Status Joining::measure_memory() {
+  if (!can_measure_memory()) {
+    return {};
+  }
+  constexpr std::chrono::milliseconds kMost{5};
+  pairs_ = probe_pairs(shared_->layout.arena(shared_->segment.memory(), options_.rank), Clock::now() + kMost);
+  const auto slowest = slowest_of(pairs_);
+  const auto measured = slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
+  auto blobs = store_->exchange("costs of " + key(), options_.size, encode(measured), limit_);
+  if (!blobs.ok()) {
+    return connector_->with_the_dead(blobs.status());
+  }
+  for (int rank = 0; rank < options_.size; ++rank) {
+    auto costs = decode_costs(blobs.value()[static_cast<std::size_t>(rank)]);
+    if (!costs.ok()) {
+      return Status::internal(name(rank) + " " + costs.status().message());
+    }
+    auto& known = endpoints_[static_cast<std::size_t>(rank)].costs;
+    if (!known) {
+      known = costs.value();
+    }
+  }
+  return {};
+}
+
 Status Joining::connect_data() {
   std::vector<int> by_tcp = others();
   std::erase_if(by_tcp, [this](int rank) { return shares(rank); });
@@ -291,7 +330,8 @@ SocketMeshPeer Joining::make_peer(int rank) {
                from.addresses.front(),
                is_me || shares(rank),
                static_cast<int>(from.n_cores),
-               from.costs};
+               from.costs,
+               pairs_.empty() ? std::nullopt : pairs_[static_cast<std::size_t>(rank)]};
   if (is_me) {
     return peer;
   }

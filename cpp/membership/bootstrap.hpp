@@ -1,7 +1,7 @@
 // Bootstrap: from "I am rank 2 of 4" to a mesh with everyone else.
 //
 // Each rank listens, tells the store where, learns where the others are (one exchange), connects with all of them at
-// once, and finds out with whom it shares memory. A world of one needs neither store nor sockets.
+// once, and finds out with whom it shares memory, and what that costs. A world of one needs neither store nor sockets.
 //
 // Threads: blocks its caller; several ranks of one process may join at the same time, each on its own thread.
 // Failure: Timeout naming who did not come, Aborted when interrupted, InvalidArgument for what the user can correct
@@ -50,7 +50,7 @@ struct BootstrapOptions {
   std::string wire_dtype;            // equal on all ranks
   std::int64_t one_shot_bytes = -1;  // equal on all ranks
   std::int64_t segment_bytes = 0;    // equal on all ranks
-  bool autotune = true;              // equal on all ranks
+  bool autotune = true;              // equal on all ranks; see PeerInfo::pair
   std::optional<HostCosts> costs;    // for the others to know
   std::chrono::milliseconds start_timeout{30000};
   std::chrono::milliseconds link_timeout = kLinkTimeout;  // see SocketMeshParts

@@ -5,7 +5,7 @@
 namespace ciranda {
 namespace {
 
-enum class Kind : std::uint8_t { kEndpoint = 0x11, kOffer = 0x12, kAnswer = 0x13, kVerdict = 0x14 };
+enum class Kind : std::uint8_t { kEndpoint = 0x11, kOffer = 0x12, kAnswer = 0x13, kVerdict = 0x14, kCosts = 0x15 };
 
 ByteWriter begin(Kind kind) {
   ByteWriter out;
@@ -33,6 +33,8 @@ std::optional<HostCosts> read_costs(ByteReader& in) {
   for (const HostCost& each : kHostCosts) costs.*each.value = in.number<std::uint64_t>();
   return costs;
 }
+
+bool are_usable(const std::optional<HostCosts>& costs) { return !costs || are_within_bounds(*costs); }
 
 }  // namespace
 
@@ -80,11 +82,24 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   for (std::uint32_t i = 0; is_count_usable && i < n_addresses; ++i) {
     endpoint.addresses.push_back(in.text(kMostTextBytes));
   }
-  const bool are_costs_usable = !endpoint.costs || are_within_bounds(*endpoint.costs);
-  if (!is_endpoint || !in.complete() || !are_costs_usable || !is_count_usable) {
+  if (!is_endpoint || !in.complete() || !are_usable(endpoint.costs) || !is_count_usable) {
     return malformed("description of itself");
   }
   return endpoint;
+}
+
+std::vector<std::byte> encode(const std::optional<HostCosts>& costs) {
+  ByteWriter out = begin(Kind::kCosts);
+  write_costs(out, costs);
+  return out.take();
+}
+
+Result<std::optional<HostCosts>> decode_costs(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  const bool are_costs = is(in, Kind::kCosts);
+  const std::optional<HostCosts> costs = read_costs(in);
+  if (!are_costs || !in.complete() || !are_usable(costs)) return malformed("message of its costs");
+  return costs;
 }
 
 std::vector<std::byte> encode_frame(const ProbeOffer& offer) {

@@ -1,5 +1,5 @@
-// What ranks tell each other while a world forms: where each is to be found (through the store), and the trial of
-// shared memory (over authenticated control connections).
+// What ranks tell each other while a world forms: where each is to be found and what it has measured (through the
+// store), and the trial of shared memory (over authenticated control connections).
 //
 // Threads: plain values. Failure: decoding trusts nothing; Internal for what is not exactly one well-formed message.
 #pragma once
@@ -46,6 +46,10 @@ struct Endpoint {
 
 std::vector<std::byte> encode(const Endpoint& endpoint);  // no frame: a blob of the store
 Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes);
+
+// What a rank has measured, if it has; no frame either.
+std::vector<std::byte> encode(const std::optional<HostCosts>& costs);
+Result<std::optional<HostCosts>> decode_costs(std::span<const std::byte> bytes);
 
 // The leader to the other members: open this, you must find the nonce in it. Or an empty path, and why.
 struct ProbeOffer {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/host_costs.hpp"
+#include "base/pair_costs.hpp"
 #include "transport/arena.hpp"
 #include "transport/channel.hpp"
 
@@ -28,6 +29,7 @@ struct PeerInfo {
   bool shares_memory = false;
   int n_cores = 0;                                // of its host; 0: not known
   std::optional<HostCosts> costs = std::nullopt;  // what it knows to have been measured there
+  std::optional<PairCosts> pair = std::nullopt;   // what this rank has measured with it, as it joined
 };
 
 // How soon a sleeping peer must look at what was written for it.

@@ -41,12 +41,20 @@ class HostCostRow(TypedDict):
     highest: int
     meaning: str
 
+class PairRow(TypedDict):
+    line_ns: int
+    distance: str
+    hand_over_gb_per_s: dict[str, float]
+    read_gb_per_s: float
+
 class PeerRow(TypedDict):
     rank: int
     pid: int
     host: str
     address: str
     shares_memory: bool
+    # What this rank measured with it at init(); None where it did not.
+    pair: PairRow | None
 
 def detain_other_threads() -> None: ...
 def stay_if_detained() -> None: ...
@@ -62,6 +70,20 @@ def launcher_variables() -> list[tuple[str, str]]: ...
 def simd_level() -> str: ...
 def best_simd_level() -> str: ...
 def set_simd_level(name: str) -> None: ...
+
+# How this process writes staging buffers over what others have read: "cached" or "past-caches".
+def staging_copy() -> str: ...
+
+class LineProbe:
+    # `memory`: a writable buffer that two processes share, zeroed, of at least 8 bytes, alone on its cache lines; one
+    # of them is first.
+    def __init__(self, memory: object, is_first: bool) -> None: ...
+    # One way of a cache line; both call it at the same time. None where the other has not come in time: it is then of
+    # no further use.
+    def one_way_ns(self, seconds: float) -> float | None: ...
+
+# How far apart cores are between which a line takes so long: "near" or "far".
+def distance_of(line_ns: float) -> str: ...
 
 class TensorDescription:
     def __init__(self, address: int, shape: list[int] | tuple[int, ...], dtype: int, owner: object) -> None: ...

@@ -40,6 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
     expect_same(bytes, ciranda::encode(endpoint.value()));
     for (const std::string& address : endpoint.value().addresses) (void)ciranda::SocketAddress::parse(address);
   }
+  const auto costs = ciranda::decode_costs(bytes);
+  if (costs.ok()) expect_same(bytes, ciranda::encode(costs.value()));
   try_frame(bytes, &ciranda::decode_offer);
   try_frame(bytes, &ciranda::decode_answer);
   try_frame(bytes, &ciranda::decode_verdict);

@@ -39,6 +39,8 @@ VARIANTS = {
     "no cache": {"CIRANDA_CACHE_CAPACITY": "0"},
     "baseline instructions": {"CIRANDA_SIMD": "baseline"},
     "avx2": {"CIRANDA_SIMD": "avx2"},
+    "slots written through caches": {"CIRANDA_STAGING_COPY": "cached"},
+    "slots written past caches": {"CIRANDA_STAGING_COPY": "past-caches"},
     "no spinning": {"CIRANDA_SPIN_MICROSECONDS": "0"},
 }
 

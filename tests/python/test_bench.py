@@ -221,6 +221,23 @@ def test_make_plan() -> None:
     assert (plan.min_bytes, plan.max_bytes, plan.systems) == (4, 1024, ("ciranda", "gloo"))
 
 
+def test_an_explanation_says_what_was_measured_at_init() -> None:
+    pair: _core.PairRow = {
+        "line_ns": 219,
+        "distance": "far",
+        "hand_over_gb_per_s": {"cached": 4.2, "past-caches": 9.3},
+        "read_gb_per_s": 13.8,
+    }
+    rates = "GB/s of writing and reading: 4 cached, 9 past-caches; of reading alone: 14"
+    assert table.memory({0: None, 1: pair}, "past-caches").splitlines() == [
+        f"# to rank 1: a cache line takes 219 ns (far); {rates}",
+        "# written over what others have read: past-caches",
+    ]
+    assert table.memory({0: None, 1: None}, "cached") == (
+        "# written over what others have read: cached; nothing was measured at init()"
+    )
+
+
 def test_explanations_name_what_is_chosen_and_what_is_fastest() -> None:
     slow, fast = Measurement(12.34, 10.0, 3.2, 3.2, 0, 100), Measurement(11.0, 9.0, 3.2, 3.2, 0, 100)
     one = Candidate("shm one-shot", 0, 8.0, None, True)

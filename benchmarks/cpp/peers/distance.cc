@@ -9,13 +9,14 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "base/pair_costs.hpp"
+
 namespace peers {
 namespace {
 
-constexpr double kMostNearNs = 120;  // what was seen: 25 to 70 near, 200 to 250 far
-constexpr int kTries = 5;
-constexpr std::uint64_t kTurnsOfTry = 200;
-constexpr std::uint64_t kTurns = kTries * kTurnsOfTry;
+using ciranda::Turns;
+
+constexpr std::chrono::seconds kMostWaiting{10};
 
 std::size_t bytes_of(int size, std::size_t line) { return static_cast<std::size_t>(size) * line; }
 
@@ -31,11 +32,12 @@ const char* name_of(Distance distance) {
 }
 
 Distance distance_of(double before_ns, double after_ns) {
-  if (std::max(before_ns, after_ns) <= kMostNearNs) return Distance::kNear;
-  return std::min(before_ns, after_ns) > kMostNearNs ? Distance::kFar : Distance::kUnknown;
+  const ciranda::Distance before = ciranda::distance_of(before_ns);
+  if (ciranda::distance_of(after_ns) != before) return Distance::kUnknown;
+  return before == ciranda::Distance::kNear ? Distance::kNear : Distance::kFar;
 }
 
-LineProbe::LineProbe(const std::string& folder, int rank, int size) : rank_(rank), size_(size) {
+LineProbe::LineProbe(const std::string& folder, int rank, int size) : size_(size) {
   const int fd = open((folder + "/lines").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const std::size_t n_bytes = bytes_of(size, sizeof(Line));
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(n_bytes)) != 0) throw std::runtime_error("no file for cache lines");
@@ -43,6 +45,8 @@ LineProbe::LineProbe(const std::string& folder, int rank, int size) : rank_(rank
   close(fd);
   if (mapped == MAP_FAILED) throw std::runtime_error("no shared memory for cache lines");
   lines_ = static_cast<Line*>(mapped);
+  if (rank > 0) to_last_.emplace(lines_[rank - 1].word, Turns::Side::kFirst);
+  if (rank + 1 < size) to_next_.emplace(lines_[rank].word, Turns::Side::kSecond);
 }
 
 LineProbe::~LineProbe() { munmap(lines_, bytes_of(size_, sizeof(Line))); }
@@ -53,36 +57,14 @@ bool LineProbe::is_possible(int size) {
 }
 
 double LineProbe::one_way_ns() {
-  const double found = rank_ > 0 ? ask(lines_[rank_ - 1]) : 0;
-  if (rank_ + 1 < size_) answer(lines_[rank_]);
-  n_turns_before_ += 2 * kTurns;
-  return found;
-}
-
-double LineProbe::ask(Line& line) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9;
-  std::uint64_t turn = n_turns_before_;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
-    const auto begin = Clock::now();
-    for (std::uint64_t i = 0; i < kTurnsOfTry; ++i) {
-      line.turn.store(turn + 1, std::memory_order_release);
-      turn += 2;
-      while (line.turn.load(std::memory_order_acquire) != turn) {
-      }
-    }
-    const std::chrono::duration<double, std::nano> taken = Clock::now() - begin;
-    best = std::min(best, taken.count() / (2 * kTurnsOfTry));
+  double slowest = 0;
+  for (std::optional<Turns>* each : {&to_last_, &to_next_}) {
+    if (!*each) continue;
+    const auto found = (*each)->one_way_ns(Turns::Clock::now() + kMostWaiting);
+    if (!found) throw std::runtime_error("a neighbour did not come to measure cache lines");
+    slowest = std::max(slowest, *found);
   }
-  return best;
-}
-
-void LineProbe::answer(Line& line) {
-  for (std::uint64_t turn = n_turns_before_ + 1; turn < n_turns_before_ + 2 * kTurns; turn += 2) {
-    while (line.turn.load(std::memory_order_acquire) != turn) {
-    }
-    line.turn.store(turn + 1, std::memory_order_release);
-  }
+  return slowest;
 }
 
 }  // namespace peers

@@ -7,7 +7,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "base/turns.hpp"
 
 namespace peers {
 
@@ -29,22 +32,19 @@ class LineProbe {
   // Whether each rank can have a core of its own: otherwise a line waits for the scheduler.
   static bool is_possible(int size);
 
-  // All ranks at once. One way, in nanoseconds, the best of some tries, of this rank and the last one before it; 0 on
-  // rank 0. Takes some tenths of a millisecond.
+  // All ranks at once. One way, in nanoseconds, the best of some tries, of this rank and the farther of its neighbours.
+  // Takes some tenths of a millisecond.
   double one_way_ns();
 
  private:
   struct alignas(128) Line {
-    std::atomic<std::uint64_t> turn;
+    std::atomic<std::uint64_t> word;
   };
 
-  double ask(Line& line);
-  void answer(Line& line);
-
-  int rank_;
   int size_;
-  std::uint64_t n_turns_before_ = 0;  // of each line
-  Line* lines_;                       // line r: of ranks r and r + 1
+  Line* lines_;  // line r: of ranks r and r + 1
+  std::optional<ciranda::Turns> to_last_;
+  std::optional<ciranda::Turns> to_next_;
 };
 
 }  // namespace peers

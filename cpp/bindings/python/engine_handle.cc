@@ -13,6 +13,7 @@
 
 #include "base/checksum.hpp"
 #include "base/other_launchers.hpp"
+#include "base/pair_costs.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/loan.hpp"
@@ -269,6 +270,22 @@ void stop_timeline(EngineHandle& self) {
   engine->stop_timeline();
 }
 
+// Of a byte, in GB/s.
+double rate_of(std::uint64_t fs) { return 1e6 / static_cast<double>(std::max<std::uint64_t>(fs, 1)); }
+
+nb::dict pair_costs(const PairCosts& costs) {
+  nb::dict fields;
+  fields["line_ns"] = costs.line_ns;
+  fields["distance"] = to_string(distance_of(static_cast<double>(costs.line_ns)));
+  nb::dict rates;
+  for (std::size_t i = 0; i < kStagingCopies.size(); ++i) {
+    rates[nb::str(kStagingCopies[i].data(), kStagingCopies[i].size())] = rate_of(costs.hand_over_fs[i]);
+  }
+  fields["hand_over_gb_per_s"] = std::move(rates);
+  fields["read_gb_per_s"] = rate_of(costs.read_fs);
+  return fields;
+}
+
 nb::dict peer(const EngineHandle& self, int rank) {
   const std::shared_ptr<Engine> engine = self.session().engine();  // what is made here may run Python code
   if (rank < 0 || rank >= engine->size()) {
@@ -281,6 +298,7 @@ nb::dict peer(const EngineHandle& self, int rank) {
   fields["host"] = info.host;
   fields["address"] = info.address;
   fields["shares_memory"] = info.shares_memory;
+  fields["pair"] = info.pair ? nb::object(pair_costs(*info.pair)) : nb::none();
   return fields;
 }
 

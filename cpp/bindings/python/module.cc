@@ -4,6 +4,7 @@
 #include "bindings/python/completion_queue.hpp"
 #include "bindings/python/engine_handle.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/line_probe.hpp"
 #include "bindings/python/operation_handle.hpp"
 #include "bindings/python/recording_handle.hpp"
 #include "bindings/python/store_server.hpp"
@@ -22,4 +23,5 @@ NB_MODULE(_core, m) {
   ciranda::python::bind_recording_handle(m);
   ciranda::python::bind_engine_handle(m);
   ciranda::python::bind_store_server(m);
+  ciranda::python::bind_line_probe(m);
 }

@@ -4,13 +4,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/copy_bytes.hpp"
 #include "base/costs_file.hpp"
 #include "base/dtype.hpp"
 #include "base/host_costs.hpp"
@@ -153,10 +153,10 @@ std::string save_measured_costs(const std::map<std::string, std::uint64_t>& valu
   HostCosts costs;
   for (const HostCost& each : kHostCosts) {
     const auto found = values.find(std::string(each.name));
-    if (found != values.end()) costs.*each.value = std::clamp(found->second, each.lowest, each.highest);
+    if (found != values.end()) costs.*each.value = found->second;
   }
   const CostsFile file = costs_file_of_environment();
-  raise_unless_ok(save_costs(file, costs));
+  raise_unless_ok(save_costs(file, within_bounds(costs)));
   return file.path;
 }
 
@@ -185,6 +185,7 @@ void bind_tables(nb::module_& m) {
   m.def("effective_settings", &effective_settings, "The value that each setting has in this environment.");
   m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });
   m.def("best_simd_level", [] { return kernels::to_string(kernels::best_simd_level()); });
+  m.def("staging_copy", [] { return to_string(staging_copy()); });
   m.def("set_simd_level", &set_simd_level, nb::arg("name"), "For tests; clamped to what this CPU can do.");
 }
 

@@ -11,7 +11,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -65,6 +65,9 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
         rows.append(row)
         if rank == 0:
             print(show(row), flush=True)
+    if plan.explain and rank == 0:
+        pairs = {other: engine().peer(other)["pair"] for other in range(ciranda.size())}
+        print(table.memory(pairs, _core.staging_copy()), flush=True)
     ciranda.barrier()
     prescribed.close()
     for system in systems.values():
@@ -134,10 +137,14 @@ def profile(plan: Plan, case: Case) -> Row:
 
 @dataclass
 class Timed:
-    """A system's calls: microseconds of each, the same on all ranks, and how many elements were wrong in the check."""
+    """A system's calls: microseconds of each, the same on all ranks, and how many elements were wrong in the check.
+
+    `labels`: what there was to say of the turn that each call belongs to.
+    """
 
     times_us: list[float]
     n_wrong: int
+    labels: list[str] = field(default_factory=list)
 
 
 def time_in_turns(
@@ -146,12 +153,14 @@ def time_in_turns(
     systems: Mapping[str, System],
     after_block: Callable[[dict[str, int]], None] | None = None,
     buffer: Array | None = None,
+    label_turn: Callable[[], str] | None = None,
 ) -> dict[str, Timed]:
     """Check every system, and time them in turns on one buffer: what disturbs the machine then meets all of them.
 
     Args:
         after_block: called after each turn of all, with how many calls each system is to make altogether.
         buffer: what all of them combine; by default memory of this process's own.
+        label_turn: called on all ranks after each turn of a system, to say something about it.
     """
     if buffer is None:
         buffer = np.zeros(case.count, dtype=case.dtype)
@@ -160,6 +169,7 @@ def time_in_turns(
     iterations = {name: choose_iterations(plan, call, buffer) for name, call in calls.items()}
     starts: dict[str, list[int]] = {name: [] for name in calls}
     ends: dict[str, list[int]] = {name: [] for name in calls}
+    labels: dict[str, list[str]] = {name: [] for name in calls}
     gc.disable()
     for block in range(BLOCKS):
         for name in list(calls) if block % 2 == 0 else list(calls)[::-1]:
@@ -167,10 +177,14 @@ def time_in_turns(
             if n_calls > 0:
                 calls[name]()  # the first call after another system's turn finds that one's traces
             time_calls(calls[name], buffer, n_calls, starts[name], ends[name])
+            if label_turn is not None:
+                labels[name] += [label_turn()] * n_calls
         if after_block is not None:
             after_block(iterations)
     gc.enable()
-    return {name: Timed(gather_times(case, name, starts[name], ends[name]), n_wrong[name]) for name in calls}
+    return {
+        name: Timed(gather_times(case, name, starts[name], ends[name]), n_wrong[name], labels[name]) for name in calls
+    }
 
 
 def check(case: Case, call: Call, buffer: Array) -> int:

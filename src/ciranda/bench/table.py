@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ciranda import _core
 from ciranda.bench.plan import Measurement, Plan, Results, Row, format_size
 from ciranda.bench.stages import STAGES
 
@@ -72,6 +75,19 @@ def explanation(row: Row) -> str:
         figures = f"{expected} {tried} {_us(found.median_us)} {_us(found.min_us)} {found.n_wrong:>6}"
         lines.append(f"{left} {figures}  {', '.join(remarks)}".rstrip())
     return "\n".join(lines)
+
+
+def memory(pairs: Mapping[int, _core.PairRow | None], technique: str) -> str:
+    """What this rank measured at init() with each other rank, and how it writes over what they have read."""
+    lines = [f"# to rank {rank}: {_pair(found)}" for rank, found in pairs.items() if found is not None]
+    remark = "" if lines else "; nothing was measured at init()"
+    return "\n".join([*lines, f"# written over what others have read: {technique}{remark}"])
+
+
+def _pair(found: _core.PairRow) -> str:
+    rates = ", ".join(f"{rate:.0f} {technique}" for technique, rate in found["hand_over_gb_per_s"].items())
+    line = f"a cache line takes {found['line_ns']} ns ({found['distance']})"
+    return f"{line}; GB/s of writing and reading: {rates}; of reading alone: {found['read_gb_per_s']:.0f}"
 
 
 def profile_header(plan: Plan, meta: dict[str, object]) -> str:

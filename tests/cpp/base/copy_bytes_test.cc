@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -14,6 +15,12 @@ constexpr std::byte kUntouched{0xEE};
 constexpr std::size_t kMargin = 64;
 
 using Copy = void (*)(std::byte*, const std::byte*, std::size_t);
+
+template <StagingCopy technique>
+void copy_by(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+  copy_for_others(to, from, n_bytes, technique);
+}
+constexpr std::array<Copy, 2> kTechniques{&copy_by<StagingCopy::kCached>, &copy_by<StagingCopy::kPastCaches>};
 
 void expect_copied(Copy copy, std::size_t n_bytes, std::size_t from_offset, std::size_t to_offset) {
   std::vector<std::byte> from(n_bytes + from_offset);
@@ -34,7 +41,7 @@ TEST(CopyBytes, CopiesThatManyBytesWhereverTheyLie) {
     for (const std::size_t from_offset : {0U, 1U, 16U, 33U}) {
       for (const std::size_t to_offset : {0U, 3U, 32U}) {
         expect_copied(copy_bytes, n_bytes, from_offset, to_offset);
-        expect_copied(copy_for_others, n_bytes, from_offset, to_offset);
+        for (const Copy copy : kTechniques) expect_copied(copy, n_bytes, from_offset, to_offset);
       }
     }
   }
@@ -42,7 +49,7 @@ TEST(CopyBytes, CopiesThatManyBytesWhereverTheyLie) {
 
 // A byte that were read or written there would end the process.
 TEST(CopyBytes, OfNothingNeedsNoMemory) {
-  for (const Copy copy : {&copy_bytes, &copy_for_others}) {
+  for (const Copy copy : {Copy{&copy_bytes}, kTechniques[0], kTechniques[1]}) {
     EXPECT_EXIT(
         {
           copy(nullptr, nullptr, 0);
@@ -50,6 +57,16 @@ TEST(CopyBytes, OfNothingNeedsNoMemory) {
         },
         ::testing::ExitedWithCode(0), "");
   }
+}
+
+TEST(CopyBytes, StagingBuffersAreWrittenThroughTheCachesUntilAnotherTechniqueIsSet) {
+  EXPECT_EQ(staging_copy(), StagingCopy::kCached);
+  for (const StagingCopy technique : {StagingCopy::kPastCaches, StagingCopy::kCached}) {
+    set_staging_copy(technique);
+    EXPECT_EQ(staging_copy(), technique);
+    EXPECT_EQ(staging_copy_named(to_string(technique)), technique);
+  }
+  EXPECT_EQ(staging_copy_named(""), std::nullopt);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The bits of a result depend on the inputs in rank order, the type, the op and the factors, and on nothing else: not
-// on the transport, the sizes of slots, the algorithm, fusion, the instruction set, or the order in which tensors come.
+// on the transport, the sizes of slots, how they are written, the algorithm, fusion, the instruction set, or the order
+// in which tensors come.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/copy_bytes.hpp"
 #include "engine/engine.hpp"
 #include "engine/world.hpp"
 #include "engine/worlds_test.hpp"
@@ -37,6 +39,13 @@ class Hash {
 
  private:
   std::uint64_t value_ = 0xCBF29CE484222325;
+};
+
+struct ScopedStagingCopy {
+  explicit ScopedStagingCopy(StagingCopy technique) { set_staging_copy(technique); }
+  ~ScopedStagingCopy() { set_staging_copy(StagingCopy::kCached); }
+  ScopedStagingCopy(const ScopedStagingCopy&) = delete;
+  ScopedStagingCopy& operator=(const ScopedStagingCopy&) = delete;
 };
 
 // One tensor: what every rank contributes, and what is done with it.
@@ -175,12 +184,14 @@ TEST_P(DeterminismTest, TheBitsAreTheSameOnAllRanksAndInAllSettings) {
       const ScopedLevel scoped(level);
       for (const bool fused : {true, false, true}) {
         const Manner manner{fused, ++seed};
+        const StagingCopy technique = seed % 2 == 0 ? StagingCopy::kCached : StagingCopy::kPastCaches;
+        const ScopedStagingCopy writing(technique);
         world.run([&](Engine& engine) {
           EXPECT_EQ(reduce_all(engine, tensors, manner), expected)
               << "rank " << engine.rank() << ", slots of " << options.config.slot_bytes << ", "
               << options.config.algorithm << ", segments of " << options.config.segment_bytes << ", fusion up to "
               << options.config.fusion_threshold_bytes << ", " << (fused ? "fused, " : "one by one, ")
-              << to_string(level);
+              << to_string(level) << ", written by " << to_string(technique);
         });
         if (HasFailure()) return;
       }

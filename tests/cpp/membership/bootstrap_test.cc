@@ -138,6 +138,57 @@ TEST(Bootstrap, ImpossibleOptionsAreRefused) {
   EXPECT_EQ(join_world(options).status().kind(), ErrorKind::kInvalidArgument);
 }
 
+void expect_same_costs(const Meshes& meshes) {
+  for (const auto& mesh : meshes) {
+    for (int rank = 0; rank < mesh->size(); ++rank) EXPECT_EQ(mesh->peer(rank).costs, meshes[0]->peer(rank).costs);
+  }
+}
+
+// Ranks that have a core each; this test is of no use on a machine with one.
+TEST(Bootstrap, RanksMeasureTheirMemoryAndKnowWhatAllHaveMeasured) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  TestJob job(2);
+  // The other may have no core just now.
+  for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
+    const auto meshes = job.join_well([epoch](BootstrapOptions& options) { options.epoch = epoch; });
+    ASSERT_EQ(meshes.size(), 2U);
+    expect_same_costs(meshes);
+    for (int rank = 0; rank < 2; ++rank) {
+      const Mesh& mesh = *meshes[static_cast<std::size_t>(rank)];
+      const auto& pair = mesh.peer(1 - rank).pair;
+      EXPECT_EQ(mesh.peer(rank).pair, std::nullopt);
+      EXPECT_EQ(mesh.peer(rank).costs, pair ? std::optional(host_costs_of(*pair)) : std::nullopt);
+    }
+    if (meshes[0]->peer(1).pair && meshes[1]->peer(0).pair) return;
+  }
+  FAIL() << "they never measured anything";
+}
+
+TEST(Bootstrap, CostsThatARankKnowsAreNotReplaced) {
+  TestJob job(2);
+  HostCosts tuned;
+  tuned.copy_fs = 12'345;
+  const auto meshes = job.join_well([&](BootstrapOptions& options) { options.costs = tuned; });
+  ASSERT_EQ(meshes.size(), 2U);
+  expect_same_costs(meshes);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(meshes[0]->peer(rank).costs, tuned);
+}
+
+TEST(Bootstrap, NothingIsMeasuredWithoutAutotuningOrWhereCoresAreFew) {
+  const int n_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  for (const int size : {2, n_cores + 1}) {
+    TestJob job(size);
+    const auto meshes = job.join_well([size](BootstrapOptions& options) { options.autotune = size != 2; });
+    ASSERT_EQ(meshes.size(), static_cast<std::size_t>(size));
+    for (const auto& mesh : meshes) {
+      for (int rank = 0; rank < size; ++rank) {
+        EXPECT_EQ(mesh->peer(rank).pair, std::nullopt);
+        EXPECT_EQ(mesh->peer(rank).costs, std::nullopt);
+      }
+    }
+  }
+}
+
 TEST(Bootstrap, TwoJobsAtOnceDoNotMeet) {
   TestJob first(3, "first");
   TestJob second(3, "second");

@@ -129,6 +129,18 @@ TEST(BootstrapMessages, CostsOutOfBoundsAreRefused) {
   }
 }
 
+TEST(BootstrapMessages, CostsAreReadBackExactlyIfThereAreAny) {
+  HostCosts costs;
+  costs.shared_round_ns = 1'440;
+  for (const std::optional<HostCosts>& each : {std::optional(costs), std::optional<HostCosts>()}) {
+    const auto blob = encode(each);
+    EXPECT_EQ(decode_costs(blob).value(), each);
+    expect_exact(blob, decode_costs);
+  }
+  costs.copy_fs = kMostFs + 1;
+  EXPECT_FALSE(decode_costs(encode(std::optional(costs))).ok());
+}
+
 TEST(BootstrapMessages, NoAddressesAndTooManyAreRefused) {
   for (const std::size_t n_addresses : {std::size_t{0}, kMostAddresses, kMostAddresses + 1}) {
     Endpoint endpoint;
