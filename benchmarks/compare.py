@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peers import UNKNOWN, distance_of
+from distances import UNKNOWN
+from peers import distance_of
 
 from ciranda.bench.plan import format_size
 

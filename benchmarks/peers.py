@@ -21,8 +21,8 @@ many bytes as the result has, each in its own buffer, once. No collective that e
 much.
 
 A virtual machine's cores move: near each other (they share a cache) a cache line takes a few tens of ns, far apart 200
-and more, and calls several times as long. With --cpp the way of a line is measured between turns, and times taken near
-and far are never put together: each size has a row for each distance that was met. ``--until-both SECONDS`` goes on
+and more, and calls several times as long. The way of a line is measured between turns, and times taken near and far
+are never put together: each size has a row for each distance that was met. ``--until-both SECONDS`` goes on
 with a size until both have been.
 """
 
@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from distances import FAR, NEAR, UNKNOWN
 
 from ciranda import _core
 from ciranda.bench.cli import describe
@@ -61,8 +62,6 @@ _INTEL = "impi"  # Intel MPI has the binary interface of MPICH
 def main() -> int:
     """Measure, print the table, write what was asked for. The exit code is 1 if any element was wrong."""
     args = parse(sys.argv[1:])
-    if args.until_both and not args.cpp:
-        raise SystemExit("peers: --until-both needs --cpp: the way of a cache line is not measured from Python")
     mpis = dict(text.split("=", 1) for text in args.mpi)
     names = [name for name in args.peers.split(",") if name]
     can_mpi = args.cpp is not None or args.dtype == "float32"
@@ -115,7 +114,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="with --cpp: at most so long, for each size, until the cores have been near each other and far apart",
+        help="at most so long, for each size, until the cores have been near each other and far apart",
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
@@ -189,6 +188,7 @@ def python_rank(args: argparse.Namespace, peers: list[str], scratch: str) -> lis
         "seconds": args.seconds,
         "iterations": args.iterations,
         "pin": args.pin,
+        "until_both": args.until_both,
         "peers": peers,
     }
     return [sys.executable, str(_RANK), json.dumps(what)]
@@ -243,9 +243,6 @@ def start(
 # --- what came out
 
 
-UNKNOWN = "unknown"
-
-
 def distance_of(row: dict[str, Any]) -> str:
     """How far apart the cores were: near, far, or unknown: not measured, or they moved too often."""
     return str(row.get("distance", UNKNOWN))
@@ -294,7 +291,7 @@ def missing(results: dict[str, Any]) -> str:
         met: dict[tuple[str, int], set[str]] = {}
         for row in run["rows"]:
             met.setdefault((row["collective"], row["n_bytes"]), set()).add(distance_of(row))
-        for distance in ("near", "far"):
+        for distance in (NEAR, FAR):
             without = [
                 f"{name} {format_size(n_bytes)}" for (name, n_bytes), all_met in met.items() if distance not in all_met
             ]

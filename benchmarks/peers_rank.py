@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from distances import FAR, NEAR, UNKNOWN, Distances
 
 import ciranda
 from ciranda.bench.plan import BLOCKS, Array, Case, Plan
-from ciranda.bench.ranks import time_in_turns
+from ciranda.bench.ranks import Timed, time_in_turns
 from ciranda.bench.systems import Call, Ciranda, Gloo, System
 
+_LEAST_TIMES = 10  # of each system, near and far, where both are waited for
 _RATE_BYTES = (256 << 10, 4 << 20, 256 << 20)  # a core's own cache, the shared one, memory
 
 
@@ -65,10 +67,13 @@ def main() -> None:
         peer = systems[name] = Gloo(rank, size, folder) if name == "gloo" else Mpi()
         versions[name] = peer.version if isinstance(peer, Mpi) else f"torch {torch_version()}"
     started = time.monotonic()
+    plan = Plan(np=size, seconds=what["seconds"], iterations=what["iterations"])
+    distances = Distances(folder)
     rows = [
-        measure(Plan(np=size, seconds=what["seconds"], iterations=what["iterations"]), case, systems)
+        row
         for collective in what["collectives"]
         for case in cases(collective, what["dtype"], what["sizes"], size)
+        for row in measure(plan, case, systems, distances, what["until_both"])
     ]
     rates = {n_bytes: rewrite_rate(n_bytes, size) for n_bytes in _RATE_BYTES}
     used = ciranda.allreduce(np.array([time.process_time()]), op=ciranda.Sum)[0]
@@ -108,24 +113,53 @@ def cases(collective: str, dtype: str, sizes: list[int], n: int) -> list[Case]:
     return [Case(collective, dtype, "sum", n, max(1, size // per_element)) for size in sizes]
 
 
-def measure(plan: Plan, case: Case, systems: dict[str, System]) -> dict[str, Any]:
-    """Check and time every system, in turns, and the floor between them."""
+def measure(
+    plan: Plan, case: Case, systems: dict[str, System], distances: Distances, until_both: float
+) -> list[dict[str, Any]]:
+    """Check and time every system, in turns, and the floor between them: a row for each distance of the cores."""
     floors: list[float] = []
     result = np.zeros(case.n_bytes // np.dtype(case.dtype).itemsize, dtype=case.dtype)
 
     def time_floor(iterations: dict[str, int]) -> None:
         floors.extend(rewrite_times_us(result, n_calls=max(3, min(20, iterations["ciranda"] // BLOCKS))))
 
-    found = {
-        name: {**spread(timed.times_us), "n_wrong": timed.n_wrong, "iterations": len(timed.times_us)}
-        for name, timed in time_in_turns(plan, case, systems, time_floor).items()
-    }
-    return {
-        "collective": case.collective,
-        "n_bytes": case.n_bytes,
-        "systems": found,
-        "floor_us": statistics.median(floors),
-    }
+    timed = time_in_turns(plan, case, systems, time_floor, label_turn=distances.look)
+    began = time.monotonic()
+    while agreed(not are_both_met(timed) and time.monotonic() < began + until_both):
+        for name, more in time_in_turns(plan, case, systems, label_turn=distances.look).items():
+            timed[name].times_us += more.times_us
+            timed[name].labels += more.labels
+            timed[name].n_wrong += more.n_wrong
+    row = {"collective": case.collective, "n_bytes": case.n_bytes, "floor_us": statistics.median(floors)}
+    return [{**row, "distance": distance, "systems": found} for distance, found in by_distance(timed).items()]
+
+
+def agreed(goes_on: bool) -> bool:
+    """What rank 0 says."""
+    return bool(ciranda.broadcast(np.array([goes_on]), 0, name="peers.agreed")[0])
+
+
+def are_both_met(timed: dict[str, Timed]) -> bool:
+    """Whether each system was timed often enough near and far."""
+    return all(each.labels.count(distance) >= _LEAST_TIMES for each in timed.values() for distance in (NEAR, FAR))
+
+
+def by_distance(timed: dict[str, Timed]) -> dict[str, dict[str, Any]]:
+    """What there is of each system at each distance that all were timed at; or of all times, where that is none."""
+
+    def systems_at(distance: str) -> dict[str, Any]:
+        times = {
+            name: [us for us, label in zip(each.times_us, each.labels, strict=True) if label == distance]
+            for name, each in timed.items()
+        }
+        return {name: described(timed[name], of) for name, of in times.items()} if all(times.values()) else {}
+
+    found = {distance: systems for distance in (NEAR, FAR) if (systems := systems_at(distance))}
+    return found or {UNKNOWN: {name: described(each, each.times_us) for name, each in timed.items()}}
+
+
+def described(timed: Timed, times_us: list[float]) -> dict[str, Any]:
+    return {**spread(times_us), "n_wrong": timed.n_wrong, "iterations": len(times_us)}
 
 
 def spread(times_us: list[float]) -> dict[str, float]:

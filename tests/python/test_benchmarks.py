@@ -15,8 +15,12 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import compare  # noqa: E402
+import distances  # noqa: E402
 import guard  # noqa: E402
 import peers  # noqa: E402
+import peers_rank  # noqa: E402
+
+from ciranda.bench.ranks import Timed  # noqa: E402
 
 
 def _found(median: float, spread: float = 0.02) -> dict[str, float]:
@@ -92,31 +96,69 @@ def test_the_guard_says_what_cannot_be_compared(tmp_path: Path) -> None:
     assert "nothing in common" in nothing.stdout
 
 
+def _near(**ratios: float) -> guard.Ratios:
+    """Of sizes: KiB behind a letter."""
+    return {("near", int(size[1:]) << 10): ratio for size, ratio in ratios.items()}
+
+
 def test_a_ratio_is_lost_below_half_of_the_baselines_alone() -> None:
-    held = guard.hold({1024: 4.9, 4096: 5.1, 16384: 1.0}, {1024: 10.0, 4096: 10.0})
+    held = guard.hold(_near(k1=4.9, k4=5.1, k16=1.0), _near(k1=10.0, k4=10.0))
     assert [each.is_lost for each in held] == [True, False, False]
     assert [str(each).split() for each in held] == [
-        ["allreduce", "1", "KiB", "4.9x", "10.0x", "LOST"],
-        ["allreduce", "4", "KiB", "5.1x", "10.0x"],
-        ["allreduce", "16", "KiB", "1.0x", "none", "yet"],
+        ["allreduce", "1", "KiB,", "near", "4.9x", "10.0x", "LOST"],
+        ["allreduce", "4", "KiB,", "near", "5.1x", "10.0x"],
+        ["allreduce", "16", "KiB,", "near", "1.0x", "none", "yet"],
     ]
+
+
+def test_a_ratio_is_held_against_one_of_the_same_distance_alone() -> None:
+    far = {("far", 1024): 1.0}
+    assert [each.baseline for each in guard.hold(far, _near(k1=10.0))] == [None]
+    assert [each.is_lost for each in guard.hold(far, {**_near(k1=10.0), ("far", 1024): 3.0})] == [True]
+    assert guard.never_met(far) == ["near"]
+    assert guard.never_met({("unknown", 1024): 1.0}) == ["near", "far"]
+
+
+def test_the_ratios_of_a_run_are_by_distance() -> None:
+    (run,) = _near_and_far()["runs"]
+    assert guard.ratios(run) == {("near", 1 << 20): 4.0, ("far", 1 << 20): 2.0, ("near", 4 << 20): 2.0}
+    (before,) = _results(100, 400)["runs"]
+    assert guard.ratios(before) == {("unknown", 1 << 20): 4.0}
 
 
 def test_a_baseline_is_of_a_kind_of_machine_and_read_back(tmp_path: Path) -> None:
     path = guard.baseline_file(tmp_path / "new", "AMD EPYC (TM) 9", 4)
     assert path.name == "amd-epyc-tm-9-4-cores.json"
     assert guard.read_baseline(path) == {}
-    guard.write_baseline(path, {"cpu": "AMD"}, {1024: 12.34, 4096: 5.0})
-    assert guard.read_baseline(path) == {1024: 12.3, 4096: 5.0}
+    guard.write_baseline(path, {"cpu": "AMD"}, _near(k1=12.34, k4=5.0))
+    assert guard.read_baseline(path) == _near(k1=12.3, k4=5.0)
 
 
-# Measured twice, and only a loss both times counts.
-@pytest.mark.parametrize(("second", "code"), [(9.0, 0), (3.0, 1)])
+def test_a_baseline_keeps_the_distances_that_are_not_met_again(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    guard.write_baseline(path, {}, _near(k1=12.0, k4=5.0))
+    guard.write_baseline(path, {}, {("far", 1024): 3.0})
+    assert guard.read_baseline(path) == {**_near(k1=12.0, k4=5.0), ("far", 1024): 3.0}
+    guard.write_baseline(path, {}, _near(k1=11.0))
+    assert guard.read_baseline(path) == {**_near(k1=11.0), ("far", 1024): 3.0}
+
+
+def test_a_baseline_from_before_distances_were_told_is_of_an_unknown_one(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps({"cpu": "AMD", "ratios": {"1024": 29.8, "262144": 8.6}}))
+    assert guard.read_baseline(path) == {("unknown", 1024): 29.8, ("unknown", 262144): 8.6}
+
+
+# Measured twice, and only a loss both times counts; where the cores have moved meanwhile it was measured once.
+@pytest.mark.parametrize(
+    ("second", "code"), [(_near(k1=9.0), 0), (_near(k1=3.0), 1), ({("far", 1024): 3.0}, 0)], ids=str
+)
 def test_the_guard_measures_a_loss_once_more(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, second: float, code: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, second: guard.Ratios, code: int
 ) -> None:
-    found = iter([{1024: 10.0}, {1024: 4.0}, {1024: second}])
+    found = iter([_near(k1=10.0), _near(k1=4.0), second])
     monkeypatch.setattr(guard, "measure", lambda _seconds: next(found))
+    monkeypatch.setattr(guard, "ratio_by", lambda _script: 1.0)
     monkeypatch.setattr(sys, "argv", ["guard.py", "--write", "--baselines", str(tmp_path / "b")])
     assert guard.main() == 0
     monkeypatch.setattr(sys, "argv", ["guard.py", "--baselines", str(tmp_path / "b")])
@@ -169,6 +211,61 @@ def test_times_taken_near_and_far_are_kept_apart() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("before_ns", "after_ns", "distance"),
+    [(55, 27, "near"), (240, 121, "far"), (55, 240, "unknown"), (240, 55, "unknown"), (None, 55, "unknown")],
+)
+def test_what_is_timed_between_two_looks_has_their_distance(
+    before_ns: float | None, after_ns: float | None, distance: str
+) -> None:
+    assert distances.of_window(before_ns, after_ns) == distance
+
+
+def test_a_rank_sorts_its_times_by_distance() -> None:
+    timed = {
+        "ciranda": Timed([1.0, 9.0, 2.0, 3.0], 0, ["near", "unknown", "near", "far"]),
+        "gloo": Timed([5.0, 6.0], 1, ["near", "far"]),
+    }
+    found = peers_rank.by_distance(timed)
+    assert {distance: {name: each["median_us"] for name, each in of.items()} for distance, of in found.items()} == {
+        "near": {"ciranda": 1.5, "gloo": 5.0},
+        "far": {"ciranda": 3.0, "gloo": 6.0},
+    }
+    assert [of["gloo"]["n_wrong"] for of in found.values()] == [1, 1]
+    assert not peers_rank.are_both_met(timed)
+
+
+def test_a_distance_that_not_all_systems_were_timed_at_is_left_out() -> None:
+    near = Timed([1.0, 2.0], 0, ["near", "near"])
+    both = peers_rank.by_distance({"ciranda": near, "gloo": Timed([5.0, 6.0], 0, ["near", "far"])})
+    assert list(both) == ["near"]
+    none = peers_rank.by_distance({"ciranda": near, "gloo": Timed([5.0, 6.0], 0, ["far", "unknown"])})
+    assert {distance: of["gloo"]["median_us"] for distance, of in none.items()} == {"unknown": 5.5}
+
+
+def test_both_distances_are_met_once_all_systems_have_ten_times_of_each() -> None:
+    ten = Timed([1.0] * 20, 0, ["near"] * 10 + ["far"] * 10)
+    nine = Timed([1.0] * 20, 0, ["near"] * 11 + ["far"] * 9)
+    assert peers_rank.are_both_met({"ciranda": ten})
+    assert not peers_rank.are_both_met({"ciranda": ten, "gloo": nine})
+
+
+# Twice as long as it may be, once or both times.
+@pytest.mark.parametrize(("again", "exceeds"), [(1.0, False), (3.0, True)])
+def test_the_guard_runs_a_script_once_more_before_it_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: float, exceeds: bool
+) -> None:
+    found = iter([4.0, again])
+    monkeypatch.setattr(guard, "ratio_by", lambda _script: next(found))
+    assert guard.exceeds("a.py", "a call, beside another", 2.0) == exceeds
+    assert ("guard: a call, beside another: more than 2 times as long" in capsys.readouterr().out) == exceeds
+    assert next(found, None) is None
+
+
+def test_callbacks_are_timed_beside_waits() -> None:
+    assert guard.ratio_by("called_back.py") > 0
+
+
 def test_all_peers_are_those_whose_mpi_is_installed(tmp_path: Path) -> None:
     for name in ("openmpi", "mpich"):
         (tmp_path / name / "bin").mkdir(parents=True)
@@ -192,13 +289,15 @@ def test_a_run_without_peers(tmp_path: Path, dtype: str) -> None:
     command += ["--iterations", "20", "--seconds", "0.02", "--json", str(out)]
     subprocess.run(command, check=True, timeout=100, stdout=subprocess.DEVNULL)
     (run,) = json.loads(out.read_text())["runs"]
-    assert [(row["collective"], row["n_bytes"]) for row in run["rows"]] == [
+    # Twice where the cores have moved meanwhile.
+    assert list(dict.fromkeys((row["collective"], row["n_bytes"]) for row in run["rows"])) == [
         ("allreduce", 4),
         ("allreduce", 4096),
         ("allgather", 8 if dtype == "float32" else 4),
         ("allgather", 4096),
     ]
     assert all(row["floor_us"] > 0 and row["systems"]["ciranda"]["n_wrong"] == 0 for row in run["rows"])
+    assert {row["distance"] for row in run["rows"]} <= {"near", "far", "unknown"}
 
 
 def test_an_mpi_has_no_sixteen_bits_from_python(tmp_path: Path) -> None:
