@@ -132,10 +132,11 @@ constexpr std::array kSettings{
     text("COSTS_FOLDER", "", &Config::costs_folder,
          "Folder of the costs that 'ciranda tune' measured, from which the cost model chooses algorithms; empty: the "
          "user's cache folder; /dev/null: none."),
-    word("STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
-         "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
-         "fast strings, else by vectors) or past-caches. Empty: past-caches where init() measures that it is faster "
-         "(CIRANDA_AUTOTUNE)."),
+    word(
+        "STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
+        "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
+        "fast strings, else by vectors) or past-caches, for cores that stay far apart ('ciranda bench --explain' shows "
+        "both rates). Empty: cached."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
             "Largest number of bytes fused into one collective; 0 disables fusion. The lowest rank's value counts."),
     integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,

@@ -50,15 +50,6 @@ constexpr std::optional<PairCosts> slowest_of(std::span<const std::optional<Pair
   return slowest;
 }
 
-// How a rank writes over what others have read: past the caches where handing over so takes an eighth less time, more
-// than repeated measurements differ by.
-constexpr StagingCopy faster_copy(const PairCosts& slowest) {
-  constexpr std::uint64_t kLeastGain = 8;
-  const bool is_faster =
-      slowest.of(StagingCopy::kPastCaches) * kLeastGain < slowest.of(StagingCopy::kCached) * (kLeastGain - 1);
-  return is_faster ? StagingCopy::kPastCaches : StagingCopy::kCached;
-}
-
 // The assumed costs, those of memory replaced by what follows from what was measured.
 //
 // What takes time is the bytes that cross to the other core. Of each byte of a reduction of two ranks, one shot hands
@@ -66,7 +57,7 @@ constexpr StagingCopy faster_copy(const PairCosts& slowest) {
 // just read: (hand over + read) / 2. The cost model has copy + 2 reduce for one, and 3/2 copy + reduce for the other.
 constexpr HostCosts host_costs_of(const PairCosts& slowest) {
   constexpr std::uint64_t kLinesOfARound = 2;  // a counter taken back from who looks at it, and fetched there again
-  const std::uint64_t hand_over_fs = slowest.of(faster_copy(slowest));
+  const std::uint64_t hand_over_fs = slowest.of(StagingCopy::kCached);
   HostCosts costs;
   costs.shared_round_ns = kLinesOfARound * slowest.line_ns;
   costs.copy_fs = slowest.read_fs / 2;

@@ -4,13 +4,11 @@
 #include <cmath>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/copy_bytes.hpp"
 #include "base/costs_file.hpp"
 #include "base/log.hpp"
 #include "base/other_launchers.hpp"
-#include "base/pair_costs.hpp"
 #include "kernels/kernels.hpp"
 #include "membership/bootstrap.hpp"
 #include "membership/secret.hpp"
@@ -26,15 +24,6 @@ Status limit_simd(const std::string& name) {
     return Status::ok_status();
   }
   return Status::invalid_argument("CIRANDA_SIMD='" + name + "' is none of baseline, avx2, avx512.");
-}
-
-// How this rank is to write over what others have read: as the settings say, else by what it measured with the others.
-StagingCopy choose_staging_copy(const Config& config, const Mesh& mesh) {
-  if (const auto prescribed = staging_copy_named(config.staging_copy)) return *prescribed;
-  std::vector<std::optional<PairCosts>> measured;
-  for (int rank = 0; rank < mesh.size(); ++rank) measured.push_back(mesh.peer(rank).pair);
-  const auto slowest = slowest_of(measured);
-  return slowest ? faster_copy(*slowest) : StagingCopy::kCached;
 }
 
 // A broken file is a nuisance, not an error.
@@ -96,7 +85,7 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   options.value().interrupted = interrupted;
   Result<std::unique_ptr<Mesh>> mesh = join_world(options.value());
   if (!mesh.ok()) return mesh.status();
-  set_staging_copy(choose_staging_copy(config, *mesh.value()));
+  set_staging_copy(staging_copy_named(config.staging_copy).value_or(StagingCopy::kCached));
   auto engine = Engine::create(std::move(mesh).value(), config);
   // DYNAMIC is how scripts for Horovod say that they start it later.
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {

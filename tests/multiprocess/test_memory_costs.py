@@ -49,8 +49,8 @@ def test_ranks_measure_each_other_and_expect_the_same() -> None:
         assert seen["pair"]["distance"] in ("near", "far")
         rates = seen["pair"]["hand_over_gb_per_s"]
         assert 0 < rates["cached"] < seen["pair"]["read_gb_per_s"]
-        is_faster = rates["past-caches"] > rates["cached"] * 8 / 7
-        assert seen["written_by"] == ("past-caches" if is_faster else "cached")
+        assert rates["past-caches"] > 0
+        assert seen["written_by"] == "cached"
     assert one["expected"] != assumed
 
 

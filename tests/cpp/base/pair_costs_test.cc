@@ -19,12 +19,6 @@ TEST(PairCosts, ALineOfAtMost120NanosecondsIsNear) {
   EXPECT_EQ(to_string(distance_of(250)), "far");
 }
 
-TEST(PairCosts, WritingPastTheCachesHasToTakeAnEighthLess) {
-  EXPECT_EQ(faster_copy(pair(0, 800, 699, 0)), StagingCopy::kPastCaches);
-  EXPECT_EQ(faster_copy(pair(0, 800, 700, 0)), StagingCopy::kCached);
-  EXPECT_EQ(faster_copy(pair(0, 800, 1600, 0)), StagingCopy::kCached);
-}
-
 TEST(PairCosts, TheSlowestIsTheMostOfEach) {
   EXPECT_EQ(slowest_of({}), std::nullopt);
   EXPECT_EQ(slowest_of(std::vector<std::optional<PairCosts>>{std::nullopt, std::nullopt}), std::nullopt);
@@ -45,8 +39,6 @@ TEST(PairCosts, OneShotAndTwoShotCostWhatCrosses) {
   const HostCosts cached = host_costs_of(pair(220, 240'000, 230'000, 80'000));
   EXPECT_EQ(cached.copy_fs + 2 * cached.reduce_fs, 240'000U);
   EXPECT_EQ(cached.copy_fs * 3 / 2 + cached.reduce_fs, 240'000U / 2 + 80'000U / 2);
-  const HostCosts past_caches = host_costs_of(pair(220, 240'000, 110'000, 80'000));
-  EXPECT_EQ(past_caches.copy_fs + 2 * past_caches.reduce_fs, 110'000U);
 }
 
 TEST(PairCosts, HostsCostsAreWithinTheirBounds) {
