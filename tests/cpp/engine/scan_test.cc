@@ -19,6 +19,7 @@ namespace {
 
 using kernels::Reduction;
 using namespace testing::conformance;
+using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
@@ -35,9 +36,9 @@ Bytes expected_on(int rank, Reduction reduction, std::vector<Bytes> inputs, std:
   return kernels::testing::expected(reduction, inputs, count);
 }
 
-class ScanConformanceTest : public ::testing::TestWithParam<std::tuple<int, DataType>> {
+class ScanConformanceTest : public ::testing::TestWithParam<Case> {
  protected:
-  ScanConformanceTest() : worlds_(size()) {}
+  ScanConformanceTest() : worlds_(size(), std::get<2>(GetParam())) {}
   int size() const { return std::get<0>(GetParam()); }
   DataType dtype() const { return std::get<1>(GetParam()); }
 
@@ -85,9 +86,14 @@ TEST_P(ScanConformanceTest, EveryOp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryType, ScanConformanceTest,
-                         ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types())), name_of);
+                         ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types()),
+                                            ::testing::Values(Homes::kHost)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(EverySize, ScanConformanceTest,
-                         ::testing::Combine(::testing::Values(1, 4, 7), ::testing::ValuesIn(kTypesBySize)), name_of);
+                         ::testing::Combine(::testing::Values(1, 4, 7), ::testing::ValuesIn(kTypesBySize),
+                                            ::testing::Values(Homes::kHost)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(MixedWithHost, ScanConformanceTest, kMixedWithHost, name_of);
 
 class ScanTest : public ::testing::TestWithParam<Layout> {};
 
