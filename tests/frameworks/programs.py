@@ -183,7 +183,7 @@ class Program(Framework):
     def _submit(self, call: Call) -> _Pending:
         options = call.options
         inputs = [np.ascontiguousarray(array) if array.ndim else array for array in call.tensors]
-        allocates = call.function not in ("allreduce", "broadcast", "reduce")
+        allocates = call.function not in ("allreduce", "broadcast", "reduce", "scan")
         outputs = [] if allocates else inputs if call.form == "in place" else [np.empty_like(each) for each in inputs]
         tensors = (_Tensor * len(inputs))()
         keeps: list[Any] = [tensors]
