@@ -118,39 +118,45 @@ struct CollectiveInfo {
   static constexpr bool includes(Who who, bool is_root) { return who == Who::kAll || (who == Who::kRoot) == is_root; }
 };
 
-inline constexpr std::array kCollectives = [] {
-  using enum Collective;
-  using enum Reduces;
-  using enum Who;
-  using enum Rows;
-  using enum Output;
-  using enum CollectiveInfo::Also;
-  using Row = CollectiveInfo;
-  constexpr auto about = [](Collective collective, std::string_view name, Subject subject, unsigned also = 0,
-                            CheckArguments* check = nullptr) {
-    return Row{collective, name, kNothing, kAll, kAll, kWhole, kGiven, also, subject, check};
-  };
-  // clang-format off
-  return std::array{
-      //                   name             reduces       give   get      rows     output        also
-      Row{kAllreduce,     "allreduce",      kAny,         kAll,  kAll,    kWhole,  kGiven,       kSame | kDirect},
-      Row{kAllgather,     "allgather",      kNothing,     kAll,  kAll,    kJoined, kMayHaveRoom, kSame | kDirect},
-      Row{kBroadcast,     "broadcast",      kNothing,     kRoot, kAll,    kWhole,  kGiven,       kSame | kDirect},
-      about(kBarrier, "barrier", Subject::kNothing, kDirect),
-      Row{kReducescatter, "reducescatter",  kElementwise, kAll,  kAll,    kCut,    kMayBeGiven,  kDirect},
-      Row{kAlltoall,      "alltoall",       kNothing,     kAll,  kAll,    kSplit,  kMayHaveRoom, kDirect},
-      Row{kReduce,        "reduce",         kElementwise, kAll,  kRoot,   kWhole,  kGiven},
-      Row{kGather,        "gather",         kNothing,     kAll,  kRoot,   kJoined, kAllocated},
-      Row{kScatter,       "scatter",        kNothing,     kRoot, kAll,    kSplit,  kAllocated},
-      Row{kTransfer,      "send/recv",      kNothing,     kRoot, kOthers, kWhole,  kGiven,       kSame | kOfPair},
-      about(kJoin, "join", Subject::kJoin),
-      about(kAddProcessSet, "add_process_set", Subject::kSets, 0, check_new_set),
-      about(kRemoveProcessSet, "remove_process_set", Subject::kSets, 0, check_old_set),
-      about(kAddLane, "add_lane", Subject::kLanes),
-      Row{kScan,          "scan",           kElementwise, kAll,  kAll,    kWhole,  kGiven,       kDirect},
-  };
-  // clang-format on
-}();
+namespace collective_table {
+
+using enum Collective;
+using enum Reduces;
+using enum Who;
+using enum Rows;
+using enum Output;
+using enum CollectiveInfo::Also;
+using Row = CollectiveInfo;
+
+constexpr Row about(Collective collective, std::string_view name, Subject subject, unsigned also = 0,
+                    CheckArguments* check = nullptr) {
+  return {collective, name, kNothing, kAll, kAll, kWhole, kGiven, also, subject, check};
+}
+
+// clang-format off
+inline constexpr std::array kRows{
+    //                   name             reduces       give   get      rows     output        also
+    Row{kAllreduce,     "allreduce",      kAny,         kAll,  kAll,    kWhole,  kGiven,       kSame | kDirect},
+    Row{kAllgather,     "allgather",      kNothing,     kAll,  kAll,    kJoined, kMayHaveRoom, kSame | kDirect},
+    Row{kBroadcast,     "broadcast",      kNothing,     kRoot, kAll,    kWhole,  kGiven,       kSame | kDirect},
+    about(kBarrier, "barrier", Subject::kNothing, kDirect),
+    Row{kReducescatter, "reducescatter",  kElementwise, kAll,  kAll,    kCut,    kMayBeGiven,  kDirect},
+    Row{kAlltoall,      "alltoall",       kNothing,     kAll,  kAll,    kSplit,  kMayHaveRoom, kDirect},
+    Row{kReduce,        "reduce",         kElementwise, kAll,  kRoot,   kWhole,  kGiven},
+    Row{kGather,        "gather",         kNothing,     kAll,  kRoot,   kJoined, kAllocated},
+    Row{kScatter,       "scatter",        kNothing,     kRoot, kAll,    kSplit,  kAllocated},
+    Row{kTransfer,      "send/recv",      kNothing,     kRoot, kOthers, kWhole,  kGiven,       kSame | kOfPair},
+    about(kJoin, "join", Subject::kJoin),
+    about(kAddProcessSet, "add_process_set", Subject::kSets, 0, check_new_set),
+    about(kRemoveProcessSet, "remove_process_set", Subject::kSets, 0, check_old_set),
+    about(kAddLane, "add_lane", Subject::kLanes),
+    Row{kScan,          "scan",           kElementwise, kAll,  kAll,    kWhole,  kGiven,       kDirect},
+};
+// clang-format on
+
+}  // namespace collective_table
+
+inline constexpr const auto& kCollectives = collective_table::kRows;
 static_assert(kCollectives.size() == kNumCollectives);
 
 constexpr const CollectiveInfo& info(Collective c) { return kCollectives[static_cast<std::size_t>(c)]; }
