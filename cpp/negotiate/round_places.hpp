@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <vector>
 
 #include "base/round_up.hpp"
@@ -94,8 +93,11 @@ inline LeastAndMost contributed_of(const Signature& signature, std::size_t tenso
   if (!row.first_dim_may_differ && !row.takes_splits) return {one.n_bytes(), one.n_bytes()};
   const auto bytes_of = [&](std::int64_t n_rows) { return bytes_of_rows(n_rows, one.row_bytes()); };
   if (row.takes_splits) return {bytes_of(signature.arguments[tensor]), bytes_of(signature.arguments[tensor])};
-  const auto [least, most] = std::ranges::minmax((*first_dims)[tensor] | std::views::transform(bytes_of));
-  return {least, most};
+  LeastAndMost found{kManyBytes, 0};
+  for (const std::int64_t n_rows : (*first_dims)[tensor]) {
+    found = {std::min(found.least, bytes_of(n_rows)), std::max(found.most, bytes_of(n_rows))};
+  }
+  return found;
 }
 
 // What each member contributes, up to the end of the last tensor, where all contribute as much of each; kManyBytes if
