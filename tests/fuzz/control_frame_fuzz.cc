@@ -11,6 +11,7 @@
 #include "negotiate/coordinator.hpp"
 #include "negotiate/frames.hpp"
 #include "negotiate/participant.hpp"
+#include "negotiate/persistent_ops.hpp"
 #include "negotiate/relay.hpp"
 #include "negotiate/relay_tree.hpp"
 
@@ -48,8 +49,8 @@ class World {
     ciranda::Request request;
     request.name = "a";
     request.signature.tensors.push_back({ciranda::DataType::kFloat32, {4}});
-    participant_.submit(request, 0);
-    participant_.submit(request, 1);
+    participant_.submit(ops_.find_or_make(0, request.name), request, 0);
+    participant_.submit(ops_.find_or_make(0, request.name), request, 1);
     participant_.join(2);
   }
 
@@ -96,7 +97,8 @@ class World {
   }
 
   std::unique_ptr<ciranda::Coordinator> coordinator_;
-  ciranda::Participant participant_{1};
+  ciranda::PersistentOps ops_;
+  ciranda::Participant participant_{1, 0, ops_};
   ciranda::Relay relay_{ciranda::RelayTree({"a", "a", "b"}), 0};
   bool is_broken_ = false;
 };
