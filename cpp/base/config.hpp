@@ -47,7 +47,7 @@ struct Config {
   std::int64_t one_shot_bytes = -1;  // as the costs say
   std::string wire_dtype;
   std::string costs_folder;
-  std::string staging_copy;  // as measured
+  std::string staging_copy;  // empty: through the caches
   std::int64_t fusion_threshold_bytes = 128 << 20;
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
