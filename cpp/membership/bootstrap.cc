@@ -283,8 +283,8 @@ Status Joining::measure_memory() {
   if (!can_measure_memory()) {
     return {};
   }
-  constexpr std::chrono::milliseconds kMost{5};
-  pairs_ = probe_pairs(shared_->layout.arena(shared_->segment.memory(), options_.rank), Clock::now() + kMost);
+  const auto deadline = Clock::now() + options_.measuring_limit;
+  pairs_ = probe_pairs(shared_->layout.arena(shared_->segment.memory(), options_.rank), deadline);
   const auto slowest = slowest_of(pairs_);
   const auto measured = slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
   auto blobs = store_->exchange("costs of " + key(), options_.size, encode(measured), limit_);

@@ -44,14 +44,15 @@ struct BootstrapOptions {
   std::uint32_t n_lanes = 1;            // equal on all ranks
   // Connections for the data of two ranks that share no memory, equal on all ranks; 0: one for each interface.
   std::uint32_t n_sockets = 0;
-  bool uses_relays = true;           // equal on all ranks
-  bool checks_data = false;          // what comes by sockets; equal on all ranks
-  std::string algorithm;             // equal on all ranks
-  std::string wire_dtype;            // equal on all ranks
-  std::int64_t one_shot_bytes = -1;  // equal on all ranks
-  std::int64_t segment_bytes = 0;    // equal on all ranks
-  bool autotune = true;              // equal on all ranks; see PeerInfo::pair
-  std::optional<HostCosts> costs;    // for the others to know
+  bool uses_relays = true;                       // equal on all ranks
+  bool checks_data = false;                      // what comes by sockets; equal on all ranks
+  std::string algorithm;                         // equal on all ranks
+  std::string wire_dtype;                        // equal on all ranks
+  std::int64_t one_shot_bytes = -1;              // equal on all ranks
+  std::int64_t segment_bytes = 0;                // equal on all ranks
+  bool autotune = true;                          // equal on all ranks; see PeerInfo::pair
+  std::optional<HostCosts> costs;                // for the others to know
+  std::chrono::milliseconds measuring_limit{5};  // what is not measured by then stays unknown
   std::chrono::milliseconds start_timeout{30000};
   std::chrono::milliseconds link_timeout = kLinkTimeout;  // see SocketMeshParts
   std::string shm_folder = "/dev/shm";

@@ -18,8 +18,8 @@ constexpr std::uint64_t kFsPerNs = 1'000'000;
 class Pair {
  public:
   Pair(const SharedArena& arena, int other, std::size_t number, Clock::time_point deadline)
-      : turns_(word(arena, std::min(arena.member(), other), number),
-               arena.member() < other ? Turns::Side::kFirst : Turns::Side::kSecond),
+      : side_(arena.member() < other ? Turns::Side::kFirst : Turns::Side::kSecond),
+        turns_(word(arena, std::min(arena.member(), other), number), side_),
         deadline_(deadline),
         n_bytes_(std::min(arena.slot_bytes(), kMostBytes)),
         own_(arena.slot(arena.member(), 1)),
@@ -35,6 +35,7 @@ class Pair {
       costs.hand_over_fs[static_cast<std::size_t>(technique)] = found->write_fs + found->read_fs;
       if (technique == StagingCopy::kCached) costs.read_fs = found->read_fs;
     }
+    if (side_ == Turns::Side::kFirst) turns_.await(deadline_);  // until the second has read what was written last
     return costs;
   }
 
@@ -72,6 +73,7 @@ class Pair {
     return static_cast<std::uint64_t>(ns) * kFsPerNs / n_bytes_;
   }
 
+  Turns::Side side_;
   Turns turns_;
   Clock::time_point deadline_;
   std::size_t n_bytes_;

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from ranks import Ranks
+from ranks import Ranks, wait_until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -48,10 +48,7 @@ def _many_in_flight_in_any_order(count: int) -> None:
         assert result.asnumpy()[0] == sum(each + index for each in range(n)), index
     del results, given
     mx.nd.waitall()
-    deadline = time.monotonic() + 2
-    while live_calls() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert live_calls() == 0
+    wait_until(lambda: live_calls() == 0)
     np.testing.assert_array_equal(hvd.allreduce(mx.nd.ones((2,)), name="after").asnumpy(), [1, 1])
 
 

@@ -147,8 +147,7 @@ def test_what_cannot_be_compiled_says_so(world: Ranks) -> None:
 
 
 def _check_growth(world: Ranks, n_steps: int, *which: str) -> None:
-    for grown, n_left in world.run(tf_work.many_steps, n_steps, which, timeout=200):
-        assert n_left == 0
+    for grown in world.run(tf_work.many_steps, n_steps, which, timeout=200):
         assert grown < 8000, f"{grown} KiB more after {n_steps} steps"
 
 

@@ -243,15 +243,20 @@ TEST(DevicesTest, CallsAreCompletedInTheOrderOfTheirQueue) {
     std::latch may_begin(1);
     queue().launch([&] { may_begin.wait(); });
     std::vector<std::size_t> completed;
+    std::latch are_completed(kCalls);  // who waits for a call may go on before it is called back for
     std::vector<Engine::OperationPtr> operations;
     for (std::size_t i = 0; i < kCalls; ++i) {
       queue().launch([to = tensors[i].in_kernel(), i] { *to = static_cast<std::int64_t>(i); });
       Request r = tensors[i].sum(std::to_string(i));
       r.calls_back_directly = true;
-      operations.push_back(engine.submit(std::move(r), [&completed, i](const Operation&) { completed.push_back(i); }));
+      operations.push_back(engine.submit(std::move(r), [&completed, &are_completed, i](const Operation&) {
+        completed.push_back(i);
+        are_completed.count_down();
+      }));
     }
     may_begin.count_down();
     for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
+    are_completed.wait();
     std::vector<std::size_t> in_order(kCalls);
     std::iota(in_order.begin(), in_order.end(), 0);
     EXPECT_EQ(completed, in_order);
