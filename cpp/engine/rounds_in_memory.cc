@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "base/relax.hpp"
-#include "engine/collectives/functions.hpp"
-#include "engine/round_data.hpp"
+#include "engine/outputs.hpp"
 #include "engine/work.hpp"
 
 namespace ciranda {
@@ -14,13 +13,6 @@ namespace {
 
 Meeting at(const SharedArena& arena, const Participant::DirectRound& round) {
   return {arena.meeting(round.place.number), arena.n_members()};
-}
-
-// Calls `visit` for each member that contributes something: for `root` alone, or for all where that is -1.
-template <typename Visit>
-void for_each_contributor(int root, int n_members, Visit visit) {
-  if (root >= 0) return visit(root);
-  for (int member = 0; member < n_members; ++member) visit(member);
 }
 
 }  // namespace
@@ -37,60 +29,66 @@ bool RoundsInMemory::is_better_in_place(const SharedArena& arena, const Request&
 }
 
 bool RoundsInMemory::come(SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket) {
-  close_what_is_due(arena);
-  const Pending pending{round, ticket, &arena};
-  const bool has_room = contribute(pending);
-  in_flight_.note(ticket, Stage::kReady);
-  if (has_room && at(arena, round).come(round.number)) {
-    pending_.push_back(pending);
-    return true;
-  }
-  if (has_room) {
-    take_back(pending);
-  } else {
-    close(&arena, round);
-  }
-  return false;
+  InFlight::Entry& entry = in_flight_.at(ticket);
+  const std::vector<DirectTensor> tensors = tensors_of(entry.request, round.first_dims, mesh_.size());
+  const bool has_come =
+      enter(arena, round, call_of(entry, tensors), in_flight_.recorder().is_on() ? &entry.stages : nullptr);
+  if (has_come) pending_.push_back({round, ticket, &arena});
+  return has_come;
 }
 
 RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Participant::DirectRound& round,
                                                     const Call& call, std::byte* output, Stages* stages, int n_looks) {
-  const auto note = [stages](Stage stage) {
-    if (stages != nullptr) stages->note(stage);
-  };
-  close_what_is_due(arena);
-  const int root = info(call.collective).is_from_root ? call.root : -1;
-  std::byte* to = memory_.for_writing(arena, round, call.collective);
-  if (to == nullptr) return Outcome::kClosed;
   const DirectTensor tensor =
-      tensor_of(call, round.first_dims == nullptr ? nullptr : &round.first_dims->front(), mesh_);
-  const auto self = static_cast<std::size_t>(mesh_.rank());
-  if (root < 0 || root == mesh_.rank()) {
-    const StagingCopy how = RoundMemory::how_to_write(round, call.collective);
-    ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to, how);
-  }
-  RoundMemory::tag(arena, round);
-  note(Stage::kReady);
-  Meeting place = at(arena, round);
-  if (!place.come(round.number)) {
-    memory_.give_back(arena, round);
-    return Outcome::kClosed;
-  }
+      tensor_of(call, round.first_dims == nullptr ? nullptr : &round.first_dims->front(), mesh_.size());
+  const int root = info(call.collective).is_from_root ? call.root : -1;
+  const RoundCall of_one{call.collective, root, {&tensor, 1}, mesh_.rank(), mesh_.size()};
+  if (!enter(arena, round, of_one, stages)) return Outcome::kClosed;
+  const Meeting place = at(arena, round);
   for (int i = 0; !place.is_met(round.number); ++i) {
     if (i == n_looks || place.is_closed(round.number)) return Outcome::kOpen;
     relax();
   }
   if (!RoundMemory::agree(arena, round)) return Outcome::kApart;
-  note(Stage::kAgreed);
-  contributed_.clear();
-  for_each_contributor(root, mesh_.size(), [&](int member) {
-    contributed_.push_back(member == mesh_.rank() ? call.memory.input : RoundMemory::of(member, arena, round));
-  });
-  functions(call.collective).combine(tensor, self, contributed_, output);
-  memory_.note_read(arena, round);
-  note(Stage::kDone);
-  n_met_.fetch_add(1, std::memory_order_relaxed);
+  if (stages != nullptr) stages->note(Stage::kAgreed);
+  gather(arena, round, of_one);
+  of_one.combine(contributed_, {&output, 1});
+  note_done(arena, round);
+  if (stages != nullptr) stages->note(Stage::kDone);
   return Outcome::kMet;
+}
+
+// Leaves there what this member contributes, and adds it to those who have come. False: the round is closed.
+bool RoundsInMemory::enter(SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call,
+                           Stages* stages) {
+  close_what_is_due(arena);
+  std::byte* const to = memory_.for_writing(arena, round, call.collective);
+  const bool has_room = to != nullptr;
+  if (has_room && call.contributes(call.self)) {
+    call.contribute(to, RoundMemory::how_to_write(round, call.collective));
+  }
+  RoundMemory::tag(arena, round);
+  if (stages != nullptr) stages->note(Stage::kReady);
+  if (!has_room) {
+    close(&arena, round);
+    return false;
+  }
+  if (at(arena, round).come(round.number)) return true;
+  memory_.give_back(arena, round);
+  return false;
+}
+
+// What each member has contributed; the root alone, where there is one.
+void RoundsInMemory::gather(const SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call) {
+  contributed_.clear();
+  for (int member = 0; member < call.n_members; ++member) {
+    if (call.contributes(member)) contributed_.push_back(RoundMemory::of(member, arena, round));
+  }
+}
+
+void RoundsInMemory::note_done(const SharedArena& arena, const Participant::DirectRound& round) {
+  memory_.note_read(arena, round);
+  n_met_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void RoundsInMemory::close_what_is_due(SharedArena& arena) {
@@ -133,51 +131,40 @@ RoundsInMemory::News RoundsInMemory::look(bool closes) {
       in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
                              in_flight_.recorder().now());
       in_flight_.at(pending.ticket).outcome = carry_out(pending);
-      n_met_.fetch_add(1, std::memory_order_relaxed);
       return true;
     }
     if (!is_met && !closes && !place.is_closed(number)) return false;
-    take_back(pending);
+    memory_.give_back(*pending.arena, pending.round);
     news.missed.push_back(pending.round.op);
     return true;
   });
   return news;
 }
 
-// The member that alone contributes something; -1: all do.
-int RoundsInMemory::root_of(const Pending& pending) const {
-  const Signature& signature = in_flight_.at(pending.ticket).request.signature;
-  return info(signature.collective).is_from_root ? root_member(signature, mesh_) : -1;
+RoundCall RoundsInMemory::call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const {
+  const Signature& signature = entry.request.signature;
+  const int root = info(signature.collective).is_from_root ? root_member(signature, mesh_) : -1;
+  return {signature.collective, root, tensors, mesh_.rank(), mesh_.size()};
 }
 
-bool RoundsInMemory::contributes(const Pending& pending) const {
-  const int root = root_of(pending);
-  return root < 0 || root == mesh_.rank();
-}
-
-// False: there is no room for it.
-bool RoundsInMemory::contribute(const Pending& pending) {
-  const Request& request = in_flight_.at(pending.ticket).request;
-  const Collective collective = request.signature.collective;
-  std::byte* to = memory_.for_writing(*pending.arena, pending.round, collective);
-  if (to != nullptr && contributes(pending)) {
-    contribute_to_round(request, mesh_, to, RoundMemory::how_to_write(pending.round, collective));
-  }
-  RoundMemory::tag(*pending.arena, pending.round);
-  return to != nullptr;
-}
-
-void RoundsInMemory::take_back(const Pending& pending) { memory_.give_back(*pending.arena, pending.round); }
-
+// Not ok: there is no memory for the result.
 Status RoundsInMemory::carry_out(const Pending& pending) {
-  const int root = root_of(pending);
-  std::vector<const std::byte*> from;
-  for_each_contributor(root, mesh_.size(),
-                       [&](int member) { from.push_back(RoundMemory::of(member, *pending.arena, pending.round)); });
-  Status status = carry_out_round(in_flight_.at(pending.ticket), pending.round.first_dims, std::move(from), mesh_,
-                                  in_flight_.output_memory());
-  memory_.note_read(*pending.arena, pending.round);
-  return status;
+  const InFlight::Entry& entry = in_flight_.at(pending.ticket);
+  const FirstDims* const first_dims = pending.round.first_dims;
+  std::vector<DirectTensor> tensors = tensors_of(entry.request, first_dims, mesh_.size());
+  const RoundCall call = call_of(entry, tensors);
+  gather(*pending.arena, pending.round, call);
+  std::vector<std::vector<std::int64_t>> splits;
+  FirstDims rows_from = first_dims == nullptr ? entry.request.splits : *first_dims;
+  if (has_own_splits(entry.request.signature)) {
+    splits = read_splits(tensors.size(), contributed_);
+    rows_from = splits_for(static_cast<std::size_t>(call.self), splits, contributed_.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].all_splits = splits[i];
+  }
+  const auto outputs = give_outputs(entry, &rows_from, mesh_, in_flight_.output_memory());
+  if (outputs.ok()) call.combine(contributed_, outputs.value());
+  note_done(*pending.arena, pending.round);
+  return outputs.status();
 }
 
 }  // namespace ciranda

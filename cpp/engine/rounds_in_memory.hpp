@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/in_flight.hpp"
+#include "engine/round_data.hpp"
 #include "engine/round_memory.hpp"
 #include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
@@ -82,10 +83,10 @@ class RoundsInMemory {
   }
   void close_what_is_due(SharedArena& arena);
   bool close_for_all(Meeting place, std::uint64_t round, int n_own);
-  int root_of(const Pending& pending) const;
-  bool contributes(const Pending& pending) const;
-  bool contribute(const Pending& pending);
-  void take_back(const Pending& pending);
+  RoundCall call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const;
+  bool enter(SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call, Stages* stages);
+  void gather(const SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call);
+  void note_done(const SharedArena& arena, const Participant::DirectRound& round);
   Status carry_out(const Pending& pending);
 
   Mesh& mesh_;
