@@ -11,9 +11,6 @@
 namespace ciranda {
 namespace {
 
-// A request waits for the rest of its planned group while others come, and then for no longer than this.
-constexpr std::chrono::milliseconds kBatchingWindow{20};
-
 // The world's first lane has an arena if it can have one; two ranks that send to each other would have one each for
 // little.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {
@@ -72,6 +69,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       in_memory_(mesh_, in_flight_, around.n_met),
       by_messages_(mesh_.rank(), mesh_.size()),
       log_(id, mesh_, control_, around.config, logger_),
+      reports_(participant_, log_, control_),
       probe_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
       inputs_probe_(ranks_beside(log_, mesh_, limits_.swap_ranks), limits_of(around.config), control_, logger_),
       stall_detector_(limits_of(around.config), control_, logger_),
@@ -79,7 +77,6 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       repeated_(participant_, in_memory_, log_, in_flight_, around.names),
       data_(mesh_, in_flight_, find(around.backends, DeviceType::kHost)->make(mesh_, around.config),
             slot_bytes_of(id, around.config), logger_),
-      holding_(kBatchingWindow),
       goes_by_messages_(mesh_.size() <= limits_.swap_ranks && !shares_memory_with_all(mesh_) && !log_.has_relays()),
       contributes_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
@@ -95,7 +92,7 @@ bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 // --- reporting
 
 void Lane::submit(Submission&& submission, TimePoint now) {
-  has_said_waiting_ = false;
+  reports_.expect_more();
   PersistentOp* const held = submission.op;
   const bool is_duplicate = held == nullptr;
   const Participant::Ticket ticket = in_flight_.add(std::move(submission));
@@ -116,21 +113,11 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   // when this rank will look no longer (ProgressLoop::insist).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
-  if (ready != nullptr) {
-    if (ready->items.empty()) holding_.update(true, true, now);
-    if (ready->items.size() == 1 && contributes_inputs_) {
-      const auto input = small_input(request);
-      ready->items.front().input.assign(input.begin(), input.end());
-    }
-    add_ready(*ready);
-  } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
-    groups_.plan = groups->plan;
-    groups_.groups.push_back(groups->groups.front());
-    holding_.update(participant_.holds_any(), true, now);
-  } else {
-    release_held(now);
-    report(message, now);
+  if (ready != nullptr && ready->items.size() == 1 && contributes_inputs_) {
+    const auto input = small_input(request);
+    ready->items.front().input.assign(input.begin(), input.end());
   }
+  reports_.add(std::move(message), now);
   in_flight_.note(ticket, Stage::kReady);
 }
 
@@ -174,12 +161,11 @@ void Lane::close_avoided(PersistentOp& op, const Request& request) {
 
 // What all ranks agree on in full is reported so.
 void Lane::report_missed(PersistentOp& op, TimePoint now) {
-  if (!op.is_unnamed()) return add_ready(participant_.missed(op));
+  if (!op.is_unnamed()) return reports_.add(participant_.missed(op), now);
   control_.hurry();
-  release_held(now);
   const Participant::Ticket ticket = participant_.missed_unnamed();
   const InFlight::Entry& entry = in_flight_.at(ticket);
-  report(participant_.submit(*entry.op, entry.request, ticket), now);
+  reports_.add(participant_.submit(*entry.op, entry.request, ticket), now);
 }
 
 RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
@@ -188,7 +174,7 @@ RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_look
   const bool had_pending = participant_.has_pending();
   RepeatedCalls::Outcome outcome = repeated_.repeat(*arena, call, stages, n_looks);
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
-  has_said_waiting_ = false;
+  reports_.expect_more();
   if (!had_pending) begin_to_wait(std::chrono::steady_clock::now());
   return outcome;
 }
@@ -207,19 +193,8 @@ bool Lane::look_at_rounds(bool closes, TimePoint now) {
     in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
   }
   for (PersistentOp* const op : news.missed) report_missed(*op, now);
-  // To the coordinator, who reports something waits no longer.
-  if (!news.missed.empty() && has_said_waiting_) report(WaitingMessage{}, now);
+  if (!news.missed.empty()) reports_.say_if_waiting(now);
   return !news.met.empty() || !news.missed.empty();
-}
-
-void Lane::add_ready(const ReadyMessage& ready) {
-  ready_.items.insert(ready_.items.end(), ready.items.begin(), ready.items.end());
-}
-
-void Lane::release_held(TimePoint now) {
-  if (!participant_.holds_any()) return;
-  add_ready(participant_.release());
-  holding_.update(false, true, now);
 }
 
 void Lane::join(Submission&& submission, TimePoint now) {
@@ -232,28 +207,7 @@ void Lane::join(Submission&& submission, TimePoint now) {
   if (!participant_.has_pending()) begin_to_wait(now);
   control_.hurry();
   leave_rounds();
-  release_held(now);
-  report(participant_.join(ticket), now);
-}
-
-bool Lane::expect_no_more() {
-  if (has_said_waiting_ || !in_flight_.has_deferrable()) return false;
-  has_said_waiting_ = true;
-  control_.hurry();
-  const TimePoint now = std::chrono::steady_clock::now();
-  release_held(now);
-  report(WaitingMessage{}, now);
-  return true;
-}
-
-void Lane::report(const Message& message, TimePoint now) {
-  flush_ready(now);
-  log_.report(message, now);
-}
-
-void Lane::flush_ready(TimePoint now) {
-  if (!ready_.items.empty()) report(std::exchange(ready_, {}), now);
-  if (!groups_.groups.empty()) report(std::exchange(groups_, {}), now);
+  reports_.add(participant_.join(ticket), now);
 }
 
 // --- agreeing
@@ -279,8 +233,7 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
 Result<bool> Lane::agree(TimePoint now) {
   const bool has_met = meet(now);
   if (Status status = carry_out_by_messages(now); !status.ok()) return status;
-  if (holding_.is_over(now)) release_held(now);
-  flush_ready(now);
+  reports_.send_due(now);
   Result<bool> passed_on = log_.pass_on(now);
   if (!passed_on.ok()) return passed_on;
   const std::size_t n_bytes_under_way = log_.has_priorities() ? data_.n_bytes_under_way() : 0;
@@ -299,8 +252,8 @@ Result<bool> Lane::agree(TimePoint now) {
 }
 
 Status Lane::sweep(TimePoint now) {
-  if (const auto again = participant_.join_again()) report(*again, now);
-  const auto overdue = participant_.sweep(has_said_waiting_);
+  if (const auto again = participant_.join_again()) reports_.say(*again, now);
+  const auto overdue = participant_.sweep(reports_.is_waiting());
   if (!overdue) return Status::ok_status();
   const std::string formed = needs_no_agreement(id_) ? ", or that rank has not formed the group" : "";
   return Status::timeout("'" + *overdue + "' has waited on rank " +
@@ -348,15 +301,14 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
-    holding_.update(false, true, now);
-    add_ready(planned->released);
-    report(planned->known, now);
+    reports_.add(planned->released, now);
+    reports_.say(planned->known, now);
   } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action)) {
     control_.hurry();
-    if (cancelled->answer) report(*cancelled->answer, now);
+    if (cancelled->answer) reports_.say(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
     for (const Participant::DirectRound& round : forgotten->to_close) in_memory_.close(data_.arena(), round);
-    report(forgotten->answer, now);
+    reports_.say(forgotten->answer, now);
   } else {
     has_ended_ = true;
     end(Status::aborted("the process set was removed before this was done."));
@@ -424,7 +376,7 @@ Result<bool> Lane::execute(TimePoint now) {
 }
 
 std::optional<TimePoint> Lane::next_deadline() const {
-  std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
+  std::optional<TimePoint> next = earliest(log_.due(), reports_.due());
   if (participant_.has_pending()) next = earliest(next, earliest(probe_.due(), sweeps_.due()));
   if (!by_messages_.empty()) next = earliest(next, inputs_probe_.due());
   return earliest(next, stall_detector_.due());

@@ -18,13 +18,13 @@
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/data_plane.hpp"
-#include "engine/holding.hpp"
 #include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
 #include "engine/liveness_probe.hpp"
 #include "engine/names.hpp"
 #include "engine/process_sets.hpp"
 #include "engine/repeated_calls.hpp"
+#include "engine/reports.hpp"
 #include "engine/rounds_in_memory.hpp"
 #include "engine/stall_detector.hpp"
 #include "engine/submission.hpp"
@@ -94,7 +94,7 @@ class Lane {
   void leave_rounds();
 
   // Somebody here waits and nothing may be held back. Returns whether that was news.
-  bool expect_no_more();
+  bool expect_no_more() { return in_flight_.has_deferrable() && reports_.say_waiting(); }
   // Whether lazy news may be what this lane waits for: data for what it executes, or a report.
   bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable()); }
 
@@ -133,10 +133,6 @@ class Lane {
   void forget_input(Participant::Ticket ticket) {
     if (!by_messages_.empty()) by_messages_.forget(ticket);
   }
-  void report(const Message& message, TimePoint now);
-  void add_ready(const ReadyMessage& ready);
-  void release_held(TimePoint now);
-  void flush_ready(TimePoint now);
   Status apply(const LogMessage& log, TimePoint now);
   Status apply(Participant::Action action, TimePoint now);
   Status sweep(TimePoint now);
@@ -164,15 +160,13 @@ class Lane {
   RoundsInMemory in_memory_;
   RoundsByMessages by_messages_;
   LaneLog log_;
+  Reports reports_;
   LivenessProbe probe_;         // while anything is pending
   LivenessProbe inputs_probe_;  // while a round by messages is
   StallDetector stall_detector_;
   Sweeps sweeps_;  // while anything is pending
   RepeatedCalls repeated_;
   DataPlane data_;
-  ReadyMessage ready_;       // reports of this iteration, to travel in one frame
-  GroupsMessage groups_;     // and in another
-  Holding holding_;          // requests may be held for the rest of their group
   bool goes_by_messages_;    // the coordinator decides who does; whatever this rank's own settings say
   bool contributes_inputs_;  // small ones, along with the report
   std::uint64_t n_logged_ = 0;
@@ -180,7 +174,6 @@ class Lane {
   std::uint64_t log_end_;          // entries from here on are not carried out
   std::optional<Status> parting_;  // why nothing new can be agreed on
   bool has_ended_ = false;
-  bool has_said_waiting_ = false;
   bool has_said_no_more_inputs_ = false;
 };
 

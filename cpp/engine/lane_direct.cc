@@ -24,7 +24,7 @@ void Lane::send_input(const Participant::DirectRound& round, Participant::Ticket
   const InputMessage message{round.op->cache_id(), round.number, {input.begin(), input.end()}};
   in_flight_.begin(ticket);  // from here on the inputs of the others decide, or the log does
   control_.hurry();
-  flush_ready(now);
+  reports_.send(now);
   log_.tell_all(message);
   in_flight_.note(ticket, Stage::kReady);
   if (log_.above().empty()) log_.report(message, now);
@@ -63,8 +63,7 @@ Status Lane::carry_out_by_messages(TimePoint now) {
 void Lane::report_late(TimePoint now) {
   for (const DuplicateMessage& late : participant_.take_late()) {
     control_.hurry();
-    release_held(now);
-    report(late, now);
+    reports_.add(late, now);
   }
 }
 
