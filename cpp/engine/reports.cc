@@ -27,6 +27,13 @@ void Reports::add(Message message, TimePoint now) {
   }
 }
 
+void Reports::add_late(TimePoint now) {
+  for (const DuplicateMessage& late : participant_.take_late()) {
+    control_.hurry();
+    add(late, now);
+  }
+}
+
 void Reports::release(TimePoint now) {
   if (participant_.holds_any()) add(participant_.release(), now);
 }

@@ -20,6 +20,8 @@ class Reports {
 
   // As the participant says it: with others that can travel along; all else at once, and what is held before it.
   void add(Message message, TimePoint now);
+  // Of duplicates that came while their name was at a round by messages: see Participant::take_late().
+  void add_late(TimePoint now);
   // At once, behind what was added.
   void say(const Message& message, TimePoint now);
   void send(TimePoint now);

@@ -19,7 +19,7 @@ std::byte* write_splits(std::span<const DirectTensor> tensors, std::byte* to) {
 
 }  // namespace
 
-DirectTensor tensor_of(const Call& call, const std::vector<std::int64_t>* rows_of, int n_members) {
+DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members, std::size_t nth) {
   DirectTensor made{.collective = call.collective,
                     .reduction = {call.dtype, call.op, call.prescale, call.postscale, n_members, {}},
                     .input = call.memory.input,
@@ -29,7 +29,7 @@ DirectTensor tensor_of(const Call& call, const std::vector<std::int64_t>* rows_o
     made.n_rows = call.shape.front();
     made.row_bytes = call.row_bytes();
   }
-  if (rows_of != nullptr) made.rows_of = *rows_of;
+  if (rows_of != nullptr) made.rows_of = (*rows_of)[nth];
   return made;
 }
 
@@ -38,8 +38,7 @@ std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* ro
   std::vector<DirectTensor> tensors;
   tensors.reserve(request.memory.size());
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    DirectTensor& made =
-        tensors.emplace_back(tensor_of(call_of(request, i), rows_of == nullptr ? nullptr : &(*rows_of)[i], n_members));
+    DirectTensor& made = tensors.emplace_back(tensor_of(call_of(request, i), rows_of, n_members, i));
     if (!info(signature.collective).takes_splits) continue;
     made.n_bytes = bytes_of_rows(request.splits[i], signature.tensors[i]);
     if (has_own_splits(signature)) {
@@ -86,14 +85,6 @@ std::vector<std::vector<std::int64_t>> read_splits(std::size_t n_tensors, std::s
     contributed[member] += bytes_of_splits(n_tensors, n_members);
   }
   return splits;
-}
-
-FirstDims splits_for(std::size_t member, const std::vector<std::vector<std::int64_t>>& splits, std::size_t n_members) {
-  FirstDims rows(splits.size());
-  for (std::size_t i = 0; i < splits.size(); ++i) {
-    for (std::size_t at = member; at < splits[i].size(); at += n_members) rows[i].push_back(splits[i][at]);
-  }
-  return rows;
 }
 
 }  // namespace ciranda

@@ -32,14 +32,12 @@ struct RoundCall {
   void combine(std::vector<const std::byte*>& contributed, std::span<std::byte* const> outputs) const;
 };
 
-// `rows_of`: each member's; null where they cannot differ.
-DirectTensor tensor_of(const Call& call, const std::vector<std::int64_t>* rows_of, int n_members);
-// Likewise. They view the request and `rows_of`.
+// `rows_of`: [tensor][of member], null where they cannot differ; of these, the call's is the nth. The tensor views it.
+DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members, std::size_t nth = 0);
+// Likewise; they view the request too.
 std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* rows_of, int n_members);
 
 // Of tensors whose splits travel: [tensor][of member][for member]. Moves `contributed` behind them.
 std::vector<std::vector<std::int64_t>> read_splits(std::size_t n_tensors, std::span<const std::byte*> contributed);
-// [tensor][of member]: those for one.
-FirstDims splits_for(std::size_t member, const std::vector<std::vector<std::int64_t>>& splits, std::size_t n_members);
 
 }  // namespace ciranda
