@@ -223,13 +223,10 @@ class Engine::Impl {
   };
 
   // Gives the lock back, then wakes a thread for the callbacks of what this thread has completed.
-  class Holder {
-   public:
-    explicit Holder(Impl& engine) : flush_(engine.callback_threads_), holder_(engine.lock_) {}
-
-   private:
-    Flush flush_;
-    ProgressLockHolder holder_;
+  struct Holder {
+    explicit Holder(Impl& engine) : flush(engine.callback_threads_), lock(engine.lock_) {}
+    Flush flush;
+    ProgressLockHolder lock;
   };
 
   // What does so.
@@ -524,10 +521,11 @@ Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Inte
   return ciranda::allocate_shared(*this, arena != nullptr ? arena->shared_regions() : nullptr, n_bytes, interrupted);
 }
 std::vector<Candidate> Engine::candidates(Collective collective, std::size_t n_bytes) const {
-  return impl_->held([&](const ProgressLoop& loop) { return loop.candidates(collective, n_bytes); });
+  return impl_->held(
+      [&](const ProgressLoop& loop) { return loop.first_lane().data().candidates(collective, n_bytes); });
 }
 std::string_view Engine::agreement(Collective collective, std::size_t n_bytes) const {
-  return impl_->held([&](const ProgressLoop& loop) { return loop.agreement(collective, n_bytes); });
+  return impl_->held([&](const ProgressLoop& loop) { return loop.first_lane().agreement(collective, n_bytes); });
 }
 std::uint64_t Engine::n_bytes_in_place() const {
   const SharedArena* arena = impl_->mesh().arena();

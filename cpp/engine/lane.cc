@@ -11,9 +11,6 @@
 namespace ciranda {
 namespace {
 
-// A request waits for the rest of its planned group while others come, and then for no longer than this.
-constexpr std::chrono::milliseconds kBatchingWindow{20};
-
 // The world's first lane has an arena if it can have one; two ranks that send to each other would have one each for
 // little.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {
@@ -24,31 +21,40 @@ LivenessProbe::Limits limits_of(const Config& config) {
   return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
 }
 
-std::vector<LivenessProbe::Watched> ranks_above(const LaneLog& log, const LaneMesh& mesh) {
-  std::vector<LivenessProbe::Watched> ranks;
-  for (const int member : log.above()) {
-    const bool coordinates = member == log.above().back();
-    ranks.push_back({mesh.ranks()[static_cast<std::size_t>(member)],
-                     coordinates ? "which coordinates" : "through which the log comes"});
+// Where this rank has joined it still helps the others, with memory that nobody looks at.
+void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFlight& in_flight) {
+  for (Participant::Ready& ready : entry.requests) {
+    if (ready.ticket != Participant::kNoTicket) continue;
+    Request request;
+    request.process_set = set_of(id);
+    request.name = ready.absence->name;
+    request.signature = ready.absence->signature;
+    if (info(request.signature.collective).first_dim_may_differ) {
+      for (TensorSignature& tensor : request.signature.tensors) tensor.shape.front() = 0;
+    }
+    settle_splits(request, mesh.size(), mesh.peer(mesh.rank()).rank);
+    const OutputBuffer scratch = in_flight.output_memory().allocate(request.signature.n_bytes(), {});
+    std::byte* at = scratch.data.get();
+    for (const TensorSignature& tensor : request.signature.tensors) {
+      request.memory.push_back({at, at});
+      at += tensor.n_bytes();
+    }
+    ready.ticket = in_flight.add({std::move(request), std::make_shared<Operation>()});
+    in_flight.at(ready.ticket).scratch = scratch.data;
   }
-  return ranks;
 }
 
-// All others but these, where they are so few that they may send their inputs to each other.
-std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
-  std::vector<LivenessProbe::Watched> ranks;
-  if (mesh.size() > most_ranks) return ranks;
-  const std::vector<int>& above = log.above();
-  for (int member = 0; member < mesh.size(); ++member) {
-    if (member == mesh.rank() || std::find(above.begin(), above.end(), member) != above.end()) continue;
-    ranks.push_back({mesh.ranks()[static_cast<std::size_t>(member)], "which takes part in what is waited for"});
-  }
-  return ranks;
-}
-
-bool changes_sets(Collective collective) {
-  const Subject subject = info(collective).subject;
-  return subject == Subject::kSets || subject == Subject::kLanes;
+// Nothing is left to execute of an entry that is about sets.
+void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in_flight) {
+  if (entry.requests.empty()) return;
+  const Participant::Ticket ticket = entry.requests.front().ticket;
+  const Subject subject = info(in_flight.at(ticket).request.signature.collective).subject;
+  if (subject != Subject::kSets && subject != Subject::kLanes) return;
+  std::int64_t result = 0;
+  const Status status = changes.change_sets(in_flight.at(ticket).request, result);
+  in_flight.at(ticket).operation->set_value(result);
+  in_flight.complete(ticket, status);
+  entry.requests.clear();
 }
 
 }  // namespace
@@ -56,58 +62,50 @@ bool changes_sets(Collective collective) {
 Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const Surroundings& around)
     : id_(id),
       control_(around.control),
-      logger_(around.logger),
-      n_met_(around.n_met),
       has_failed_(around.has_failed),
       changes_(around.changes),
       mux_(around.mux),
+      names_(around.names),
       mesh_(around.world, around.mux, id, ranks, arena),
-      auto_names_(around.names.automatic),
-      ops_(around.names.ops),
       in_flight_(around.names.ops, around.output_memory, around.recorder),
-      limits_(agreement_limits(around.config, mesh_.size())),
-      participant_(mesh_.rank(), id, ops_,
+      participant_(mesh_.rank(), id, names_.ops,
                    {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
-      in_memory_(mesh_, in_flight_, around.n_met),
-      by_messages_(mesh_.rank(), mesh_.size()),
-      log_(id, mesh_, control_, around.config, logger_),
-      probe_(ranks_above(log_, mesh_), limits_of(around.config), control_, logger_),
-      inputs_probe_(ranks_beside(log_, mesh_, limits_.swap_ranks), limits_of(around.config), control_, logger_),
-      stall_detector_(limits_of(around.config), control_, logger_),
-      sweeps_(limits_of(around.config).shutdown),
-      repeated_(participant_, in_memory_, log_, in_flight_, around.names),
+      log_(id, mesh_, control_, around.config, around.logger),
+      reports_(participant_, log_, control_),
       data_(mesh_, in_flight_, find(around.backends, DeviceType::kHost)->make(mesh_, around.config),
-            slot_bytes_of(id, around.config), logger_),
-      holding_(kBatchingWindow),
-      goes_by_messages_(mesh_.size() <= limits_.swap_ranks && !shares_memory_with_all(mesh_) && !log_.has_relays()),
-      contributes_inputs_(!shares_memory_with_all(mesh_) && !log_.has_relays() && around.config.algorithm.empty()),
+            slot_bytes_of(id, around.config), around.logger),
+      parts_{id, mesh_, control_, names_, in_flight_, participant_, log_, reports_, data_, around.n_met},
+      rounds_(parts_),
+      swaps_(parts_, around.config, limits_of(around.config), around.logger),
+      answers_(parts_, limits_of(around.config), around.logger),
+      stall_detector_(limits_of(around.config), control_, around.logger),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
-
-int Lane::member(int world_rank) const {
-  const std::vector<int>& ranks = mesh_.ranks();
-  const auto found = std::lower_bound(ranks.begin(), ranks.end(), world_rank);
-  return found != ranks.end() && *found == world_rank ? static_cast<int>(found - ranks.begin()) : -1;
-}
-
-bool Lane::includes(int world_rank) const { return member(world_rank) >= 0; }
 
 // --- reporting
 
-void Lane::submit(Submission&& submission, TimePoint now) {
-  has_said_waiting_ = false;
-  PersistentOp* const held = submission.op;
-  const bool is_duplicate = held == nullptr;
+// None: nothing new can be agreed on, so it has failed.
+std::optional<Participant::Ticket> Lane::take_in(Submission&& submission, TimePoint now) {
   const Participant::Ticket ticket = in_flight_.add(std::move(submission));
   in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
-    return;
+    return std::nullopt;
   }
-  if (!participant_.has_pending()) begin_to_wait(now);
-  if (is_duplicate) leave_rounds();  // its first call may be at one
-  PersistentOp& op = is_duplicate ? ops_.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
-  if (come(op, ticket, now)) return;
+  if (!participant_.has_pending()) answers_.begin(now);
+  return ticket;
+}
+
+void Lane::submit(Submission&& submission, TimePoint now) {
+  reports_.expect_more();
+  PersistentOp* const held = submission.op;
+  const bool is_duplicate = held == nullptr;
+  const auto taken = take_in(std::move(submission), now);
+  if (!taken) return;
+  const Participant::Ticket ticket = *taken;
+  if (is_duplicate) rounds_.leave();  // its first call may be at one
+  PersistentOp& op = is_duplicate ? names_.ops.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
+  if (swaps_.come(op, ticket, now) || rounds_.come(op, ticket, now)) return;
   if (participant_.come_late(op, ticket)) return;
   const Request& request = in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
@@ -116,198 +114,64 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   // when this rank will look no longer (ProgressLoop::insist).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
-  if (ready != nullptr) {
-    if (ready->items.empty()) holding_.update(true, true, now);
-    if (ready->items.size() == 1 && contributes_inputs_) {
-      const auto input = small_input(request);
-      ready->items.front().input.assign(input.begin(), input.end());
-    }
-    add_ready(*ready);
-  } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
-    groups_.plan = groups->plan;
-    groups_.groups.push_back(groups->groups.front());
-    holding_.update(participant_.holds_any(), true, now);
-  } else {
-    release_held(now);
-    report(message, now);
+  if (ready != nullptr && ready->items.size() == 1) {
+    const auto input = swaps_.input_along(request);
+    ready->items.front().input.assign(input.begin(), input.end());
   }
+  reports_.add(std::move(message), now);
   in_flight_.note(ticket, Stage::kReady);
 }
 
-// Or closes the round to which others might come, as this rank's call is of another kind.
-bool Lane::come(PersistentOp& op, Participant::Ticket ticket, TimePoint now) {
-  const InFlight::Entry& entry = in_flight_.at(ticket);
-  const bool is_duplicate = entry.op == nullptr;
-  SharedArena* arena = data_.arena();
-  const auto round = is_duplicate || !entry.request.is_awaited ? std::nullopt : round_for(ticket, arena);
-  if (!round) {
-    close_avoided(op, entry.request);
-    return false;
-  }
-  if (arena == nullptr) {
-    send_input(*round, ticket, now);
-  } else if (in_memory_.come(*arena, *round, ticket)) {
-    meet(now);
-  } else {
-    report_missed(*round->op, now);
-  }
-  return true;
-}
-
-std::optional<Participant::DirectRound> Lane::round_for(Participant::Ticket ticket, const SharedArena* arena) {
-  const Request& request = in_flight_.at(ticket).request;
-  PersistentOp& op = *in_flight_.at(ticket).op;
-  if (arena == nullptr)
-    return goes_by_messages_ ? participant_.come(Direct::kByMessages, op, request, ticket) : std::nullopt;
-  if (RoundsInMemory::is_better_in_place(*arena, request)) return std::nullopt;
-  if (!is_numbered(request)) return participant_.come(Direct::kInMemory, op, request, ticket);
-  if (id_ != 0 || !is_unnamed(request.name)) return std::nullopt;
-  return participant_.come_unnamed(request, auto_names_.n_unnamed() - 1, ticket);
-}
-
-// One without a name is not the next that may come, where another of this rank is at a round.
-void Lane::close_avoided(PersistentOp& op, const Request& request) {
-  if (is_numbered(request) && participant_.has_come_unnamed()) leave_rounds();
-  const auto avoided = participant_.avoid(is_numbered(request) ? participant_.unnamed() : op);
-  if (avoided) in_memory_.close(data_.arena(), *avoided);
-}
-
-// What all ranks agree on in full is reported so.
-void Lane::report_missed(PersistentOp& op, TimePoint now) {
-  if (!op.is_unnamed()) return add_ready(participant_.missed(op));
-  control_.hurry();
-  release_held(now);
-  const Participant::Ticket ticket = participant_.missed_unnamed();
-  const InFlight::Entry& entry = in_flight_.at(ticket);
-  report(participant_.submit(*entry.op, entry.request, ticket), now);
-}
-
-RepeatedCalls::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
-  SharedArena* arena = data_.arena();
-  if (arena == nullptr || parting_) return std::nullopt;
+RoundsInMemory::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
+  if (parting_) return std::nullopt;
   const bool had_pending = participant_.has_pending();
-  RepeatedCalls::Outcome outcome = repeated_.repeat(*arena, call, stages, n_looks);
+  RoundsInMemory::Outcome outcome = rounds_.repeat(call, stages, n_looks);
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
-  has_said_waiting_ = false;
-  if (!had_pending) begin_to_wait(std::chrono::steady_clock::now());
+  reports_.expect_more();
+  if (!had_pending) answers_.begin(std::chrono::steady_clock::now());
   return outcome;
 }
 
-bool Lane::meet(TimePoint now) { return !in_memory_.empty() && look_at_rounds(false, now); }
-
-void Lane::leave_rounds() {
-  if (!in_memory_.empty()) look_at_rounds(true, std::chrono::steady_clock::now());
-}
-
-bool Lane::look_at_rounds(bool closes, TimePoint now) {
-  const RoundsInMemory::News news = in_memory_.look(closes);
-  for (PersistentOp* const op : news.met) {
-    log_.met(*op);
-    const Participant::Ticket ticket = participant_.done(*op).ticket;
-    in_flight_.complete(ticket, Status(in_flight_.at(ticket).outcome));
-  }
-  for (PersistentOp* const op : news.missed) report_missed(*op, now);
-  // To the coordinator, who reports something waits no longer.
-  if (!news.missed.empty() && has_said_waiting_) report(WaitingMessage{}, now);
-  return !news.met.empty() || !news.missed.empty();
-}
-
-void Lane::add_ready(const ReadyMessage& ready) {
-  ready_.items.insert(ready_.items.end(), ready.items.begin(), ready.items.end());
-}
-
-void Lane::release_held(TimePoint now) {
-  if (!participant_.holds_any()) return;
-  add_ready(participant_.release());
-  holding_.update(false, true, now);
-}
-
 void Lane::join(Submission&& submission, TimePoint now) {
-  const Participant::Ticket ticket = in_flight_.add(std::move(submission));
-  in_flight_.note(ticket, Stage::kTaken);
-  if (parting_) {
-    in_flight_.complete(ticket, *parting_);
-    return;
-  }
-  if (!participant_.has_pending()) begin_to_wait(now);
+  const auto ticket = take_in(std::move(submission), now);
+  if (!ticket) return;
   control_.hurry();
-  leave_rounds();
-  release_held(now);
-  report(participant_.join(ticket), now);
-}
-
-bool Lane::expect_no_more() {
-  if (has_said_waiting_ || !in_flight_.has_deferrable()) return false;
-  has_said_waiting_ = true;
-  control_.hurry();
-  const TimePoint now = std::chrono::steady_clock::now();
-  release_held(now);
-  report(WaitingMessage{}, now);
-  return true;
-}
-
-void Lane::report(const Message& message, TimePoint now) {
-  flush_ready(now);
-  log_.report(message, now);
-}
-
-void Lane::flush_ready(TimePoint now) {
-  if (!ready_.items.empty()) report(std::exchange(ready_, {}), now);
-  if (!groups_.groups.empty()) report(std::exchange(groups_, {}), now);
+  rounds_.leave();
+  reports_.add(participant_.join(*ticket), now);
 }
 
 // --- agreeing
 
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
-  const int from = member(world_rank);
-  if (from >= 0 && std::holds_alternative<NoMoreInputsMessage>(message)) {
-    by_messages_.hear_end(from);
+  const std::optional<int> from = mesh_.member_of(world_rank);
+  if (from && std::holds_alternative<NoMoreInputsMessage>(message)) {
+    swaps_.hear_end(*from);
     return Status::ok_status();
   }
-  if (const auto* input = std::get_if<InputMessage>(&message); input != nullptr && from >= 0) {
-    return hear_input(from, *input, now);
+  if (const auto* input = std::get_if<InputMessage>(&message); input != nullptr && from) {
+    return swaps_.hear(*from, *input, now);
   }
-  if (from < 0 || !log_.expects(from, message)) {
+  if (!from || !log_.expects(*from, message)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
-                            std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) +
-                            " has no use for in lane " + std::to_string(id_));
+                            std::to_string(mesh_.peer(mesh_.rank()).rank) + " has no use for in lane " +
+                            std::to_string(id_));
   }
-  const Result<LogMessage> log = log_.hear(from, std::move(message), now);
+  const Result<LogMessage> log = log_.hear(*from, std::move(message), now);
   return log.ok() ? apply(log.value(), now) : log.status();
 }
 
 Result<bool> Lane::agree(TimePoint now) {
-  const bool has_met = meet(now);
-  if (Status status = carry_out_by_messages(now); !status.ok()) return status;
-  if (holding_.is_over(now)) release_held(now);
-  flush_ready(now);
+  const bool has_met = rounds_.meet(now);
+  if (Status status = swaps_.carry_out(now); !status.ok()) return status;
+  reports_.send_due(now);
   Result<bool> passed_on = log_.pass_on(now);
   if (!passed_on.ok()) return passed_on;
   const std::size_t n_bytes_under_way = log_.has_priorities() ? data_.n_bytes_under_way() : 0;
   const LogMessage log = log_.write(data_.is_idle(), n_bytes_under_way, now);
   if (Status status = apply(log, now); !status.ok()) return status;
-  if (participant_.has_pending()) {
-    if (Status status = probe_.look(now); !status.ok()) return status;
-    if (sweeps_.is_due(now)) {
-      if (Status status = sweep(now); !status.ok()) return status;
-    }
-  }
-  if (!by_messages_.empty()) {
-    if (Status status = inputs_probe_.look(now); !status.ok()) return status;
-  }
+  if (Status status = answers_.look(now); !status.ok()) return status;
+  if (Status status = swaps_.look_for_silence(now); !status.ok()) return status;
   return has_met || passed_on.value() || !log.entries.empty();
-}
-
-Status Lane::sweep(TimePoint now) {
-  if (const auto again = participant_.join_again()) report(*again, now);
-  const auto overdue = participant_.sweep(has_said_waiting_);
-  if (!overdue) return Status::ok_status();
-  const std::string formed = needs_no_agreement(id_) ? ", or that rank has not formed the group" : "";
-  return Status::timeout("'" + *overdue + "' has waited on rank " +
-                         std::to_string(mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]) + " for more than " +
-                         seconds_text(2 * sweeps_.interval()) + " without an answer of " +
-                         control_.peer_text(mesh_.ranks().front()) +
-                         ", which coordinates and is there: a message between them was lost" + formed + ".");
 }
 
 Status Lane::apply(const LogMessage& log, TimePoint now) {
@@ -316,7 +180,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
     ++n_logged_;
-    report_late(now);
+    reports_.add_late(now);
     if (data_.n_enqueued() >= log_end_) continue;
     if (Status status = apply(std::move(action).value(), now); !status.ok()) return status;
   }
@@ -325,13 +189,13 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
-    for (const Participant::DirectRound& round : to_execute->to_close) in_memory_.close(data_.arena(), round);
-    stand_in(*to_execute);
+    for (const Participant::DirectRound& round : to_execute->to_close) rounds_.close(round);
+    stand_in(*to_execute, id_, mesh_, in_flight_);
     for (const Participant::Ready& ready : to_execute->requests) {
-      forget_input(ready.ticket);
+      swaps_.forget(ready.ticket);
       in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
     }
-    if (change_sets(*to_execute)) to_execute->requests.clear();
+    change_sets(*to_execute, changes_, in_flight_);
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();
   }
@@ -339,64 +203,29 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
     for (const Participant::Ticket ticket : failed->tickets) {
-      forget_input(ticket);
+      swaps_.forget(ticket);
       in_flight_.complete(ticket, failed->status);
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
     // The ranks have made different numbers of calls. They know that all have joined by the set's first lane.
-    if (lane_of(id_) == 0) auto_names_.restart(set_of(id_));
-    in_flight_.at(joined->ticket).operation->set_value(mesh_.ranks()[static_cast<std::size_t>(joined->last)]);
+    if (lane_of(id_) == 0) names_.automatic.restart(set_of(id_));
+    in_flight_.at(joined->ticket).operation->set_value(mesh_.peer(joined->last).rank);
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
-    holding_.update(false, true, now);
-    add_ready(planned->released);
-    report(planned->known, now);
+    reports_.add(planned->released, now);
+    reports_.say(planned->known, now);
   } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action)) {
     control_.hurry();
-    if (cancelled->answer) report(*cancelled->answer, now);
+    if (cancelled->answer) reports_.say(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
-    for (const Participant::DirectRound& round : forgotten->to_close) in_memory_.close(data_.arena(), round);
-    report(forgotten->answer, now);
+    for (const Participant::DirectRound& round : forgotten->to_close) rounds_.close(round);
+    reports_.say(forgotten->answer, now);
   } else {
     has_ended_ = true;
     end(Status::aborted("the process set was removed before this was done."));
     in_flight_.complete_all(*parting_, false);
   }
   return Status::ok_status();
-}
-
-// Where this rank has joined it still helps the others, with memory that nobody looks at.
-void Lane::stand_in(Participant::Execute& entry) {
-  for (Participant::Ready& ready : entry.requests) {
-    if (ready.ticket != Participant::kNoTicket) continue;
-    Request request;
-    request.process_set = set_of(id_);
-    request.name = ready.absence->name;
-    request.signature = ready.absence->signature;
-    if (info(request.signature.collective).first_dim_may_differ) {
-      for (TensorSignature& tensor : request.signature.tensors) tensor.shape.front() = 0;
-    }
-    settle_splits(request, mesh_.size(), mesh_.ranks()[static_cast<std::size_t>(mesh_.rank())]);
-    const OutputBuffer scratch = in_flight_.output_memory().allocate(request.signature.n_bytes(), {});
-    std::byte* at = scratch.data.get();
-    for (const TensorSignature& tensor : request.signature.tensors) {
-      request.memory.push_back({at, at});
-      at += tensor.n_bytes();
-    }
-    ready.ticket = in_flight_.add({std::move(request), std::make_shared<Operation>()});
-    in_flight_.at(ready.ticket).scratch = scratch.data;
-  }
-}
-
-bool Lane::change_sets(Participant::Execute& entry) {
-  if (entry.requests.empty()) return false;
-  const Participant::Ticket ticket = entry.requests.front().ticket;
-  if (!changes_sets(in_flight_.at(ticket).request.signature.collective)) return false;
-  std::int64_t result = 0;
-  const Status status = changes_.change_sets(in_flight_.at(ticket).request, result);
-  in_flight_.at(ticket).operation->set_value(result);
-  in_flight_.complete(ticket, status);
-  return true;
 }
 
 // --- executing
@@ -406,7 +235,7 @@ Result<bool> Lane::execute(TimePoint now) {
     stall_detector_.moved();
     return false;
   }
-  sweeps_.note_busy();
+  answers_.note_busy();
   Result<bool> stepped = data_.step();
   if (!stepped.ok() || stepped.value() || data_.awaits_device()) {
     stall_detector_.moved();
@@ -414,7 +243,7 @@ Result<bool> Lane::execute(TimePoint now) {
   }
   const auto awaited = [this] {
     std::vector<int> ranks = data_.awaited();
-    for (int& rank : ranks) rank = mesh_.ranks()[static_cast<std::size_t>(rank)];
+    for (int& rank : ranks) rank = mesh_.peer(rank).rank;
     return ranks;
   };
   const Status status = stall_detector_.stuck(
@@ -423,11 +252,67 @@ Result<bool> Lane::execute(TimePoint now) {
   return false;
 }
 
+std::string_view Lane::agreement(Collective collective, std::size_t n_bytes) const {
+  const Coordinator* coordinator = log_.coordinator();
+  if (coordinator == nullptr) return "";
+  const auto n_rows = static_cast<std::int64_t>(n_bytes);
+  Signature signature;
+  signature.collective = collective;
+  signature.tensors.push_back({DataType::kUInt8, {n_rows}});
+  const std::vector<std::int64_t> alike(mesh_.ranks().size(), n_rows);
+  const Direct direct = coordinator->direct_for(signature, {alike});
+  if (direct != Direct::kNot) {
+    return direct == Direct::kInMemory ? "a direct round in shared memory" : "a direct round by messages";
+  }
+  return swaps_.sends_along(signature) ? "the log, inputs with the reports" : "the log";
+}
+
 std::optional<TimePoint> Lane::next_deadline() const {
-  std::optional<TimePoint> next = earliest(log_.due(), holding_.due());
-  if (participant_.has_pending()) next = earliest(next, earliest(probe_.due(), sweeps_.due()));
-  if (!by_messages_.empty()) next = earliest(next, inputs_probe_.due());
+  std::optional<TimePoint> next = earliest(log_.due(), reports_.due());
+  next = earliest(next, earliest(answers_.due(), swaps_.due()));
   return earliest(next, stall_detector_.due());
+}
+
+// --- ending: a member leaves, the world breaks, or the lane is taken down
+
+void Lane::heed(const Departure& departure) {
+  const std::optional<int> who = mesh_.member_of(departure.rank);
+  if (!who) return;
+  log_end_ = std::min(log_end_, departure.log_index(id_));
+  if (!parting_) {
+    parting_ = Status::aborted(control_.peer_text(departure.rank) +
+                               " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
+                               "the same number of calls before they shut down.");
+  }
+  if (data_.n_executed() >= log_end_) mux_.abandon(id_);  // what is under way is cut short: other lanes get past it
+  data_.give_up_from(log_end_, *parting_);
+  rounds_.leave();
+  swaps_.hear_end(*who);
+  swaps_.say_no_more();
+}
+
+// What is not agreed on by the end of the log will never be. A round to which all have sent their inputs is; the inputs
+// may still be on their way.
+void Lane::fail_what_cannot_come() {
+  if (!parting_ || n_logged_ < log_end_) return;
+  in_flight_.complete_all(*parting_, false);
+  swaps_.fail_lost(*parting_);
+}
+
+void Lane::give_up(const Status& why) {
+  log_end_ = 0;
+  if (!parting_) parting_ = why;
+  rounds_.leave();
+  mux_.abandon(id_);
+  data_.give_up_from(log_end_, why);
+  swaps_.clear();
+  in_flight_.complete_all(why, true);
+}
+
+void Lane::end(const Status& why) {
+  if (!parting_) parting_ = why;
+  rounds_.leave();
+  log_.end(why);
 }
 
 }  // namespace ciranda

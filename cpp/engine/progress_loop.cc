@@ -57,9 +57,7 @@ Lane& ProgressLoop::make_lane(LaneId id, const std::vector<int>& ranks) {
                              Lane::Surroundings{mesh_, mux_, control_, config_, logger_, names_, *this, n_met_,
                                                 has_failed_, output_memory_, recorder_, backends_}));
   lane_by_id_[id] = lanes_.back().get();
-  for (const Departure& departure : control_.departures()) {
-    if (lanes_.back()->includes(departure.rank)) lanes_.back()->heed(departure);
-  }
+  for (const Departure& departure : control_.departures()) lanes_.back()->heed(departure);
   return *lanes_.back();
 }
 
@@ -228,11 +226,11 @@ bool ProgressLoop::submit(Submission&& submission, int n_looks) {
   const std::shared_ptr<Operation> operation = submission.operation;
   Lane* lane = take(std::move(submission), now);
   if (lane != nullptr && lane->awaits_inputs() && control_.send()) mesh_.notify(control_.take_urgency());
-  for (int i = 0; lane != nullptr && lane->is_at_round() && i < n_looks; ++i) {
+  for (int i = 0; lane != nullptr && !lane->rounds().empty() && i < n_looks; ++i) {
     relax();
-    lane->meet(now);
+    lane->rounds().meet(now);
   }
-  return operation->is_done() || (lane != nullptr && lane->is_at_round(*operation));
+  return operation->is_done() || (lane != nullptr && lane->rounds().holds(*operation));
 }
 
 // Returns the lane that has it; null if it is not for one.
@@ -342,9 +340,7 @@ void ProgressLoop::heed_departures() {
   const std::vector<Departure>& departures = control_.departures();
   for (; n_departures_heeded_ < departures.size(); ++n_departures_heeded_) {
     has_failed_.store(true);
-    for (const auto& lane : lanes_) {
-      if (lane->includes(departures[n_departures_heeded_].rank)) lane->heed(departures[n_departures_heeded_]);
-    }
+    for (const auto& lane : lanes_) lane->heed(departures[n_departures_heeded_]);
   }
   for (const auto& lane : lanes_) lane->fail_what_cannot_come();
 }
@@ -372,18 +368,18 @@ void ProgressLoop::expect_no_more() {
 
 void ProgressLoop::leave_rounds() {
   if (failure_) return;
-  for (const auto& lane : lanes_) lane->leave_rounds();
+  for (const auto& lane : lanes_) lane->rounds().leave();
 }
 
 void ProgressLoop::say_bye() {
   const Status ended = Status::aborted("rank " + std::to_string(mesh_.rank()) + " shut down before this was done.");
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
-    for (const auto& lane : lanes_) ends.push_back({lane->id(), lane->n_executed()});
+    for (const auto& lane : lanes_) ends.push_back({lane->id(), lane->data().n_executed()});
     control_.say_bye(std::move(ends));
   }
   const bool is_cut_short =
-      std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->moves_data(); });
+      std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return !lane->data().is_idle(); });
   if (is_cut_short) keep_own_memory();
   for (const auto& lane : lanes_) lane->give_up(ended);
   fail(kept_.take_all(), ended);

@@ -35,7 +35,7 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   bool submit(Submission&& submission, int n_looks);
 
   // Of the world. REQUIRES: the queue is empty.
-  RepeatedCalls::Outcome repeat(const Call& call, Stages* stages, int n_looks) {
+  RoundsInMemory::Outcome repeat(const Call& call, Stages* stages, int n_looks) {
     return failure_ ? std::nullopt : lanes_.front()->repeat(call, stages, n_looks);
   }
 
@@ -56,13 +56,8 @@ class ProgressLoop final : private LaneMessages, private LaneChanges {
   // Whether lazy news should wake this rank when it sleeps: somebody, here or elsewhere, waits for what comes of it.
   bool awaits_lazy_news() const;
 
-  // Of the world's first lane.
-  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
-    return lanes_.front()->candidates(collective, n_bytes);
-  }
-  std::string_view agreement(Collective collective, std::size_t n_bytes) const {
-    return lanes_.front()->agreement(collective, n_bytes);
-  }
+  // The world's.
+  const Lane& first_lane() const { return *lanes_.front(); }
 
   bool has_work() const;
   std::optional<TimePoint> next_deadline() const;

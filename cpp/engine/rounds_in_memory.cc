@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "base/relax.hpp"
-#include "engine/collectives/functions.hpp"
-#include "engine/round_data.hpp"
+#include "engine/outputs.hpp"
 #include "engine/work.hpp"
 
 namespace ciranda {
@@ -16,92 +16,251 @@ Meeting at(const SharedArena& arena, const Participant::DirectRound& round) {
   return {arena.meeting(round.place.number), arena.n_members()};
 }
 
-// Calls `visit` for each member that contributes something: for `root` alone, or for all where that is -1.
-template <typename Visit>
-void for_each_contributor(int root, int n_members, Visit visit) {
-  if (root >= 0) return visit(root);
-  for (int member = 0; member < n_members; ++member) visit(member);
+// Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
+bool is_better_in_place(const SharedArena& arena, const Call& call) {
+  if (!info(call.collective).reduces_for_all) return false;
+  const std::size_t n_bytes = call.n_bytes();
+  return n_bytes > kMostRoundBytes && arena.regions().find(call.memory.output, n_bytes);
 }
 
-}  // namespace
-
-bool RoundsInMemory::is_better_in_place(const SharedArena& arena, const Request& request) {
+bool is_better_in_place(const SharedArena& arena, const Request& request) {
   const Signature& signature = request.signature;
   if (!info(signature.collective).reduces_for_all || signature.n_bytes() <= kMostRoundBytes) return false;
   std::size_t n_elsewhere = 0;
   for (std::size_t i = 0; i < request.memory.size() && n_elsewhere <= SharedArena::kStageBytes; ++i) {
     const std::size_t n_bytes = signature.tensors[i].n_bytes();
-    if (!lies_in_region(arena, request.memory[i].output, n_bytes)) n_elsewhere += n_bytes;
+    if (!arena.regions().find(request.memory[i].output, n_bytes)) n_elsewhere += n_bytes;
   }
   return n_elsewhere <= SharedArena::kStageBytes && n_elsewhere < signature.n_bytes();
 }
 
-bool RoundsInMemory::come(SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket) {
-  close_what_is_due(arena);
-  const Pending pending{round, ticket, &arena};
-  const bool has_room = contribute(pending);
-  in_flight_.note(ticket, Stage::kReady);
-  if (has_room && at(arena, round).come(round.number)) {
-    pending_.push_back(pending);
-    return true;
+bool is_met_within(int n_looks, const Meeting& place, std::uint64_t round) {
+  for (int i = 0; !place.is_met(round); ++i) {
+    if (i == n_looks || place.is_closed(round)) return false;
+    relax();
   }
-  if (has_room) {
-    take_back(pending);
+  return true;
+}
+
+// Whether there is room for what all contribute, if it was given at all.
+bool fits_given(const Call& call, const Participant::DirectRound& round) {
+  if (round.first_dims == nullptr || call.memory.output == nullptr) return true;
+  return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
+}
+
+// For a result for which the caller has given no memory.
+OutputBuffer allocate(const OutputMemory& from, const Call& call, const FirstDims* rows_of, const SharedArena& arena) {
+  Shape shape(call.shape.begin(), call.shape.end());
+  std::int64_t& n_rows = shape.front();
+  n_rows = rows_of != nullptr ? *sum_of_rows(rows_of->front())
+                              : n_rows_of_result(call.collective, n_rows, arena.member(), arena.n_members());
+  const std::size_t n_bytes = static_cast<std::size_t>(n_rows) * call.row_bytes();
+  return from.allocate(n_bytes, std::move(shape));
+}
+
+std::shared_ptr<Operation> done_with(OutputBuffer output) {
+  auto operation = std::make_shared<Operation>();
+  std::vector<OutputBuffer> outputs;
+  outputs.push_back(std::move(output));
+  operation->set_outputs(std::move(outputs));
+  operation->complete(Status::ok_status());
+  return operation;
+}
+
+}  // namespace
+
+// --- requests
+
+bool RoundsInMemory::come(PersistentOp& op, Participant::Ticket ticket, TimePoint now) {
+  InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  SharedArena* const arena = lane_.data.arena();
+  const bool is_duplicate = entry.op == nullptr;
+  const bool may_come = arena != nullptr && !is_duplicate && entry.request.is_awaited;
+  const auto round = may_come ? round_for(*arena, op, ticket) : std::nullopt;
+  if (!round) {
+    avoid(op, entry.request);
+    return false;
+  }
+  const std::vector<DirectTensor> tensors = tensors_of(entry.request, round->first_dims, arena->n_members());
+  Stages* const stages = lane_.in_flight.recorder().is_on() ? &entry.stages : nullptr;
+  if (enter(*arena, *round, call_of(entry, tensors), stages)) {
+    pending_.push_back({*round, ticket});
+    meet(now);
   } else {
-    close(&arena, round);
+    report_missed(*round->op, now);
   }
+  return true;
+}
+
+std::optional<Participant::DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op,
+                                                                  Participant::Ticket ticket) const {
+  const Request& request = lane_.in_flight.at(ticket).request;
+  if (is_better_in_place(arena, request)) return std::nullopt;
+  if (!is_numbered(request)) return lane_.participant.come(Direct::kInMemory, op, request, ticket);
+  if (lane_.id != 0 || !is_unnamed(request.name)) return std::nullopt;
+  return lane_.participant.come_unnamed(request, lane_.names.automatic.n_unnamed() - 1, ticket);
+}
+
+// One without a name is not the next that may come, where another of this rank is at a round.
+void RoundsInMemory::avoid(PersistentOp& op, const Request& request) {
+  if (is_numbered(request) && lane_.participant.has_come_unnamed()) leave();
+  const auto avoided = lane_.participant.avoid(is_numbered(request) ? lane_.participant.unnamed() : op);
+  if (avoided) close(*avoided);
+}
+
+// What all ranks agree on in full is reported so.
+void RoundsInMemory::report_missed(PersistentOp& op, TimePoint now) {
+  if (!op.is_unnamed()) return lane_.reports.add(lane_.participant.missed(op), now);
+  lane_.control.hurry();
+  const Participant::Ticket ticket = lane_.participant.missed_unnamed();
+  const InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  lane_.reports.add(lane_.participant.submit(*entry.op, entry.request, ticket), now);
+}
+
+bool RoundsInMemory::holds(const Operation& operation) const {
+  return std::ranges::any_of(pending_, [&](const Pending& pending) {
+    return lane_.in_flight.at(pending.ticket).operation.get() == &operation;
+  });
+}
+
+// `closes`: then every round is met or closed.
+bool RoundsInMemory::look(bool closes, TimePoint now) {
+  SharedArena& arena = *lane_.data.arena();
+  std::vector<PersistentOp*> met;
+  std::vector<PersistentOp*> missed;
+  std::erase_if(pending_, [&](const Pending& pending) {
+    Meeting place = at(arena, pending.round);
+    const std::uint64_t number = pending.round.number;
+    const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
+    if (is_met && RoundMemory::agree(arena, pending.round)) {
+      met.push_back(pending.round.op);
+      InFlight::Entry& entry = lane_.in_flight.at(pending.ticket);
+      const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kMeeting;
+      lane_.in_flight.note_agreed(pending.ticket, path, lane_.in_flight.recorder().now());
+      entry.outcome = carry_out(arena, pending);
+      return true;
+    }
+    if (!is_met && !closes && !place.is_closed(number)) return false;
+    memory_.give_back(arena, pending.round);
+    missed.push_back(pending.round.op);
+    return true;
+  });
+  for (PersistentOp* const op : met) {
+    lane_.log.met(*op);
+    const Participant::Ticket ticket = lane_.participant.done(*op).ticket;
+    lane_.in_flight.complete(ticket, Status(lane_.in_flight.at(ticket).outcome));
+  }
+  for (PersistentOp* const op : missed) report_missed(*op, now);
+  if (!missed.empty()) lane_.reports.say_if_waiting(now);
+  return !met.empty() || !missed.empty();
+}
+
+// --- calls that are made again
+
+RoundsInMemory::Outcome RoundsInMemory::repeat(const Call& call, Stages* stages, int n_looks) {
+  SharedArena* const arena = lane_.data.arena();
+  PersistentOp* const op = arena == nullptr ? nullptr : lane_.names.ops.find(0, call.name);
+  if (op == nullptr) return std::nullopt;
+  const auto round = round_for(*arena, *op, call);
+  if (!round || !op->take()) return std::nullopt;
+  if (stages != nullptr) stages->note(Stage::kTaken);
+  OutputBuffer allocated;
+  if (call.memory.output == nullptr)
+    allocated = allocate(lane_.in_flight.output_memory(), call, round->first_dims, *arena);
+  std::byte* const output = call.memory.output == nullptr ? allocated.data.get() : call.memory.output;
+  const DirectTensor tensor = tensor_of(call, round->first_dims, arena->n_members());
+  const int root = info(call.collective).is_from_root ? call.root : -1;
+  const RoundCall of_one{call.collective, root, {&tensor, 1}, arena->member(), arena->n_members()};
+  if (output == nullptr || !enter(*arena, *round, of_one, stages)) {
+    op->release();
+    return std::nullopt;
+  }
+  if (!is_met_within(n_looks, at(*arena, *round), round->number)) return wait_at(*round, call, stages);
+  const bool are_alike = RoundMemory::agree(*arena, *round);
+  if (are_alike) {
+    if (stages != nullptr) stages->note(Stage::kAgreed);
+    gather(*arena, *round, of_one);
+    of_one.combine(contributed_, {&output, 1});
+    note_done(*arena, *round);
+    if (stages != nullptr) stages->note(Stage::kDone);
+    lane_.participant.done_at_once(*op);
+    if (op->is_unnamed()) lane_.names.automatic.count_unnamed();
+    lane_.log.met(*op);
+    if (stages != nullptr) record(call, *stages);
+  }
+  op->release();
+  if (are_alike) return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
+  lane_.participant.give_up_unnamed();
+  return std::nullopt;
+}
+
+std::optional<Participant::DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op,
+                                                                  const Call& call) const {
+  auto round = op.is_unnamed() ? lane_.participant.round_for_unnamed(call, lane_.names.automatic.n_unnamed())
+                               : lane_.participant.round_for(op, call);
+  if (round && (!fits_given(call, *round) || is_better_in_place(arena, call))) round.reset();
+  return round;
+}
+
+// REQUIRES: the call was counted, if it has no name.
+void RoundsInMemory::record(const Call& call, Stages& stages) {
+  stages.path = Path::kDirect;
+  const std::string automatic = call.name.empty() ? lane_.names.automatic.last_unnamed() : std::string();
+  const std::string_view name = call.name.empty() ? automatic : call.name;
+  lane_.in_flight.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
+}
+
+// This rank has come, and holds the name. From here on the call is in flight.
+std::shared_ptr<Operation> RoundsInMemory::wait_at(const Participant::DirectRound& round, const Call& call,
+                                                   const Stages* stages) {
+  auto operation = std::make_shared<Operation>();
+  Request request = make_request(call);
+  settle_splits(request, lane_.mesh.size(), lane_.mesh.rank());
+  const std::uint64_t nth = lane_.names.automatic.n_unnamed();
+  PersistentOp* op = round.op;
+  if (round.is_unnamed()) {
+    op->release();
+    request.name = kUnnamed;
+    lane_.names.automatic.number(request);
+    op = lane_.names.ops.take(op->lane(), request.name);
+  }
+  const Participant::Ticket ticket = lane_.in_flight.add({std::move(request), operation, op});
+  InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  if (stages != nullptr) entry.stages = *stages;
+  entry.stages.path = Path::kRepeated;
+  if (round.is_unnamed()) {
+    lane_.participant.come_unnamed(entry.request, nth, ticket);
+  } else {
+    lane_.participant.come(Direct::kInMemory, *op, entry.request, ticket);
+  }
+  pending_.push_back({round, ticket});
+  return operation;
+}
+
+// --- either
+
+// Leaves there what this member contributes, and adds it to those who have come. False: the round is closed.
+bool RoundsInMemory::enter(SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call,
+                           Stages* stages) {
+  if (!to_close_.empty()) {
+    for (const auto& [place, other] : std::exchange(to_close_, {})) close(other);
+  }
+  std::byte* const to = memory_.for_writing(arena, round, call.collective);
+  const bool has_room = to != nullptr;
+  if (has_room && call.contributes(call.self)) {
+    call.contribute(to, RoundMemory::how_to_write(round, call.collective));
+  }
+  RoundMemory::tag(arena, round);
+  if (stages != nullptr) stages->note(Stage::kReady);
+  if (has_room && at(arena, round).come(round.number)) return true;
+  has_room ? memory_.give_back(arena, round) : close(round);
   return false;
 }
 
-RoundsInMemory::Outcome RoundsInMemory::try_at_once(SharedArena& arena, const Participant::DirectRound& round,
-                                                    const Call& call, std::byte* output, Stages* stages, int n_looks) {
-  const auto note = [stages](Stage stage) {
-    if (stages != nullptr) stages->note(stage);
-  };
-  close_what_is_due(arena);
-  const int root = info(call.collective).is_from_root ? call.root : -1;
-  std::byte* to = memory_.for_writing(arena, round, call.collective);
-  if (to == nullptr) return Outcome::kClosed;
-  const DirectTensor tensor =
-      tensor_of(call, round.first_dims == nullptr ? nullptr : &round.first_dims->front(), mesh_);
-  const auto self = static_cast<std::size_t>(mesh_.rank());
-  if (root < 0 || root == mesh_.rank()) {
-    const StagingCopy how = RoundMemory::how_to_write(round, call.collective);
-    ciranda::contribute(tensor, self, static_cast<std::size_t>(mesh_.size()), to, how);
-  }
-  RoundMemory::tag(arena, round);
-  note(Stage::kReady);
-  Meeting place = at(arena, round);
-  if (!place.come(round.number)) {
-    memory_.give_back(arena, round);
-    return Outcome::kClosed;
-  }
-  for (int i = 0; !place.is_met(round.number); ++i) {
-    if (i == n_looks || place.is_closed(round.number)) return Outcome::kOpen;
-    relax();
-  }
-  if (!RoundMemory::agree(arena, round)) return Outcome::kApart;
-  note(Stage::kAgreed);
-  contributed_.clear();
-  for_each_contributor(root, mesh_.size(), [&](int member) {
-    contributed_.push_back(member == mesh_.rank() ? call.memory.input : RoundMemory::of(member, arena, round));
-  });
-  functions(call.collective).combine(tensor, self, contributed_, output);
-  memory_.note_read(arena, round);
-  note(Stage::kDone);
-  n_met_.fetch_add(1, std::memory_order_relaxed);
-  return Outcome::kMet;
-}
-
-void RoundsInMemory::close_what_is_due(SharedArena& arena) {
-  if (to_close_.empty()) return;
-  for (const auto& [place, other] : std::exchange(to_close_, {})) close(&arena, other);
-}
-
-// Without this rank no round is met, so it is in time if it is done before this rank comes to any. When a later round
-// is closed all members have done with those before.
-void RoundsInMemory::close(SharedArena* arena, const Participant::DirectRound& round) {
-  if (arena != nullptr) {
+// Without this rank no round is met, so it is in time if it is done before this rank comes to any: there may be no
+// arena yet. When a later round is closed all members have done with those before.
+void RoundsInMemory::close(const Participant::DirectRound& round) {
+  if (SharedArena* const arena = lane_.data.arena()) {
     close_for_all(at(*arena, round), round.number, 0);
   } else {
     to_close_.insert_or_assign(round.place.number, round);
@@ -112,72 +271,52 @@ void RoundsInMemory::close(SharedArena* arena, const Participant::DirectRound& r
 // is met.
 bool RoundsInMemory::close_for_all(Meeting place, std::uint64_t round, int n_own) {
   const bool is_closed = place.close(round);
-  if (is_closed && place.n_come(round) > n_own) mesh_.notify(Urgency::kUrgent);
+  if (is_closed && place.n_come(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
   return is_closed;
 }
 
-bool RoundsInMemory::holds(const Operation& operation) const {
-  return std::ranges::any_of(
-      pending_, [&](const Pending& pending) { return in_flight_.at(pending.ticket).operation.get() == &operation; });
-}
-
-RoundsInMemory::News RoundsInMemory::look(bool closes) {
-  News news;
-  std::erase_if(pending_, [&](const Pending& pending) {
-    Meeting place = at(*pending.arena, pending.round);
-    const std::uint64_t number = pending.round.number;
-    const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
-    if (is_met && RoundMemory::agree(*pending.arena, pending.round)) {
-      news.met.push_back(pending.round.op);
-      const bool is_repeated = in_flight_.at(pending.ticket).stages.path == Path::kRepeated;
-      in_flight_.note_agreed(pending.ticket, is_repeated ? Path::kRepeated : Path::kMeeting,
-                             in_flight_.recorder().now());
-      in_flight_.at(pending.ticket).outcome = carry_out(pending);
-      n_met_.fetch_add(1, std::memory_order_relaxed);
-      return true;
-    }
-    if (!is_met && !closes && !place.is_closed(number)) return false;
-    take_back(pending);
-    news.missed.push_back(pending.round.op);
-    return true;
-  });
-  return news;
-}
-
-// The member that alone contributes something; -1: all do.
-int RoundsInMemory::root_of(const Pending& pending) const {
-  const Signature& signature = in_flight_.at(pending.ticket).request.signature;
-  return info(signature.collective).is_from_root ? root_member(signature, mesh_) : -1;
-}
-
-bool RoundsInMemory::contributes(const Pending& pending) const {
-  const int root = root_of(pending);
-  return root < 0 || root == mesh_.rank();
-}
-
-// False: there is no room for it.
-bool RoundsInMemory::contribute(const Pending& pending) {
-  const Request& request = in_flight_.at(pending.ticket).request;
-  const Collective collective = request.signature.collective;
-  std::byte* to = memory_.for_writing(*pending.arena, pending.round, collective);
-  if (to != nullptr && contributes(pending)) {
-    contribute_to_round(request, mesh_, to, RoundMemory::how_to_write(pending.round, collective));
+// What each member has contributed; the root alone, where there is one.
+void RoundsInMemory::gather(const SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call) {
+  contributed_.clear();
+  for (int member = 0; member < call.n_members; ++member) {
+    if (call.contributes(member)) contributed_.push_back(RoundMemory::of(member, arena, round));
   }
-  RoundMemory::tag(*pending.arena, pending.round);
-  return to != nullptr;
 }
 
-void RoundsInMemory::take_back(const Pending& pending) { memory_.give_back(*pending.arena, pending.round); }
+void RoundsInMemory::note_done(const SharedArena& arena, const Participant::DirectRound& round) {
+  memory_.note_read(arena, round);
+  lane_.n_met.fetch_add(1, std::memory_order_relaxed);
+}
 
-Status RoundsInMemory::carry_out(const Pending& pending) {
-  const int root = root_of(pending);
-  std::vector<const std::byte*> from;
-  for_each_contributor(root, mesh_.size(),
-                       [&](int member) { from.push_back(RoundMemory::of(member, *pending.arena, pending.round)); });
-  Status status = carry_out_round(in_flight_.at(pending.ticket), pending.round.first_dims, std::move(from), mesh_,
-                                  in_flight_.output_memory());
-  memory_.note_read(*pending.arena, pending.round);
-  return status;
+RoundCall RoundsInMemory::call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const {
+  const Signature& signature = entry.request.signature;
+  const int root = info(signature.collective).is_from_root ? root_member(signature, lane_.mesh) : -1;
+  return {signature.collective, root, tensors, lane_.mesh.rank(), lane_.mesh.size()};
+}
+
+// Not ok: there is no memory for the result.
+Status RoundsInMemory::carry_out(const SharedArena& arena, const Pending& pending) {
+  const InFlight::Entry& entry = lane_.in_flight.at(pending.ticket);
+  const FirstDims* const first_dims = pending.round.first_dims;
+  std::vector<DirectTensor> tensors = tensors_of(entry.request, first_dims, lane_.mesh.size());
+  const RoundCall call = call_of(entry, tensors);
+  gather(arena, pending.round, call);
+  std::vector<std::vector<std::int64_t>> splits;
+  FirstDims rows_from = first_dims == nullptr ? entry.request.splits : *first_dims;
+  if (has_own_splits(entry.request.signature)) {
+    splits = read_splits(tensors.size(), contributed_);
+    const std::size_t n_members = contributed_.size();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      tensors[i].all_splits = splits[i];
+      for (std::size_t from = 0; from < n_members; ++from) {
+        rows_from[i][from] = splits[i][from * n_members + static_cast<std::size_t>(call.self)];
+      }
+    }
+  }
+  const auto outputs = give_outputs(entry, &rows_from, lane_.mesh, lane_.in_flight.output_memory());
+  if (outputs.ok()) call.combine(contributed_, outputs.value());
+  note_done(arena, pending.round);
+  return outputs.status();
 }
 
 }  // namespace ciranda

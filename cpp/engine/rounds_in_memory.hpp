@@ -6,91 +6,84 @@
 // as any other, so that who comes later wakes it in the ordinary way. A rank that comes early (request.hpp) looks again
 // when it waits; it may sleep before, and is woken by who closes the round.
 //
+// A blocking call that all ranks have agreed on before, and that is made again, needs no request where they come at the
+// same time; nor an operation, where the caller has given memory for the result. Nor does one without a name
+// (negotiate/unnamed.hpp).
+//
 // One thread (the holder of the progress lock).
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "engine/in_flight.hpp"
+#include "complete/operation.hpp"
+#include "engine/lane_parts.hpp"
+#include "engine/round_data.hpp"
 #include "engine/round_memory.hpp"
 #include "negotiate/participant.hpp"
+#include "request/call.hpp"
 #include "transport/arena.hpp"
 #include "transport/meeting.hpp"
-#include "transport/mesh.hpp"
 
 namespace ciranda {
 
 class RoundsInMemory {
  public:
-  // All outlive this. `n_met` counts what is carried out here.
-  RoundsInMemory(Mesh& mesh, InFlight& in_flight, std::atomic<std::uint64_t>& n_met)
-      : mesh_(mesh), in_flight_(in_flight), n_met_(n_met) {}
+  explicit RoundsInMemory(const LaneParts& lane) : lane_(lane) {}
 
-  // `arena`: the lane's; it outlives this.
+  // Whether the call goes so: it is carried out, or pending at a round, or reported, as that is closed. Otherwise the
+  // round to which others might come is closed.
+  bool come(PersistentOp& op, Participant::Ticket ticket, TimePoint now);
 
-  // False: the round is closed.
-  bool come(SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket);
-  // Where this rank does not come. `arena`: null where there is none, or none yet. REQUIRES: it has not come.
-  void close(SharedArena* arena, const Participant::DirectRound& round);
+  // A null operation: the call is done, was successful, and its result is in the memory that it gave. Another: that of
+  // the call, in flight, or done with an output. None: it is no such call, or cannot be one now, and nothing has been
+  // done.
+  using Outcome = std::optional<std::shared_ptr<Operation>>;
+  // Looks so many times whether all have come. `stages`: null unless they are to be recorded. REQUIRES: this is the
+  // world's first lane.
+  Outcome repeat(const Call& call, Stages* stages, int n_looks);
 
-  // A call that is nowhere in flight: comes, and looks so many times whether all others have too. `output`: memory for
-  // the result, not null.
-  enum class Outcome : std::uint8_t {
-    kClosed,  // this rank has not come
-    kMet,     // the call is carried out
-    kOpen,    // others are missing: wait_for() them
-    kApart,   // all have come, without a name, with different calls
-  };
-  Outcome try_at_once(SharedArena& arena, const Participant::DirectRound& round, const Call& call, std::byte* output,
-                      Stages* stages, int n_looks);
-  // From here on it is in flight. REQUIRES: this rank has come, by try_at_once().
-  void wait_for(const SharedArena& arena, const Participant::DirectRound& round, Participant::Ticket ticket) {
-    pending_.push_back({round, ticket, &arena});
-  }
-
-  // Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
-  static bool is_better_in_place(const SharedArena& arena, Collective collective, const std::byte* output,
-                                 std::size_t n_bytes) {
-    return info(collective).reduces_for_all && n_bytes > kMostRoundBytes && lies_in_region(arena, output, n_bytes);
-  }
-  static bool is_better_in_place(const SharedArena& arena, const Request& request);
+  // This rank does not come. REQUIRES: it has not.
+  void close(const Participant::DirectRound& round);
 
   bool empty() const { return pending_.empty(); }
   bool holds(const Operation& operation) const;
-
-  // Carries out what is met, whose outcome is then known; says whose rounds were met and whose are closed.
-  struct News {
-    std::vector<PersistentOp*> met;
-    std::vector<PersistentOp*> missed;
-  };
-  // `closes`: then every round is one or the other.
-  News look(bool closes);
+  // Carries out the calls for which all have met. Returns whether there were any, or some were reported.
+  bool meet(TimePoint now) { return !pending_.empty() && look(false, now); }
+  // Nobody here looks any longer: what is not met by now is reported.
+  void leave() {
+    if (!pending_.empty()) look(true, std::chrono::steady_clock::now());
+  }
 
  private:
   struct Pending {
     Participant::DirectRound round;
     Participant::Ticket ticket;
-    const SharedArena* arena;  // not null
   };
 
-  static bool lies_in_region(const SharedArena& arena, const std::byte* output, std::size_t n_bytes) {
-    return arena.regions().find(output, n_bytes).has_value();
-  }
-  void close_what_is_due(SharedArena& arena);
+  std::optional<Participant::DirectRound> round_for(const SharedArena& arena, PersistentOp& op,
+                                                    Participant::Ticket ticket) const;
+  std::optional<Participant::DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
+  void avoid(PersistentOp& op, const Request& request);
   bool close_for_all(Meeting place, std::uint64_t round, int n_own);
-  int root_of(const Pending& pending) const;
-  bool contributes(const Pending& pending) const;
-  bool contribute(const Pending& pending);
-  void take_back(const Pending& pending);
-  Status carry_out(const Pending& pending);
+  bool look(bool closes, TimePoint now);
+  void report_missed(PersistentOp& op, TimePoint now);
 
-  Mesh& mesh_;
-  InFlight& in_flight_;
-  std::atomic<std::uint64_t>& n_met_;
+  RoundCall call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const;
+  bool enter(SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call, Stages* stages);
+  void gather(const SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call);
+  void note_done(const SharedArena& arena, const Participant::DirectRound& round);
+  Status carry_out(const SharedArena& arena, const Pending& pending);
+
+  std::shared_ptr<Operation> wait_at(const Participant::DirectRound& round, const Call& call, const Stages* stages);
+  void record(const Call& call, Stages& stages);
+
+  const LaneParts lane_;
   std::vector<Pending> pending_;
   std::unordered_map<std::uint32_t, Participant::DirectRound> to_close_;  // by place; as soon as there is an arena
   RoundMemory memory_;

@@ -29,6 +29,12 @@ class LaneMesh final : public Mesh {
   }
 
   const std::vector<int>& ranks() const { return ranks_; }
+  // A rank's place among them; none if it is no member.
+  std::optional<int> member_of(int world_rank) const {
+    const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), world_rank);
+    if (found == ranks_.end() || *found != world_rank) return std::nullopt;
+    return static_cast<int>(found - ranks_.begin());
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(ranks_.size()); }

@@ -1,0 +1,31 @@
+// LaneParts: what the parts of one lane have in common: views of what the lane owns, or of what outlives it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "engine/control_plane.hpp"
+#include "engine/data_plane.hpp"
+#include "engine/in_flight.hpp"
+#include "engine/lane_log.hpp"
+#include "engine/names.hpp"
+#include "engine/reports.hpp"
+#include "negotiate/participant.hpp"
+#include "transport/lane_mesh.hpp"
+
+namespace ciranda {
+
+struct LaneParts {
+  LaneId id;
+  LaneMesh& mesh;
+  ControlPlane& control;
+  Names names;
+  InFlight& in_flight;
+  Participant& participant;
+  LaneLog& log;
+  Reports& reports;
+  DataPlane& data;
+  std::atomic<std::uint64_t>& n_met;  // calls that were carried out by direct rounds
+};
+
+}  // namespace ciranda
