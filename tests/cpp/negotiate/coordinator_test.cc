@@ -699,6 +699,23 @@ TEST(FailAll, FailsWhatIsOpenAndWhatIsReady) {
 
 // --- reports that no participant makes
 
+TEST(Direct, IsTheNextCallOfWhatNobodyHeldBack) {
+  CoordinatorOptions options;
+  options.direct = Direct::kInMemory;
+  Desk desk(2, options);
+  const auto next = [&desk](const std::string& name, bool is_deferrable, bool is_cacheable) {
+    desk.request(0, name, allreduce({4}), is_deferrable, is_cacheable);
+    desk.request(1, name, allreduce({4}), false, is_cacheable);
+    const std::vector<LogEntry> entries = desk.coordinator().take_entries(true);
+    return std::get<ExecuteEntry>(entries.at(0)).items.at(0).direct;
+  };
+  EXPECT_EQ(next("a", false, true), Direct::kInMemory);
+  EXPECT_EQ(next("a", true, true), Direct::kNot);
+  EXPECT_EQ(next("noname.1", false, false), Direct::kInMemory);
+  desk.request(0, "noname.3", allreduce({4}), false, false);
+  EXPECT_EQ(next("noname.2", false, false), Direct::kNot) << "the next is reported already";
+}
+
 TEST(Pressing, IsWhatTheCoordinatorsRankHasCalledTooAndSomebodyWaitsFor) {
   Desk desk(3);
   const auto is_pressing = [&desk] { return desk.coordinator().has_pressing_round(); };

@@ -73,6 +73,14 @@ TEST_F(FailuresTest, OfADuplicateAreForgottenInALaterRound) {
   EXPECT_TRUE(failures_.forgive_duplicates(failures_.n_failed()).empty()) << "nothing is left";
 }
 
+TEST_F(FailuresTest, OfOtherCallsAreOwedForLonger) {
+  fail({1});
+  fail({1}, DuplicateCall{1, false});
+  failures_.forgive_duplicates(failures_.n_failed());
+  EXPECT_TRUE(failures_.answer(name_, 0));
+  EXPECT_FALSE(failures_.answer(name_, 0));
+}
+
 TEST_F(FailuresTest, OfADuplicateThatAllHavePaidConcernNobody) {
   fail({1}, DuplicateCall{1, false});
   EXPECT_TRUE(failures_.answer(name_, 0));
