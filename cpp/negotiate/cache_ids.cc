@@ -11,7 +11,7 @@ constexpr std::size_t kTimesToForgetAll = 16;
 
 // Its rounds are over, and no plan of groups that members may report by has it.
 bool is_unused(const NamedRounds& name) {
-  return !name.round.is_open && name.owed.empty() && name.later.empty() && name.group == nullptr;
+  return !name.round.is_open() && name.owed.empty() && name.later.empty() && name.group == nullptr;
 }
 
 }  // namespace

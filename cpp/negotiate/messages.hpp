@@ -139,7 +139,7 @@ struct ExecuteItem {
   bool is_defined_here = false;
   std::string name;
   // first_dims[tensor][rank], for collectives whose first dimension may differ.
-  std::vector<std::vector<std::int64_t>> first_dims;
+  FirstDims first_dims;
   // The ranks that have joined and did not submit it: they help to carry it out, and learn from `signature` what it is.
   std::vector<std::int32_t> absent;
   Signature signature;  // only where ranks are absent

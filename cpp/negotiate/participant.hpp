@@ -37,7 +37,6 @@ class Participant {
  public:
   using Ticket = std::uint64_t;
   static constexpr Ticket kNoTicket = ~Ticket{0};
-  using FirstDims = std::vector<std::vector<std::int64_t>>;  // [tensor][rank]
 
   // A round of a name that ranks carry out without the log.
   struct DirectRound {

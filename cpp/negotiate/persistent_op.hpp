@@ -80,8 +80,8 @@ class PersistentOp {
 
   std::uint32_t cache_id_ = kNoCacheId;
   std::optional<Signature> known_;  // with which the cache id was last agreed; none after a round that this rank missed
-  std::shared_ptr<const std::vector<std::vector<std::int64_t>>> first_dims_;  // [tensor][rank], where they may differ
-  std::int32_t priority_ = 0;                                                 // as this rank said last
+  std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank], where they may differ
+  std::int32_t priority_ = 0;                    // as this rank said last
 
   Direct direct_ = Direct::kNot;  // as the log has opened it; kNot again once a call goes another way
   std::uint64_t n_joins_ = 0;     // of this rank, then

@@ -5,7 +5,7 @@
 // *touched*: its reports stand for those of its names, one by one, until all of these are at rest again.
 //
 // Ranks learn a plan from the log. Until all have, those that have not may report groups of the one before, and there
-// is no third. Plain state with questions that can be asked of it; the coordinator decides.
+// is no third. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,27 @@
 #include <optional>
 #include <vector>
 
+#include "base/status.hpp"
+#include "negotiate/coordinator_options.hpp"
 #include "negotiate/learned_order.hpp"
+#include "negotiate/members.hpp"
 #include "negotiate/messages.hpp"
 #include "negotiate/round.hpp"
 
 namespace ciranda {
 
+class ReadyQueue;
+class Rounds;
+class OpenRounds;
+
 struct PlannedGroup {
+  enum class Stage : std::uint8_t {
+    kTouched,
+    kWhole,  // nobody has reported it yet
+    kOpen,
+    kReady,  // all have, and it waits to be carried out
+  };
+
   std::uint32_t number = 0;        // in its plan
   std::uint64_t learned_plan = 0;  // what LearnedOrder calls the plan
   std::vector<NamedRounds*> names;
@@ -29,41 +43,47 @@ struct PlannedGroup {
 
   std::vector<bool> arrivals;  // by member
   int n_arrived = 0;
-  bool is_ready = false;  // all have arrived, and it waits to be carried out
-  bool is_touched = false;
+  Stage stage = Stage::kTouched;      // until looked at
   std::uint64_t n_failed_before = 0;  // as in Round
   TimePoint opened;
 
-  bool is_open() const { return is_ready || n_arrived > 0; }
-  bool has_arrived(int member) const { return is_ready || arrivals[static_cast<std::size_t>(member)]; }
+  bool is_open() const { return stage == Stage::kOpen || is_ready(); }
+  bool is_ready() const { return stage == Stage::kReady; }
+  bool has_arrived(int member) const { return is_ready() || arrivals[static_cast<std::size_t>(member)]; }
   // REQUIRES: the member has not arrived.
   void arrive(int member);
-  void close();
   // Whether it can be counted as a whole: all its names are at rest, and are what they were planned as.
   bool is_whole(std::size_t most_bytes);
+  // What follows: kWhole, or kTouched.
+  void close(Stage to);
 };
 
 class PlannedGroups {
  public:
-  // `most_bytes`: of names that travel together.
-  PlannedGroups(int n_members, std::size_t most_bytes) : n_members_(n_members), most_bytes_(most_bytes) {}
+  // All of these outlive it.
+  PlannedGroups(const CoordinatorOptions& options, Members& members, ReadyQueue& ready, Rounds& rounds,
+                OpenRounds& open_rounds)
+      : options_(options), members_(members), ready_(ready), rounds_(rounds), open_(open_rounds) {}
 
-  // Whether a plan can be made known: all ranks know the last one.
-  bool can_publish() const { return n_knowing_ == n_members_ || current_.number == 0; }
-  // REQUIRES: can_publish(), no group is open, and `order` has a plan of these cache ids.
-  PlanEntry publish(const LearnedOrder& order, const std::vector<NamedRounds*>& by_cache_id);
-  // A member knows the plan, as it says once. False: there is no such plan.
-  bool know(std::uint32_t plan);
+  // An error, here and below, means that the member breaks the rules.
+  Status report(const GroupsMessage& message, int member, TimePoint now);
+  // The same of all members, at a cost that does not depend on how many there are, nor on how many names groups have.
+  Status report_by_all(const GroupsMessage& message, TimePoint now);
 
-  // Null if there is none, or all ranks know a later plan.
-  PlannedGroup* find(std::uint32_t plan, std::uint32_t number);
-  bool is_current(std::uint32_t plan) const { return plan == current_.number; }
+  // Something else happens to the name: the reports of its group become those of its names.
+  void touch(NamedRounds& name);
+  // To any name. What is ready then is in the queue by name.
+  void disperse_all();
+  // Stalls are told of by name. Returns when this must be called for what is still open.
+  std::optional<TimePoint> disperse_stalled(TimePoint now);
+
+  // What all members are to be told: there is a new plan, and all know the last one.
+  std::optional<PlanEntry> publish(const LearnedOrder& order, const std::vector<NamedRounds*>& by_cache_id);
+  std::uint32_t plan() const { return current_.number; }
   // Whether there is one before the current, by which some rank may report.
   bool is_previous_in_use() const { return !previous_.groups.empty(); }
-  std::uint32_t plan() const { return current_.number; }
-  std::uint64_t learned_plan() const { return learned_plan_; }
-  const std::vector<std::unique_ptr<PlannedGroup>>& groups() const { return current_.groups; }
-  std::size_t most_bytes() const { return most_bytes_; }
+  // It is carried out.
+  void close(PlannedGroup& group);
 
  private:
   struct Plan {
@@ -71,8 +91,19 @@ class PlannedGroups {
     std::vector<std::unique_ptr<PlannedGroup>> groups;
   };
 
-  int n_members_;
-  std::size_t most_bytes_;
+  bool know(std::uint32_t plan);
+  PlannedGroup* find(std::uint32_t plan, std::uint32_t number);
+  bool is_countable(PlannedGroup& group);
+  Status report(PlannedGroup& group, int member, TimePoint now);
+  void open(PlannedGroup& group, TimePoint now);
+  void complete(PlannedGroup& group);
+  void disperse(PlannedGroup& group);
+
+  const CoordinatorOptions& options_;
+  Members& members_;
+  ReadyQueue& ready_;
+  Rounds& rounds_;
+  OpenRounds& open_;
   Plan current_;
   Plan previous_;
   std::uint64_t learned_plan_ = 0;

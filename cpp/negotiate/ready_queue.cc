@@ -29,7 +29,7 @@ void ReadyQueue::push(NamedRounds& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
   if (!learns_order_ || name.cache_id == kNoCacheId) return;
   const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not as it was before
-  order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable ? kind : kNoKind);
+  order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable() ? kind : kNoKind);
   count_for_plan();
   waiting_.back().group = order_.group_of(name.cache_id);
   waiting_.back().plan = plan_;
@@ -70,7 +70,7 @@ void ReadyQueue::remove(const PlannedGroup& group) {
 }
 
 bool ReadyQueue::is_held(const Waiting& waiting) const {
-  if (!waiting.group || waiting.plan != plan_ || !waiting.name->round.is_deferrable) return false;
+  if (!waiting.group || waiting.plan != plan_ || !waiting.name->round.is_deferrable()) return false;
   return n_in_group_[*waiting.group] < order_.group_size(*waiting.group);
 }
 

@@ -61,11 +61,8 @@ void Round::close() {
   std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
   in_full.clear();
   inputs.clear();
-  n_inputs = 0;
-  n_arrived = first_missing = 0;
-  is_open = is_ready = is_direct = is_cancelled = false;
-  is_deferrable = true;
-  is_any_deferrable = is_pressing = false;
+  n_inputs = n_arrived = first_missing = n_deferrable = n_urgent = 0;
+  stage = Stage::kClosed;
 }
 
 void NamedRounds::Owed::forgive(int member) {

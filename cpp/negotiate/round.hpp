@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,14 @@ namespace ciranda {
 enum class Arrival : std::uint8_t { kAbsent, kUnchanged, kInFull };  // unchanged: with what was agreed the last time
 
 struct Round {
+  enum class Stage : std::uint8_t {
+    kClosed,
+    kDirect,     // open; all that have arrived sent their inputs to all, and all others still may
+    kCancelled,  // likewise, but the others are asked not to
+    kOpen,       // the coordinator decides
+    kReady,      // complete, and waits to be carried out
+  };
+
   explicit Round(int n_members) : arrivals(static_cast<std::size_t>(n_members), Arrival::kAbsent) {}
 
   std::vector<Arrival> arrivals;
@@ -31,18 +41,22 @@ struct Round {
   int n_inputs = 0;
   int n_arrived = 0;
   int first_missing = 0;  // members before this one have arrived or joined, as far as is_complete() has looked
-  bool is_open = false;
-  bool is_ready = false;              // complete, and waits to be carried out
-  bool is_direct = false;             // all that have arrived sent their inputs to all, and all others still may
-  std::uint64_t direct_round = 0;     // then: its number
-  bool is_cancelled = false;          // those who have not are asked not to
-  bool is_deferrable = true;          // for all that have arrived
-  bool is_any_deferrable = false;     // for one of them
-  bool is_pressing = false;           // the coordinator's rank has arrived, and one for which it is not deferrable
+  int n_deferrable = 0;   // reports, of their own and not of a group
+  int n_urgent = 0;       // the others of these
+  Stage stage = Stage::kClosed;
+  std::uint64_t direct_round = 0;     // of a direct one, its number
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
   TimePoint opened;
   TimePoint next_report;  // if it stalls
 
+  bool is_open() const { return stage != Stage::kClosed; }
+  bool is_ready() const { return stage == Stage::kReady; }
+  bool is_direct() const { return stage == Stage::kDirect || stage == Stage::kCancelled; }
+  // Something lacks that members may still report.
+  bool is_waiting() const { return is_open() && !is_ready(); }
+  bool is_deferrable() const { return n_urgent == 0; }
+  // The coordinator's member has arrived, and one for which it is not deferrable.
+  bool is_pressing() const { return n_urgent > 0 && has_arrived(0); }
   bool has_arrived(int member) const { return arrivals[static_cast<std::size_t>(member)] != Arrival::kAbsent; }
   bool has_all() const { return n_arrived == static_cast<int>(arrivals.size()); }
   bool has_full() const { return !in_full.empty(); }
@@ -53,7 +67,7 @@ struct Round {
   // `most_bytes`: of all members; larger inputs take their own way.
   void contribute(int member, std::span<const std::byte> input, std::size_t most_bytes);
   // It may know already that the round is carried out.
-  bool has_come_directly(int member) const { return is_direct && has_arrived(member); }
+  bool has_come_directly(int member) const { return is_direct() && has_arrived(member); }
   bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
 };
@@ -101,8 +115,8 @@ struct NamedRounds {
   PlannedGroup* group = nullptr;    // in the plan that ranks report by
   std::int32_t priority = 0;        // what the last member that reported in full said
   Signature agreed;                 // what all ranks had last time; the first dimensions of one of them
-  std::vector<std::vector<std::int64_t>> first_dims;  // by tensor and member, where they may differ
-  std::vector<Owed> owed;                             // the oldest first
+  FirstDims first_dims;             // by tensor and member, where they may differ
+  std::vector<Owed> owed;           // the oldest first
   // By members for whom the open round, a direct one, may be over: heard when it is, in this order.
   std::vector<Reported> later;
   std::size_t last_failure = ~std::size_t{0};  // its place among those that go into the log next, if it is there
@@ -124,5 +138,7 @@ struct NamedRounds {
  private:
   Signature shown_signature_of(int member) const;
 };
+
+using RoundsByName = std::unordered_map<std::string, std::unique_ptr<NamedRounds>>;
 
 }  // namespace ciranda

@@ -62,21 +62,16 @@ class World {
 
  private:
   void report(const Message& message) {
-    if (const auto* request = std::get_if<ciranda::RequestMessage>(&message)) {
-      is_broken_ =
-          !coordinator_->on_request(0, *request, kNow).ok() || !coordinator_->on_request(1, *request, kNow).ok();
-    } else if (const auto* ready = std::get_if<ciranda::ReadyMessage>(&message)) {
-      is_broken_ = !coordinator_->on_ready(1, *ready, kNow).ok();
-    } else if (const auto* groups = std::get_if<ciranda::GroupsMessage>(&message)) {
-      is_broken_ = !coordinator_->on_groups(0, *groups, kNow).ok() || !coordinator_->on_groups(1, *groups, kNow).ok();
-    } else if (const auto* relayed = std::get_if<ciranda::RelayedMessage>(&message)) {
+    const auto say = [&](int rank) {
+      is_broken_ = is_broken_ || !coordinator_->on_message(rank, Message(message), kNow).ok();
+    };
+    if (const auto* relayed = std::get_if<ciranda::RelayedMessage>(&message)) {
       is_broken_ = !coordinator_->on_relayed(*relayed, kNow).ok();
-    } else if (const auto* duplicate = std::get_if<ciranda::DuplicateMessage>(&message)) {
-      is_broken_ = !coordinator_->on_duplicate(1, *duplicate, kNow).ok();
-    } else if (std::holds_alternative<ciranda::JoinMessage>(message)) {
-      is_broken_ = !coordinator_->on_join(1, {}).ok();
-    } else if (std::holds_alternative<ciranda::WaitingMessage>(message)) {
-      coordinator_->on_waiting(1);
+    } else {
+      const bool is_of_both = std::holds_alternative<ciranda::RequestMessage>(message) ||
+                              std::holds_alternative<ciranda::GroupsMessage>(message);
+      if (is_of_both) say(0);
+      say(1);
     }
     coordinator_->take_entries(true);
   }

@@ -85,7 +85,7 @@ TEST_F(CacheIdsTest, WhatIsInUseWhenItsNumberIsWantedStays) {
   fill();
   all_forget();
   names_[0]->is_being_forgotten = false;  // it was carried out since
-  names_[1]->round.is_open = true;
+  names_[1]->round.stage = Round::Stage::kOpen;
   EXPECT_EQ(ids_.assign(*names_.back(), true), nullptr);
 }
 

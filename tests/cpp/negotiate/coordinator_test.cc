@@ -61,7 +61,9 @@ class Desk {
   void ready_by_all(std::uint32_t cache_id, bool is_deferrable = true) {
     for (int rank = 0; rank < size_; ++rank) ready(rank, cache_id, is_deferrable);
   }
-  void duplicate(int rank, const std::string& name) { expect_ok(coordinator_.on_duplicate(rank, {name}, kNow)); }
+  void duplicate(int rank, const std::string& name) {
+    expect_ok(coordinator_.on_message(rank, DuplicateMessage{name}, kNow));
+  }
 
   // The cache ids or, where they are defined, names of each entry; failures as "!text".
   std::vector<std::vector<std::string>> taken(bool wire_is_idle = true, std::size_t n_bytes_under_way = 0) {
@@ -696,6 +698,39 @@ TEST(FailAll, FailsWhatIsOpenAndWhatIsReady) {
 }
 
 // --- reports that no participant makes
+
+TEST(Direct, IsTheNextCallOfWhatNobodyHeldBack) {
+  CoordinatorOptions options;
+  options.direct = Direct::kInMemory;
+  Desk desk(2, options);
+  const auto next = [&desk](const std::string& name, bool is_deferrable, bool is_cacheable) {
+    desk.request(0, name, allreduce({4}), is_deferrable, is_cacheable);
+    desk.request(1, name, allreduce({4}), false, is_cacheable);
+    const std::vector<LogEntry> entries = desk.coordinator().take_entries(true);
+    return std::get<ExecuteEntry>(entries.at(0)).items.at(0).direct;
+  };
+  EXPECT_EQ(next("a", false, true), Direct::kInMemory);
+  EXPECT_EQ(next("a", true, true), Direct::kNot);
+  EXPECT_EQ(next("noname.1", false, false), Direct::kInMemory);
+  desk.request(0, "noname.3", allreduce({4}), false, false);
+  EXPECT_EQ(next("noname.2", false, false), Direct::kNot) << "the next is reported already";
+}
+
+TEST(Pressing, IsWhatTheCoordinatorsRankHasCalledTooAndSomebodyWaitsFor) {
+  Desk desk(3);
+  const auto is_pressing = [&desk] { return desk.coordinator().has_pressing_round(); };
+  desk.request(1, "x", allreduce({4}));
+  EXPECT_FALSE(is_pressing()) << "the coordinator's rank works on";
+  desk.request(0, "x", allreduce({4}), true);
+  EXPECT_TRUE(is_pressing());
+  desk.request(0, "y", allreduce({4}), true);
+  desk.request(1, "y", allreduce({4}), true);
+  desk.request(2, "x", allreduce({4}));
+  desk.coordinator().take_entries(true);
+  EXPECT_FALSE(is_pressing()) << "nobody waits for y";
+  desk.request(2, "y", allreduce({5}));
+  EXPECT_FALSE(is_pressing()) << "it has failed";
+}
 
 TEST(BadReport, OfAnImpossibleRequestIsRefused) {
   const std::vector<Signature> impossible = {

@@ -61,9 +61,9 @@ class Planned {
     return coordinator_.on_ready(rank, message, kNow);
   }
   Status group(int rank, std::uint32_t number, std::uint32_t plan = 1, TimePoint now = kNow) {
-    return coordinator_.on_groups(rank, {plan, {number}}, now);
+    return coordinator_.on_message(rank, GroupsMessage{plan, {number}}, now);
   }
-  Status know(int rank, std::uint32_t plan) { return coordinator_.on_groups(rank, {plan, {}}, kNow); }
+  Status know(int rank, std::uint32_t plan) { return coordinator_.on_message(rank, GroupsMessage{plan, {}}, kNow); }
   void group_by_all(std::uint32_t number) {
     for (int rank = 0; rank < size_; ++rank) must(group(rank, number));
   }
@@ -180,7 +180,7 @@ TEST(PlannedGroups, MeetAChangedSignature) {
 TEST(PlannedGroups, MeetADuplicateWhileReady) {
   Planned desk(with_groups(2), allreduce({4}), allreduce({4}));
   desk.group_by_all(0);
-  Planned::must(desk->on_duplicate(1, {"a"}, kNow));
+  Planned::must(desk->on_message(1, DuplicateMessage{"a"}, kNow));
   desk->on_waiting(0);
   EXPECT_EQ(desk.taken(), (Texts{"!a 0 1 1", "1"}));
 }
@@ -219,18 +219,25 @@ TEST(PlannedGroups, AreOfWhatNamesStandForNow) {
 
 // The plan could not be told for so long that its names stand for something else by then.
 TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
-  const LearnedOrderOptions options;
-  LearnedOrder order(options);
+  LearnedOrder order{LearnedOrderOptions{}};
   for (int step = 0; step < 3; ++step) {
     for (const std::uint32_t cache_id : {0U, 1U}) order.observe(cache_id, 16, 7);
   }
   NamedRounds a("a", true, 1);
   NamedRounds b("b", true, 1);
-  PlannedGroups groups(1, options.most_bytes);
-  EXPECT_EQ(groups.publish(order, {&a, &b}).groups, (std::vector<std::vector<std::uint32_t>>{{0, 1}}));
-  EXPECT_FALSE(groups.find(1, 0)->is_whole(options.most_bytes));
+  const CoordinatorOptions options = with_groups(1);
+  Members members(1, {}, {});
+  CacheIds cache_ids(2, 1);
+  ReadyQueue ready(true, {}, {});
+  OpenRounds open_rounds(options);
+  Rounds rounds(options, members, cache_ids, ready, open_rounds);
+  PlannedGroups groups(options, members, ready, rounds, open_rounds);
+  const auto plan = groups.publish(order, {&a, &b});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->groups, (std::vector<std::vector<std::uint32_t>>{{0, 1}}));
+  EXPECT_FALSE(a.group->is_whole(options.fusion_threshold_bytes));
   a.kind = b.kind = 7;
-  EXPECT_TRUE(groups.find(1, 0)->is_whole(options.most_bytes));
+  EXPECT_TRUE(a.group->is_whole(options.fusion_threshold_bytes));
 }
 
 TEST(PlannedGroups, StallByName) {

@@ -371,10 +371,7 @@ void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
       ++rank.n_met;
       const auto& first_dims = round.first_dims;
       settle(rank, ready.ticket,
-             {true,
-              kMetAt + round.number * kPlaces + round.place.number,
-              {},
-              first_dims ? *first_dims : Participant::FirstDims{}});
+             {true, kMetAt + round.number * kPlaces + round.place.number, {}, first_dims ? *first_dims : FirstDims{}});
     } else if (is_met || closes || word(round).is_closed(round.number)) {
       report_missed(rank, *round.op);
       if (rank.is_waiting) report(rank, WaitingMessage{});
@@ -511,7 +508,7 @@ void SimulatedWorld::apply(Rank& rank) {
       rank.by_messages.forget(ready.ticket);
       const Use& use = rank.uses[ready.ticket];
       rank.executed.push_back(use.name + "#" + std::to_string(use.nth));
-      settle(rank, ready.ticket, {true, entry, {}, ready.first_dims ? *ready.first_dims : Participant::FirstDims{}});
+      settle(rank, ready.ticket, {true, entry, {}, ready.first_dims ? *ready.first_dims : FirstDims{}});
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action.value())) {
     rank.joined_last.push_back(joined->last);

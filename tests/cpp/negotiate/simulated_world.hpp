@@ -132,7 +132,7 @@ class SimulatedWorld {
     bool is_executed = false;
     std::size_t entry = 0;  // of the log
     Status status;
-    Participant::FirstDims first_dims;
+    FirstDims first_dims;
   };
   struct Use {
     std::string name;

@@ -8,10 +8,10 @@ namespace ciranda::testing {
 namespace {
 
 // Null stands for a rank that has joined.
-Participant::FirstDims first_dims_of(const std::vector<const Signature*>& by_rank) {
+FirstDims first_dims_of(const std::vector<const Signature*>& by_rank) {
   const Signature& any = **std::find_if(by_rank.begin(), by_rank.end(), [](const auto* s) { return s != nullptr; });
   if (!info(any.collective).first_dim_may_differ) return {};
-  Participant::FirstDims dims(any.tensors.size());
+  FirstDims dims(any.tensors.size());
   for (std::size_t tensor = 0; tensor < dims.size(); ++tensor) {
     for (const Signature* signature : by_rank) {
       dims[tensor].push_back(signature == nullptr ? 0 : signature->tensors[tensor].shape.front());
