@@ -105,9 +105,8 @@ inline const auto kEveryTypeOnDevice =
     ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types()), ::testing::Values(Homes::kPaged));
 inline const auto kEverySizeOnDevice =
     ::testing::Combine(::testing::Values(1, 3), ::testing::ValuesIn(kTypesBySize), ::testing::Values(Homes::kPaged));
-inline const auto kMixedWithHost =
-    ::testing::Combine(::testing::Values(2, 3), ::testing::Values(DataType::kFloat16, DataType::kInt64),
-                       ::testing::Values(Homes::kMixed));
+inline const auto kMixedWithHost = ::testing::Combine(
+    ::testing::Values(2, 3), ::testing::Values(DataType::kFloat16, DataType::kInt64), ::testing::Values(Homes::kMixed));
 
 // Of groups, which have every type.
 using GroupCase = std::tuple<int, Homes>;
