@@ -140,20 +140,18 @@ constexpr auto kCollectives = {Collective::kAllreduce, Collective::kBroadcast, C
                                Collective::kReducescatter, Collective::kAlltoall};
 
 // How many of so many further calls of the group were carried out by direct rounds.
-std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Place place, int n_calls) {
+std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Place place, std::uint64_t n_calls) {
   Call call(collective, group, place);
   call.make(engine, 0);
   return meet(engine, n_calls, [&](int step) { call.make(engine, step + 1); });
 }
 
-void expect_met(int n_ranks, const Group& group, int n_calls = 12) {
+void expect_met(int n_ranks, const Group& group, std::uint64_t n_calls = 12) {
   for (const Collective collective : kCollectives) {
     for (const Place place : {Place::kIn, Place::kApart}) {
       SCOPED_TRACE(std::string(to_string(collective)) + (place == Place::kIn ? " in place" : ""));
       World world(n_ranks, patient());
-      world.run([&](Engine& engine) {
-        EXPECT_EQ(n_met_of(engine, collective, group, place, n_calls), static_cast<std::uint64_t>(n_calls));
-      });
+      world.run([&](Engine& engine) { EXPECT_EQ(n_met_of(engine, collective, group, place, n_calls), n_calls); });
     }
   }
 }
