@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ALLOWED: dict[str, frozenset[str]] = {
-    "base": frozenset(),
-    "call": frozenset({"base"}),
+    "base": frozenset({"ciranda"}),
+    "call": frozenset({"base", "ciranda"}),
     "agree": frozenset({"base", "call"}),
     "fuse": frozenset({"base", "call"}),
     "kernels": frozenset({"base"}),
     "transport": frozenset({"base"}),
     "collective": frozenset({"base", "call", "fuse", "kernels", "transport"}),
     "backend": frozenset({"base", "call", "fuse", "kernels", "transport", "collective"}),
-    "observe": frozenset({"base", "call"}),
+    "observe": frozenset({"base", "call", "ciranda"}),
     "membership": frozenset({"base", "transport"}),
     "progress": frozenset({"base", "transport"}),
     "execute": frozenset(
@@ -36,7 +36,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # with those that come by the C ABI (capi).
     "capi": frozenset({"base", "call", "observe", "engine", "membership", "ciranda"}),
     "bindings": frozenset({"base", "call", "kernels", "observe", "engine", "membership", "capi", "ciranda"}),
-    # The public headers stand on their own: they are installed without the rest.
+    # The public headers stand on their own: they are installed without the rest. The tables take their values from them.
     "ciranda": frozenset(),
 }
 

@@ -76,7 +76,7 @@ const NativeBackend::Tried& NativeBackend::tried(const Policy& policy, const Kin
   if (!is_new) return tried;
   const Pick by_model = policy.best(Collective::kAllreduce, kind.most_bytes);
   for (const Pick& pick : policy.all(Collective::kAllreduce, kind.most_bytes)) {
-    if (!costs_.is_no_slower(pick.way(), by_model.way(), kind.middle_bytes, kPercentWorthTrying)) continue;
+    if (!costs_.is_no_slower(pick, by_model, kind.middle_bytes, kPercentWorthTrying)) continue;
     if (pick == by_model) tried.by_model = tried.picks.size();
     tried.picks.push_back(pick);
   }
@@ -108,9 +108,8 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   const Pick& pick = tried.picks[*call.way];
   if (!call.sample) return launch(pick);
   // What it would have taken with the size in the middle of its kind, as others will have another.
-  const double scale =
-      costs_.microseconds(pick.way(), kind.middle_bytes) / costs_.microseconds(pick.way(), plan.n_bytes);
-  const std::uint64_t least_ns = costs_.unseen_ns(pick.way().algorithm);
+  const double scale = costs_.microseconds(pick, kind.middle_bytes) / costs_.microseconds(pick, plan.n_bytes);
+  const std::uint64_t least_ns = costs_.unseen_ns(*pick.row);
   return std::make_unique<Timed>([&] { return launch(pick); },
                                  [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
                                    const double ns = static_cast<double>(time.count()) * scale;
@@ -134,7 +133,7 @@ std::vector<Candidate> NativeBackend::candidates(Collective collective, std::siz
   std::optional<Candidate> in_place;  // not a choice, but a consequence of one
   for (const Pick& pick : policy.all(collective, n_bytes)) {
     Candidate candidate{pick.row->name, pick.segment_bytes, std::nullopt, std::nullopt, pick == best};
-    if (pick.row->algorithm) candidate.expected_us = costs_.microseconds(pick.way(), n_bytes);
+    if (pick.row->cost != nullptr) candidate.expected_us = costs_.microseconds(pick, n_bytes);
     if (known != tried_.end()) {
       const auto& picks = known->second.picks;
       const auto way = std::find(picks.begin(), picks.end(), pick);
@@ -144,8 +143,8 @@ std::vector<Candidate> NativeBackend::candidates(Collective collective, std::siz
       }
     }
     found.push_back(candidate);
-    if (pick.row->algorithm == Algorithm::kSharedTwoShot && !in_place) {
-      const double expected_us = costs_.microseconds({Algorithm::kSharedInPlace}, n_bytes);
+    if (pick.row->cost_in_place != nullptr && !in_place) {
+      const double expected_us = costs_.microseconds_in_place(*pick.row, n_bytes);
       in_place = Candidate{pick.row->name, pick.segment_bytes, expected_us, std::nullopt, false, true};
     }
   }

@@ -1,5 +1,6 @@
-// THE table of element types. The wire enum, validation, the C and Python enums, the documentation and the list of
-// conformance tests are derived from it; a new type is one row here and one row in kernels/.
+// THE table of element types, whose values are those of the C ABI. Validation, the Python enum, the documentation and
+// the list of conformance tests are derived from it; a new type is a constant in ciranda.h, a row here and one in
+// kernels/.
 #pragma once
 
 #include <array>
@@ -8,24 +9,26 @@
 #include <optional>
 #include <string_view>
 
+#include "ciranda/ciranda.h"
+
 namespace ciranda {
 
 enum class DataType : std::uint8_t {
-  kBool = 0,
-  kUInt8 = 1,
-  kUInt16 = 2,
-  kUInt32 = 3,
-  kUInt64 = 4,
-  kInt8 = 5,
-  kInt16 = 6,
-  kInt32 = 7,
-  kInt64 = 8,
-  kFloat16 = 9,
-  kBFloat16 = 10,
-  kFloat32 = 11,
-  kFloat64 = 12,
-  kComplex64 = 13,
-  kComplex128 = 14,
+  kBool = CIRANDA_BOOL,
+  kUInt8 = CIRANDA_UINT8,
+  kUInt16 = CIRANDA_UINT16,
+  kUInt32 = CIRANDA_UINT32,
+  kUInt64 = CIRANDA_UINT64,
+  kInt8 = CIRANDA_INT8,
+  kInt16 = CIRANDA_INT16,
+  kInt32 = CIRANDA_INT32,
+  kInt64 = CIRANDA_INT64,
+  kFloat16 = CIRANDA_FLOAT16,
+  kBFloat16 = CIRANDA_BFLOAT16,
+  kFloat32 = CIRANDA_FLOAT32,
+  kFloat64 = CIRANDA_FLOAT64,
+  kComplex64 = CIRANDA_COMPLEX64,
+  kComplex128 = CIRANDA_COMPLEX128,
 };
 inline constexpr std::size_t kNumDataTypes = 15;
 

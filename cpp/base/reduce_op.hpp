@@ -1,5 +1,5 @@
-// The table of reduction operators, and which element types each accepts. The values up to 5 are Horovod's, so that
-// scripts that store them keep working.
+// The table of reduction operators, and which element types each accepts. Values are the C ABI's; those up to 5
+// are Horovod's, so that scripts that store them keep working.
 #pragma once
 
 #include <array>
@@ -10,22 +10,23 @@
 #include <string_view>
 
 #include "base/dtype.hpp"
+#include "ciranda/ciranda.h"
 
 namespace ciranda {
 
 enum class ReduceOp : std::uint8_t {
-  kAverage = 0,
-  kSum = 1,
-  kAdasum = 2,
-  kMin = 3,
-  kMax = 4,
-  kProduct = 5,
-  kBitwiseAnd = 6,
-  kBitwiseOr = 7,
-  kBitwiseXor = 8,
-  kLogicalAnd = 9,
-  kLogicalOr = 10,
-  kLogicalXor = 11,
+  kAverage = CIRANDA_AVERAGE,
+  kSum = CIRANDA_SUM,
+  kAdasum = CIRANDA_ADASUM,
+  kMin = CIRANDA_MIN,
+  kMax = CIRANDA_MAX,
+  kProduct = CIRANDA_PRODUCT,
+  kBitwiseAnd = CIRANDA_BITWISE_AND,
+  kBitwiseOr = CIRANDA_BITWISE_OR,
+  kBitwiseXor = CIRANDA_BITWISE_XOR,
+  kLogicalAnd = CIRANDA_LOGICAL_AND,
+  kLogicalOr = CIRANDA_LOGICAL_OR,
+  kLogicalXor = CIRANDA_LOGICAL_XOR,
 };
 inline constexpr std::size_t kNumReduceOps = 12;
 

@@ -11,16 +11,18 @@
 #include <string_view>
 #include <utility>
 
+#include "ciranda/ciranda.h"
+
 namespace ciranda {
 
 enum class ErrorKind : std::uint8_t {
-  kOk = 0,
-  kInvalidArgument = 1,  // this call is wrong: fix the call
-  kMismatch = 2,         // ranks disagree about one tensor: fix the script; the engine goes on working
-  kRanksLost = 3,        // a rank died: rebuild the world
-  kTimeout = 4,          // a rank never came, or a peer did not answer in time
-  kAborted = 5,          // shut down, here or on another rank
-  kInternal = 6,         // our bug, or the operating system refused something it should grant
+  kOk = CIRANDA_OK,
+  kInvalidArgument = CIRANDA_INVALID_ARGUMENT,  // this call is wrong: fix the call
+  kMismatch = CIRANDA_MISMATCH,     // ranks disagree about one tensor: fix the script; the engine goes on working
+  kRanksLost = CIRANDA_RANKS_LOST,  // a rank died: rebuild the world
+  kTimeout = CIRANDA_TIMEOUT,       // a rank never came, or a peer did not answer in time
+  kAborted = CIRANDA_ABORTED,       // shut down, here or on another rank
+  kInternal = CIRANDA_INTERNAL,     // our bug, or the operating system refused something it should grant
 };
 
 // "InvalidArgument", "Mismatch", ...

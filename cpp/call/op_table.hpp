@@ -1,4 +1,4 @@
-// The table of collectives: what each needs, and what ranks must agree on. Values are the wire's and the C ABI's.
+// The table of collectives: what each needs, and what ranks must agree on. Values are the C ABI's.
 #pragma once
 
 #include <array>
@@ -8,24 +8,26 @@
 #include <string>
 #include <string_view>
 
+#include "ciranda/ciranda.h"
+
 namespace ciranda {
 
 enum class Collective : std::uint8_t {
-  kAllreduce = 0,
-  kAllgather = 1,
-  kBroadcast = 2,
-  kBarrier = 3,
-  kReducescatter = 4,
-  kAlltoall = 5,
-  kReduce = 6,
-  kGather = 7,
-  kScatter = 8,
-  kTransfer = 9,  // from one rank, the root, to one other: what send and recv are
-  kJoin = 10,
-  kAddProcessSet = 11,
-  kRemoveProcessSet = 12,
+  kAllreduce = CIRANDA_ALLREDUCE,
+  kAllgather = CIRANDA_ALLGATHER,
+  kBroadcast = CIRANDA_BROADCAST,
+  kBarrier = CIRANDA_BARRIER,
+  kReducescatter = CIRANDA_REDUCESCATTER,
+  kAlltoall = CIRANDA_ALLTOALL,
+  kReduce = CIRANDA_REDUCE,
+  kGather = CIRANDA_GATHER,
+  kScatter = CIRANDA_SCATTER,
+  kTransfer = CIRANDA_TRANSFER,  // from one rank, the root, to one other: what send and recv are
+  kJoin = CIRANDA_JOIN,
+  kAddProcessSet = CIRANDA_ADD_PROCESS_SET,
+  kRemoveProcessSet = CIRANDA_REMOVE_PROCESS_SET,
   kAddLane = 13,  // the engine's own: a lane of a process set is used for the first time
-  kScan = 14,
+  kScan = CIRANDA_SCAN,
 };
 inline constexpr std::size_t kNumCollectives = 15;
 

@@ -8,6 +8,9 @@
 // last group (one to eight inputs) merges all partials and writes the result.
 #pragma once
 
+#include <type_traits>
+
+#include "kernels/integer_types.hpp"
 #include "kernels/level.hpp"
 #include "kernels/level_convert.hpp"
 #include "kernels/level_kernel.hpp"
@@ -150,8 +153,9 @@ void reduce_bitwise(const VectorJob& job) {
 }
 
 // Sums and products wrap, so the unsigned type's kernel serves the signed type too.
-template <class L, class T, class Unsigned>
+template <class L, class T>
 void reduce_integer(const VectorJob& job) {
+  using Unsigned = std::make_unsigned_t<T>;
   using Codec = PlainCodec<L, IntegerLanes<L, T>, false>;
   using UnsignedCodec = PlainCodec<L, IntegerLanes<L, Unsigned>, false>;
   switch (job.op) {
@@ -182,20 +186,13 @@ void reduce_level(const VectorJob& job) {
   if (job.conversion != Conversion::kNone) return Converter<L>::run(job);
   switch (job.dtype) {
     case DataType::kBool: return reduce_bool<L>(job);
-    case DataType::kUInt8: return reduce_integer<L, std::uint8_t, std::uint8_t>(job);
-    case DataType::kUInt16: return reduce_integer<L, std::uint16_t, std::uint16_t>(job);
-    case DataType::kUInt32: return reduce_integer<L, std::uint32_t, std::uint32_t>(job);
-    case DataType::kUInt64: return reduce_integer<L, std::uint64_t, std::uint64_t>(job);
-    case DataType::kInt8: return reduce_integer<L, std::int8_t, std::uint8_t>(job);
-    case DataType::kInt16: return reduce_integer<L, std::int16_t, std::uint16_t>(job);
-    case DataType::kInt32: return reduce_integer<L, std::int32_t, std::uint32_t>(job);
-    case DataType::kInt64: return reduce_integer<L, std::int64_t, std::uint64_t>(job);
     case DataType::kFloat16: return reduce_floating<Float16Codec<L>>(job);
     case DataType::kBFloat16: return reduce_floating<BFloat16Codec<L>>(job);
     case DataType::kFloat32: return reduce_floating<PlainCodec<L, Float32Lanes<L>, true>>(job);
     case DataType::kFloat64: return reduce_floating<PlainCodec<L, Float64Lanes<L>, true>>(job);
     case DataType::kComplex64: return reduce_complex<L, Float32Lanes<L>>(job);
     case DataType::kComplex128: return reduce_complex<L, Float64Lanes<L>>(job);
+    default: return with_integer(job.dtype, [&]<class T>(T) { reduce_integer<L, T>(job); });
   }
 }
 

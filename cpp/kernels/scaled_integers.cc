@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/exact_scaling.hpp"
+#include "kernels/integer_types.hpp"
 
 namespace ciranda::kernels {
 namespace {
@@ -108,17 +109,7 @@ class ScaledInteger {
 
 void reduce_scaled_integers(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out,
                             std::size_t count) {
-  switch (reduction.dtype) {
-    case DataType::kUInt8: return ScaledInteger<std::uint8_t>(reduction).run(inputs, out, count);
-    case DataType::kUInt16: return ScaledInteger<std::uint16_t>(reduction).run(inputs, out, count);
-    case DataType::kUInt32: return ScaledInteger<std::uint32_t>(reduction).run(inputs, out, count);
-    case DataType::kUInt64: return ScaledInteger<std::uint64_t>(reduction).run(inputs, out, count);
-    case DataType::kInt8: return ScaledInteger<std::int8_t>(reduction).run(inputs, out, count);
-    case DataType::kInt16: return ScaledInteger<std::int16_t>(reduction).run(inputs, out, count);
-    case DataType::kInt32: return ScaledInteger<std::int32_t>(reduction).run(inputs, out, count);
-    case DataType::kInt64: return ScaledInteger<std::int64_t>(reduction).run(inputs, out, count);
-    default: return;  // not an integer: excluded by REQUIRES
-  }
+  with_integer(reduction.dtype, [&]<class T>(T) { ScaledInteger<T>(reduction).run(inputs, out, count); });
 }
 
 }  // namespace ciranda::kernels

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ciranda/ciranda.h"
 #include "observe/ticks.hpp"
 
 namespace ciranda {
@@ -21,15 +22,15 @@ enum class Stage : std::uint8_t {
 };
 inline constexpr std::size_t kStageCount = 6;
 
-// How the ranks agreed on a call, and so how it was carried out. Values are the C ABI's.
+// How the ranks agreed on a call, and so how it was carried out.
 enum class Path : std::uint8_t {
-  kNone = 0,        // not at all: it failed before
-  kDirect = 1,      // a direct round in memory without a request; all others were there
-  kRepeated = 2,    // the same; the others came while it waited
-  kInMemory = 3,    // a request in a direct round in memory
-  kByMessages = 4,  // a direct round by messages
-  kAlong = 5,       // by the log, which brought the inputs of all along
-  kPlan = 6,        // by the log, and a plan
+  kNone = CIRANDA_PATH_NONE,            // not at all: it failed before
+  kDirect = CIRANDA_PATH_DIRECT,        // a direct round in memory without a request; all others were there
+  kRepeated = CIRANDA_PATH_REPEATED,    // the same; the others came while it waited
+  kInMemory = CIRANDA_PATH_MEMORY,      // a request in a direct round in memory
+  kByMessages = CIRANDA_PATH_MESSAGES,  // a direct round by messages
+  kAlong = CIRANDA_PATH_ALONG,          // by the log, which brought the inputs of all along
+  kPlan = CIRANDA_PATH_PLAN,            // by the log, and a plan
 };
 inline constexpr std::array<std::string_view, 7> kPaths{"none",     "direct", "repeated", "memory",
                                                         "messages", "along",  "plan"};

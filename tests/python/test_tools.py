@@ -23,7 +23,7 @@ def write(root: Path, path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "include", "complaint"),
     [
-        ("base/a.hpp", "call/request.hpp", "base may not use call (it may use nothing)"),
+        ("base/a.hpp", "call/request.hpp", "base may not use call (it may use ciranda)"),
         ("kernels/a.cc", "transport/mesh.hpp", "kernels may not use transport (it may use base)"),
         ("agree/a.hpp", "transport/mesh.hpp", "agree may not use transport (it may use base, call)"),
         ("bindings/python/a.cc", "collective/ring.hpp", "bindings may not use collective"),

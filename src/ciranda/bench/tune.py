@@ -40,7 +40,7 @@ class Line:
 
 
 def in_shared_memory(one: Line, two: Line) -> dict[str, int]:
-    """Costs of shared memory from what one shot and two shot took two ranks; see cpp/backend/cost_model.cc.
+    """Costs of shared memory from what one shot and two shot took two ranks; see cpp/backend/algorithms.cc.
 
     one = call + round + bytes (copy + 2 reduce), two = call + 2 rounds + bytes (3/2 copy + reduce).
     """

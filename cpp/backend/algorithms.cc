@@ -1,0 +1,200 @@
+#include "backend/algorithms.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "backend/policy.hpp"
+#include "collective/aligned_blocks.hpp"
+#include "collective/direct_allreduce.hpp"
+#include "collective/direct_broadcast.hpp"
+#include "collective/direct_exchange.hpp"
+#include "collective/direct_reducescatter.hpp"
+#include "collective/shm_allreduce.hpp"
+#include "collective/shm_broadcast.hpp"
+#include "collective/shm_exchange.hpp"
+#include "collective/shm_reducescatter.hpp"
+#include "collective/tree_broadcast.hpp"
+
+namespace ciranda {
+namespace {
+
+std::uint64_t levels_of(std::uint64_t n) { return static_cast<std::uint64_t>(std::bit_width(n - 1)); }
+
+// --- how they begin
+
+std::unique_ptr<RunningCollective> shm_one_shot(const Launch& l) {
+  return shm_allreduce_one_shot(*l.session, l.plan, l.reduction);
+}
+std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
+  return shm_allreduce_two_shot(*l.session, l.plan, l.reduction, l.segment_bytes);
+}
+std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
+  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction, l.scratch, l.rounding);
+}
+std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
+  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
+}
+std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
+  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.host_parts, l.segment_bytes, l.scratch, l.rounding);
+}
+std::unique_ptr<RunningCollective> doubling(const Launch& l) {
+  return direct_allreduce_doubling(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
+}
+template <TreeShape shape>
+std::unique_ptr<RunningCollective> along_tree(const Launch& l) {
+  return tree_broadcast(l.mesh, l.plan, place_in_tree(shape, l.hosts, l.plan.root, l.mesh.rank()), l.segment_bytes);
+}
+std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
+std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
+
+// --- what they cost: allreduces
+
+// Everything into a slot, and all inputs combined.
+Cost shm_one_shot_cost(const CostTerms& t) { return {t.call_ns + t.shared_ns, t.copy_fs + t.n_ranks * t.reduce_fs}; }
+
+// The others' slices into slots, the own combined, all slices out.
+Cost shm_two_shot_cost(const CostTerms& t) {
+  return {t.call_ns + 2 * t.shared_ns, t.copy_fs * (2 * t.n_ranks - 1) / t.n_ranks + t.reduce_fs, t.shared_ns};
+}
+
+// The own slice is combined where it lies, and the result copied to all others.
+Cost in_place_cost(const CostTerms& t) {
+  return {t.call_ns + 2 * t.shared_ns, t.reduce_fs + t.others() * t.copy_fs / t.n_ranks};
+}
+
+// A host's ranks share its link: what one of them sends, all of them do.
+std::uint64_t fs_to_all(const CostTerms& t) {
+  return t.on_host * t.elsewhere() * t.link_fs + t.neighbours() * t.channel_fs;
+}
+std::uint64_t ns_to_all(const CostTerms& t) {
+  return (t.elsewhere() > 0 ? t.link_ns : t.channel_ns) + t.others() * t.message_ns;
+}
+
+// What comes is kept aside until all has come.
+Cost direct_one_shot_cost(const CostTerms& t) {
+  return {t.call_ns + ns_to_all(t), fs_to_all(t) + t.n_ranks * t.reduce_fs + t.others() * t.copy_fs};
+}
+Cost direct_two_shot_cost(const CostTerms& t) {
+  return {t.call_ns + 2 * ns_to_all(t), 2 * fs_to_all(t) / t.n_ranks + t.reduce_fs, 2 * t.others() * t.message_ns};
+}
+
+// A host sends a share of each of its parts to each other host, and of the result.
+Cost by_hosts_cost(const CostTerms& t) {
+  const std::uint64_t other_hosts = t.n_hosts - 1;
+  const std::uint64_t messages_ns = 2 * (t.neighbours() + other_hosts) * t.message_ns;
+  return {t.call_ns + 2 * (t.channel_ns + t.link_ns) + messages_ns,
+          (t.most_parts + 1) * other_hosts * t.link_fs / t.n_hosts + 2 * t.neighbours() * t.channel_fs / t.n_sharing +
+              (t.on_host + t.most_parts) * t.reduce_fs / t.n_sharing,
+          messages_ns};
+}
+
+// At each level everything goes to another rank and comes from one; within the host first, while blocks are smaller.
+Cost doubling_cost(const CostTerms& t) {
+  const AlignedBlocks blocks{static_cast<int>(t.n_ranks)};
+  std::uint64_t rounds_ns = 0;
+  std::uint64_t fs_per_byte = 0;
+  for (int level = 0; level < blocks.n_levels(); ++level) {
+    const bool is_within = std::uint64_t{1} << level < t.on_host;
+    const auto n_targets = static_cast<std::uint64_t>(blocks.most_targets(level));
+    rounds_ns += (is_within ? t.channel_ns : t.link_ns) + n_targets * t.message_ns;
+    fs_per_byte += n_targets * (is_within ? t.channel_fs : t.on_host * t.link_fs) + 2 * t.reduce_fs;
+  }
+  return {t.call_ns + rounds_ns, t.copy_fs + fs_per_byte, rounds_ns, 0, rounds_ns};
+}
+
+// --- broadcasts: over hosts, and then within one. Who passes on what it gets does both at the same time.
+
+// The root does all, so it is not kept from its core by what others do at the time.
+Cost star_cost(const CostTerms& t) {
+  const std::uint64_t channel_fs = t.channel_fs / t.on_core;
+  return {t.call_ns + ns_to_all(t),
+          t.elsewhere() * t.link_fs + (t.neighbours() > 0 ? std::max(t.neighbours(), t.on_core) * channel_fs : 0)};
+}
+
+Cost tree_cost(const CostTerms& t) {
+  const std::uint64_t host_rounds = levels_of(t.n_hosts);
+  const std::uint64_t local_rounds = levels_of(t.on_host);
+  return {t.call_ns + host_rounds * (t.link_ns + t.message_ns) + local_rounds * (t.channel_ns + t.message_ns),
+          host_rounds * t.link_fs + local_rounds * t.channel_fs, t.message_ns};
+}
+
+Cost chain_cost(const CostTerms& t) {
+  const std::uint64_t host_hops = t.n_hosts - 1;
+  const std::uint64_t to_link = host_hops > 0 ? t.link_fs : 0;
+  const std::uint64_t to_neighbour = t.neighbours() > 0 ? t.channel_fs : 0;
+  return {t.call_ns + host_hops * (t.link_ns + t.message_ns) + t.neighbours() * (t.channel_ns + t.message_ns),
+          to_link + to_neighbour, t.message_ns,
+          (host_hops > 0 ? host_hops - 1 : 0) * to_link + (t.neighbours() > 0 ? t.neighbours() - 1 : 0) * to_neighbour};
+}
+
+// --- where they are possible
+
+bool fits_a_slot(const Policy& policy, std::size_t n_bytes) { return n_bytes <= policy.slot_bytes; }
+
+// What hosts combine first is rounded, so all must have it combined first.
+bool rounds_inputs(const Policy& policy, std::size_t /*n_bytes*/) {
+  return !policy.rounding.is_on() || policy.rounding.is_of_inputs();
+}
+
+bool hosts_can_combine(const Policy& policy, std::size_t /*n_bytes*/) {
+  return policy.combines_in_parts && policy.hosts_combine && !policy.rounding.is_of_inputs();
+}
+
+// Two ranks would do in it what they do in one shot. Where that has a limit, what is above is shared out.
+bool can_double(const Policy& policy, std::size_t /*n_bytes*/) {
+  return policy.combines_in_parts && policy.n_ranks > 2 &&
+         (!policy.options.one_shot_bytes || !policy.options.algorithm.empty());
+}
+
+constexpr auto kArena = Memory::kArena;
+constexpr auto kChannels = Memory::kChannels;
+
+constexpr std::array kAlgorithms{
+    AlgorithmRow{Collective::kAllreduce, kArena, "shm one-shot", shm_one_shot, shm_one_shot_cost, Segments::kNone,
+                 fits_a_slot},
+    AlgorithmRow{Collective::kAllreduce, kArena, "shm two-shot", shm_two_shot, shm_two_shot_cost, Segments::kSlots,
+                 nullptr, in_place_cost},
+    AlgorithmRow{Collective::kAllreduce, kChannels, "direct one-shot", direct_one_shot, direct_one_shot_cost},
+    AlgorithmRow{Collective::kAllreduce, kChannels, "direct two-shot", direct_two_shot, direct_two_shot_cost,
+                 Segments::kPairs, rounds_inputs},
+    AlgorithmRow{Collective::kAllreduce, kChannels, "direct by-hosts", by_hosts, by_hosts_cost, Segments::kBlocks,
+                 hosts_can_combine},
+    AlgorithmRow{Collective::kAllreduce, kChannels, "direct doubling", doubling, doubling_cost, Segments::kBlocks,
+                 can_double},
+    AlgorithmRow{Collective::kReduce, kArena, "shm one-shot", shm_one_shot, shm_one_shot_cost, Segments::kNone,
+                 fits_a_slot},
+    AlgorithmRow{Collective::kReduce, kArena, "shm two-shot", shm_two_shot, shm_two_shot_cost, Segments::kSlots,
+                 nullptr, in_place_cost},
+    AlgorithmRow{Collective::kReduce, kChannels, "direct one-shot", direct_one_shot, direct_one_shot_cost},
+    AlgorithmRow{Collective::kReduce, kChannels, "direct two-shot", direct_two_shot, direct_two_shot_cost,
+                 Segments::kPairs, rounds_inputs},
+    AlgorithmRow{Collective::kReducescatter, Memory::kSharedSlots, "shm reducescatter",
+                 [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
+    AlgorithmRow{Collective::kReducescatter, kChannels, "direct reducescatter",
+                 [](const Launch& l) {
+                   return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.channel_segment_bytes, l.scratch);
+                 }},
+    AlgorithmRow{Collective::kBroadcast, kArena, "shm broadcast",
+                 [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
+    AlgorithmRow{Collective::kBroadcast, kChannels, "direct star",
+                 [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }, star_cost},
+    AlgorithmRow{Collective::kBroadcast, kChannels, "direct tree", along_tree<TreeShape::kBinomial>, tree_cost,
+                 Segments::kPassedOn},
+    AlgorithmRow{Collective::kBroadcast, kChannels, "direct chain", along_tree<TreeShape::kChain>, chain_cost,
+                 Segments::kPassedOn},
+    AlgorithmRow{Collective::kAllgather, kArena, "shm exchange", through_arena},
+    AlgorithmRow{Collective::kAllgather, kChannels, "direct exchange", through_channels},
+    AlgorithmRow{Collective::kGather, kArena, "shm exchange", through_arena},
+    AlgorithmRow{Collective::kGather, kChannels, "direct exchange", through_channels},
+    AlgorithmRow{Collective::kAlltoall, Memory::kSharedSlots, "shm exchange", through_arena},
+    AlgorithmRow{Collective::kAlltoall, kChannels, "direct exchange", through_channels},
+    AlgorithmRow{Collective::kScatter, Memory::kSharedSlots, "shm exchange", through_arena},
+    AlgorithmRow{Collective::kScatter, kChannels, "direct exchange", through_channels},
+};
+
+}  // namespace
+
+std::span<const AlgorithmRow> algorithms() { return kAlgorithms; }
+
+}  // namespace ciranda
