@@ -131,9 +131,9 @@ class Engine {
   void shutdown();
 
  private:
-  class Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct Parts;
+  Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends);
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace ciranda

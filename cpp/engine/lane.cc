@@ -59,27 +59,27 @@ void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in
 
 }  // namespace
 
-Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const Surroundings& around)
+Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, LaneChanges& changes)
     : id_(id),
-      control_(around.control),
-      has_failed_(around.has_failed),
-      changes_(around.changes),
-      mux_(around.mux),
-      names_(around.names),
-      mesh_(around.world, around.mux, id, ranks, arena),
-      in_flight_(around.names.ops, around.output_memory, around.recorder),
+      control_(world.control),
+      has_failed_(world.has_failed),
+      changes_(changes),
+      mux_(world.mux),
+      names_(world.names),
+      mesh_(world.mesh, world.mux, id, ranks, arena),
+      in_flight_(world.names.ops, world.output_memory, world.recorder),
       participant_(mesh_.rank(), id, names_.ops,
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
-      log_(id, mesh_, control_, around.config, around.logger),
+      log_(id, mesh_, control_, world.config, world.logger),
       reports_(participant_, log_, control_),
-      data_(mesh_, in_flight_, find(around.backends, DeviceType::kHost)->make(mesh_, around.config),
-            slot_bytes_of(id, around.config), around.logger),
-      parts_{id, mesh_, control_, names_, in_flight_, participant_, log_, reports_, data_, around.n_met},
+      data_(mesh_, in_flight_, find(world.backends, DeviceType::kHost)->make(mesh_, world.config),
+            slot_bytes_of(id, world.config), world.logger),
+      parts_{id, mesh_, control_, names_, in_flight_, participant_, log_, reports_, data_, world.n_met},
       in_memory_(parts_),
-      by_messages_(parts_, around.config, limits_of(around.config), around.logger),
-      answers_(parts_, limits_of(around.config), around.logger),
-      stall_detector_(limits_of(around.config), control_, around.logger),
+      by_messages_(parts_, world.config, limits_of(world.config), world.logger),
+      answers_(parts_, limits_of(world.config), world.logger),
+      stall_detector_(limits_of(world.config), control_, world.logger),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 // --- reporting
@@ -111,7 +111,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
-  // when this rank will look no longer (ProgressLoop::insist).
+  // when this rank will look no longer (ProgressLoop::stop_looking).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr && ready->items.size() == 1) {

@@ -8,16 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "agree/participant.hpp"
 #include "agree/process_sets.hpp"
-#include "backend/registry.hpp"
-#include "base/config.hpp"
-#include "base/log.hpp"
 #include "engine/answer_watch.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/lane_log.hpp"
@@ -26,6 +21,7 @@
 #include "engine/rounds_by_messages.hpp"
 #include "engine/rounds_in_memory.hpp"
 #include "engine/stall_detector.hpp"
+#include "engine/world_parts.hpp"
 #include "execute/data_plane.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/submission.hpp"
@@ -43,24 +39,9 @@ class LaneChanges {
 
 class Lane {
  public:
-  // All that a lane is made in; everything outlives it.
-  struct Surroundings {
-    Mesh& world;
-    LaneMux& mux;
-    ControlPlane& control;
-    const Config& config;
-    const Logger& logger;
-    const Names& names;
-    LaneChanges& changes;
-    std::atomic<std::uint64_t>& n_met;
-    std::atomic<bool>& has_failed;  // a collective of the world has
-    const OutputMemory& output_memory;
-    Recorder& recorder;
-    std::span<const BackendRow> backends;
-  };
-
-  // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null.
-  Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const Surroundings& around);
+  // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null. The references outlive
+  // it.
+  Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, LaneChanges& changes);
 
   LaneId id() const { return id_; }
   // All there was to do is done, and nothing more will come.

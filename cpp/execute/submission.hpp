@@ -7,7 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "agree/persistent_op.hpp"
+#include "agree/persistent_ops.hpp"
+#include "base/status.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/staged.hpp"
@@ -20,6 +21,12 @@ struct Submission {
   PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not numbered yet
   std::uint64_t submitted = 0;          // in ticks; 0 where that is not recorded
   std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory
+
+  // Before it is in flight. The holder of the progress lock's.
+  void fail(const Status& why, PersistentOps& ops) const {
+    if (op != nullptr) ops.release(*op);
+    operation->complete(why);
+  }
 };
 
 class SubmissionQueue {

@@ -31,16 +31,4 @@ class ProgressLock {
   std::atomic<std::thread::id> owner_{};
 };
 
-// Gives a taken lock back at the end of the scope.
-class ProgressLockHolder {
- public:
-  explicit ProgressLockHolder(ProgressLock& lock) : lock_(lock) {}
-  ~ProgressLockHolder() { lock_.give_back(); }
-  ProgressLockHolder(const ProgressLockHolder&) = delete;
-  ProgressLockHolder& operator=(const ProgressLockHolder&) = delete;
-
- private:
-  ProgressLock& lock_;
-};
-
 }  // namespace ciranda

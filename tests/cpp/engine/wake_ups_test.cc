@@ -11,6 +11,7 @@
 #include "engine/mesh_around.hpp"
 #include "engine/progress_loop.hpp"
 #include "engine/world.hpp"
+#include "engine/world_parts.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda {
@@ -42,7 +43,8 @@ class Rank {
   Rank(LoopbackFabric& fabric, int rank) : mesh_(fabric.take_mesh(rank)) {}
 
   CountingMesh& mesh() { return mesh_; }
-  ProgressLoop& loop() { return loop_; }
+  bool awaits_lazy_news() { return loop_.stop_looking(false) == Sleeper::kAwaits; }
+  void wait_without_looking() { loop_.stop_looking(true); }
 
   std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kMany) {
     auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
@@ -64,26 +66,23 @@ class Rank {
 
  private:
   std::shared_ptr<Operation> submit(Request r) {
-    PersistentOp* const op = ops_.take(0, r.name);
+    PersistentOp* const op = world_.ops.take(0, r.name);
     EXPECT_NE(op, nullptr);
     auto operation = std::make_shared<Operation>();
-    submissions_.push({std::move(r), operation, op});
+    loop_.submissions().push({std::move(r), operation, op});
     return operation;
   }
 
-  CountingMesh mesh_;
-  SubmissionQueue submissions_;
-  PersistentOps ops_;
-  AutoNames auto_names_;
-  ProcessSets sets_{mesh_.size()};
-  Recorder recorder_;
   static Config config() {
     Config config;
     config.direct_rounds = false;  // which wake nobody
     return config;
   }
 
-  ProgressLoop loop_{mesh_, config(), submissions_, {ops_, auto_names_}, sets_, recorder_, all_backends()};
+  CountingMesh mesh_;
+  Recorder recorder_;
+  WorldParts world_{mesh_, config(), recorder_, all_backends()};
+  ProgressLoop loop_{world_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 
@@ -131,11 +130,11 @@ TEST_P(WakeUpsTest, AKnownNameIsNotUrgentUntilItsRankHasWaitedLong) {
   call_once("x");
   const auto operation = other_.submit("x", true);
   EXPECT_EQ(other_.run(), 0);
-  EXPECT_FALSE(coordinator_.loop().awaits_lazy_news());
+  EXPECT_FALSE(coordinator_.awaits_lazy_news());
   const int before = other_.mesh().n_urgent();
-  other_.loop().insist();
+  other_.wait_without_looking();
   EXPECT_EQ(other_.mesh().n_urgent(), before + 1);
-  other_.loop().insist();
+  other_.wait_without_looking();
   EXPECT_EQ(other_.mesh().n_urgent(), before + 1) << "there was no news since";
   const auto missing = coordinator_.submit("x", true);
   complete(*missing);
@@ -146,17 +145,17 @@ TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
   call_once("x");
   const auto operation = coordinator_.submit("x", true);
   coordinator_.run();
-  EXPECT_TRUE(coordinator_.loop().awaits_lazy_news()) << "the other's report is all that lacks";
+  EXPECT_TRUE(coordinator_.awaits_lazy_news()) << "the other's report is all that lacks";
   const auto awaited = other_.submit("x", true);
   other_.run();
-  EXPECT_FALSE(other_.loop().awaits_lazy_news());
+  EXPECT_FALSE(other_.awaits_lazy_news());
   EXPECT_GT(coordinator_.run(), 0) << "the log is urgent";
-  EXPECT_TRUE(coordinator_.loop().awaits_lazy_news()) << "it executes";
+  EXPECT_TRUE(coordinator_.awaits_lazy_news()) << "it executes";
   EXPECT_EQ(other_.run(), 0);
   complete(*operation);
   complete(*awaited);
-  EXPECT_FALSE(coordinator_.loop().awaits_lazy_news());
-  EXPECT_FALSE(other_.loop().awaits_lazy_news());
+  EXPECT_FALSE(coordinator_.awaits_lazy_news());
+  EXPECT_FALSE(other_.awaits_lazy_news());
 }
 
 // Where ranks share no memory: the coordinator is done once it has heard of the other, which is done with the log.
@@ -180,12 +179,12 @@ TEST_P(WakeUpsTest, TheCoordinatorHearsWhatLacksForACallThatAnotherWaitsFor) {
   Rank last(fabric, 2);
   const auto deferred = coordinator.submit_deferrable("x");
   coordinator.run();
-  EXPECT_FALSE(coordinator.loop().awaits_lazy_news()) << "nobody waits";
+  EXPECT_FALSE(coordinator.awaits_lazy_news()) << "nobody waits";
   const auto awaited = waiting.submit("x", true);
   waiting.run();
-  waiting.loop().insist();
+  waiting.wait_without_looking();
   coordinator.run();
-  EXPECT_TRUE(coordinator.loop().awaits_lazy_news());
+  EXPECT_TRUE(coordinator.awaits_lazy_news());
   const auto missing = last.submit_deferrable("x");
   last.run();
   for (int i = 0; i < 100 && !(deferred->is_done() && awaited->is_done() && missing->is_done()); ++i) {
@@ -194,7 +193,7 @@ TEST_P(WakeUpsTest, TheCoordinatorHearsWhatLacksForACallThatAnotherWaitsFor) {
     last.run();
   }
   EXPECT_TRUE(awaited->is_done());
-  EXPECT_FALSE(coordinator.loop().awaits_lazy_news()) << "it is over";
+  EXPECT_FALSE(coordinator.awaits_lazy_news()) << "it is over";
 }
 
 // Its own call is what lacks, for which it looks at all reports.
@@ -205,10 +204,10 @@ TEST_P(WakeUpsTest, ReportsDoNotDisturbACoordinatorThatHasYetToCall) {
   const auto awaited = waiting.submit("x", true);
   waiting.run();
   coordinator.run();
-  EXPECT_FALSE(coordinator.loop().awaits_lazy_news());
+  EXPECT_FALSE(coordinator.awaits_lazy_news());
   const auto deferred = coordinator.submit_deferrable("x");
   coordinator.run();
-  EXPECT_TRUE(coordinator.loop().awaits_lazy_news());
+  EXPECT_TRUE(coordinator.awaits_lazy_news());
 }
 
 INSTANTIATE_TEST_SUITE_P(Arena, WakeUpsTest, ::testing::Bool(),

@@ -1,0 +1,226 @@
+#include "engine/lanes.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+// More than a rank can be ahead of another by without a fault.
+constexpr std::size_t kMostEarlyMessages = 1 << 20;
+
+bool has(const std::vector<int>& ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
+
+Status removed(std::uint32_t process_set) {
+  return Status::aborted("process set " + std::to_string(process_set) + " has been removed.");
+}
+
+// By which a lane joins along with the first of its set.
+Submission join_along() { return {{}, std::make_shared<Operation>()}; }
+
+}  // namespace
+
+Lanes::Lanes(WorldParts& world) : world_(world) { make_first(kWorldSet, *world.sets.ranks(kWorldSet)); }
+
+Lane* Lanes::find(LaneId id) const {
+  if (id == 0) return lanes_.front().get();
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+// Sets that need no agreement come to be by being used.
+Lane* Lanes::find_or_make(LaneId id) {
+  Lane* lane = find(id);
+  if (lane != nullptr || !needs_no_agreement(id)) return lane;
+  const Ranks ranks = world_.sets.ranks(id);
+  return ranks && has(*ranks, world_.mesh.rank()) ? &make(id, *ranks) : nullptr;
+}
+
+Lane& Lanes::make(LaneId id, const std::vector<int>& ranks) {
+  SharedArena* arena = id == 0 ? world_.mesh.arena() : nullptr;
+  LaneChanges& changes = *this;
+  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena, world_, changes));
+  Lane& lane = *lanes_.back();
+  by_id_[id] = &lane;
+  for (const Departure& departure : world_.control.departures()) lane.heed(departure);
+  return lane;
+}
+
+// As many as the settings ask for. Others come to be when they are first used.
+void Lanes::make_first(std::uint32_t process_set, const std::vector<int>& ranks) {
+  for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(world_.config.num_lanes); ++lane) {
+    make(lane_id(process_set, lane), ranks);
+  }
+}
+
+void Lanes::remove_those_that_are_over() {
+  std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
+    if (!lane->is_over()) return false;
+    by_id_.erase(lane->id());
+    world_.ops.remove_lane(lane->id());
+    return true;
+  });
+}
+
+// --- by the log
+
+Status Lanes::change_sets(const Request& request, std::int64_t& result) {
+  if (request.signature.collective == Collective::kAddLane) return add_lane(request);
+  return request.signature.collective == Collective::kAddProcessSet ? add_set(request, result)
+                                                                    : remove_set(request, result);
+}
+
+Status Lanes::add_set(const Request& request, std::int64_t& result) {
+  const std::vector<int> ranks(request.signature.arguments.begin(), request.signature.arguments.end());
+  if (const auto existing = world_.sets.find(ranks)) {
+    return Status::invalid_argument("a process set with ranks " + to_string(ranks) + " exists already: set " +
+                                    std::to_string(*existing) + ". Use that one, or remove it first.");
+  }
+  const std::uint32_t id = world_.sets.add(ranks);
+  result = id;
+  if (has(ranks, world_.mesh.rank())) make_first(id, ranks);
+  return Status::ok_status();
+}
+
+Status Lanes::remove_set(const Request& request, std::int64_t& result) {
+  const auto id = static_cast<std::uint32_t>(request.signature.arguments.front());
+  result = id;
+  if (!world_.sets.remove(id)) return Status::invalid_argument("there is no process set " + std::to_string(id) + ".");
+  for (const auto& lane : lanes_) {
+    if (lane->id() != 0 && set_of(lane->id()) == id) {
+      lane->end(Status::aborted("process set " + std::to_string(id) + " was removed before this was done."));
+    }
+  }
+  return Status::ok_status();
+}
+
+// At the same place of the log of the set's first lane on all members, so that none joins a lane that another lacks.
+Status Lanes::add_lane(const Request& request) {
+  const std::vector<std::int64_t>& arguments = request.signature.arguments;
+  const Ranks ranks = world_.sets.ranks(request.process_set);
+  const bool is_possible = ranks && arguments.size() == 1 && arguments.front() >= 0 &&
+                           arguments.front() < static_cast<std::int64_t>(n_lanes_of(request.process_set));
+  if (!is_possible) return Status::invalid_argument("'" + request.name + "' is no lane that there can be.");
+  const LaneId id = lane_id(request.process_set, static_cast<std::uint32_t>(arguments.front()));
+  if (find(id) != nullptr) return Status::ok_status();
+  const TimePoint now = std::chrono::steady_clock::now();
+  Lane& lane = make(id, *ranks);
+  for (Submission& submission : kept_.take(id)) lane.submit(std::move(submission), now);
+  asked_for_.erase(id);
+  if (find(lane_id(request.process_set, 0))->has_joined()) lane.join(join_along(), now);
+  return Status::ok_status();
+}
+
+// --- messages
+
+Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
+  if (Lane* lane = find_or_make(id)) {
+    // It may just have come to be, by the message before this one or by a thread that has formed its set.
+    for (Early& early : early_.take(id)) {
+      if (Status status = lane->on_message(early.peer, std::move(early.message), now); !status.ok()) return status;
+    }
+    return lane->on_message(peer, std::move(message), now);
+  }
+  const bool is_over = world_.sets.was_made(set_of(id)) && !world_.sets.ranks(set_of(id));
+  if (is_over) return Status::ok_status();  // it crossed the removal of its set on the way
+  if (early_.size() >= kMostEarlyMessages) {
+    return Status::internal("too many messages for lanes that do not exist, the last from " +
+                            world_.control.peer_text(peer));
+  }
+  early_.keep(id, {peer, std::move(message)});
+  return Status::ok_status();
+}
+
+Status Lanes::hear_kept(TimePoint now) {
+  for (auto& [lane, early] : early_.take_all()) {
+    if (Status status = on_message(early.peer, lane, std::move(early.message), now); !status.ok()) return status;
+  }
+  return Status::ok_status();
+}
+
+// --- submissions
+
+Lane* Lanes::submit(Submission&& submission, TimePoint now) {
+  const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
+  Lane* const lane = find_or_make(id);
+  if (const std::optional<Status> refused = refusal_of(submission.request)) {
+    submission.fail(*refused, world_.ops);
+    return nullptr;
+  }
+  // The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
+  // was reported now would come from a rank that has joined.
+  if (lane == nullptr || lane->has_joined() || kept_.has_any_for(id)) {
+    kept_.keep(id, std::move(submission));
+    if (lane == nullptr) ask_for(id, now);
+    return nullptr;
+  }
+  if (submission.request.signature.collective == Collective::kJoin) {
+    join(std::move(submission), now);
+    return nullptr;
+  }
+  lane->submit(std::move(submission), now);
+  return lane;
+}
+
+// What counts is the first lane of the set, which there is as long as the set, and whose log tells when all have
+// joined.
+std::optional<Status> Lanes::refusal_of(const Request& request) const {
+  const Lane* const first = find(lane_id(request.process_set, 0));
+  if (first == nullptr) return removed(request.process_set);
+  if (!first->has_joined()) return std::nullopt;
+  return Status::invalid_argument("'" + request.name +
+                                  "' was called after join(): this rank contributes nothing before all have joined. "
+                                  "Wait for what join_async() has returned first.");
+}
+
+// All members do, each before its first request there; who has joined hears of it by the log.
+void Lanes::ask_for(LaneId id, TimePoint now) {
+  std::shared_ptr<Operation>& asked = asked_for_[id];
+  if (asked) return;
+  asked = std::make_shared<Operation>();
+  Request request;
+  request.process_set = set_of(id);
+  request.signature.collective = Collective::kAddLane;
+  request.signature.arguments = {lane_of(id)};
+  request.name = "add_lane " + to_string(request.signature.arguments);
+  request.is_cacheable = false;
+  const LaneId first = lane_id(set_of(id), 0);
+  PersistentOp* const op = world_.ops.take(first, request.name);
+  find(first)->submit({std::move(request), asked, op}, now);
+}
+
+// A rank joins all lanes of a set; the first one's log tells when.
+void Lanes::join(Submission&& submission, TimePoint now) {
+  const std::uint32_t set = submission.request.process_set;
+  find(lane_id(set, 0))->join(std::move(submission), now);
+  for (std::uint32_t number = 1; number < n_lanes_of(set); ++number) {
+    // One that is not there is so on no rank, or will join when it comes to be.
+    if (Lane* lane = find(lane_id(set, number))) lane->join(join_along(), now);
+  }
+}
+
+void Lanes::submit_kept(TimePoint now) {
+  if (kept_.size() == 0) return;
+  for (const LaneId id : kept_.lanes()) {
+    Lane* const lane = find(id);
+    const auto asked = asked_for_.find(id);
+    const bool is_asked_for = asked != asked_for_.end();
+    if (lane != nullptr ? lane->has_joined() : is_asked_for && !asked->second->is_done()) continue;
+    for (Submission& submission : kept_.take(id)) {
+      if (lane != nullptr) {
+        lane->submit(std::move(submission), now);
+      } else {
+        submission.fail(is_asked_for ? asked->second->status() : removed(set_of(id)), world_.ops);
+      }
+    }
+  }
+  std::erase_if(asked_for_, [](const auto& asked) { return asked.second->is_done(); });
+}
+
+void Lanes::give_up(const Status& why) {
+  for (const auto& lane : lanes_) lane->give_up(why);
+  for (const auto& [lane, submission] : kept_.take_all()) submission.fail(why, world_.ops);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,80 @@
+// Lanes: the lanes of which this rank is a member, by id: how they come to be and end, and what goes to which.
+//
+// Sets of ranks, with their first lanes, come and go by the log of the world; each further lane of a set comes by the
+// log of its first. So all members make it at the same place. What a lane cannot take yet is kept until then: a
+// submission, or a message of a member that was first.
+//
+// One thread (the holder of the progress lock).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/kept_for_lanes.hpp"
+#include "engine/lane.hpp"
+#include "engine/world_parts.hpp"
+#include "execute/submission.hpp"
+
+namespace ciranda {
+
+class Lanes final : public LaneMessages, private LaneChanges {
+ public:
+  // Makes those of the world. `world` outlives this.
+  explicit Lanes(WorldParts& world);
+
+  // In the order in which they came to be. The first is the world's.
+  const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
+  Lane& first() const { return *lanes_.front(); }
+  template <typename Predicate>
+  bool has_any(Predicate is) const {
+    for (const auto& lane : lanes_) {
+      if (is(*lane)) return true;
+    }
+    return false;
+  }
+
+  Status on_message(int peer, LaneId id, Message message, TimePoint now) override;
+  // The messages that lanes can take by now.
+  Status hear_kept(TimePoint now);
+
+  // Returns the lane that has it. Null: it has failed, is kept, or is a join, which is for all lanes of its set.
+  Lane* submit(Submission&& submission, TimePoint now);
+  // The submissions that lanes can take by now.
+  void submit_kept(TimePoint now);
+
+  // Fails everything, now.
+  void give_up(const Status& why);
+  void remove_those_that_are_over();
+
+ private:
+  struct Early {
+    int peer;
+    Message message;
+  };
+
+  Status change_sets(const Request& request, std::int64_t& result) override;
+  Status add_set(const Request& request, std::int64_t& result);
+  Status remove_set(const Request& request, std::int64_t& result);
+  Status add_lane(const Request& request);
+
+  Lane* find(LaneId id) const;
+  Lane* find_or_make(LaneId id);
+  Lane& make(LaneId id, const std::vector<int>& ranks);
+  void make_first(std::uint32_t process_set, const std::vector<int>& ranks);
+  std::optional<Status> refusal_of(const Request& request) const;
+  void ask_for(LaneId id, TimePoint now);
+  void join(Submission&& submission, TimePoint now);
+
+  WorldParts& world_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unordered_map<LaneId, Lane*> by_id_;
+  KeptForLanes<Early> early_;
+  KeptForLanes<Submission> kept_;
+  // By which the ranks agree on a lane, while they do.
+  std::unordered_map<LaneId, std::shared_ptr<Operation>> asked_for_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,239 @@
+#include "engine/progress_threads.hpp"
+
+#include <sys/prctl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/block_signals.hpp"
+#include "progress/oversubscription.hpp"
+#include "progress/time_left.hpp"
+
+namespace ciranda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Iterations that a submitting thread runs in passing; more is left to whoever waits, or to the background.
+constexpr int kIterationsInPassing = 4;
+constexpr int kIterationsWhileArming = 4;
+// At a direct round, before all else that is done for a waiting thread: about as long as that takes.
+constexpr int kLooksAtOnce = 50;
+constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
+
+}  // namespace
+
+ProgressThreads::ProgressThreads(WorldParts& world)
+    : mesh_(world.mesh),
+      spin_(std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double, std::micro>(world.config.spin_microseconds))),
+      is_oversubscribed_(is_oversubscribed(mesh_)),
+      n_looks_at_once_(is_oversubscribed_ ? 1 : kLooksAtOnce),
+      loop_(world),
+      sharing_(mesh_.rank()) {
+  const BlockSignals blocked;  // inherited by the thread
+  mesh_.arm();
+  background_ = std::thread([this] { run_background(); });
+}
+
+// --- with the lock
+
+// Takes the lock if it is free, does `run`, and gives the lock back. Returns whether it had the lock. `in_burst`: the
+// mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended before this thread had
+// the lock, but cannot be over with before the lock is given back.
+template <typename Run>
+bool ProgressThreads::with_lock(Run run, bool in_burst) {
+  if (!lock_.try_take()) return false;
+  const Holder holder(*this);
+  if (has_ended_.load()) return true;
+  mesh_.disarm();
+  run();
+  if (in_burst && coalescing_.is_watched()) return true;
+  if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_.kick();
+  return true;
+}
+
+// One iteration, and one wake for all callbacks of what was done in it.
+bool ProgressThreads::iterate() {
+  const bool moved = loop_.run();
+  callbacks_.flush();
+  return moved;
+}
+
+// What came between the last look and arming rings no bell, so there is another look. Often it is the next call of a
+// rank that was first: cheaper to take in at once than to wake the background thread for.
+bool ProgressThreads::arm_when_nothing_moves() {
+  for (int i = 0; i < kIterationsWhileArming; ++i) {
+    waits_.heed();
+    mesh_.arm(loop_.stop_looking(waits_.are_any()));  // any that sleep, or did not get the lock
+    if (!iterate()) return true;
+  }
+  return false;
+}
+
+bool ProgressThreads::is_due_before_background_wakes() const {
+  const auto deadline = loop_.next_deadline();
+  return deadline && (!deadline_ || *deadline < *deadline_);
+}
+
+void ProgressThreads::look_again() {
+  while (is_something_unseen() && !has_ended_.load()) {
+    if (!with_lock([this] { iterate(); })) return;
+  }
+}
+
+// --- threads that submit
+
+// A call whose thread will wait() for it is taken in at once, if nothing stands before it: it may be one for which the
+// other ranks are there already, and is then done before anything more is made of it.
+void ProgressThreads::submit(Submission&& submission) {
+  const Request& request = submission.request;
+  const bool waits_now = request.is_awaited && !request.is_early;
+  const std::size_t n_bytes = request.signature.n_bytes();
+  bool is_taken = false;
+  bool is_at_round = false;
+  if (request.is_awaited) {
+    at_once([&](ProgressLoop& loop, int n_looks) {
+      is_taken = true;
+      is_at_round = loop.submit(std::move(submission), waits_now ? n_looks : 0);
+    });
+  }
+  if (is_at_round || (is_taken && waits_now)) return;
+  if (!is_taken) loop_.submissions().push(std::move(submission));
+  if (has_ended_.load()) {
+    fail_late_submissions();
+  } else if (!waits_now) {
+    run_or_leave_it(n_bytes);
+  }
+}
+
+void ProgressThreads::run_or_leave_it(std::size_t n_bytes) {
+  const SubmissionCoalescing::Choice choice = coalescing_.choose(n_bytes, Clock::now());
+  if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_.kick();
+  if (choice != SubmissionCoalescing::Choice::kProgress) return;
+  run_in_passing(false, !waits_.are_any());
+  coalescing_.progressed(Clock::now());
+}
+
+void ProgressThreads::run_in_passing(bool is_waited_for, bool in_burst) {
+  const auto run = [&] {
+    if (is_waited_for) loop_.expect_no_more();
+    for (int i = 0; i < kIterationsInPassing && iterate(); ++i) {
+    }
+  };
+  if (with_lock(run, in_burst)) see_what_came_late();
+}
+
+// --- threads that wait
+
+bool ProgressThreads::run_until_done(const Operation& operation, const std::optional<TimePoint>& deadline,
+                                     Waiting& waiting) {
+  BackOff back_off(spin_, is_oversubscribed_, sharing_);
+  const auto goes_on_after = [&back_off, &deadline](bool moved) {
+    if (deadline && Clock::now() >= *deadline) return false;
+    if (!moved) return back_off.look_again();
+    back_off.renew();
+    return true;
+  };
+  n_runners_.fetch_add(1);
+  bool goes_on = true;
+  while (goes_on && !operation.is_done()) {
+    const bool had_lock = with_lock([&] {
+      n_waiters_running_.fetch_add(1);
+      loop_.expect_no_more();
+      while (goes_on && !operation.is_done() && !has_ended_.load()) goes_on = goes_on_after(iterate());
+      if (operation.is_done()) waiting.end();
+      n_waiters_running_.fetch_sub(1);  // before it arms: whoever sees one that runs knows that it still will
+    });
+    if (!had_lock) goes_on = goes_on_after(false);
+    if (has_ended_.load()) break;
+  }
+  n_runners_.fetch_sub(1);
+  see_what_came_late();
+  return operation.is_done();
+}
+
+// --- the background thread
+
+void ProgressThreads::run_background() {
+  prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
+  std::optional<TimePoint> deadline;
+  while (!has_ended_.load()) {
+    if (!is_something_unseen() && !coalescing_.is_watched()) mesh_.sleep(time_to(deadline));
+    if (coalescing_.is_watched()) {
+      watch_burst();
+      // One that sees what was left, and what rang while the burst was watched, and has yet to arm. Not any that has
+      // armed before: a bell that has rung since, which nobody heeds now, has disarmed the mesh.
+      if (n_waiters_running_.load() > 0) continue;
+    }
+    if (has_ended_.load()) return;
+    lock_.take();
+    const Holder holder(*this);
+    mesh_.disarm();
+    run_until_nothing_moves();
+    if (!arm_when_nothing_moves()) mesh_.kick();
+    deadline_ = deadline = loop_.next_deadline();
+  }
+}
+
+// A thread that waits gets the lock as soon as nothing moves.
+void ProgressThreads::run_until_nothing_moves() {
+  BackOff back_off(spin_, is_oversubscribed_, sharing_);
+  while (!has_ended_.load()) {
+    if (iterate()) {
+      back_off.renew();
+    } else if (n_runners_.load() > 0 || !loop_.has_work() || is_oversubscribed_ || !back_off.look_again()) {
+      return;
+    }
+  }
+}
+
+// Takes in what a burst leaves, until it ends. A thread that runs the progress loop does so anyway.
+void ProgressThreads::watch_burst() {
+  const auto take_in = [this] {
+    while (iterate()) {
+    }
+  };
+  while (coalescing_.is_watched() && !has_ended_.load()) {
+    coalescing_.begin_look();
+    with_lock(take_in, true);
+    if (coalescing_.ends()) return;
+    mesh_.sleep(coalescing_.until_next_look(Clock::now()));
+  }
+}
+
+// --- the end
+
+bool ProgressThreads::end() {
+  if (has_ended_.exchange(true)) return false;
+  mesh_.kick();
+  background_.join();
+  {
+    lock_.take();
+    const Holder holder(*this);
+    mesh_.disarm();
+    loop_.say_bye();
+    const auto give_up = Clock::now() + kGoodbyeTimeout;
+    while (!loop_.is_bye_known() && Clock::now() < give_up) {
+      if (iterate()) continue;
+      mesh_.arm();
+      if (!iterate()) mesh_.sleep(give_up - Clock::now());
+      mesh_.disarm();
+    }
+  }
+  fail_late_submissions();
+  return true;
+}
+
+void ProgressThreads::fail_late_submissions() {
+  std::vector<Submission> all;
+  loop_.submissions().take(all);
+  for (Submission& late : all) {
+    late.operation->complete(
+        Status::aborted("rank " + std::to_string(mesh_.rank()) + " has shut down; call init() again."));
+  }
+  callbacks_.flush();
+}
+
+}  // namespace ciranda
