@@ -92,6 +92,21 @@ TEST_F(CancellationWithoutWarnings, FailsTheRoundAsSoonAsARankWillNotCome) {
   EXPECT_EQ(targets_of(std::get<FailEntry>(entries[0])), (std::vector<std::int32_t>{0, 1}));
 }
 
+// Another round may be what it is about: one that was cancelled, and carried out nevertheless.
+TEST_F(CancellationWithoutWarnings, IsAnsweredForItsOwnRoundAlone) {
+  come(0, 2, kStart);
+  EXPECT_TRUE(coordinator.on_no_input(1, {0, 1}).ok());
+  EXPECT_EQ(cancelled_at(kStart + seconds(20)), (std::vector<std::uint64_t>{2})) << "it is still one by messages";
+}
+
+TEST_F(CancellationWithoutWarnings, IsNotThereForARoundThatGoesOnByTheLogInTime) {
+  come(0, 1, kStart);
+  EXPECT_TRUE(coordinator.on_ready(1, {{{0, false}}}, kStart + seconds(1)).ok());
+  EXPECT_EQ(coordinator.next_stall_check(), kStart + seconds(20));
+  EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(20)).empty());
+  EXPECT_TRUE(std::holds_alternative<FailEntry>(coordinator.take_entries(true).at(0))) << "at once";
+}
+
 // Whoever else says so has nothing to add, and a round that is cancelled and goes on is an ordinary one.
 TEST_F(CancellationWithoutWarnings, GoesOnByTheLogIfAllReportAfterAll) {
   come(0, 1, kStart);

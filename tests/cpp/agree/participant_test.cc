@@ -318,6 +318,57 @@ TEST(Participant, AvoidsARoundOnce) {
   EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
+// All ranks count the rounds of a cache id, whatever name has it.
+TEST(Participant, PassesItsRoundsOnWithTheCacheId) {
+  NamedParticipant participant(0, {8, 1 << 16});
+  open(participant, Direct::kInMemory);
+  const auto of_a = participant.come(Direct::kInMemory, request("a", allreduce({4})), 1);
+  ASSERT_TRUE(of_a);
+  EXPECT_EQ(participant.rounds().done(*of_a->op), 1U);
+  const auto action = participant.apply(ForgetEntry{{0}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Forgotten>(action.value()).to_close.size(), 1U);
+  participant.submit(request("b", allreduce({4})), 2);
+  ExecuteItem item = definition(0, "b");
+  item.direct = Direct::kInMemory;
+  execute(participant, {item});
+  const auto of_b = participant.come(Direct::kInMemory, request("b", allreduce({4})), 3);
+  ASSERT_TRUE(of_b);
+  EXPECT_EQ(of_b->number, of_a->number + 2) << "one was closed";
+  EXPECT_EQ(of_b->place.number, of_a->place.number);
+}
+
+// Others may go on to a round that fails, without this rank.
+TEST(Participant, HasNotComeToARoundByMessagesThatIsOpenedWhileItHasJoined) {
+  NamedParticipant participant(1);
+  const Request a = request("a", allreduce({4}));
+  participant.submit(a, 1);
+  participant.calls().join(2);
+  ExecuteItem item = definition(0, "a");
+  item.direct = Direct::kByMessages;
+  execute(participant, {item});
+  EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
+  EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3));
+}
+
+TEST(Participant, ClosesARoundWithoutANameWhereTheNextCallIsReported) {
+  NamedParticipant participant(0, {8, 1 << 16});
+  for (const bool is_next_reported : {true, false}) {
+    Request request = testing::request("noname.0", allreduce({4}));
+    request.is_cacheable = false;
+    participant.submit(request, 1);
+    request.name = "noname.1";
+    if (is_next_reported) participant.submit(request, 2);
+    ExecuteItem item = definition(kNoCacheId, "noname.0");
+    item.direct = Direct::kInMemory;
+    const auto action = participant.apply(ExecuteEntry{{item}});
+    ASSERT_TRUE(action.ok());
+    EXPECT_EQ(std::get<Participant::Execute>(action.value()).to_close.size(), is_next_reported ? 1U : 0U);
+    EXPECT_EQ(participant.unnamed().come(request, 1, 3).has_value(), !is_next_reported);
+    if (is_next_reported) execute(participant, {definition(kNoCacheId, "noname.1")});
+  }
+}
+
 // --- groups
 
 // "a", "b" and "c" get cache ids 0 to 2, and the first two are a group.
