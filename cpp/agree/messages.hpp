@@ -125,7 +125,7 @@ struct NoticeMessage {
 
 // --- coordinator -> ranks: the response log
 
-// How ranks carry out the next call of a name without the log, by a direct round (participant.hpp).
+// How ranks carry out the next call of a name without the log, by a direct round (direct_rounds.hpp).
 enum class Direct : std::uint8_t {
   kNot,
   kInMemory,    // each leaves its input in memory that all share (round_places.hpp)

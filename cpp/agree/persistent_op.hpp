@@ -2,8 +2,8 @@
 // calls it), as one rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call
 // travels. It is made when its name is first used, and found once for a call (persistent_ops.hpp).
 //
-// Whether it is in use any thread may ask and say; all else is the participant's, of one thread (the holder of the
-// progress lock).
+// Whether it is in use any thread may ask and say; all else is for one thread (the holder of the progress lock), and
+// changed by the parts of the participant (participant.hpp), each of which has some fields of its own.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,19 @@
 
 namespace ciranda {
 
+// As its caller knows a request; it gets each back exactly once, to carry out or to fail.
+using Ticket = std::uint64_t;
+inline constexpr Ticket kNoTicket = ~Ticket{0};
+
+// A call that is not answered yet.
+struct PendingCall {
+  Ticket ticket;
+  std::unique_ptr<Signature> in_full = nullptr;  // what was reported, unless it was the known one
+  bool is_deferrable = false;
+  bool is_numbered = false;  // a call without a name, under the number that it was given
+  std::uint8_t n_sweeps = 0;
+};
+
 class PersistentOp {
  public:
   // That of the calls without a name, as far as they come to direct rounds (unnamed.hpp), has an empty name.
@@ -29,7 +42,14 @@ class PersistentOp {
   LaneId lane() const { return lane_; }
   const std::string& name() const { return name_; }
   bool is_unnamed() const { return name_.empty(); }
+
+  // --- what its ranks agreed on
+
   std::uint32_t cache_id() const { return cache_id_; }
+  const std::optional<Signature>& known() const { return known_; }
+  const std::shared_ptr<const FirstDims>& first_dims() const { return first_dims_; }
+
+  // --- whether it is in use
 
   // A call holds it from its submission to its end. False if another does.
   bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
@@ -51,20 +71,16 @@ class PersistentOp {
   State state() const { return state_; }
   // REQUIRES: may_follow(state(), to).
   void become(State to);
+  // No call is pending.
+  bool is_idle() const { return state_ == State::kIdle; }
   // Whether the coordinator has been told of it.
   bool is_told() const { return state_ == State::kReported || state_ == State::kByMessages; }
 
  private:
-  friend class Participant;
   friend class PersistentOps;
-
-  struct Pending {
-    std::uint64_t ticket;
-    std::unique_ptr<Signature> in_full;  // what was reported, unless it was the known one
-    bool is_deferrable = false;
-    bool is_numbered = false;  // a call without a name, under the number that it was given
-    std::uint8_t n_sweeps = 0;
-  };
+  friend class PendingCalls;
+  friend class KnownNames;
+  friend class DirectRounds;
 
   // Of no use to anybody: the log would say all again.
   bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
@@ -74,15 +90,19 @@ class PersistentOp {
   std::atomic<bool> is_in_use_{false};
 
   State state_ = State::kIdle;
-  std::vector<Pending> pending_;  // not yet answered, oldest first
+
+  // PendingCalls has:
+  std::vector<PendingCall> pending_;  // oldest first
   // Duplicates that came while the oldest was at a round by messages: to be told once that is over.
   std::size_t n_late_ = 0;
 
+  // KnownNames:
   std::uint32_t cache_id_ = kNoCacheId;
   std::optional<Signature> known_;  // with which the cache id was last agreed; none after a round that this rank missed
   std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank], where they may differ
   std::int32_t priority_ = 0;                    // as this rank said last
 
+  // DirectRounds:
   Direct direct_ = Direct::kNot;  // as the log has opened it; kNot again once a call goes another way
   std::uint64_t n_joins_ = 0;     // of this rank, then
   std::uint64_t next_round_ = 0;  // of the cache id, by its number; the same on all ranks

@@ -61,7 +61,7 @@ std::vector<SentInputs::Done> SentInputs::take_done() {
   return done;
 }
 
-std::vector<SentInputs::Ticket> SentInputs::lost() const {
+std::vector<Ticket> SentInputs::lost() const {
   std::vector<Ticket> lost;
   for (const Pending& pending : pending_) {
     const Round& round = round_of(pending);

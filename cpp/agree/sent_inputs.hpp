@@ -7,7 +7,7 @@
 // either all members come to a round, and all will have all inputs; or one does not, none will have them all, and the
 // log decides.
 //
-// Which calls may go so is Participant's to say. Pure; one thread.
+// Which calls may go so is for DirectRounds to say. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agree/messages.hpp"
+#include "agree/persistent_op.hpp"
 #include "base/status.hpp"
 #include "call/request.hpp"
 
@@ -29,8 +30,6 @@ bool may_go_by_messages(const Signature& signature, int n_members, std::size_t m
 
 class SentInputs {
  public:
-  using Ticket = std::uint64_t;
-
   struct Done {
     std::uint32_t cache_id;
     Ticket ticket;

@@ -13,6 +13,20 @@ namespace {
 
 constexpr std::size_t kDepth = TwoRounds::kDepth;
 
+Slice cut(const Slice& whole, int n, int index) {
+  const Slice cut = slice_of(whole.n_bytes, n, index);
+  return {whole.offset + cut.offset, cut.n_bytes};
+}
+
+void reduce(const kernels::Reduction& reduction, std::span<const std::byte* const> inputs,
+            std::span<std::byte> result) {
+  if (!result.empty()) kernels::reduce(reduction, inputs, result.data(), result.size() / size_of(reduction.dtype));
+}
+
+void round(std::span<std::byte> values) {
+  kernels::round_to_bfloat16(values.data(), values.data(), values.size() / sizeof(float));
+}
+
 // A block is cut into slices, one for each rank of the host that has fewest, and those into a share for each host.
 // Neighbours are the ranks of this host, counterparts those that have the same slice on other hosts; ranks of larger
 // hosts that have no slice only contribute their input and get the result. A block's four rounds:
@@ -95,10 +109,6 @@ class ByHosts final : public RunningCollective {
     return cut(whole, hosts_.fewest_ranks, place);
   }
   Slice share(std::size_t block, int host) const { return cut(slice(block, own_), n_hosts_, host); }
-  static Slice cut(const Slice& whole, int n, int index) {
-    const Slice cut = slice_of(whole.n_bytes, n, index);
-    return {whole.offset + cut.offset, cut.n_bytes};
-  }
 
   void share_out(Scratch& scratch) {
     const std::size_t slice_bytes = slice_of(block_range(0).n_bytes, hosts_.fewest_ranks, 0).n_bytes;
@@ -244,14 +254,6 @@ class ByHosts final : public RunningCollective {
   bool have_all_taken(std::size_t index) const {
     return std::all_of(counterparts_.begin(), counterparts_.end(),
                        [&](int host) { return transfers_.n_sent(counterpart(host)) > index; });
-  }
-
-  static void reduce(const kernels::Reduction& reduction, std::span<const std::byte* const> inputs,
-                     std::span<std::byte> result) {
-    if (!result.empty()) kernels::reduce(reduction, inputs, result.data(), result.size() / size_of(reduction.dtype));
-  }
-  static void round(std::span<std::byte> values) {
-    kernels::round_to_bfloat16(values.data(), values.data(), values.size() / sizeof(float));
   }
 
   const Plan& plan_;

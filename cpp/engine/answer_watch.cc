@@ -32,7 +32,7 @@ void AnswerWatch::begin(TimePoint now) {
 }
 
 Status AnswerWatch::look(TimePoint now) {
-  if (!lane_.participant.has_pending()) return Status::ok_status();
+  if (!lane_.participant.calls().any()) return Status::ok_status();
   if (Status status = probe_.look(now); !status.ok()) return status;
   if (interval_.count() == 0 || now < next_sweep_) return Status::ok_status();
   next_sweep_ = now + interval_;
@@ -40,8 +40,8 @@ Status AnswerWatch::look(TimePoint now) {
 }
 
 Status AnswerWatch::sweep(TimePoint now) {
-  if (const auto again = lane_.participant.join_again()) lane_.reports.say(*again, now);
-  const auto overdue = lane_.participant.sweep(lane_.reports.is_waiting());
+  if (const auto again = lane_.participant.calls().join_again()) lane_.reports.say(*again, now);
+  const auto overdue = lane_.participant.calls().sweep(lane_.reports.is_waiting());
   if (!overdue) return Status::ok_status();
   const std::string formed = needs_no_agreement(lane_.id) ? ", or that rank has not formed the group" : "";
   return Status::timeout("'" + *overdue + "' has waited on rank " +
@@ -52,7 +52,7 @@ Status AnswerWatch::sweep(TimePoint now) {
 }
 
 std::optional<TimePoint> AnswerWatch::due() const {
-  if (!lane_.participant.has_pending()) return std::nullopt;
+  if (!lane_.participant.calls().any()) return std::nullopt;
   return earliest(probe_.due(), interval_.count() == 0 ? std::nullopt : std::optional(next_sweep_));
 }
 

@@ -1,7 +1,7 @@
 // AnswerWatch: whether what this rank has reported, and is pending, will be answered: whether those live through whom
 // the log comes, and whether a report or its answer was lost. Whoever lives answers within the time after which a rank
-// that stays away fails a call. So calls are looked through at that interval (Participant::sweep); and what moves data,
-// or has been moving some since the last time, cannot be expected to answer.
+// that stays away fails a call. So calls are looked through at that interval (PendingCalls::sweep); and what moves
+// data, or has been moving some since the last time, cannot be expected to answer.
 //
 // One thread (the holder of the progress lock).
 #pragma once

@@ -24,7 +24,7 @@ LivenessProbe::Limits limits_of(const Config& config) {
 // Where this rank has joined it still helps the others, with memory that nobody looks at.
 void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFlight& in_flight) {
   for (Participant::Ready& ready : entry.requests) {
-    if (ready.ticket != Participant::kNoTicket) continue;
+    if (ready.ticket != kNoTicket) continue;
     Request request;
     request.process_set = set_of(id);
     request.name = ready.absence->name;
@@ -47,7 +47,7 @@ void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFl
 // Nothing is left to execute of an entry that is about sets.
 void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in_flight) {
   if (entry.requests.empty()) return;
-  const Participant::Ticket ticket = entry.requests.front().ticket;
+  const Ticket ticket = entry.requests.front().ticket;
   const Subject subject = info(in_flight.at(ticket).request.signature.collective).subject;
   if (subject != Subject::kSets && subject != Subject::kLanes) return;
   std::int64_t result = 0;
@@ -72,7 +72,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
       log_(id, mesh_, control_, world.config, world.logger),
-      reports_(participant_, log_, control_),
+      reports_(participant_.held(), participant_.calls(), log_, control_),
       data_(mesh_, in_flight_, find(world.backends, DeviceType::kHost)->make(mesh_, world.config),
             slot_bytes_of(id, world.config), world.logger),
       parts_{id, mesh_, control_, names_, in_flight_, participant_, log_, reports_, data_, world.n_met},
@@ -85,14 +85,14 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
 // --- reporting
 
 // None: nothing new can be agreed on, so it has failed.
-std::optional<Participant::Ticket> Lane::take_in(Submission&& submission, TimePoint now) {
-  const Participant::Ticket ticket = in_flight_.add(std::move(submission));
+std::optional<Ticket> Lane::take_in(Submission&& submission, TimePoint now) {
+  const Ticket ticket = in_flight_.add(std::move(submission));
   in_flight_.note(ticket, Stage::kTaken);
   if (parting_) {
     in_flight_.complete(ticket, *parting_);
     return std::nullopt;
   }
-  if (!participant_.has_pending()) answers_.begin(now);
+  if (!participant_.calls().any()) answers_.begin(now);
   return ticket;
 }
 
@@ -102,11 +102,11 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const bool is_duplicate = held == nullptr;
   const auto taken = take_in(std::move(submission), now);
   if (!taken) return;
-  const Participant::Ticket ticket = *taken;
+  const Ticket ticket = *taken;
   if (is_duplicate) in_memory_.leave();  // its first call may be at one
   PersistentOp& op = is_duplicate ? names_.ops.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
   if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
-  if (participant_.come_late(op, ticket)) return;
+  if (participant_.rounds().come_late(op, ticket)) return;
   const Request& request = in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
@@ -124,7 +124,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
 
 RoundsInMemory::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
   if (parting_) return std::nullopt;
-  const bool had_pending = participant_.has_pending();
+  const bool had_pending = participant_.calls().any();
   RoundsInMemory::Outcome outcome = in_memory_.repeat(call, stages, n_looks);
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
   reports_.expect_more();
@@ -137,7 +137,7 @@ void Lane::join(Submission&& submission, TimePoint now) {
   if (!ticket) return;
   control_.hurry();
   in_memory_.leave();
-  reports_.add(participant_.join(*ticket), now);
+  reports_.add(participant_.calls().join(*ticket), now);
 }
 
 // --- agreeing
@@ -189,7 +189,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
-    for (const Participant::DirectRound& round : to_execute->to_close) in_memory_.close(round);
+    for (const DirectRound& round : to_execute->to_close) in_memory_.close(round);
     stand_in(*to_execute, id_, mesh_, in_flight_);
     for (const Participant::Ready& ready : to_execute->requests) {
       by_messages_.forget(ready.ticket);
@@ -202,7 +202,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   data_.enqueue({});  // its place in the order
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
-    for (const Participant::Ticket ticket : failed->tickets) {
+    for (const Ticket ticket : failed->tickets) {
       by_messages_.forget(ticket);
       in_flight_.complete(ticket, failed->status);
     }
@@ -218,7 +218,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     control_.hurry();
     if (cancelled->answer) reports_.say(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
-    for (const Participant::DirectRound& round : forgotten->to_close) in_memory_.close(round);
+    for (const DirectRound& round : forgotten->to_close) in_memory_.close(round);
     reports_.say(forgotten->answer, now);
   } else {
     has_ended_ = true;

@@ -48,7 +48,7 @@ class Lane {
   bool is_over() const { return has_ended_ && data_.is_idle(); }
   bool has_pending() const { return !in_flight_.empty(); }
   // And not all have, as far as this rank knows.
-  bool has_joined() const { return participant_.has_joined(); }
+  bool has_joined() const { return participant_.calls().has_joined(); }
   RoundsInMemory& rounds() { return in_memory_; }
   const DataPlane& data() const { return data_; }
 
@@ -85,7 +85,7 @@ class Lane {
   std::optional<TimePoint> next_deadline() const;
 
  private:
-  std::optional<Participant::Ticket> take_in(Submission&& submission, TimePoint now);
+  std::optional<Ticket> take_in(Submission&& submission, TimePoint now);
   Status apply(const LogMessage& log, TimePoint now);
   Status apply(Participant::Action action, TimePoint now);
 

@@ -10,17 +10,17 @@ constexpr std::chrono::milliseconds kBatchingWindow{20};
 
 }  // namespace
 
-Reports::Reports(Participant& participant, LaneLog& log, ControlPlane& control)
-    : participant_(participant), log_(log), control_(control), holding_(kBatchingWindow) {}
+Reports::Reports(HeldGroups& held, PendingCalls& calls, LaneLog& log, ControlPlane& control)
+    : held_(held), calls_(calls), log_(log), control_(control), holding_(kBatchingWindow) {}
 
 void Reports::add(Message message, TimePoint now) {
   if (auto* ready = std::get_if<ReadyMessage>(&message)) {
-    holding_.update(participant_.holds_any(), ready->items.empty(), now);
+    holding_.update(held_.any(), ready->items.empty(), now);
     for (ReadyMessage::Item& item : ready->items) ready_.items.push_back(std::move(item));
   } else if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
     groups_.plan = groups->plan;
     groups_.groups.push_back(groups->groups.front());
-    holding_.update(participant_.holds_any(), true, now);
+    holding_.update(held_.any(), true, now);
   } else {
     release(now);
     say(message, now);
@@ -28,14 +28,14 @@ void Reports::add(Message message, TimePoint now) {
 }
 
 void Reports::add_late(TimePoint now) {
-  for (const DuplicateMessage& late : participant_.take_late()) {
+  for (const DuplicateMessage& late : calls_.take_late()) {
     control_.hurry();
     add(late, now);
   }
 }
 
 void Reports::release(TimePoint now) {
-  if (participant_.holds_any()) add(participant_.release(), now);
+  if (held_.any()) add(held_.release(), now);
 }
 
 void Reports::say(const Message& message, TimePoint now) {

@@ -6,7 +6,8 @@
 
 #include <optional>
 
-#include "agree/participant.hpp"
+#include "agree/held_groups.hpp"
+#include "agree/pending_calls.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/holding.hpp"
 #include "engine/lane_log.hpp"
@@ -16,11 +17,11 @@ namespace ciranda {
 class Reports {
  public:
   // All outlive this.
-  Reports(Participant& participant, LaneLog& log, ControlPlane& control);
+  Reports(HeldGroups& held, PendingCalls& calls, LaneLog& log, ControlPlane& control);
 
   // As the participant says it: with others that can travel along; all else at once, and what is held before it.
   void add(Message message, TimePoint now);
-  // Of duplicates that came while their name was at a round by messages: see Participant::take_late().
+  // Of duplicates that came while their name was at a round by messages: see PendingCalls::take_late().
   void add_late(TimePoint now);
   // At once, behind what was added.
   void say(const Message& message, TimePoint now);
@@ -41,7 +42,8 @@ class Reports {
  private:
   void release(TimePoint now);
 
-  Participant& participant_;
+  HeldGroups& held_;
+  PendingCalls& calls_;
   LaneLog& log_;
   ControlPlane& control_;
   ReadyMessage ready_;

@@ -5,15 +5,14 @@
 namespace ciranda {
 namespace {
 
-std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena,
-                       const Participant::DirectRound& round) {
+std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena, const DirectRound& round) {
   const std::size_t parity = round.number % 2;
   const std::size_t index = parity * static_cast<std::size_t>(arena.n_members()) + static_cast<std::size_t>(member);
   return arena.beside_arrivals(round.place.number) + index * n_bytes;
 }
 
 // The buffer that a member hands over.
-SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const DirectRound& round) {
   SharedArena::Buffer buffer = 0;
   std::memcpy(&buffer, beside_word(member, sizeof buffer, arena, round), sizeof buffer);
   return buffer;
@@ -24,7 +23,7 @@ ExchangedBuffers::Choice choice_for(Collective collective) {
   return info(collective).is_from_root ? ExchangedBuffers::Choice::kUnusedLongest : ExchangedBuffers::Choice::kReadLast;
 }
 
-std::byte* area_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+std::byte* area_of(int member, const SharedArena& arena, const DirectRound& round) {
   const std::size_t n_before = round.number % 2 == 0 ? 0 : round.place.n_bytes;
   return arena.round_area(member).data() + round.place.offset + n_before;
 }
@@ -40,12 +39,12 @@ bool has_place_beside_word(const SharedArena& arena) {
   return n_places * (kTagBytes + kLittleBytes) <= SharedArena::kBesideArrivalsBytes;
 }
 
-std::byte* tag_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+std::byte* tag_of(int member, const SharedArena& arena, const DirectRound& round) {
   return has_place_beside_word(arena) ? beside_word(member, kTagBytes + kLittleBytes, arena, round)
                                       : area_of(member, arena, round);
 }
 
-std::byte* unnamed_memory_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+std::byte* unnamed_memory_of(int member, const SharedArena& arena, const DirectRound& round) {
   const bool is_little = has_place_beside_word(arena) && round.place.n_exact_bytes <= kLittleBytes;
   return is_little ? tag_of(member, arena, round) + kTagBytes : area_of(member, arena, round) + kHeadBytes;
 }
@@ -53,7 +52,7 @@ std::byte* unnamed_memory_of(int member, const SharedArena& arena, const Partici
 // ---
 
 // Of what does not lie in a buffer.
-std::byte* memory_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+std::byte* memory_of(int member, const SharedArena& arena, const DirectRound& round) {
   if (round.is_unnamed()) return unnamed_memory_of(member, arena, round);
   const RoundPlace& place = round.place;
   const std::size_t n_beside = SharedArena::kBesideArrivalsBytes / (2 * static_cast<std::size_t>(arena.n_members()));
@@ -65,8 +64,7 @@ std::byte* memory_of(int member, const SharedArena& arena, const Participant::Di
 
 static_assert(SharedArena::kLargeBufferBytes == kMostBufferBytes);
 
-std::byte* RoundMemory::for_writing(const SharedArena& arena, const Participant::DirectRound& round,
-                                    Collective collective) {
+std::byte* RoundMemory::for_writing(const SharedArena& arena, const DirectRound& round, Collective collective) {
   if (!round.place.is_in_buffer) return memory_of(arena.member(), arena, round);
   const auto buffer = buffers_.take(arena, round.place.n_exact_bytes, choice_for(collective));
   if (!buffer) return nullptr;
@@ -74,32 +72,32 @@ std::byte* RoundMemory::for_writing(const SharedArena& arena, const Participant:
   return arena.buffer(*buffer);
 }
 
-StagingCopy RoundMemory::how_to_write(const Participant::DirectRound& round, Collective collective) {
+StagingCopy RoundMemory::how_to_write(const DirectRound& round, Collective collective) {
   const bool is_own = round.place.is_in_buffer && choice_for(collective) == ExchangedBuffers::Choice::kReadLast;
   return is_own ? StagingCopy::kCached : staging_copy();
 }
 
-void RoundMemory::tag(const SharedArena& arena, const Participant::DirectRound& round) {
+void RoundMemory::tag(const SharedArena& arena, const DirectRound& round) {
   if (round.is_unnamed()) std::memcpy(tag_of(arena.member(), arena, round), &round.tag, kTagBytes);
 }
 
-bool RoundMemory::agree(const SharedArena& arena, const Participant::DirectRound& round) {
+bool RoundMemory::agree(const SharedArena& arena, const DirectRound& round) {
   for (int member = 0; round.is_unnamed() && member < arena.n_members(); ++member) {
     if (std::memcmp(tag_of(member, arena, round), &round.tag, kTagBytes) != 0) return false;
   }
   return true;
 }
 
-void RoundMemory::give_back(const SharedArena& arena, const Participant::DirectRound& round) {
+void RoundMemory::give_back(const SharedArena& arena, const DirectRound& round) {
   if (round.place.is_in_buffer) buffers_.give(buffer_of(arena.member(), arena, round));
 }
 
-const std::byte* RoundMemory::of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
+const std::byte* RoundMemory::of(int member, const SharedArena& arena, const DirectRound& round) {
   if (!round.place.is_in_buffer) return memory_of(member, arena, round);
   return arena.buffer(buffer_of(member, arena, round));
 }
 
-void RoundMemory::note_read(const SharedArena& arena, const Participant::DirectRound& round) {
+void RoundMemory::note_read(const SharedArena& arena, const DirectRound& round) {
   if (round.place.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), arena, round));
 }
 

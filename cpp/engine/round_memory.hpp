@@ -13,7 +13,7 @@
 
 #include <cstddef>
 
-#include "agree/participant.hpp"
+#include "agree/direct_rounds.hpp"
 #include "base/copy_bytes.hpp"
 #include "transport/arena.hpp"
 #include "transport/exchanged_buffers.hpp"
@@ -23,21 +23,21 @@ namespace ciranda {
 class RoundMemory {
  public:
   // For this member to write to, if it contributes something, before it comes; null if there is no room for it now.
-  std::byte* for_writing(const SharedArena& arena, const Participant::DirectRound& round, Collective collective);
+  std::byte* for_writing(const SharedArena& arena, const DirectRound& round, Collective collective);
   // By which technique: what this member has read last itself stays in its caches.
-  static StagingCopy how_to_write(const Participant::DirectRound& round, Collective collective);
+  static StagingCopy how_to_write(const DirectRound& round, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
-  void give_back(const SharedArena& arena, const Participant::DirectRound& round);
+  void give_back(const SharedArena& arena, const DirectRound& round);
 
   // Of a call without a name: what this member says of it, before it comes; and whether all have said the same.
   // REQUIRES: as of() does.
-  static void tag(const SharedArena& arena, const Participant::DirectRound& round);
-  static bool agree(const SharedArena& arena, const Participant::DirectRound& round);
+  static void tag(const SharedArena& arena, const DirectRound& round);
+  static bool agree(const SharedArena& arena, const DirectRound& round);
 
   // What a member has written. REQUIRES: it has, and the round is met.
-  static const std::byte* of(int member, const SharedArena& arena, const Participant::DirectRound& round);
+  static const std::byte* of(int member, const SharedArena& arena, const DirectRound& round);
   // This member needs no more of what the others have written.
-  void note_read(const SharedArena& arena, const Participant::DirectRound& round);
+  void note_read(const SharedArena& arena, const DirectRound& round);
 
  private:
   ExchangedBuffers buffers_;

@@ -36,11 +36,11 @@ RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, 
       inputs_(lane.mesh.rank(), lane.mesh.size()),
       probe_(ranks_beside(lane.log, lane.mesh, limits_.message_ranks), patience, lane.control, logger) {}
 
-bool RoundsByMessages::come(PersistentOp& op, Participant::Ticket ticket, TimePoint now) {
+bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   const InFlight::Entry& entry = lane_.in_flight.at(ticket);
   const bool is_duplicate = entry.op == nullptr;
   if (!goes_by_messages_ || is_duplicate || !entry.request.is_awaited) return false;
-  const auto round = lane_.participant.come(Direct::kByMessages, op, entry.request, ticket);
+  const auto round = lane_.participant.rounds().come(Direct::kByMessages, op, entry.request, ticket);
   if (!round) return false;
   const auto input = input_of(entry.request);
   if (inputs_.empty()) probe_.begin(now);
@@ -71,7 +71,8 @@ Status RoundsByMessages::carry_out(TimePoint now) {
   if (inputs_.empty()) return Status::ok_status();
   for (SentInputs::Done& done : inputs_.take_done()) {
     Participant::Execute entry;
-    entry.requests.push_back(lane_.participant.done(lane_.participant.at(done.cache_id)));
+    const Ticket ticket = lane_.participant.rounds().done(lane_.participant.names().at(done.cache_id));
+    entry.requests.push_back({ticket, nullptr, nullptr});  // of an allreduce, by all ranks
     lane_.reports.add_late(now);
     entry.inputs = std::move(done.inputs);
     lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
@@ -90,7 +91,7 @@ void RoundsByMessages::say_no_more() {
 }
 
 void RoundsByMessages::fail_lost(const Status& why) {
-  for (const Participant::Ticket ticket : inputs_.lost()) {
+  for (const Ticket ticket : inputs_.lost()) {
     inputs_.forget(ticket);
     lane_.in_flight.complete(ticket, why);
   }

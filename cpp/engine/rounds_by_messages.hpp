@@ -23,9 +23,9 @@ class RoundsByMessages {
                    const Logger& logger);
 
   // Whether the call goes so: it is then pending until all have sent theirs, or the log answers it.
-  bool come(PersistentOp& op, Participant::Ticket ticket, TimePoint now);
+  bool come(PersistentOp& op, Ticket ticket, TimePoint now);
   // The log has answered it.
-  void forget(Participant::Ticket ticket) {
+  void forget(Ticket ticket) {
     if (!inputs_.empty()) inputs_.forget(ticket);
   }
   Status hear(int from, const InputMessage& message, TimePoint now);

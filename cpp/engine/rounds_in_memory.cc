@@ -12,7 +12,7 @@
 namespace ciranda {
 namespace {
 
-Arrivals at(const SharedArena& arena, const Participant::DirectRound& round) {
+Arrivals at(const SharedArena& arena, const DirectRound& round) {
   return {arena.arrivals(round.place.number), arena.n_members()};
 }
 
@@ -43,7 +43,7 @@ bool is_met_within(int n_looks, const Arrivals& place, std::uint64_t round) {
 }
 
 // Whether there is room for what all contribute, if it was given at all.
-bool fits_given(const Call& call, const Participant::DirectRound& round) {
+bool fits_given(const Call& call, const DirectRound& round) {
   if (round.first_dims == nullptr || call.memory.output == nullptr) return true;
   return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
 }
@@ -71,7 +71,7 @@ std::shared_ptr<Operation> done_with(OutputBuffer output) {
 
 // --- requests
 
-bool RoundsInMemory::come(PersistentOp& op, Participant::Ticket ticket, TimePoint now) {
+bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   InFlight::Entry& entry = lane_.in_flight.at(ticket);
   SharedArena* const arena = lane_.data.arena();
   const bool is_duplicate = entry.op == nullptr;
@@ -92,27 +92,26 @@ bool RoundsInMemory::come(PersistentOp& op, Participant::Ticket ticket, TimePoin
   return true;
 }
 
-std::optional<Participant::DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op,
-                                                                  Participant::Ticket ticket) const {
+std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const {
   const Request& request = lane_.in_flight.at(ticket).request;
   if (is_better_in_place(arena, request)) return std::nullopt;
-  if (!is_numbered(request)) return lane_.participant.come(Direct::kInMemory, op, request, ticket);
+  if (!is_numbered(request)) return lane_.participant.rounds().come(Direct::kInMemory, op, request, ticket);
   if (lane_.id != 0 || !is_unnamed(request.name)) return std::nullopt;
-  return lane_.participant.come_unnamed(request, lane_.names.automatic.n_unnamed() - 1, ticket);
+  return lane_.participant.unnamed().come(request, lane_.names.automatic.n_unnamed() - 1, ticket);
 }
 
 // One without a name is not the next that may come, where another of this rank is at a round.
 void RoundsInMemory::avoid(PersistentOp& op, const Request& request) {
-  if (is_numbered(request) && lane_.participant.has_come_unnamed()) leave();
-  const auto avoided = lane_.participant.avoid(is_numbered(request) ? lane_.participant.unnamed() : op);
+  if (is_numbered(request) && lane_.participant.unnamed().has_come()) leave();
+  const auto avoided = DirectRounds::avoid(is_numbered(request) ? lane_.participant.unnamed().op() : op);
   if (avoided) close(*avoided);
 }
 
 // What all ranks agree on in full is reported so.
 void RoundsInMemory::report_missed(PersistentOp& op, TimePoint now) {
-  if (!op.is_unnamed()) return lane_.reports.add(lane_.participant.missed(op), now);
+  if (!op.is_unnamed()) return lane_.reports.add(DirectRounds::missed(op), now);
   lane_.control.hurry();
-  const Participant::Ticket ticket = lane_.participant.missed_unnamed();
+  const Ticket ticket = lane_.participant.unnamed().missed();
   const InFlight::Entry& entry = lane_.in_flight.at(ticket);
   lane_.reports.add(lane_.participant.submit(*entry.op, entry.request, ticket), now);
 }
@@ -147,7 +146,7 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   });
   for (PersistentOp* const op : met) {
     lane_.log.met(*op);
-    const Participant::Ticket ticket = lane_.participant.done(*op).ticket;
+    const Ticket ticket = lane_.participant.rounds().done(*op);
     lane_.in_flight.complete(ticket, Status(lane_.in_flight.at(ticket).outcome));
   }
   for (PersistentOp* const op : missed) report_missed(*op, now);
@@ -183,21 +182,21 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(const Call& call, Stages* stages,
     of_one.combine(contributed_, {&output, 1});
     note_done(*arena, *round);
     if (stages != nullptr) stages->note(Stage::kDone);
-    lane_.participant.done_at_once(*op);
+    DirectRounds::done_at_once(*op);
     if (op->is_unnamed()) lane_.names.automatic.count_unnamed();
     lane_.log.met(*op);
     if (stages != nullptr) record(call, *stages);
   }
   op->release();
   if (are_alike) return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
-  lane_.participant.give_up_unnamed();
+  lane_.participant.unnamed().give_up();
   return std::nullopt;
 }
 
-std::optional<Participant::DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op,
-                                                                  const Call& call) const {
-  auto round = op.is_unnamed() ? lane_.participant.round_for_unnamed(call, lane_.names.automatic.n_unnamed())
-                               : lane_.participant.round_for(op, call);
+std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op,
+                                                     const Call& call) const {
+  auto round = op.is_unnamed() ? lane_.participant.unnamed().round_for(call, lane_.names.automatic.n_unnamed())
+                               : DirectRounds::round_for(op, call);
   if (round && (!fits_given(call, *round) || is_better_in_place(arena, call))) round.reset();
   return round;
 }
@@ -211,8 +210,7 @@ void RoundsInMemory::record(const Call& call, Stages& stages) {
 }
 
 // This rank has come, and holds the name. From here on the call is in flight.
-std::shared_ptr<Operation> RoundsInMemory::wait_at(const Participant::DirectRound& round, const Call& call,
-                                                   const Stages* stages) {
+std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, const Call& call, const Stages* stages) {
   auto operation = std::make_shared<Operation>();
   Request request = make_request(call);
   settle_splits(request, lane_.mesh.size(), lane_.mesh.rank());
@@ -224,14 +222,14 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const Participant::DirectRoun
     lane_.names.automatic.number(request);
     op = lane_.names.ops.take(op->lane(), request.name);
   }
-  const Participant::Ticket ticket = lane_.in_flight.add({std::move(request), operation, op});
+  const Ticket ticket = lane_.in_flight.add({std::move(request), operation, op});
   InFlight::Entry& entry = lane_.in_flight.at(ticket);
   if (stages != nullptr) entry.stages = *stages;
   entry.stages.path = Path::kRepeated;
   if (round.is_unnamed()) {
-    lane_.participant.come_unnamed(entry.request, nth, ticket);
+    lane_.participant.unnamed().come(entry.request, nth, ticket);
   } else {
-    lane_.participant.come(Direct::kInMemory, *op, entry.request, ticket);
+    lane_.participant.rounds().come(Direct::kInMemory, *op, entry.request, ticket);
   }
   pending_.push_back({round, ticket});
   return operation;
@@ -240,8 +238,7 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const Participant::DirectRoun
 // --- either
 
 // Leaves there what this member contributes, and adds it to those who have come. False: the round is closed.
-bool RoundsInMemory::enter(SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call,
-                           Stages* stages) {
+bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages) {
   if (!to_close_.empty()) {
     for (const auto& [place, other] : std::exchange(to_close_, {})) close(other);
   }
@@ -259,7 +256,7 @@ bool RoundsInMemory::enter(SharedArena& arena, const Participant::DirectRound& r
 
 // Without this rank no round is met, so it is in time if it is done before this rank comes to any: there may be no
 // arena yet. When a later round is closed all members have done with those before.
-void RoundsInMemory::close(const Participant::DirectRound& round) {
+void RoundsInMemory::close(const DirectRound& round) {
   if (SharedArena* const arena = lane_.data.arena()) {
     close_for_all(at(*arena, round), round.number, 0);
   } else {
@@ -276,14 +273,14 @@ bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_ow
 }
 
 // What each member has contributed; the root alone, where there is one.
-void RoundsInMemory::gather(const SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call) {
+void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call) {
   contributed_.clear();
   for (int member = 0; member < call.n_members; ++member) {
     if (call.contributes(member)) contributed_.push_back(RoundMemory::of(member, arena, round));
   }
 }
 
-void RoundsInMemory::note_done(const SharedArena& arena, const Participant::DirectRound& round) {
+void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& round) {
   memory_.note_read(arena, round);
   lane_.n_met.fetch_add(1, std::memory_order_relaxed);
 }

@@ -1,4 +1,4 @@
-// RoundsInMemory: this rank's calls that are carried out without the coordinator (agree/participant.hpp says when).
+// RoundsInMemory: this rank's calls that are carried out without the coordinator (agree/direct_rounds.hpp says when).
 // A call leaves what it contributes in the memory that the lane's members share, and when all have come, each combines
 // what lies there: two cache lines that change hands, instead of a report, an entry of the log, and a collective.
 //
@@ -21,7 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agree/participant.hpp"
+#include "agree/direct_rounds.hpp"
 #include "call/call.hpp"
 #include "call/operation.hpp"
 #include "engine/lane_parts.hpp"
@@ -38,7 +38,7 @@ class RoundsInMemory {
 
   // Whether the call goes so: it is carried out, or pending at a round, or reported, as that is closed. Otherwise the
   // round to which others might come is closed.
-  bool come(PersistentOp& op, Participant::Ticket ticket, TimePoint now);
+  bool come(PersistentOp& op, Ticket ticket, TimePoint now);
 
   // A null operation: the call is done, was successful, and its result is in the memory that it gave. Another: that of
   // the call, in flight, or done with an output. None: it is no such call, or cannot be one now, and nothing has been
@@ -49,7 +49,7 @@ class RoundsInMemory {
   Outcome repeat(const Call& call, Stages* stages, int n_looks);
 
   // This rank does not come. REQUIRES: it has not.
-  void close(const Participant::DirectRound& round);
+  void close(const DirectRound& round);
 
   bool empty() const { return pending_.empty(); }
   bool holds(const Operation& operation) const;
@@ -62,30 +62,29 @@ class RoundsInMemory {
 
  private:
   struct Pending {
-    Participant::DirectRound round;
-    Participant::Ticket ticket;
+    DirectRound round;
+    Ticket ticket;
   };
 
-  std::optional<Participant::DirectRound> round_for(const SharedArena& arena, PersistentOp& op,
-                                                    Participant::Ticket ticket) const;
-  std::optional<Participant::DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
+  std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const;
+  std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
   void avoid(PersistentOp& op, const Request& request);
   bool close_for_all(Arrivals place, std::uint64_t round, int n_own);
   bool look(bool closes, TimePoint now);
   void report_missed(PersistentOp& op, TimePoint now);
 
   RoundCall call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const;
-  bool enter(SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call, Stages* stages);
-  void gather(const SharedArena& arena, const Participant::DirectRound& round, const RoundCall& call);
-  void note_done(const SharedArena& arena, const Participant::DirectRound& round);
+  bool enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages);
+  void gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call);
+  void note_done(const SharedArena& arena, const DirectRound& round);
   Status carry_out(const SharedArena& arena, const Pending& pending);
 
-  std::shared_ptr<Operation> wait_at(const Participant::DirectRound& round, const Call& call, const Stages* stages);
+  std::shared_ptr<Operation> wait_at(const DirectRound& round, const Call& call, const Stages* stages);
   void record(const Call& call, Stages& stages);
 
   const LaneParts lane_;
   std::vector<Pending> pending_;
-  std::unordered_map<std::uint32_t, Participant::DirectRound> to_close_;  // by place; as soon as there is an arena
+  std::unordered_map<std::uint32_t, DirectRound> to_close_;  // by place; as soon as there is an arena
   RoundMemory memory_;
   std::vector<const std::byte*> contributed_;  // what a call is carried out from
 };

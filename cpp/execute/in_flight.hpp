@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agree/participant.hpp"
+#include "agree/persistent_op.hpp"
 #include "agree/persistent_ops.hpp"
 #include "call/call.hpp"
 #include "call/operation.hpp"
@@ -33,9 +33,9 @@ class InFlight {
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
-  Participant::Ticket add(Submission&& submission) {
+  Ticket add(Submission&& submission) {
     if (submission.request.is_deferrable) ++n_deferrable_;
-    const Participant::Ticket ticket = take_ticket();
+    const Ticket ticket = take_ticket();
     Entry& entry = entries_[ticket];
     static_cast<Submission&>(entry) = std::move(submission);
     entry.stages.note(Stage::kSubmitted, entry.submitted);
@@ -46,24 +46,24 @@ class InFlight {
   bool has_deferrable() const { return n_deferrable_ > 0; }
   // Whether there is any other request, or one that executes.
   bool has_undeferrable() const { return entries_.size() - free_.size() > n_deferrable_; }
-  void begin(Participant::Ticket ticket) {
+  void begin(Ticket ticket) {
     entries_[ticket].is_executing = true;
     if (entries_[ticket].request.is_deferrable) --n_deferrable_;
   }
 
-  Entry& at(Participant::Ticket ticket) { return entries_[ticket]; }
+  Entry& at(Ticket ticket) { return entries_[ticket]; }
 
   Recorder& recorder() { return recorder_; }
-  void note(Participant::Ticket ticket, Stage stage) {
+  void note(Ticket ticket, Stage stage) {
     if (recorder_.is_on()) entries_[ticket].stages.note(stage);
   }
   // `when`: in ticks; 0 where that is not recorded.
-  void note_agreed(Participant::Ticket ticket, Path path, std::uint64_t when) {
+  void note_agreed(Ticket ticket, Path path, std::uint64_t when) {
     entries_[ticket].stages.path = path;
     entries_[ticket].stages.note(Stage::kAgreed, when);
   }
 
-  void complete(Participant::Ticket ticket, const Status& status) {
+  void complete(Ticket ticket, const Status& status) {
     Entry& done = entries_[ticket];
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
@@ -76,7 +76,7 @@ class InFlight {
 
   // Completes all, or all that are not executing.
   void complete_all(const Status& status, bool also_executing) {
-    for (Participant::Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
+    for (Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
       const Entry& entry = entries_[ticket];
       if (entry.operation && (also_executing || !entry.is_executing)) complete(ticket, status);
     }
@@ -85,12 +85,12 @@ class InFlight {
   bool empty() const { return free_.size() == entries_.size(); }
 
  private:
-  Participant::Ticket take_ticket() {
+  Ticket take_ticket() {
     if (free_.empty()) {
       entries_.emplace_back();
       return entries_.size() - 1;
     }
-    const Participant::Ticket ticket = free_.back();
+    const Ticket ticket = free_.back();
     free_.pop_back();
     return ticket;
   }
@@ -108,7 +108,7 @@ class InFlight {
   const OutputMemory& output_memory_;
   Recorder& recorder_;
   std::vector<Entry> entries_;
-  std::vector<Participant::Ticket> free_;
+  std::vector<Ticket> free_;
   std::size_t n_deferrable_ = 0;
 };
 

@@ -51,7 +51,7 @@ class World {
     request.signature.tensors.push_back({ciranda::DataType::kFloat32, {4}});
     participant_.submit(ops_.find_or_make(0, request.name), request, 0);
     participant_.submit(ops_.find_or_make(0, request.name), request, 1);
-    participant_.join(2);
+    participant_.calls().join(2);
   }
 
   void hear(const Message& message) {

@@ -23,7 +23,7 @@ constexpr std::int64_t kRefused = -1;
 // the teller has for any one rank, from which all learn how long the second phase is.
 class SplitExchange {
  public:
-  SplitExchange(Participant::Ticket ticket, InFlight& in_flight, const Mesh& mesh)
+  SplitExchange(Ticket ticket, InFlight& in_flight, const Mesh& mesh)
       : ticket_(ticket),
         in_flight_(in_flight),
         mesh_(mesh),
@@ -119,7 +119,7 @@ class SplitExchange {
     return Status::ok_status();
   }
 
-  Participant::Ticket ticket_;  // what it stands for moves when others come
+  Ticket ticket_;  // what it stands for moves when others come
   InFlight& in_flight_;
   const Mesh& mesh_;
   std::size_t n_ranks_;
@@ -144,7 +144,7 @@ Result<Work> exchange_evenly(const InFlight::Entry& entry, const Mesh& mesh, con
 }  // namespace
 
 Result<Work> exchange_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
-  const Participant::Ticket ticket = entry.requests.front().ticket;
+  const Ticket ticket = entry.requests.front().ticket;
   const InFlight::Entry& at = in_flight.at(ticket);
   if (keeps_rows(at.request)) return exchange_evenly(at, mesh, in_flight.output_memory());
   auto exchange = std::make_shared<SplitExchange>(ticket, in_flight, mesh);

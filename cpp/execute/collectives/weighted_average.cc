@@ -82,7 +82,7 @@ class WeightedAverage {
     return weights;
   }
 
-  std::vector<Participant::Ticket> tickets_;
+  std::vector<Ticket> tickets_;
   std::vector<int> contributors_;
   InFlight& in_flight_;
   const Mesh& mesh_;

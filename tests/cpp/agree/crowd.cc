@@ -153,7 +153,7 @@ void Crowd::take_turn(int rank, std::size_t turn) {
   }
   const bool is_last = turn + 1 == self.turns.size();
   if (is_last) {
-    const ReadyMessage rest = self.participant.release();
+    const ReadyMessage rest = self.participant.held().release();
     ready.items.insert(ready.items.end(), rest.items.begin(), rest.items.end());
   }
   if (!ready.items.empty()) report(rank, ready);
@@ -178,14 +178,14 @@ std::vector<std::vector<std::size_t>> Crowd::turns_of_a_rank() {
   return turns;
 }
 
-void Crowd::apply(Process& self, const LogMessage& log) {
+void Crowd::apply(int rank, const LogMessage& log) {
+  Process& self = process(rank);
   for (const LogEntry& entry : log.entries) {
     auto action = self.participant.apply(entry);
     if (!action.ok()) return must(action.status());
     if (const auto* execute = std::get_if<Participant::Execute>(&action.value())) {
       for (const auto& ready : execute->requests) self.executed.push_back(ready.ticket);
     } else if (const auto* planned = std::get_if<Participant::Planned>(&action.value())) {
-      const int rank = static_cast<int>(&self - processes_.data());
       if (!planned->released.items.empty()) report(rank, planned->released);
       report(rank, planned->known);
     } else {
@@ -236,7 +236,7 @@ void Crowd::receive(const Event& event) {
   Message message = decoded(*event.frame);
   if (const auto* log = std::get_if<LogMessage>(&message)) {
     if (process(rank).relay) pass_down(rank, *log);
-    return apply(process(rank), *log);
+    return apply(rank, *log);
   }
   hear(rank, event.from, std::move(message));
   charge(rank, &StepCost::reading, began);
@@ -293,7 +293,7 @@ void Crowd::write() {
     for (int rank = 1; rank < options_.n_ranks; ++rank) send_down(0, rank, frame);
   }
   process(0).got_down = now_;
-  apply(process(0), log);
+  apply(0, log);
 }
 
 // What all below it get. The engine makes one for each.
@@ -345,7 +345,7 @@ void Crowd::check_step() {
   const std::vector<std::uint64_t>& first = processes_.front().executed;
   if (first.size() != static_cast<std::size_t>(options_.n_tensors)) must(Status::internal("rank 0 missed a tensor"));
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-    if (processes_[rank].executed != first || processes_[rank].participant.has_pending()) {
+    if (processes_[rank].executed != first || processes_[rank].participant.calls().any()) {
       must(Status::internal("rank " + std::to_string(rank) + " did not execute what rank 0 did"));
     }
   }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -127,7 +128,7 @@ class Crowd {
   std::vector<std::vector<std::size_t>> turns_of_a_rank();
   int host_of(int rank) const { return rank / options_.ranks_per_host; }
   Nanoseconds delay(int from, int to);
-  void apply(Process& process, const LogMessage& log);
+  void apply(int rank, const LogMessage& log);
   void must(const Status& status);
   void check_step();
   // Adds the time since `began` to what the process has computed.
@@ -137,7 +138,7 @@ class Crowd {
   std::mt19937_64 random_;
   RelayTree tree_;
   Coordinator coordinator_;
-  std::vector<Process> processes_;
+  std::deque<Process> processes_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t n_events_ = 0;
   Nanoseconds now_{0};

@@ -27,12 +27,12 @@ class NamedParticipant : private OwnOps, public Participant {
     return Participant::submit_duplicate(op(name), ticket);
   }
   std::optional<DirectRound> come(Direct by, const Request& request, Ticket ticket) {
-    return Participant::come(by, op(request.name), request, ticket);
+    return rounds().come(by, op(request.name), request, ticket);
   }
-  bool come_late(const std::string& name, Ticket ticket) { return Participant::come_late(op(name), ticket); }
-  std::optional<DirectRound> avoid(const std::string& name) { return Participant::avoid(op(name)); }
+  bool come_late(const std::string& name, Ticket ticket) { return rounds().come_late(op(name), ticket); }
+  std::optional<DirectRound> avoid(const std::string& name) { return DirectRounds::avoid(op(name)); }
   std::optional<DirectRound> round_for(const Call& call) const {
-    return Participant::round_for(op(std::string(call.name)), call);
+    return DirectRounds::round_for(op(std::string(call.name)), call);
   }
 };
 

@@ -17,10 +17,10 @@ ExecuteItem definition(std::uint32_t cache_id, std::string name,
 ExecuteItem use(std::uint32_t cache_id) { return {cache_id, false, {}, {}, {}, {}}; }
 
 // The tickets that an entry carries out, in order; the rank is expected to accept the entry.
-std::vector<Participant::Ticket> execute(NamedParticipant& participant, std::vector<ExecuteItem> items) {
+std::vector<Ticket> execute(NamedParticipant& participant, std::vector<ExecuteItem> items) {
   auto action = participant.apply(ExecuteEntry{std::move(items)});
   EXPECT_TRUE(action.ok()) << action.status().message();
-  std::vector<Participant::Ticket> tickets;
+  std::vector<Ticket> tickets;
   if (!action.ok()) return tickets;
   for (const auto& ready : std::get<Participant::Execute>(action.value()).requests) tickets.push_back(ready.ticket);
   return tickets;
@@ -45,14 +45,14 @@ TEST(Participant, ReportsInFullAndThenByCacheId) {
   EXPECT_EQ(std::get<RequestMessage>(first).signature, a.signature);
   EXPECT_TRUE(std::get<RequestMessage>(first).is_deferrable);
   EXPECT_TRUE(std::get<RequestMessage>(first).is_cacheable);
-  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{10}));
+  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Ticket>{10}));
 
   const Message second = participant.submit(a, 11);
   ASSERT_TRUE(std::holds_alternative<ReadyMessage>(second));
   ASSERT_EQ(std::get<ReadyMessage>(second).items.size(), 1U);
   EXPECT_EQ(std::get<ReadyMessage>(second).items[0].cache_id, 0U);
   EXPECT_TRUE(std::get<ReadyMessage>(second).items[0].is_deferrable);
-  EXPECT_EQ(execute(participant, {use(0)}), (std::vector<Participant::Ticket>{11}));
+  EXPECT_EQ(execute(participant, {use(0)}), (std::vector<Ticket>{11}));
 }
 
 TEST(Participant, ReportsAChangeInFull) {
@@ -92,9 +92,9 @@ TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
 
 TEST(Participant, ReportsWithoutACacheIdInFullEveryTime) {
   NamedParticipant participant(0);
-  for (Participant::Ticket ticket = 0; ticket < 3; ++ticket) {
+  for (Ticket ticket = 0; ticket < 3; ++ticket) {
     EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({4})), ticket)));
-    EXPECT_EQ(execute(participant, {definition(kNoCacheId, "a")}), (std::vector<Participant::Ticket>{ticket}));
+    EXPECT_EQ(execute(participant, {definition(kNoCacheId, "a")}), (std::vector<Ticket>{ticket}));
   }
 }
 
@@ -107,7 +107,7 @@ TEST(Participant, CallsARepetitionADuplicate) {
   auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 1}, {0, 0}}});
   ASSERT_TRUE(action.ok());
   const auto& failure = std::get<Participant::Fail>(action.value());
-  EXPECT_EQ(failure.tickets, (std::vector<Participant::Ticket>{1, 2}));
+  EXPECT_EQ(failure.tickets, (std::vector<Ticket>{1, 2}));
   EXPECT_EQ(failure.status.kind(), ErrorKind::kInvalidArgument);
   EXPECT_EQ(failure.status.message(), "twice");
 }
@@ -116,17 +116,17 @@ TEST(Participant, AnswersInTheOrderOfTheCalls) {
   NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("a", allreduce({4})), 2);
-  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{1}));
+  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Ticket>{1}));
   auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}});
   ASSERT_TRUE(action.ok());
-  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{2}));
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Ticket>{2}));
 }
 
 TEST(Participant, CarriesOutSeveralInTheOrderOfTheEntry) {
   NamedParticipant participant(0);
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("b", allreduce({4})), 2);
-  EXPECT_EQ(execute(participant, {definition(0, "b"), definition(1, "a")}), (std::vector<Participant::Ticket>{2, 1}));
+  EXPECT_EQ(execute(participant, {definition(0, "b"), definition(1, "a")}), (std::vector<Ticket>{2, 1}));
 }
 
 TEST(Participant, GivesFirstDimensionsAndKeepsThem) {
@@ -170,7 +170,7 @@ TEST(Participant, AnswersForTheRoundThatIsCancelled) {
   const auto next = cancelled(participant, first->number + 1).answer;
   ASSERT_TRUE(next);
   EXPECT_EQ(next->round, first->number + 1);
-  EXPECT_EQ(participant.done(participant.at(0)).ticket, 2U);
+  EXPECT_EQ(participant.rounds().done(participant.names().at(0)), 2U);
   EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3)) << "as it has said";
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
   execute(participant, {opened});
@@ -185,38 +185,38 @@ TEST(Participant, FindsTheCallThatIsNeverAnswered) {
   later.is_deferrable = true;
   participant.submit(a, 1);
   participant.submit(later, 2);
-  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(false));
+  for (int i = 1; i < PendingCalls::kMostSweeps; ++i) EXPECT_FALSE(participant.calls().sweep(false));
   execute(participant, {definition(0, "a")});
   participant.submit(a, 3);
-  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(false));
-  EXPECT_EQ(participant.sweep(false), "a");
+  for (int i = 1; i < PendingCalls::kMostSweeps; ++i) EXPECT_FALSE(participant.calls().sweep(false));
+  EXPECT_EQ(participant.calls().sweep(false), "a");
   execute(participant, {use(0)});
-  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(true));
-  EXPECT_EQ(participant.sweep(true), "b");
+  for (int i = 1; i < PendingCalls::kMostSweeps; ++i) EXPECT_FALSE(participant.calls().sweep(true));
+  EXPECT_EQ(participant.calls().sweep(true), "b");
 }
 
 TEST(Participant, SaysAgainThatItHasJoined) {
   NamedParticipant participant(0);
-  EXPECT_FALSE(participant.join_again());
+  EXPECT_FALSE(participant.calls().join_again());
   for (std::uint64_t nth = 1; nth < 3; ++nth) {
-    participant.join(1);
-    for (int i = 0; i < 10; ++i) EXPECT_FALSE(participant.sweep(true));
-    EXPECT_EQ(participant.join_again()->nth, nth);
+    participant.calls().join(1);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(participant.calls().sweep(true));
+    EXPECT_EQ(participant.calls().join_again()->nth, nth);
     EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
-    EXPECT_FALSE(participant.join_again());
+    EXPECT_FALSE(participant.calls().join_again());
   }
 }
 
 TEST(Participant, KnowsWhetherAnythingIsPending) {
   NamedParticipant participant(0);
-  EXPECT_FALSE(participant.has_pending());
+  EXPECT_FALSE(participant.calls().any());
   participant.submit(request("a", allreduce({4})), 1);
   participant.submit(request("a", allreduce({4})), 2);
-  EXPECT_TRUE(participant.has_pending());
+  EXPECT_TRUE(participant.calls().any());
   execute(participant, {definition(0, "a")});
-  EXPECT_TRUE(participant.has_pending());
+  EXPECT_TRUE(participant.calls().any());
   EXPECT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}}).ok());
-  EXPECT_FALSE(participant.has_pending());
+  EXPECT_FALSE(participant.calls().any());
 }
 
 TEST(Participant, RefusesALogThatDoesNotFit) {
@@ -244,72 +244,63 @@ TEST(Participant, ReportsACallThatWasRefusedHere) {
   EXPECT_EQ(std::get<DuplicateMessage>(message).name, "a");
   const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}});
   ASSERT_TRUE(action.ok());
-  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{5}));
-  EXPECT_FALSE(participant.has_pending());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Ticket>{5}));
+  EXPECT_FALSE(participant.calls().any());
 }
 
 // --- direct rounds
 
-// A participant that knows "a" by cache id 0, and that its ranks may send each other their inputs for it.
-NamedParticipant with_inputs() {
-  NamedParticipant participant(1);
+// "a" gets cache id 0, and is open to rounds.
+void open(NamedParticipant& participant, Direct by) {
   participant.submit(request("a", allreduce({4})), 100);
   ExecuteItem item = definition(0, "a");
-  item.direct = Direct::kByMessages;
+  item.direct = by;
   execute(participant, {item});
-  return participant;
 }
 
 // A round by messages is pending, and the name was called once more: as ticket 2.
-NamedParticipant with_a_duplicate() {
-  NamedParticipant participant = with_inputs();
+void call_twice(NamedParticipant& participant) {
+  open(participant, Direct::kByMessages);
   EXPECT_TRUE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 1).has_value());
   EXPECT_TRUE(participant.come_late("a", 2));
-  EXPECT_TRUE(participant.take_late().empty()) << "others may have carried out what this would fail";
-  return participant;
+  EXPECT_TRUE(participant.calls().take_late().empty()) << "others may have carried out what this would fail";
 }
 
 void expect_that_the_duplicate_is_told_now(NamedParticipant& participant) {
-  const std::vector<DuplicateMessage> late = participant.take_late();
+  const std::vector<DuplicateMessage> late = participant.calls().take_late();
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late.front().name, "a");
-  EXPECT_TRUE(participant.take_late().empty()) << "once";
+  EXPECT_TRUE(participant.calls().take_late().empty()) << "once";
   EXPECT_FALSE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 3).has_value())
       << "the log must answer it first";
   const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{1, 1}}});
   ASSERT_TRUE(action.ok());
-  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, std::vector<Participant::Ticket>{2});
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, std::vector<Ticket>{2});
 }
 
 TEST(Participant, TellsOfADuplicateOnceTheRoundIsDone) {
-  NamedParticipant participant = with_a_duplicate();
-  EXPECT_EQ(participant.done(participant.at(0)).ticket, 1U);
+  NamedParticipant participant(1);
+  call_twice(participant);
+  EXPECT_EQ(participant.rounds().done(participant.names().at(0)), 1U);
   expect_that_the_duplicate_is_told_now(participant);
 }
 
 TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheCall) {
-  NamedParticipant executed = with_a_duplicate();
-  EXPECT_EQ(execute(executed, {use(0)}), std::vector<Participant::Ticket>{1});
+  NamedParticipant executed(1);
+  call_twice(executed);
+  EXPECT_EQ(execute(executed, {use(0)}), std::vector<Ticket>{1});
   expect_that_the_duplicate_is_told_now(executed);
-  NamedParticipant failed = with_a_duplicate();
+  NamedParticipant failed(1);
+  call_twice(failed);
   EXPECT_TRUE(failed.apply(FailEntry{"a", ErrorKind::kTimeout, "too late", {{0, 2}}}).ok());
   expect_that_the_duplicate_is_told_now(failed);
 }
 
-// A participant to which "a", of cache id 0, is open to rounds.
-NamedParticipant with_a_round() {
-  NamedParticipant participant(0, {8, 1 << 16});
-  participant.submit(request("a", allreduce({4})), 100);
-  ExecuteItem item = definition(0, "a");
-  item.direct = Direct::kInMemory;
-  execute(participant, {item});
-  return participant;
-}
-
 // What closes one name, or finds it closed, is nothing to the others.
 TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
-  NamedParticipant participant = with_a_round();
-  participant.join(1);
+  NamedParticipant participant(0, {8, 1 << 16});
+  open(participant, Direct::kInMemory);
+  participant.calls().join(1);
   ExecuteItem absent = definition(1, "b");
   absent.signature = allreduce({4});
   absent.absent = {0};
@@ -320,22 +311,72 @@ TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
 }
 
 TEST(Participant, AvoidsARoundOnce) {
-  NamedParticipant participant = with_a_round();
+  NamedParticipant participant(0, {8, 1 << 16});
+  open(participant, Direct::kInMemory);
   EXPECT_TRUE(participant.avoid("a").has_value());
   EXPECT_FALSE(participant.avoid("a").has_value()) << "it is closed";
   EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
+// All ranks count the rounds of a cache id, whatever name has it.
+TEST(Participant, PassesItsRoundsOnWithTheCacheId) {
+  NamedParticipant participant(0, {8, 1 << 16});
+  open(participant, Direct::kInMemory);
+  const auto of_a = participant.come(Direct::kInMemory, request("a", allreduce({4})), 1);
+  ASSERT_TRUE(of_a);
+  EXPECT_EQ(participant.rounds().done(*of_a->op), 1U);
+  const auto action = participant.apply(ForgetEntry{{0}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Forgotten>(action.value()).to_close.size(), 1U);
+  participant.submit(request("b", allreduce({4})), 2);
+  ExecuteItem item = definition(0, "b");
+  item.direct = Direct::kInMemory;
+  execute(participant, {item});
+  const auto of_b = participant.come(Direct::kInMemory, request("b", allreduce({4})), 3);
+  ASSERT_TRUE(of_b);
+  EXPECT_EQ(of_b->number, of_a->number + 2) << "one was closed";
+  EXPECT_EQ(of_b->place.number, of_a->place.number);
+}
+
+// Others may go on to a round that fails, without this rank.
+TEST(Participant, HasNotComeToARoundByMessagesThatIsOpenedWhileItHasJoined) {
+  NamedParticipant participant(1);
+  const Request a = request("a", allreduce({4}));
+  participant.submit(a, 1);
+  participant.calls().join(2);
+  ExecuteItem item = definition(0, "a");
+  item.direct = Direct::kByMessages;
+  execute(participant, {item});
+  EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
+  EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3));
+}
+
+TEST(Participant, ClosesARoundWithoutANameWhereTheNextCallIsReported) {
+  NamedParticipant participant(0, {8, 1 << 16});
+  for (const bool is_next_reported : {true, false}) {
+    Request request = testing::request("noname.0", allreduce({4}));
+    request.is_cacheable = false;
+    participant.submit(request, 1);
+    request.name = "noname.1";
+    if (is_next_reported) participant.submit(request, 2);
+    ExecuteItem item = definition(kNoCacheId, "noname.0");
+    item.direct = Direct::kInMemory;
+    const auto action = participant.apply(ExecuteEntry{{item}});
+    ASSERT_TRUE(action.ok());
+    EXPECT_EQ(std::get<Participant::Execute>(action.value()).to_close.size(), is_next_reported ? 1U : 0U);
+    EXPECT_EQ(participant.unnamed().come(request, 1, 3).has_value(), !is_next_reported);
+    if (is_next_reported) execute(participant, {definition(kNoCacheId, "noname.1")});
+  }
+}
+
 // --- groups
 
-// A participant that knows "a", "b" and "c" by cache ids 0 to 2, and that the first two are a group.
-NamedParticipant with_a_group() {
-  NamedParticipant participant(0);
-  Participant::Ticket ticket = 100;
+// "a", "b" and "c" get cache ids 0 to 2, and the first two are a group.
+void plan_a_group(NamedParticipant& participant) {
+  Ticket ticket = 100;
   for (const char* name : {"a", "b", "c"}) participant.submit(request(name, allreduce({4})), ticket++);
   execute(participant, {definition(0, "a"), definition(1, "b"), definition(2, "c")});
   EXPECT_TRUE(participant.apply(PlanEntry{1, {{0, 1}}}).ok());
-  return participant;
 }
 
 Request deferrable(std::string name) {
@@ -345,15 +386,16 @@ Request deferrable(std::string name) {
 }
 
 TEST(Participant, ReportsAGroupWhenAllOfItIsThere) {
-  NamedParticipant participant = with_a_group();
+  NamedParticipant participant(0);
+  plan_a_group(participant);
   EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("b"), 1)).items.empty());
-  EXPECT_TRUE(participant.holds_any());
+  EXPECT_TRUE(participant.held().any());
   EXPECT_EQ(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.size(), 1U);  // in no group
   const Message message = participant.submit(deferrable("a"), 3);
   ASSERT_TRUE(std::holds_alternative<GroupsMessage>(message));
   EXPECT_EQ(std::get<GroupsMessage>(message).plan, 1U);
   EXPECT_EQ(std::get<GroupsMessage>(message).groups, std::vector<std::uint32_t>{0});
-  EXPECT_FALSE(participant.holds_any());
+  EXPECT_FALSE(participant.held().any());
   const auto action = participant.apply(ExecuteGroupsEntry{1, {0}, Check::kCompare});
   ASSERT_TRUE(action.ok());
   const auto& done = std::get<Participant::Execute>(action.value());
@@ -364,25 +406,28 @@ TEST(Participant, ReportsAGroupWhenAllOfItIsThere) {
 }
 
 TEST(Participant, ReleasesWhatItHolds) {
-  NamedParticipant participant = with_a_group();
+  NamedParticipant participant(0);
+  plan_a_group(participant);
   participant.submit(deferrable("b"), 1);
-  const ReadyMessage released = participant.release();
+  const ReadyMessage released = participant.held().release();
   ASSERT_EQ(released.items.size(), 1U);
   EXPECT_EQ(released.items[0].cache_id, 1U);
   EXPECT_TRUE(released.items[0].is_deferrable);
-  EXPECT_FALSE(participant.holds_any());
-  EXPECT_TRUE(participant.release().items.empty());
-  EXPECT_EQ(execute(participant, {use(1)}), std::vector<Participant::Ticket>{1});
+  EXPECT_FALSE(participant.held().any());
+  EXPECT_TRUE(participant.held().release().items.empty());
+  EXPECT_EQ(execute(participant, {use(1)}), std::vector<Ticket>{1});
 }
 
 TEST(Participant, DoesNotHoldWhatIsUrgent) {
-  NamedParticipant participant = with_a_group();
+  NamedParticipant participant(0);
+  plan_a_group(participant);
   const Message message = participant.submit(request("a", allreduce({4})), 1);
   EXPECT_EQ(std::get<ReadyMessage>(message).items.size(), 1U);
 }
 
 TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
-  NamedParticipant participant = with_a_group();
+  NamedParticipant participant(0);
+  plan_a_group(participant);
   participant.submit(deferrable("b"), 1);
   const auto action = participant.apply(PlanEntry{2, {{1, 2}}});
   ASSERT_TRUE(action.ok());
@@ -395,7 +440,8 @@ TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
 }
 
 TEST(Participant, RefusesGroupsThatDoNotFit) {
-  NamedParticipant participant = with_a_group();
+  NamedParticipant participant(0);
+  plan_a_group(participant);
   participant.submit(deferrable("b"), 1);
   EXPECT_NE(refusal(participant, ExecuteEntry{{use(1)}}), "");  // held
   EXPECT_NE(refusal(participant, ExecuteGroupsEntry{1, {0}, Check::kNone}), "");

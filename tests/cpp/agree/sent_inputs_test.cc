@@ -76,7 +76,7 @@ TEST(SentInputs, AreLostWhenAnInputWillNotCome) {
   ASSERT_TRUE(by_messages.hear(1, message(0, 1, "b")).ok());
   EXPECT_TRUE(by_messages.lost().empty());
   by_messages.hear_end(1);
-  EXPECT_EQ(by_messages.lost(), std::vector<SentInputs::Ticket>{2});  // the other may still be done
+  EXPECT_EQ(by_messages.lost(), std::vector<Ticket>{2});  // the other may still be done
   ASSERT_TRUE(by_messages.hear(2, message(0, 1, "c")).ok());
   EXPECT_EQ(by_messages.take_done().at(0).ticket, 1U);
   by_messages.forget(2);

@@ -44,8 +44,8 @@ void SimulatedWorld::let_time_pass() {
     if (coordinator_.next_stall_check() && !has_left(0)) stall();
     for (Rank& rank : ranks_) {
       if (rank.has_left) continue;
-      if (const auto again = rank.participant.join_again()) report(rank, *again);
-      const auto overdue = rank.participant.sweep(true);
+      if (const auto again = rank.participant.calls().join_again()) report(rank, *again);
+      const auto overdue = rank.participant.calls().sweep(true);
       if (overdue) must(Status::timeout(*overdue + " of rank " + std::to_string(rank.at) + " was never answered"));
     }
     begin_with(SIZE_MAX);

@@ -52,10 +52,10 @@ void SimulatedWorld::hear(Rank& rank, int from, const Message& message) {
 
 void SimulatedWorld::carry_out_by_messages(Rank& rank) {
   for (const SentInputs::Done& done : rank.by_messages.take_done()) {
-    const Participant::Ready ready = rank.participant.done(rank.participant.at(done.cache_id));
-    const Use& use = rank.uses.at(ready.ticket);
+    const Ticket own = rank.participant.rounds().done(rank.participant.names().at(done.cache_id));
+    const Use& use = rank.uses.at(own);
     report_late(rank);
-    if (ready.ticket != done.ticket) wrong_ = "a round was taken for another";
+    if (own != done.ticket) wrong_ = "a round was taken for another";
     for (const Rank& other : ranks_) {
       std::uint64_t ticket = 0;
       std::memcpy(&ticket, done.inputs.data() + other.at * sizeof ticket, sizeof ticket);
@@ -65,18 +65,18 @@ void SimulatedWorld::carry_out_by_messages(Rank& rank) {
       }
     }
     ++rank.n_met;
-    settle(rank, ready.ticket, {true, kMetAt + use.nth, {}, {}});
+    settle(rank, own, {true, kMetAt + use.nth, {}, {}});
   }
-  if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
+  if (rank.is_waiting && !rank.participant.calls().any()) rank.is_waiting = false;
 }
 
 void SimulatedWorld::report_late(Rank& rank) {
-  for (const DuplicateMessage& late : rank.participant.take_late()) report(rank, late);
+  for (const DuplicateMessage& late : rank.participant.calls().take_late()) report(rank, late);
 }
 
 void SimulatedWorld::give_up_lost_rounds(Rank& rank) {
   if (!rank.log_end || rank.n_applied < *rank.log_end) return;
-  for (const Participant::Ticket ticket : rank.by_messages.lost()) {
+  for (const Ticket ticket : rank.by_messages.lost()) {
     rank.by_messages.forget(ticket);
     settle(rank, ticket, {false, log_.size(), Status::aborted("a rank has left"), {}});
   }

@@ -25,7 +25,7 @@ bool is_for_first_rank(const Message& message) {
 }
 
 constexpr TimePoint kNow{};  // stalls have tests of their own
-constexpr Participant::Ticket kJoinTicket = Participant::kNoTicket - 1;
+constexpr Ticket kJoinTicket = kNoTicket - 1;
 
 CoordinatorOptions sized(CoordinatorOptions options, std::size_t size) {
   options.size = static_cast<int>(size);
@@ -120,7 +120,7 @@ std::vector<Event> SimulatedWorld::possible_events() const {
     events.push_back({Event::Kind::kStall});
   }
   for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
-    if (ranks_[at].participant.holds_any() && !ranks_[at].has_left)
+    if (ranks_[at].participant.held().any() && !ranks_[at].has_left)
       events.push_back({Event::Kind::kRelease, static_cast<int>(at)});
   }
   for (std::size_t at = 0; at < ranks_.size() && events.empty(); ++at) {
@@ -141,7 +141,7 @@ bool SimulatedWorld::is_possible(const Event& event) const {
     case Event::Kind::kApply: return !rank.has_left && rank.n_applied < n_known_to(rank);
     case Event::Kind::kPassOn: return !rank.has_left && rank.relay->has_news();
     case Event::Kind::kPassLog: return !rank.has_left && rank.n_passed_down < n_known_above(rank);
-    case Event::Kind::kRelease: return !rank.has_left && rank.participant.holds_any();
+    case Event::Kind::kRelease: return !rank.has_left && rank.participant.held().any();
     case Event::Kind::kLetGo: return !rank.has_left && relay_holds_any(event.rank);
     default: return true;
   }
@@ -197,7 +197,7 @@ Footprint SimulatedWorld::footprint(const Event& event) const {
   const std::uint64_t rounds = options_.coordinator.direct == Direct::kInMemory ? kDirectRounds : 0;
   if (event.kind == Event::Kind::kStep) {
     const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
-    const bool is_alone = call != nullptr && !rank.participant.holds_any();
+    const bool is_alone = call != nullptr && !rank.participant.held().any();
     return {own | rounds, event.rank, is_alone ? bit_of(call->name) : kAllNames};
   }
   // Only what was reported twice is closed when it is opened.
@@ -243,7 +243,7 @@ void SimulatedWorld::step(Rank& rank) {
   }
   if (rank.log_end) return;  // it would be refused at once
   if (std::holds_alternative<Wait>(next)) {
-    rank.is_waiting = rank.participant.has_pending();
+    rank.is_waiting = rank.participant.calls().any();
     const bool is_any_kept_back = !goes_by_messages() || rank.has_deferrable;
     if (rank.is_waiting && is_any_kept_back) report(rank, WaitingMessage{});
     return;
@@ -253,7 +253,7 @@ void SimulatedWorld::step(Rank& rank) {
     look_at_rounds(rank, true);
     rank.is_waiting = true;
     ++rank.n_joins;
-    report(rank, rank.participant.join(kJoinTicket));
+    report(rank, rank.participant.calls().join(kJoinTicket));
     return;
   }
   const Call& call = std::get<Call>(next);
@@ -266,7 +266,7 @@ void SimulatedWorld::step(Rank& rank) {
   rank.has_deferrable = rank.has_deferrable || call.is_deferrable;
   const bool is_duplicate = has_pending(rank, call.name);
   if (is_duplicate) look_at_rounds(rank, true);
-  const Participant::Ticket ticket = rank.uses.size();
+  const Ticket ticket = rank.uses.size();
   rank.uses.push_back(
       {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, false, std::nullopt});
   if (come_in_memory(rank, request, call.is_deferrable)) return;
@@ -287,12 +287,12 @@ bool SimulatedWorld::has_pending(const Rank& rank, const std::string& name) cons
 
 // --- rounds, as Lane does it
 
-Arrivals SimulatedWorld::word(const Participant::DirectRound& round) const {
+Arrivals SimulatedWorld::word(const DirectRound& round) const {
   return {words_[round.place.number], static_cast<int>(ranks_.size())};
 }
 
 bool SimulatedWorld::has_news_of_rounds(const Rank& rank) const {
-  return std::any_of(rank.rounds.begin(), rank.rounds.end(), [this](const Participant::DirectRound& round) {
+  return std::any_of(rank.rounds.begin(), rank.rounds.end(), [this](const DirectRound& round) {
     return word(round).is_met(round.number) || word(round).is_closed(round.number);
   });
 }
@@ -304,7 +304,7 @@ bool is_without_name(const Request& request) { return !request.is_cacheable && i
 std::uint64_t number_of(const Request& request) { return std::stoull(request.name.substr(kUnnamed.size() + 1)); }
 
 // Where ranks meet for the call that the request would be made of.
-std::optional<Participant::DirectRound> place_to_repeat(const NamedParticipant& participant, const Request& request) {
+std::optional<DirectRound> place_to_repeat(NamedParticipant& participant, const Request& request) {
   const Signature& signature = request.signature;
   Shape shape = signature.tensors.front().shape;
   if (!signature.arguments.empty()) shape.front() = signature.arguments.front();
@@ -312,24 +312,24 @@ std::optional<Participant::DirectRound> place_to_repeat(const NamedParticipant& 
   call.root = signature.root;
   call.dtype = signature.tensors.front().dtype;
   call.shape = shape;
-  if (is_without_name(request)) return participant.round_for_unnamed(call, number_of(request));
+  if (is_without_name(request)) return participant.unnamed().round_for(call, number_of(request));
   return participant.round_for(call);
 }
 
-bool is_same(const std::optional<Participant::DirectRound>& a, const std::optional<Participant::DirectRound>& b) {
+bool is_same(const std::optional<DirectRound>& a, const std::optional<DirectRound>& b) {
   return a && b ? a->op == b->op && a->number == b->number && a->first_dims == b->first_dims : !a && !b;
 }
 
 }  // namespace
 
 bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_deferrable) {
-  const Participant::Ticket ticket = rank.uses.size() - 1;
+  const Ticket ticket = rank.uses.size() - 1;
   const bool has_no_name = is_without_name(request);
-  if (has_no_name && rank.participant.has_come_unnamed()) look_at_rounds(rank, true);
+  if (has_no_name && rank.participant.unnamed().has_come()) look_at_rounds(rank, true);
   const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
   const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
   const auto round = is_deferrable ? std::nullopt
-                     : has_no_name ? rank.participant.come_unnamed(request, number_of(request), ticket)
+                     : has_no_name ? rank.participant.unnamed().come(request, number_of(request), ticket)
                                    : rank.participant.come(Direct::kInMemory, request, ticket);
   if (may_be_call && !is_same(repeated, round)) wrong_ = "'" + request.name + "' is repeated as another call";
   if (!round) {
@@ -347,15 +347,15 @@ bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_
 }
 
 // Whether all who have met without a name mean the same.
-bool SimulatedWorld::agree(const Participant::DirectRound& round) {
+bool SimulatedWorld::agree(const DirectRound& round) {
   if (!round.is_unnamed()) return true;
   const auto& tags = tags_[round.number];
   return std::all_of(tags.begin(), tags.end(), [&](const auto& tag) { return tag.second == round.tag; });
 }
 
 void SimulatedWorld::report_missed(Rank& rank, PersistentOp& op) {
-  if (!op.is_unnamed()) return report(rank, rank.participant.missed(op));
-  const Participant::Ticket ticket = rank.participant.missed_unnamed();
+  if (!op.is_unnamed()) return report(rank, DirectRounds::missed(op));
+  const Ticket ticket = rank.participant.unnamed().missed();
   Request request;
   request.name = rank.uses[ticket].name;
   request.signature = rank.uses[ticket].signature;
@@ -364,13 +364,13 @@ void SimulatedWorld::report_missed(Rank& rank, PersistentOp& op) {
 }
 
 void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
-  for (const Participant::DirectRound& round : std::exchange(rank.rounds, {})) {
+  for (const DirectRound& round : std::exchange(rank.rounds, {})) {
     const bool is_met = word(round).is_met(round.number) || (closes && !word(round).close(round.number));
     if (is_met && agree(round)) {
-      const Participant::Ready ready = rank.participant.done(*round.op);
+      const Ticket ticket = rank.participant.rounds().done(*round.op);
       ++rank.n_met;
       const auto& first_dims = round.first_dims;
-      settle(rank, ready.ticket,
+      settle(rank, ticket,
              {true, kMetAt + round.number * kPlaces + round.place.number, {}, first_dims ? *first_dims : FirstDims{}});
     } else if (is_met || closes || word(round).is_closed(round.number)) {
       report_missed(rank, *round.op);
@@ -379,7 +379,7 @@ void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
       rank.rounds.push_back(round);
     }
   }
-  if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
+  if (rank.is_waiting && !rank.participant.calls().any()) rank.is_waiting = false;
 }
 
 // --- reports
@@ -401,7 +401,7 @@ void SimulatedWorld::send(Rank& rank, Message message) {
 }
 
 void SimulatedWorld::release(Rank& rank) {
-  if (rank.participant.holds_any()) send(rank, rank.participant.release());
+  if (rank.participant.held().any()) send(rank, rank.participant.held().release());
 }
 
 void SimulatedWorld::deliver(int at) {
@@ -497,11 +497,11 @@ void SimulatedWorld::apply(Rank& rank) {
     for (const auto& round : execute->to_close) word(round).close(round.number);
     const Signature* first = nullptr;
     for (const auto& ready : execute->requests) {
-      const bool helps = ready.ticket == Participant::kNoTicket;
+      const bool helps = ready.ticket == kNoTicket;
       const Signature& own = helps ? ready.absence->signature : rank.uses[ready.ticket].signature;
       if (first == nullptr) first = &own;
       if (first != &own && !can_travel_together(*first, own)) wrong_ = "an entry has what cannot be carried out as one";
-      if (ready.ticket == Participant::kNoTicket) {
+      if (ready.ticket == kNoTicket) {
         rank.executed.push_back("help with " + ready.absence->name);
         continue;
       }
@@ -532,7 +532,7 @@ void SimulatedWorld::apply(Rank& rank) {
     }
   }
   give_up_lost_rounds(rank);
-  if (rank.is_waiting && !rank.participant.has_pending()) rank.is_waiting = false;
+  if (rank.is_waiting && !rank.participant.calls().any()) rank.is_waiting = false;
 }
 
 // All that is open there fails.
@@ -545,7 +545,7 @@ void SimulatedWorld::end(Rank& rank, std::size_t entry) {
   }
 }
 
-void SimulatedWorld::settle(Rank& rank, Participant::Ticket ticket, Outcome outcome) {
+void SimulatedWorld::settle(Rank& rank, Ticket ticket, Outcome outcome) {
   Use& use = rank.uses.at(ticket);
   if (use.outcome) wrong_ = "'" + use.name + "' was answered twice on one rank";
   use.outcome = std::move(outcome);

@@ -115,7 +115,7 @@ class SimulatedWorld {
   // REQUIRES: nothing can happen any more. What is wrong with what became of the calls; empty if nothing is.
   std::string violation() const;
 
-  bool holds_any(int rank) const { return ranks_[static_cast<std::size_t>(rank)].participant.holds_any(); }
+  bool holds_any(int rank) const { return ranks_[static_cast<std::size_t>(rank)].participant.held().any(); }
   bool relay_holds_any(int rank) const {
     const auto& relay = ranks_[static_cast<std::size_t>(rank)].relay;
     return relay && relay->holds_any();
@@ -161,10 +161,10 @@ class SimulatedWorld {
     std::set<std::size_t> lost;     // entries of the log that have not come to it as a relay
     std::vector<Use> uses;          // by ticket
     std::map<std::string, std::size_t> n_uses;
-    std::size_t n_joins = 0;                       // begun
-    std::vector<int> joined_last;                  // by join done
-    std::vector<std::string> executed;             // "name#nth", or "name" where it helped others
-    std::vector<Participant::DirectRound> rounds;  // that it has come to
+    std::size_t n_joins = 0;            // begun
+    std::vector<int> joined_last;       // by join done
+    std::vector<std::string> executed;  // "name#nth", or "name" where it helped others
+    std::vector<DirectRound> rounds;    // that it has come to
     std::size_t n_met = 0;
     SentInputs by_messages;
     std::vector<std::deque<Message>> incoming;  // by sender; what the first rank is sent comes with reports
@@ -180,10 +180,10 @@ class SimulatedWorld {
   bool has_step(const Rank& rank) const;
   void step(Rank& rank);
   bool has_pending(const Rank& rank, const std::string& name) const;
-  Arrivals word(const Participant::DirectRound& round) const;
+  Arrivals word(const DirectRound& round) const;
   bool has_news_of_rounds(const Rank& rank) const;
   bool come_in_memory(Rank& rank, const Request& request, bool is_deferrable);
-  bool agree(const Participant::DirectRound& round);
+  bool agree(const DirectRound& round);
   void report_missed(Rank& rank, PersistentOp& op);
   void look_at_rounds(Rank& rank, bool closes);
   bool send_input(Rank& rank, const Request& request);
@@ -209,7 +209,7 @@ class SimulatedWorld {
   void take(bool wire_is_idle);
   void append(LogEntry entry);
   void apply(Rank& rank);
-  void settle(Rank& rank, Participant::Ticket ticket, Outcome outcome);
+  void settle(Rank& rank, Ticket ticket, Outcome outcome);
   void end();
   void end(Rank& rank, std::size_t entry);
   Message carry(const Message& message);

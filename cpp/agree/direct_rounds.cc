@@ -1,0 +1,96 @@
+#include "agree/direct_rounds.hpp"
+
+#include <utility>
+
+namespace ciranda {
+
+using State = PersistentOp::State;
+
+// --- a call
+
+std::optional<DirectRound> DirectRounds::come(Direct by, PersistentOp& op, const Request& request, Ticket ticket) {
+  if (!is_open(op, by) || op.known_ != request.signature) return std::nullopt;
+  // By messages others go on without a rank that joins: it has not come to their next rounds.
+  const bool is_in_memory = by == Direct::kInMemory;
+  const bool may_come =
+      is_in_memory ? fits(request, *op.place_) : op.n_joins_ == calls_.n_joins() && !request.is_deferrable;
+  if (!may_come) return std::nullopt;
+  op.become(is_in_memory ? State::kInMemory : State::kByMessages);
+  calls_.add(op, {ticket});
+  return next(op);
+}
+
+std::optional<DirectRound> DirectRounds::round_for(PersistentOp& op, const Call& call) {
+  if (!is_open(op, Direct::kInMemory) || !is_of(*op.known_, call)) return std::nullopt;
+  return next(op);
+}
+
+Ticket DirectRounds::done(PersistentOp& op) {
+  ++op.next_round_;
+  return calls_.take(op);
+}
+
+ReadyMessage DirectRounds::missed(PersistentOp& op) {
+  op.become(State::kReported);
+  close(op);
+  return ReadyMessage{{{op.cache_id_, false}}};
+}
+
+std::optional<DirectRound> DirectRounds::avoid(PersistentOp& op) {
+  if (op.direct_ != Direct::kInMemory) return std::nullopt;
+  close(op);
+  return next(op);
+}
+
+bool DirectRounds::come_late(PersistentOp& op, Ticket ticket) {
+  if (op.state() != State::kByMessages) return false;
+  calls_.add_late(op, ticket);
+  close(op);
+  return true;
+}
+
+// --- a name
+
+void DirectRounds::open(PersistentOp& op, Direct direct) {
+  if (direct == Direct::kNot) return close(op);
+  if (direct == Direct::kByMessages) return begin(op, direct);
+  const auto room = room_for(*op.known_, op.first_dims_.get(), places_.has_buffers());
+  if (room) open(op, *room);
+}
+
+bool DirectRounds::open(PersistentOp& op, const Room& room) {
+  if (!op.place_ || op.place_->n_bytes < room.n_bytes) op.place_ = places_.take(room);
+  if (!op.place_) return false;
+  op.place_->is_in_buffer = room.is_in_buffer;  // all have done with the one before
+  op.place_->n_exact_bytes = room.n_exact_bytes;
+  begin(op, Direct::kInMemory);
+  return true;
+}
+
+// The round before may have been closed: all members count it, whatever each has come to.
+void DirectRounds::begin(PersistentOp& op, Direct direct) {
+  ++op.next_round_;
+  op.direct_ = direct;
+  op.n_joins_ = calls_.n_joins();
+}
+
+void DirectRounds::close(PersistentOp& op, std::vector<DirectRound>& to_close) {
+  if (const auto round = avoid(op)) to_close.push_back(*round);
+  close(op);
+}
+
+// What all ranks count alike goes on: what was said for another round is then not taken for one of these.
+void DirectRounds::hand_over(PersistentOp& from, PersistentOp& to) {
+  close(from);
+  to.next_round_ = std::exchange(from.next_round_, 0);
+  to.place_ = std::exchange(from.place_, std::nullopt);
+}
+
+std::optional<NoInputMessage> DirectRounds::cancel(PersistentOp& op, std::uint64_t round) {
+  const bool has_come = round < op.next_round_ || (round == op.next_round_ && op.state() == State::kByMessages);
+  if (has_come) return std::nullopt;
+  close(op);  // whether or not this rank has all inputs to the round before
+  return NoInputMessage{op.cache_id_, round};
+}
+
+}  // namespace ciranda

@@ -1,0 +1,42 @@
+#include "agree/known_names.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "agree/direct_rounds.hpp"
+
+namespace ciranda {
+
+bool KnownNames::is_unchanged(PersistentOp& op, const Request& request) {
+  const bool is_same_priority = std::exchange(op.priority_, request.priority) == request.priority;
+  return is_same_priority && op.cache_id_ != kNoCacheId && op.known_ == request.signature;
+}
+
+void KnownNames::learn(const ExecuteItem& item, PersistentOp& op) {
+  auto& reported = op.pending_.front().in_full;
+  if (reported) op.known_ = std::move(*reported);
+  op.first_dims_ = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
+  if (item.cache_id != kNoCacheId) assign(item.cache_id, op);
+}
+
+void KnownNames::learn_without_call(const ExecuteItem& item) {
+  if (item.cache_id == kNoCacheId) return;
+  PersistentOp& op = ops_.find_or_make(lane_, item.name);
+  forget(op);
+  DirectRounds::close(op);
+  assign(item.cache_id, op);
+}
+
+// The name that had it before is forgotten by all ranks, though this one may have called it again since, in full.
+void KnownNames::assign(std::uint32_t cache_id, PersistentOp& op) {
+  op.cache_id_ = cache_id;
+  if (cache_id >= by_cache_id_.size()) by_cache_id_.resize(std::size_t{cache_id} + 1, nullptr);
+  PersistentOp* before = std::exchange(by_cache_id_[cache_id], &op);
+  if (before == nullptr || before == &op) return;
+  before->cache_id_ = kNoCacheId;
+  forget(*before);
+  DirectRounds::hand_over(*before, op);
+  ops_.remove_if_unused(*before);
+}
+
+}  // namespace ciranda
