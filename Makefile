@@ -36,11 +36,11 @@ BENCHMARKS := $(filter-out %/kernels_bench.cc $(foreach peer,gloo mpi oneccl,%/$
 PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 
 # The layers whose own threads, or processes, meet in memory that they share.
-THREADED_LAYERS := complete transport membership engine observe bindings
+THREADED_LAYERS := call transport membership progress engine observe bindings
 THREADED_TESTS := $(THREADED_LAYERS:%=ciranda_%_test)
 
 # The layers that only decide: every line of them can be reached by a unit test.
-PURE_LAYERS := negotiate fuse request
+PURE_LAYERS := call agree fuse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

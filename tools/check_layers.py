@@ -15,27 +15,27 @@ from pathlib import Path
 
 ALLOWED: dict[str, frozenset[str]] = {
     "base": frozenset(),
-    "tensor": frozenset({"base"}),
-    "request": frozenset({"base"}),
-    "negotiate": frozenset({"base", "request"}),
-    "fuse": frozenset({"base", "request"}),
+    "call": frozenset({"base"}),
+    "agree": frozenset({"base", "call"}),
+    "fuse": frozenset({"base", "call"}),
     "kernels": frozenset({"base"}),
     "transport": frozenset({"base"}),
-    "collective": frozenset({"base", "request", "fuse", "kernels", "transport"}),
-    "backend": frozenset({"base", "request", "fuse", "kernels", "transport", "collective"}),
-    "complete": frozenset({"base"}),
-    "observe": frozenset({"base", "request"}),
+    "collective": frozenset({"base", "call", "fuse", "kernels", "transport"}),
+    "backend": frozenset({"base", "call", "fuse", "kernels", "transport", "collective"}),
+    "observe": frozenset({"base", "call"}),
     "membership": frozenset({"base", "transport"}),
+    "progress": frozenset({"base", "transport"}),
+    "execute": frozenset(
+        {"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend"}
+        | {"observe", "membership", "progress"}
+    ),
     "engine": frozenset(
-        {"base", "tensor", "request", "negotiate", "fuse", "kernels", "transport", "collective", "backend"}
-        | {"complete", "observe", "membership"}
+        {"base", "call", "agree", "kernels", "transport", "backend", "observe", "membership", "progress", "execute"}
     ),
-    # The engine's face is made of what goes in (request) and what comes out (complete). A binding also tells the
-    # SIMD level in use (kernels), and shares its world with those that come by the C ABI (capi).
-    "capi": frozenset({"base", "request", "complete", "observe", "engine", "membership", "ciranda"}),
-    "bindings": frozenset(
-        {"base", "request", "complete", "kernels", "observe", "engine", "membership", "capi", "ciranda"}
-    ),
+    # The engine's face is made of calls. A binding also tells the SIMD level in use (kernels), and shares its world
+    # with those that come by the C ABI (capi).
+    "capi": frozenset({"base", "call", "observe", "engine", "membership", "ciranda"}),
+    "bindings": frozenset({"base", "call", "kernels", "observe", "engine", "membership", "capi", "ciranda"}),
     # The public headers stand on their own: they are installed without the rest.
     "ciranda": frozenset(),
 }

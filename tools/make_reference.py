@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "collectives.md"
 
 HEAD = """# Collectives
 
-<!-- Written by tools/make_reference.py from the tables in cpp/request/op_table.hpp, cpp/base/reduce_op.hpp and
+<!-- Written by tools/make_reference.py from the tables in cpp/call/op_table.hpp, cpp/base/reduce_op.hpp and
      cpp/base/dtype.hpp, and from the docstrings: change it there, then run that. -->
 
 Every collective, op and element type of the engine, and the exact result. The names are those of `ciranda` (NumPy

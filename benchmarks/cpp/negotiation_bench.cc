@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "negotiate/crowd.hpp"
+#include "agree/crowd.hpp"
 
 namespace {
 

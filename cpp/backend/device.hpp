@@ -1,5 +1,5 @@
 // Device: memory that the host must not touch, and queues of work on it, for all devices of one type. Tensors there are
-// staged in host memory (engine/staged.hpp), and so take part in every collective, beside ranks of any other device.
+// staged in host memory (execute/staged.hpp), and so take part in every collective, beside ranks of any other device.
 //
 // Any thread, at the same time. Nothing waits for the device. It lives as long as the process.
 #pragma once

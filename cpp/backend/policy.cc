@@ -108,9 +108,9 @@ NativeOptions native_options(const Config& config) {
 
 AgreementLimits agreement_limits(const Config& config, int n_ranks) {
   AgreementLimits limits;
-  limits.meeting_bytes = static_cast<std::size_t>(config.meeting_bytes);
-  if (n_ranks == 2) limits.swap_bytes = AgreementLimits::kSwapBytesOfTwo;
-  if (config.swap_bytes >= 0) limits.swap_bytes = static_cast<std::size_t>(config.swap_bytes);
+  if (n_ranks == 2) limits.message_bytes = AgreementLimits::kMessageBytesOfTwo;
+  if (config.direct_bytes >= 0)
+    limits.memory_bytes = limits.message_bytes = static_cast<std::size_t>(config.direct_bytes);
   return limits;
 }
 

@@ -10,17 +10,17 @@ namespace ciranda {
 struct AgreementLimits {
   // --- direct rounds; the lowest rank's values count
 
-  // In shared memory: what one rank contributes. No more than there is room for (negotiate/round_places.hpp): 1 MiB of
+  // In shared memory: what one rank contributes. No more than there is room for (agree/round_places.hpp): 1 MiB of
   // two ranks, which both read in one pass; 16 KiB otherwise, as the work on more is better shared out.
-  std::size_t meeting_bytes = 1 << 20;
+  std::size_t memory_bytes = 1 << 20;
   // By messages: the inputs of all ranks together, also where they travel with reports and the log. The algorithms for
   // larger ones have each rank send less.
-  std::size_t swap_bytes = 8 << 10;
+  std::size_t message_bytes = 8 << 10;
   // Of two ranks: this way moves no more bytes than any other does, and is slower only where copying a message
   // takes longer than the two that come before data otherwise.
-  static constexpr std::size_t kSwapBytesOfTwo = 32 << 10;
+  static constexpr std::size_t kMessageBytesOfTwo = 32 << 10;
   // Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.
-  int swap_ranks = 8;
+  int message_ranks = 8;
 
   // --- the log
 
@@ -30,7 +30,7 @@ struct AgreementLimits {
   std::size_t busy_batch_bytes = 4 << 20;
   // Where there are priorities: as much is given out in advance, and no more until half of it is done.
   std::size_t under_way_bytes = 4 << 20;
-  // What submissions leave to a later one (engine/submission_coalescing.hpp): more takes longer than an iteration.
+  // What submissions leave to a later one (progress/submission_coalescing.hpp): more takes longer than an iteration.
   std::size_t left_bytes = 256 << 10;
 };
 

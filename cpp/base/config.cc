@@ -145,18 +145,15 @@ constexpr std::array kSettings{
     boolean("LEARNED_ORDER", "", &Config::learned_order,
             "Learn the order in which tensors become ready, and send them in planned groups. The lowest rank's value "
             "counts."),
-    boolean("MEETINGS", "", &Config::meetings,
-            "Let ranks that share memory run small blocking collectives directly, without the coordinator. The lowest "
-            "rank's value counts."),
-    integer("MEETING_BYTES", "", &Config::meeting_bytes, 0, kMiB,
-            "Largest contribution of a rank to a direct round in shared memory: up to 1 MiB between two "
-            "ranks, 16 KiB otherwise; 0: barriers only. The lowest rank's value counts."),
-    boolean("SWAPS", "", &Config::swaps,
-            "Let up to 8 ranks without shared memory exchange the inputs of a small blocking allreduce directly (one "
-            "hop instead of two). The lowest rank's value counts."),
-    integer("SWAP_BYTES", "", &Config::swap_bytes, -1, kMiB,
-            "Largest inputs, of all ranks together, that ranks without shared memory exchange directly or send with "
-            "their reports; 0: none; -1: 8 KiB, of two ranks 32 KiB. The lowest rank's value counts."),
+    boolean("DIRECT_ROUNDS", "", &Config::direct_rounds,
+            "Let ranks run small blocking collectives directly, without the coordinator: in shared memory, or up to 8 "
+            "ranks "
+            "by messages (one hop instead of two). The lowest rank's value counts."),
+    integer(
+        "DIRECT_BYTES", "", &Config::direct_bytes, -1, kMiB,
+        "Largest input of a direct round: in shared memory of each rank, by messages of all ranks together. 0: "
+        "barriers only. -1: in shared memory 1 MiB between two ranks, 16 KiB otherwise; by messages 8 KiB, between two "
+        "ranks 32 KiB. The lowest rank's value counts."),
     boolean("RELAYS", "", &Config::relays,
             "Between hosts, aggregate what the ranks of a host report ready. The same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,

@@ -51,10 +51,8 @@ struct Config {
   std::int64_t fusion_threshold_bytes = 128 << 20;
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
-  bool meetings = true;
-  std::int64_t meeting_bytes = static_cast<std::int64_t>(AgreementLimits{}.meeting_bytes);
-  bool swaps = true;
-  std::int64_t swap_bytes = -1;
+  bool direct_rounds = true;
+  std::int64_t direct_bytes = -1;
   bool relays = true;
   bool autotune = true;
   std::int64_t num_lanes = 1;

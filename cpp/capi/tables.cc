@@ -2,9 +2,9 @@
 #include "base/dtype.hpp"
 #include "base/reduce_op.hpp"
 #include "base/status.hpp"
+#include "call/op_table.hpp"
 #include "ciranda/ciranda.h"
 #include "observe/stages.hpp"
-#include "request/op_table.hpp"
 
 namespace ciranda::capi {
 namespace {
@@ -71,8 +71,8 @@ static_assert(kNumCollectives == 15, "a new collective needs a constant in ciran
 static_assert(is_same(CIRANDA_PATH_NONE, Path::kNone));
 static_assert(is_same(CIRANDA_PATH_DIRECT, Path::kDirect));
 static_assert(is_same(CIRANDA_PATH_REPEATED, Path::kRepeated));
-static_assert(is_same(CIRANDA_PATH_MEETING, Path::kMeeting));
-static_assert(is_same(CIRANDA_PATH_SWAP, Path::kSwap));
+static_assert(is_same(CIRANDA_PATH_MEMORY, Path::kInMemory));
+static_assert(is_same(CIRANDA_PATH_MESSAGES, Path::kByMessages));
 static_assert(is_same(CIRANDA_PATH_ALONG, Path::kAlong));
 static_assert(is_same(CIRANDA_PATH_PLAN, Path::kPlan));
 static_assert(kPaths.size() == 7, "a new path needs a constant in ciranda.h");

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "call/call.hpp"
+#include "call/request.hpp"
 #include "ciranda/ciranda.h"
-#include "request/call.hpp"
-#include "request/request.hpp"
 
 namespace ciranda::capi {
 

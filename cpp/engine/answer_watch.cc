@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "agree/process_sets.hpp"
 #include "base/earliest.hpp"
-#include "engine/process_sets.hpp"
 #include "engine/seconds.hpp"
 
 namespace ciranda {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "agree/frames.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
-#include "negotiate/frames.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {

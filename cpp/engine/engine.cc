@@ -11,21 +11,21 @@
 #include <type_traits>
 #include <utility>
 
+#include "agree/auto_names.hpp"
 #include "base/block_signals.hpp"
-#include "complete/callback_threads.hpp"
-#include "complete/callbacks.hpp"
-#include "engine/auto_names.hpp"
-#include "engine/back_off.hpp"
-#include "engine/oversubscription.hpp"
+#include "call/callback_threads.hpp"
+#include "call/callbacks.hpp"
 #include "engine/preparation.hpp"
-#include "engine/progress_lock.hpp"
 #include "engine/progress_loop.hpp"
 #include "engine/shared_memory.hpp"
-#include "engine/staged.hpp"
-#include "engine/submission_coalescing.hpp"
-#include "engine/time_left.hpp"
-#include "engine/waits.hpp"
+#include "execute/staged.hpp"
 #include "observe/timeline.hpp"
+#include "progress/back_off.hpp"
+#include "progress/oversubscription.hpp"
+#include "progress/progress_lock.hpp"
+#include "progress/submission_coalescing.hpp"
+#include "progress/time_left.hpp"
+#include "progress/waits.hpp"
 
 namespace ciranda {
 namespace {

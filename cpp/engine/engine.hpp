@@ -2,8 +2,8 @@
 //
 // Threads: submit(), wait(), poll() from any thread at any time; create(), shutdown() by one thread. At any moment at
 // most one thread runs the *progress loop* (holds the progress lock): a caller that waits, or the background thread
-// when nobody waits and there is work. Callbacks run on threads of their own (complete/callback_threads.hpp) and may do
-// what any thread may, shutdown() too; but for direct ones (complete/callbacks.hpp), in which nothing may wait.
+// when nobody waits and there is work. Callbacks run on threads of their own (call/callback_threads.hpp) and may do
+// what any thread may, shutdown() too; but for direct ones (call/callbacks.hpp), in which nothing may wait.
 // Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
 #pragma once
 
@@ -22,11 +22,11 @@
 #include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/status.hpp"
-#include "complete/callbacks.hpp"
-#include "complete/operation.hpp"
+#include "call/call.hpp"
+#include "call/callbacks.hpp"
+#include "call/operation.hpp"
+#include "call/request.hpp"
 #include "observe/recording.hpp"
-#include "request/call.hpp"
-#include "request/request.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/process_sets.hpp"
-#include "engine/submission.hpp"
+#include "agree/process_sets.hpp"
+#include "execute/submission.hpp"
 
 namespace ciranda {
 

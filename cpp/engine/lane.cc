@@ -69,15 +69,15 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, const S
       mesh_(around.world, around.mux, id, ranks, arena),
       in_flight_(around.names.ops, around.output_memory, around.recorder),
       participant_(mesh_.rank(), id, names_.ops,
-                   {SharedArena::kMeetings, SharedArena::meeting_area_bytes(mesh_.size()),
+                   {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
       log_(id, mesh_, control_, around.config, around.logger),
       reports_(participant_, log_, control_),
       data_(mesh_, in_flight_, find(around.backends, DeviceType::kHost)->make(mesh_, around.config),
             slot_bytes_of(id, around.config), around.logger),
       parts_{id, mesh_, control_, names_, in_flight_, participant_, log_, reports_, data_, around.n_met},
-      rounds_(parts_),
-      swaps_(parts_, around.config, limits_of(around.config), around.logger),
+      in_memory_(parts_),
+      by_messages_(parts_, around.config, limits_of(around.config), around.logger),
       answers_(parts_, limits_of(around.config), around.logger),
       stall_detector_(limits_of(around.config), control_, around.logger),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
@@ -103,9 +103,9 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const auto taken = take_in(std::move(submission), now);
   if (!taken) return;
   const Participant::Ticket ticket = *taken;
-  if (is_duplicate) rounds_.leave();  // its first call may be at one
+  if (is_duplicate) in_memory_.leave();  // its first call may be at one
   PersistentOp& op = is_duplicate ? names_.ops.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
-  if (swaps_.come(op, ticket, now) || rounds_.come(op, ticket, now)) return;
+  if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
   if (participant_.come_late(op, ticket)) return;
   const Request& request = in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
@@ -115,7 +115,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   if (!may_be_lazy || is_duplicate) control_.hurry();
   if (ready != nullptr && ready->items.size() == 1) {
-    const auto input = swaps_.input_along(request);
+    const auto input = by_messages_.input_along(request);
     ready->items.front().input.assign(input.begin(), input.end());
   }
   reports_.add(std::move(message), now);
@@ -125,7 +125,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
 RoundsInMemory::Outcome Lane::repeat(const Call& call, Stages* stages, int n_looks) {
   if (parting_) return std::nullopt;
   const bool had_pending = participant_.has_pending();
-  RoundsInMemory::Outcome outcome = rounds_.repeat(call, stages, n_looks);
+  RoundsInMemory::Outcome outcome = in_memory_.repeat(call, stages, n_looks);
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
   reports_.expect_more();
   if (!had_pending) answers_.begin(std::chrono::steady_clock::now());
@@ -136,7 +136,7 @@ void Lane::join(Submission&& submission, TimePoint now) {
   const auto ticket = take_in(std::move(submission), now);
   if (!ticket) return;
   control_.hurry();
-  rounds_.leave();
+  in_memory_.leave();
   reports_.add(participant_.join(*ticket), now);
 }
 
@@ -145,11 +145,11 @@ void Lane::join(Submission&& submission, TimePoint now) {
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
   const std::optional<int> from = mesh_.member_of(world_rank);
   if (from && std::holds_alternative<NoMoreInputsMessage>(message)) {
-    swaps_.hear_end(*from);
+    by_messages_.hear_end(*from);
     return Status::ok_status();
   }
   if (const auto* input = std::get_if<InputMessage>(&message); input != nullptr && from) {
-    return swaps_.hear(*from, *input, now);
+    return by_messages_.hear(*from, *input, now);
   }
   if (!from || !log_.expects(*from, message)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
@@ -161,8 +161,8 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
 }
 
 Result<bool> Lane::agree(TimePoint now) {
-  const bool has_met = rounds_.meet(now);
-  if (Status status = swaps_.carry_out(now); !status.ok()) return status;
+  const bool has_met = in_memory_.meet(now);
+  if (Status status = by_messages_.carry_out(now); !status.ok()) return status;
   reports_.send_due(now);
   Result<bool> passed_on = log_.pass_on(now);
   if (!passed_on.ok()) return passed_on;
@@ -170,7 +170,7 @@ Result<bool> Lane::agree(TimePoint now) {
   const LogMessage log = log_.write(data_.is_idle(), n_bytes_under_way, now);
   if (Status status = apply(log, now); !status.ok()) return status;
   if (Status status = answers_.look(now); !status.ok()) return status;
-  if (Status status = swaps_.look_for_silence(now); !status.ok()) return status;
+  if (Status status = by_messages_.look_for_silence(now); !status.ok()) return status;
   return has_met || passed_on.value() || !log.entries.empty();
 }
 
@@ -189,10 +189,10 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
-    for (const Participant::DirectRound& round : to_execute->to_close) rounds_.close(round);
+    for (const Participant::DirectRound& round : to_execute->to_close) in_memory_.close(round);
     stand_in(*to_execute, id_, mesh_, in_flight_);
     for (const Participant::Ready& ready : to_execute->requests) {
-      swaps_.forget(ready.ticket);
+      by_messages_.forget(ready.ticket);
       in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
     }
     change_sets(*to_execute, changes_, in_flight_);
@@ -203,7 +203,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
     for (const Participant::Ticket ticket : failed->tickets) {
-      swaps_.forget(ticket);
+      by_messages_.forget(ticket);
       in_flight_.complete(ticket, failed->status);
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
@@ -218,7 +218,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     control_.hurry();
     if (cancelled->answer) reports_.say(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
-    for (const Participant::DirectRound& round : forgotten->to_close) rounds_.close(round);
+    for (const Participant::DirectRound& round : forgotten->to_close) in_memory_.close(round);
     reports_.say(forgotten->answer, now);
   } else {
     has_ended_ = true;
@@ -264,12 +264,12 @@ std::string_view Lane::agreement(Collective collective, std::size_t n_bytes) con
   if (direct != Direct::kNot) {
     return direct == Direct::kInMemory ? "a direct round in shared memory" : "a direct round by messages";
   }
-  return swaps_.sends_along(signature) ? "the log, inputs with the reports" : "the log";
+  return by_messages_.sends_along(signature) ? "the log, inputs with the reports" : "the log";
 }
 
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), reports_.due());
-  next = earliest(next, earliest(answers_.due(), swaps_.due()));
+  next = earliest(next, earliest(answers_.due(), by_messages_.due()));
   return earliest(next, stall_detector_.due());
 }
 
@@ -286,9 +286,9 @@ void Lane::heed(const Departure& departure) {
   }
   if (data_.n_executed() >= log_end_) mux_.abandon(id_);  // what is under way is cut short: other lanes get past it
   data_.give_up_from(log_end_, *parting_);
-  rounds_.leave();
-  swaps_.hear_end(*who);
-  swaps_.say_no_more();
+  in_memory_.leave();
+  by_messages_.hear_end(*who);
+  by_messages_.say_no_more();
 }
 
 // What is not agreed on by the end of the log will never be. A round to which all have sent their inputs is; the inputs
@@ -296,22 +296,22 @@ void Lane::heed(const Departure& departure) {
 void Lane::fail_what_cannot_come() {
   if (!parting_ || n_logged_ < log_end_) return;
   in_flight_.complete_all(*parting_, false);
-  swaps_.fail_lost(*parting_);
+  by_messages_.fail_lost(*parting_);
 }
 
 void Lane::give_up(const Status& why) {
   log_end_ = 0;
   if (!parting_) parting_ = why;
-  rounds_.leave();
+  in_memory_.leave();
   mux_.abandon(id_);
   data_.give_up_from(log_end_, why);
-  swaps_.clear();
+  by_messages_.clear();
   in_flight_.complete_all(why, true);
 }
 
 void Lane::end(const Status& why) {
   if (!parting_) parting_ = why;
-  rounds_.leave();
+  in_memory_.leave();
   log_.end(why);
 }
 

@@ -13,22 +13,22 @@
 #include <string_view>
 #include <vector>
 
+#include "agree/participant.hpp"
+#include "agree/process_sets.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "engine/answer_watch.hpp"
 #include "engine/control_plane.hpp"
-#include "engine/data_plane.hpp"
-#include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
 #include "engine/lane_parts.hpp"
-#include "engine/process_sets.hpp"
 #include "engine/reports.hpp"
+#include "engine/rounds_by_messages.hpp"
 #include "engine/rounds_in_memory.hpp"
 #include "engine/stall_detector.hpp"
-#include "engine/submission.hpp"
-#include "engine/swap_rounds.hpp"
-#include "negotiate/participant.hpp"
+#include "execute/data_plane.hpp"
+#include "execute/in_flight.hpp"
+#include "execute/submission.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
@@ -68,7 +68,7 @@ class Lane {
   bool has_pending() const { return !in_flight_.empty(); }
   // And not all have, as far as this rank knows.
   bool has_joined() const { return participant_.has_joined(); }
-  RoundsInMemory& rounds() { return rounds_; }
+  RoundsInMemory& rounds() { return in_memory_; }
   const DataPlane& data() const { return data_; }
 
   void submit(Submission&& submission, TimePoint now);
@@ -82,8 +82,8 @@ class Lane {
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 
-  // See SwapRounds.
-  bool awaits_inputs() const { return !swaps_.empty(); }
+  // See RoundsByMessages.
+  bool awaits_inputs() const { return !by_messages_.empty(); }
 
   // Somebody here waits and nothing may be held back. Returns whether that was news.
   bool expect_no_more() { return in_flight_.has_deferrable() && reports_.say_waiting(); }
@@ -121,8 +121,8 @@ class Lane {
   Reports reports_;
   DataPlane data_;
   const LaneParts parts_;
-  RoundsInMemory rounds_;
-  SwapRounds swaps_;
+  RoundsInMemory in_memory_;
+  RoundsByMessages by_messages_;
   AnswerWatch answers_;
   StallDetector stall_detector_;
   std::uint64_t n_logged_ = 0;

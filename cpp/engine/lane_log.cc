@@ -3,11 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "agree/process_sets.hpp"
 #include "backend/limits.hpp"
 #include "base/earliest.hpp"
-#include "engine/process_sets.hpp"
 #include "engine/seconds.hpp"
-#include "transport/meeting.hpp"
+#include "transport/arrivals.hpp"
 
 namespace ciranda {
 namespace {
@@ -26,12 +26,10 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
 
 // A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time.
 Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
-  if (!config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
-  if (shares_memory_with_all(mesh)) {
-    return config.meetings && mesh.size() <= Meeting::kMaxMembers ? Direct::kInMemory : Direct::kNot;
-  }
-  const bool has_few = mesh.size() <= agreement_limits(config, mesh.size()).swap_ranks;
-  return config.swaps && has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
+  if (!config.direct_rounds || !config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
+  if (shares_memory_with_all(mesh)) return mesh.size() <= Arrivals::kMaxMembers ? Direct::kInMemory : Direct::kNot;
+  const bool has_few = mesh.size() <= agreement_limits(config, mesh.size()).message_ranks;
+  return has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
 }
 
 // Nothing where the lane does without relays.

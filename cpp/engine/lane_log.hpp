@@ -10,14 +10,14 @@
 #include <optional>
 #include <vector>
 
+#include "agree/coordinator.hpp"
+#include "agree/persistent_op.hpp"
+#include "agree/relay.hpp"
+#include "agree/relay_tree.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/holding.hpp"
-#include "negotiate/coordinator.hpp"
-#include "negotiate/persistent_op.hpp"
-#include "negotiate/relay.hpp"
-#include "negotiate/relay_tree.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstdint>
 
+#include "agree/names.hpp"
+#include "agree/participant.hpp"
 #include "engine/control_plane.hpp"
-#include "engine/data_plane.hpp"
-#include "engine/in_flight.hpp"
 #include "engine/lane_log.hpp"
-#include "engine/names.hpp"
 #include "engine/reports.hpp"
-#include "negotiate/participant.hpp"
+#include "execute/data_plane.hpp"
+#include "execute/in_flight.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {

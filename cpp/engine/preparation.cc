@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "negotiate/unnamed.hpp"
+#include "agree/unnamed.hpp"
 
 namespace ciranda {
 namespace {

@@ -5,9 +5,9 @@
 // Any thread.
 #pragma once
 
+#include "agree/process_sets.hpp"
 #include "base/status.hpp"
-#include "engine/process_sets.hpp"
-#include "request/request.hpp"
+#include "call/request.hpp"
 
 namespace ciranda {
 

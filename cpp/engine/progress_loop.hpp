@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "agree/process_sets.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/kept_submissions.hpp"
 #include "engine/lane.hpp"
-#include "engine/process_sets.hpp"
-#include "engine/submission.hpp"
+#include "execute/submission.hpp"
 #include "transport/lane_mux.hpp"
 
 namespace ciranda {

@@ -6,10 +6,10 @@
 
 #include <optional>
 
+#include "agree/participant.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/holding.hpp"
 #include "engine/lane_log.hpp"
-#include "negotiate/participant.hpp"
 
 namespace ciranda {
 

@@ -9,7 +9,7 @@ std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena
                        const Participant::DirectRound& round) {
   const std::size_t parity = round.number % 2;
   const std::size_t index = parity * static_cast<std::size_t>(arena.n_members()) + static_cast<std::size_t>(member);
-  return arena.beside_meeting(round.place.number) + index * n_bytes;
+  return arena.beside_arrivals(round.place.number) + index * n_bytes;
 }
 
 // The buffer that a member hands over.
@@ -26,7 +26,7 @@ ExchangedBuffers::Choice choice_for(Collective collective) {
 
 std::byte* area_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
   const std::size_t n_before = round.number % 2 == 0 ? 0 : round.place.n_bytes;
-  return arena.meeting_area(member).data() + round.place.offset + n_before;
+  return arena.round_area(member).data() + round.place.offset + n_before;
 }
 
 // --- calls without a name: beside the word there is a place for the tag and four bytes of data, where members are few
@@ -37,7 +37,7 @@ constexpr std::size_t kHeadBytes = 64;  // of an area, for the tag
 
 bool has_place_beside_word(const SharedArena& arena) {
   const auto n_places = 2 * static_cast<std::size_t>(arena.n_members());
-  return n_places * (kTagBytes + kLittleBytes) <= SharedArena::kBesideMeetingBytes;
+  return n_places * (kTagBytes + kLittleBytes) <= SharedArena::kBesideArrivalsBytes;
 }
 
 std::byte* tag_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
@@ -56,7 +56,7 @@ std::byte* unnamed_memory_of(int member, const SharedArena& arena, const Partici
 std::byte* memory_of(int member, const SharedArena& arena, const Participant::DirectRound& round) {
   if (round.is_unnamed()) return unnamed_memory_of(member, arena, round);
   const RoundPlace& place = round.place;
-  const std::size_t n_beside = SharedArena::kBesideMeetingBytes / (2 * static_cast<std::size_t>(arena.n_members()));
+  const std::size_t n_beside = SharedArena::kBesideArrivalsBytes / (2 * static_cast<std::size_t>(arena.n_members()));
   if (place.n_exact_bytes <= n_beside) return beside_word(member, place.n_exact_bytes, arena, round);
   return area_of(member, arena, round);
 }

@@ -1,5 +1,5 @@
 // RoundMemory: where in the memory that members share lies what each contributes to a direct round
-// (negotiate/round_places.hpp says how much that is).
+// (agree/round_places.hpp says how much that is).
 //
 // In the member's area, where rounds take turns with two parts: who contributes something to a round knows that all
 // have come to the one before, and so have done with the one before that. What is so little that all of it has room
@@ -13,8 +13,8 @@
 
 #include <cstddef>
 
+#include "agree/participant.hpp"
 #include "base/copy_bytes.hpp"
-#include "negotiate/participant.hpp"
 #include "transport/arena.hpp"
 #include "transport/exchanged_buffers.hpp"
 

@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "base/relax.hpp"
-#include "engine/outputs.hpp"
-#include "engine/work.hpp"
+#include "execute/outputs.hpp"
+#include "execute/work.hpp"
 
 namespace ciranda {
 namespace {
 
-Meeting at(const SharedArena& arena, const Participant::DirectRound& round) {
-  return {arena.meeting(round.place.number), arena.n_members()};
+Arrivals at(const SharedArena& arena, const Participant::DirectRound& round) {
+  return {arena.arrivals(round.place.number), arena.n_members()};
 }
 
 // Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
@@ -34,7 +34,7 @@ bool is_better_in_place(const SharedArena& arena, const Request& request) {
   return n_elsewhere <= SharedArena::kStageBytes && n_elsewhere < signature.n_bytes();
 }
 
-bool is_met_within(int n_looks, const Meeting& place, std::uint64_t round) {
+bool is_met_within(int n_looks, const Arrivals& place, std::uint64_t round) {
   for (int i = 0; !place.is_met(round); ++i) {
     if (i == n_looks || place.is_closed(round)) return false;
     relax();
@@ -129,13 +129,13 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   std::vector<PersistentOp*> met;
   std::vector<PersistentOp*> missed;
   std::erase_if(pending_, [&](const Pending& pending) {
-    Meeting place = at(arena, pending.round);
+    Arrivals place = at(arena, pending.round);
     const std::uint64_t number = pending.round.number;
     const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
     if (is_met && RoundMemory::agree(arena, pending.round)) {
       met.push_back(pending.round.op);
       InFlight::Entry& entry = lane_.in_flight.at(pending.ticket);
-      const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kMeeting;
+      const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kInMemory;
       lane_.in_flight.note_agreed(pending.ticket, path, lane_.in_flight.recorder().now());
       entry.outcome = carry_out(arena, pending);
       return true;
@@ -269,7 +269,7 @@ void RoundsInMemory::close(const Participant::DirectRound& round) {
 
 // Those that have come early may sleep, and report the call now. `n_own`: of those who have come, this rank. False: it
 // is met.
-bool RoundsInMemory::close_for_all(Meeting place, std::uint64_t round, int n_own) {
+bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_own) {
   const bool is_closed = place.close(round);
   if (is_closed && place.n_come(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
   return is_closed;

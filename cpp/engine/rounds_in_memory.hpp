@@ -1,4 +1,4 @@
-// RoundsInMemory: this rank's calls that are carried out without the coordinator (negotiate/participant.hpp says when).
+// RoundsInMemory: this rank's calls that are carried out without the coordinator (agree/participant.hpp says when).
 // A call leaves what it contributes in the memory that the lane's members share, and when all have come, each combines
 // what lies there: two cache lines that change hands, instead of a report, an entry of the log, and a collective.
 //
@@ -8,7 +8,7 @@
 //
 // A blocking call that all ranks have agreed on before, and that is made again, needs no request where they come at the
 // same time; nor an operation, where the caller has given memory for the result. Nor does one without a name
-// (negotiate/unnamed.hpp).
+// (agree/unnamed.hpp).
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -21,14 +21,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "complete/operation.hpp"
+#include "agree/participant.hpp"
+#include "call/call.hpp"
+#include "call/operation.hpp"
 #include "engine/lane_parts.hpp"
-#include "engine/round_data.hpp"
 #include "engine/round_memory.hpp"
-#include "negotiate/participant.hpp"
-#include "request/call.hpp"
+#include "execute/round_data.hpp"
 #include "transport/arena.hpp"
-#include "transport/meeting.hpp"
+#include "transport/arrivals.hpp"
 
 namespace ciranda {
 
@@ -70,7 +70,7 @@ class RoundsInMemory {
                                                     Participant::Ticket ticket) const;
   std::optional<Participant::DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
   void avoid(PersistentOp& op, const Request& request);
-  bool close_for_all(Meeting place, std::uint64_t round, int n_own);
+  bool close_for_all(Arrivals place, std::uint64_t round, int n_own);
   bool look(bool closes, TimePoint now);
   void report_missed(PersistentOp& op, TimePoint now);
 

@@ -10,8 +10,8 @@
 
 #include "base/dtype.hpp"
 #include "base/reduce_op.hpp"
+#include "call/request.hpp"
 #include "fuse/piece_list.hpp"
-#include "request/request.hpp"
 
 namespace ciranda {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/status.hpp"
+#include "call/op_table.hpp"
 #include "observe/stages.hpp"
-#include "request/op_table.hpp"
 
 namespace ciranda {
 

@@ -14,25 +14,25 @@ namespace ciranda {
 enum class Stage : std::uint8_t {
   kSubmitted = 0,  // handed in
   kTaken = 1,      // the engine looks at it
-  kReady = 2,    // all that others need has been written (where ranks meet or swap: the data), or is in the next frame
-  kAgreed = 3,   // this rank knows that all are to carry it out
-  kStarted = 4,  // its plan has begun
-  kDone = 5,     // the result is there
+  kReady = 2,      // all that others need has been written (in a direct round: the input), or is in the next frame
+  kAgreed = 3,     // this rank knows that all are to carry it out
+  kStarted = 4,    // its plan has begun
+  kDone = 5,       // the result is there
 };
 inline constexpr std::size_t kStageCount = 6;
 
 // How the ranks agreed on a call, and so how it was carried out. Values are the C ABI's.
 enum class Path : std::uint8_t {
-  kNone = 0,      // not at all: it failed before
-  kDirect = 1,    // made again, as all were there: no request was made
-  kRepeated = 2,  // made again, and the others came while it waited
-  kMeeting = 3,   // a request, for which the ranks met
-  kSwap = 4,      // the ranks sent each other what they contributed
-  kAlong = 5,     // by the log, with which the inputs of all came along
-  kPlan = 6,      // by the log, and a plan
+  kNone = 0,        // not at all: it failed before
+  kDirect = 1,      // a direct round in memory without a request; all others were there
+  kRepeated = 2,    // the same; the others came while it waited
+  kInMemory = 3,    // a request in a direct round in memory
+  kByMessages = 4,  // a direct round by messages
+  kAlong = 5,       // by the log, which brought the inputs of all along
+  kPlan = 6,        // by the log, and a plan
 };
-inline constexpr std::array<std::string_view, 7> kPaths{"none", "direct", "repeated", "meeting",
-                                                        "swap", "along",  "plan"};
+inline constexpr std::array<std::string_view, 7> kPaths{"none",     "direct", "repeated", "memory",
+                                                        "messages", "along",  "plan"};
 constexpr std::string_view to_string(Path path) { return kPaths[static_cast<std::size_t>(path)]; }
 
 class Stages {

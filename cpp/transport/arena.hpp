@@ -1,12 +1,12 @@
 // SharedArena: memory that all ranks of one host can touch, and the counters by which they hand chunks to each other.
 //
-// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kMeetings meeting lines: what is
-// common. Then a part for each member, of whole pages, which that member is to allocate, so that they lie in memory
-// that is near it: its table of places and its stage, two slots of slot_bytes, its area for meetings, and the buffers
-// of one of two members (where there are no slots, there are no areas and no buffers either). It alone writes to its
-// table, stage and area; its slots and buffers others write to as well, once they have read what it has written there.
-// Every counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters only
-// grow, so there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's
+// Layout, for m members: m doorbell lines, then m x kNumCounters counter lines, then kArrivals lines of arrivals: what
+// is common. Then a part for each member, of whole pages, which that member is to allocate, so that they lie in memory
+// that is near it: its table of places and its stage, two slots of slot_bytes, its area for direct rounds, and the
+// buffers of one of two members (where there are no slots, there are no areas and no buffers either). It alone writes
+// to its table, stage and area; its slots and buffers others write to as well, once they have read what it has written
+// there. Every counter has one writer and its own 128 bytes (two cache lines: the prefetcher fetches pairs). Counters
+// only grow, so there is nothing to reset between collectives. The arena does not own its memory (a mapping or a test's
 // buffer does).
 #pragma once
 
@@ -36,7 +36,7 @@ class SharedArena {
   static constexpr std::size_t kAlignment = 4096;
   static constexpr std::size_t kMaxPlaces = 512;
   static constexpr std::size_t kStageBytes = 16 << 10;
-  static constexpr std::size_t kMeetings = 512;
+  static constexpr std::size_t kArrivals = 512;
 
   // The bytes an arena for n_members needs.
   static constexpr std::size_t required_bytes(int n_members, std::size_t slot_bytes) {
@@ -46,7 +46,7 @@ class SharedArena {
   static constexpr ShmExtent common(int n_members) { return {0, common_bytes(n_members)}; }
   static constexpr ShmExtent part(int n_members, std::size_t slot_bytes, int member) {
     const std::size_t n_bytes =
-        slots_at() + (slot_bytes == 0 ? 0 : 2 * slot_bytes + meeting_area_bytes(n_members) + buffers_bytes(n_members));
+        slots_at() + (slot_bytes == 0 ? 0 : 2 * slot_bytes + round_area_bytes(n_members) + buffers_bytes(n_members));
     return {common_bytes(n_members) + static_cast<std::size_t>(member) * n_bytes, n_bytes};
   }
 
@@ -98,25 +98,25 @@ class SharedArena {
     return std::span<std::byte, kStageBytes>(part_of(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
   }
 
-  // The state of a meeting (meeting.hpp), and a member's memory for what it contributes to all of them.
-  std::atomic<std::uint64_t>& meeting(std::size_t number) const {
+  // Who has come to a direct round (arrivals.hpp), and a member's memory for what it contributes to all of them.
+  std::atomic<std::uint64_t>& arrivals(std::size_t number) const {
     const std::size_t first = static_cast<std::size_t>(n_members_) * (1 + kNumCounters);
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(first + number));
   }
-  // The rest of the cache line of a meeting's word.
-  static constexpr std::size_t kBesideMeetingBytes = 64 - sizeof(std::uint64_t);
-  std::byte* beside_meeting(std::size_t number) const {
-    return reinterpret_cast<std::byte*>(&meeting(number)) + sizeof(std::uint64_t);
+  // The rest of the cache line of that word.
+  static constexpr std::size_t kBesideArrivalsBytes = 64 - sizeof(std::uint64_t);
+  std::byte* beside_arrivals(std::size_t number) const {
+    return reinterpret_cast<std::byte*>(&arrivals(number)) + sizeof(std::uint64_t);
   }
-  std::span<std::byte> meeting_area(int member) const {
-    return {part_of(member) + slots_at() + 2 * slot_bytes_, meeting_area_bytes(n_members_)};
+  std::span<std::byte> round_area(int member) const {
+    return {part_of(member) + slots_at() + 2 * slot_bytes_, round_area_bytes(n_members_)};
   }
   // Areas shrink as members grow in number, so that all of them together stay within a budget.
-  static constexpr std::size_t meeting_area_bytes(int n_members) {
+  static constexpr std::size_t round_area_bytes(int n_members) {
     return std::clamp<std::size_t>(std::bit_floor((8U << 20) / static_cast<std::size_t>(n_members)), 64 << 10, 1 << 20);
   }
 
-  // Memory for what two members contribute to larger meetings, of two sizes (exchanged_buffers.hpp).
+  // Memory for what two members contribute to larger rounds, of two sizes (exchanged_buffers.hpp).
   using Buffer = std::uint32_t;
   static constexpr bool has_buffers(int n_members) { return n_members == 2; }
   static constexpr std::size_t kSmallBuffers = 8;  // of each member
@@ -133,7 +133,7 @@ class SharedArena {
   static constexpr bool is_small(Buffer buffer) { return buffer % kBuffers < kSmallBuffers; }
   std::byte* buffer(Buffer buffer) const {
     std::byte* first =
-        part_of(static_cast<int>(buffer / kBuffers)) + slots_at() + 2 * slot_bytes_ + meeting_area_bytes(n_members_);
+        part_of(static_cast<int>(buffer / kBuffers)) + slots_at() + 2 * slot_bytes_ + round_area_bytes(n_members_);
     const std::size_t i = buffer % kBuffers;
     if (is_small(buffer)) return first + i * kSmallBufferBytes;
     return first + kSmallBuffers * kSmallBufferBytes + (i - kSmallBuffers) * kLargeBufferBytes;
@@ -145,7 +145,7 @@ class SharedArena {
 
   static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, kAlignment); }
   static constexpr std::size_t common_bytes(int n_members) {
-    return whole_pages((static_cast<std::size_t>(n_members) * (1 + kNumCounters) + kMeetings) * kLineBytes);
+    return whole_pages((static_cast<std::size_t>(n_members) * (1 + kNumCounters) + kArrivals) * kLineBytes);
   }
   // In a part, behind the table and the stage.
   static constexpr std::size_t slots_at() { return whole_pages(kTableBytes); }

@@ -1,6 +1,6 @@
-// ExchangedBuffers: the shared memory in which two members lay what they contribute to larger meetings. Each begins
-// with some buffers; at every meeting each hands one to the other, whether it has written to it or not, and owns the
-// one it got once it has read that. So nobody waits for the other to have read: that this member has, it knows.
+// ExchangedBuffers: the shared memory in which two members lay what they contribute to larger direct rounds. Each
+// begins with some buffers; in every round each hands one to the other, whether it has written to it or not, and owns
+// the one it got once it has read that. So nobody waits for the other to have read: that this member has, it knows.
 //
 // Where each reads as much as it writes, each writes to the buffer that it has read last: its lines are in the writer's
 // own caches, and are neither taken back from the other's nor fetched (docs/performance.md). Where not, to the one that
@@ -26,7 +26,7 @@ class ExchangedBuffers {
 
   // One that has room for so many bytes, to be written and handed over; none while this member has handed over all.
   // REQUIRES, as below: the arena, always the same, has buffers; the other member asks for one of as many bytes at the
-  // same meeting.
+  // same round.
   std::optional<Buffer> take(const SharedArena& arena, std::size_t n_bytes, Choice choice) {
     if (!has_begun_) begin(arena);
     std::deque<Buffer>& own = n_bytes <= SharedArena::kSmallBufferBytes ? small_ : large_;

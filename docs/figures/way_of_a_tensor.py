@@ -17,11 +17,11 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 STAGES = (
     ("framework", "a gradient is ready, while the backward pass goes on"),
     ("bindings", "pointer, shape, dtype, name: no copy"),
-    ("request", "checked; a handle goes back to the caller"),
-    ("negotiate", "are all ranks ready, and do they agree?"),
-    ("fuse", "which tensors travel together: a plan, no copying"),
+    ("call", "checked; a handle goes back to the caller"),
+    ("agree", "are all ranks ready, and do they agree?"),
+    ("execute", "which tensors travel together: a plan, no copying"),
     ("collective", "pack, reduce, unpack through cache-sized slots"),
-    ("complete", "the handle is fulfilled, or fails with one clear error"),
+    ("call", "the handle is fulfilled, or fails with one clear error"),
 )
 INK, PALE, RED, BLUE, SAND = "#22333b", "#f7f4ef", "#d1495b", "#00798c", "#edae49"
 WIDTH, HEIGHT, GAP = 5.3, 0.74, 0.34
@@ -42,12 +42,12 @@ def main() -> None:
             _box(axes, x, top, name, what)
         for top in tops[:-1]:
             _arrow(axes, (x + WIDTH / 2, top - HEIGHT), (x + WIDTH / 2, top - HEIGHT - GAP), INK)
-    _between(axes, tops[3], "one bit each:\nready", "ordered log:\nexecute these", BLUE)
+    _between(axes, tops[3], "a number each:\nready", "ordered log:\nexecute these", BLUE)
     _between(axes, tops[5], "shared memory\nor TCP", "", RED)
     axes.text(
         6.6,
         -0.28,
-        "The first time a name appears, its request travels once; from then on a bit says that it is ready.",
+        "The first time a name appears, its signature travels once; from then on a number says that it is ready.",
         ha="center",
         fontsize=9.5,
         color=INK,
@@ -61,7 +61,7 @@ def _no_date(path: Path) -> dict[str, None] | None:
 
 
 def _box(axes: plt.Axes, x: float, top: float, name: str, what: str) -> None:
-    edge = {"negotiate": BLUE, "collective": RED, "framework": SAND, "complete": SAND}.get(name, INK)
+    edge = {"agree": BLUE, "collective": RED, "framework": SAND}.get(name, INK)
     box = FancyBboxPatch(
         (x, top - HEIGHT), WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.12", fc=PALE, ec=edge, lw=1.6
     )

@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "negotiate/coordinator.hpp"
-#include "negotiate/frames.hpp"
-#include "negotiate/participant.hpp"
-#include "negotiate/persistent_ops.hpp"
-#include "negotiate/relay.hpp"
-#include "negotiate/relay_tree.hpp"
+#include "agree/coordinator.hpp"
+#include "agree/frames.hpp"
+#include "agree/participant.hpp"
+#include "agree/persistent_ops.hpp"
+#include "agree/relay.hpp"
+#include "agree/relay_tree.hpp"
 
 namespace {
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "agree/frames.hpp"
+#include "agree/random_message.hpp"
 #include "membership/bootstrap_messages.hpp"
 #include "membership/handshake.hpp"
 #include "membership/store_messages.hpp"
-#include "negotiate/frames.hpp"
-#include "negotiate/random_message.hpp"
 
 namespace ciranda {
 namespace {

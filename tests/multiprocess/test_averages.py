@@ -21,7 +21,7 @@ LARGE = ("float32", ml_dtypes.bfloat16, "int32")
 WORLDS: dict[str, dict[str, str]] = {
     "shared memory": {},
     "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
-    "no swaps": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SWAPS": "0"},
+    "no direct rounds": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_DIRECT_ROUNDS": "0"},
     "doubling": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "doubling"},
     "hosts": {"CIRANDA_ALGORITHM": "by-hosts"},
 }

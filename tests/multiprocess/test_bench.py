@@ -14,7 +14,7 @@ pytestmark = pytest.mark.multiprocess
 @pytest.mark.parametrize("collective", ["allreduce", "broadcast"])
 def test_every_way_is_measured(collective: str, shared_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIRANDA_SHARED_MEMORY", shared_memory)
-    monkeypatch.setenv("CIRANDA_MEETING_BYTES", "1024" if collective == "allreduce" else "1023")
+    monkeypatch.setenv("CIRANDA_DIRECT_BYTES", "1024" if collective == "allreduce" else "1023")
     plan = Plan(collective, min_bytes=1024, max_bytes=1024, seconds=0.01, iterations=5, warm_up=1, explain=True)
     (row,) = run(plan).rows
     assert set(row.systems) == {each.title for each in row.candidates}

@@ -74,5 +74,5 @@ def test_a_timeline_leaves_calls_on_their_way(worlds: Any, tmp_path: Path) -> No
     for ways in worlds.of(2).run(_ways, str(tmp_path / "timeline")):
         for found in ways:
             assert found.total() == 500
-            # One that gets no core for long closes its meeting, timeline or not; every call did when one was written.
-            assert found["direct"] + found["repeated"] + found["meeting"] > 250, found
+            # One that gets no core for long closes its round, timeline or not; every call did when one was written.
+            assert found["direct"] + found["repeated"] + found["memory"] > 250, found

@@ -23,9 +23,9 @@ def write(root: Path, path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "include", "complaint"),
     [
-        ("base/a.hpp", "request/request.hpp", "base may not use request (it may use nothing)"),
+        ("base/a.hpp", "call/request.hpp", "base may not use call (it may use nothing)"),
         ("kernels/a.cc", "transport/mesh.hpp", "kernels may not use transport (it may use base)"),
-        ("negotiate/a.hpp", "transport/mesh.hpp", "negotiate may not use transport (it may use base, request)"),
+        ("agree/a.hpp", "transport/mesh.hpp", "agree may not use transport (it may use base, call)"),
         ("bindings/python/a.cc", "collective/ring.hpp", "bindings may not use collective"),
         ("include/ciranda/a.hpp", "base/status.hpp", "ciranda may not use base"),
         ("fuse/a.cc", "plan.hpp", "write the path from cpp/"),
@@ -61,7 +61,7 @@ def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Pa
     (tmp_path / "CONTRIBUTING.md").write_text(
         "| a collective | 1 | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n", encoding="utf-8"
     )
-    write(tmp_path, "request/a.hpp", "kScan = 14,\n")
+    write(tmp_path, "call/a.hpp", "kScan = 14,\n")
     write(tmp_path, "backend/a.cc", "kDirectDoubling\n")
     write(tmp_path, "bindings/python/a.cc", "kScan, kInt16\n")
     assert run_tool("check_touched.py", tmp_path).returncode == 0

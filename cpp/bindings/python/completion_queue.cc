@@ -8,7 +8,7 @@
 
 #include "bindings/python/gil.hpp"
 #include "bindings/python/operation_handle.hpp"
-#include "complete/completion_queue.hpp"
+#include "call/completion_queue.hpp"
 
 namespace ciranda::python {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/dtype.hpp"
 #include "bindings/python/dlpack_exchange.hpp"
-#include "complete/operation.hpp"
+#include "call/operation.hpp"
 
 namespace ciranda::python {
 

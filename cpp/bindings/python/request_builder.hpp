@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bindings/python/session.hpp"
-#include "request/request.hpp"
+#include "call/request.hpp"
 
 namespace ciranda::python {
 

@@ -17,8 +17,8 @@
 #include "base/other_launchers.hpp"
 #include "base/reduce_op.hpp"
 #include "bindings/python/errors.hpp"
+#include "call/op_table.hpp"
 #include "kernels/kernels.hpp"
-#include "request/op_table.hpp"
 
 namespace ciranda::python {
 

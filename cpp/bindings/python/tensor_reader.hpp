@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bindings/python/dlpack_exchange.hpp"
-#include "request/request.hpp"
+#include "call/request.hpp"
 
 namespace ciranda::python {
 

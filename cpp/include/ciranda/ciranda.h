@@ -433,8 +433,8 @@ enum {
   CIRANDA_PATH_NONE = 0,     /* not at all: it failed before */
   CIRANDA_PATH_DIRECT = 1,   /* ciranda_run(), made again when all others were there */
   CIRANDA_PATH_REPEATED = 2, /* ciranda_run(), made again; the others came while it waited */
-  CIRANDA_PATH_MEETING = 3,  /* the ranks met in shared memory */
-  CIRANDA_PATH_SWAP = 4,     /* the ranks sent each other what they contributed */
+  CIRANDA_PATH_MEMORY = 3,   /* a direct round in shared memory */
+  CIRANDA_PATH_MESSAGES = 4, /* a direct round by messages */
   CIRANDA_PATH_ALONG = 5,    /* the coordinator said so, and the inputs came along */
   CIRANDA_PATH_PLAN = 6      /* the coordinator said so, and a collective was carried out */
 };

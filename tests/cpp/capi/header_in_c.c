@@ -43,7 +43,7 @@ _Static_assert(CIRANDA_ALLREDUCE == 0 && CIRANDA_ALLGATHER == 1 && CIRANDA_BROAD
                    CIRANDA_ADD_PROCESS_SET == 11 && CIRANDA_REMOVE_PROCESS_SET == 12 && CIRANDA_SCAN == 14,
                "ciranda_collective");
 _Static_assert(CIRANDA_PATH_NONE == 0 && CIRANDA_PATH_DIRECT == 1 && CIRANDA_PATH_REPEATED == 2 &&
-                   CIRANDA_PATH_MEETING == 3 && CIRANDA_PATH_SWAP == 4 && CIRANDA_PATH_ALONG == 5 &&
+                   CIRANDA_PATH_MEMORY == 3 && CIRANDA_PATH_MESSAGES == 4 && CIRANDA_PATH_ALONG == 5 &&
                    CIRANDA_PATH_PLAN == 6,
                "ciranda_path");
 _Static_assert(CIRANDA_REQUEST_DEFERRABLE == 1 && CIRANDA_REQUEST_AWAITED == 2 && CIRANDA_REQUEST_DIVIDE_BY_ALL == 4 &&

@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "agree/messages.hpp"
 #include "engine/engine.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
-#include "negotiate/messages.hpp"
 #include "text_matchers.hpp"
 
 namespace ciranda {
@@ -81,7 +81,7 @@ TEST_P(DirectRounds, AreNotForWhatIsLargeOrIsNotWaitedFor) {
 
 TEST_P(DirectRounds, CanBeTurnedOff) {
   WorldOptions off = options();
-  (is_in_memory() ? off.config.meetings : off.config.swaps) = false;
+  off.config.direct_rounds = false;
   expect_none(off, 3, true);
 }
 
@@ -91,7 +91,7 @@ TEST_P(DirectRounds, AreForAsMuchAsIsSet) {
     const Watchdog watchdog("as much as is set");
     World world(n_ranks, [n_ranks](int rank) {
       WorldOptions changed = options();
-      auto& most_bytes = is_in_memory() ? changed.config.meeting_bytes : changed.config.swap_bytes;
+      auto& most_bytes = is_in_memory() ? changed.config.direct_bytes : changed.config.direct_bytes;
       most_bytes = rank > 0 ? rank : 400 * (is_in_memory() ? 1 : n_ranks);
       return changed;
     });

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "complete/output_memory.hpp"
+#include "call/output_memory.hpp"
 #include "engine/paged_device.hpp"
 
 namespace ciranda::testing {

@@ -1,5 +1,5 @@
 // The arena that the members of a lane make for themselves: all have it, or none.
-#include "engine/lane_arena.hpp"
+#include "execute/lane_arena.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/process_sets.hpp"
+#include "agree/process_sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 

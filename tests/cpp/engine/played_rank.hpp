@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "negotiate/frames.hpp"
+#include "agree/frames.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda::testing {

@@ -1,5 +1,5 @@
 // Process sets, pairs, lanes and joining: who takes part, in which order, and what nobody waits for.
-#include "engine/process_sets.hpp"
+#include "agree/process_sets.hpp"
 
 #include <gtest/gtest.h>
 

@@ -253,7 +253,7 @@ TEST(RepeatedCalls, HoldTheirNameUntilTheyAreDone) {
   EXPECT_TRUE(has_failed[0]);
 }
 
-TEST(RepeatedCalls, CloseTheMeetingWhenOthersAreLate) {
+TEST(RepeatedCalls, CloseTheRoundWhenOthersAreLate) {
   const Watchdog watchdog("a late rank");
   World world(3);
   OneIsLate late(3);
@@ -366,7 +366,7 @@ TEST(RepeatedCalls, AreNoneAfterShutdownNorWithoutARank) {
 TEST(RepeatedCalls, AreNoneWhereRanksDoNotMeet) {
   const Watchdog watchdog("no rounds");
   WorldOptions without = patient();
-  without.config.meetings = false;
+  without.config.direct_rounds = false;
   WorldOptions apart = patient();
   apart.fabric.with_arena = false;
   WorldOptions compared = patient();

@@ -1,4 +1,4 @@
-// Small calls for which ranks that share no memory swap what they contribute (negotiate/rounds_by_messages.hpp): that
+// Small calls for which ranks that share no memory send each other their inputs (agree/sent_inputs.hpp): that
 // they do, that the results are right when some do and some do not, and that ranks agree when one is late, leaves, or
 // calls twice.
 #include <gtest/gtest.h>
@@ -77,13 +77,13 @@ TEST(RoundsByMessages, AreNotForWhatIsLargeOrEmptyOrForManyRanks) {
   expect_none(2, apart(), 0);
   expect_none(9, apart(), 3);
   WorldOptions none = apart();
-  none.config.swap_bytes = 0;
+  none.config.direct_bytes = 0;
   expect_none(2, none, 1);
 }
 
 TEST(RoundsByMessages, OnceOffLeaveInputsToTheLog) {
   WorldOptions off = apart();
-  off.config.swaps = false;
+  off.config.direct_rounds = false;
   World world(2, off);
   EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16384), "the log, inputs with the reports");
   EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16385), "the log");

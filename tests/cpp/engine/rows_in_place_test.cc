@@ -158,7 +158,7 @@ TEST(RowsInPlace, OfRanksThatDoNot) {
         for (const std::int64_t n_rows : {4, 5'000, 300'000}) {
           const Watchdog watchdog("rows in place");
           WorldOptions options = testing::options_for(layout, n_ranks);
-          options.config.meetings = false;
+          options.config.direct_rounds = false;
           World world(n_ranks, options);
           run(world, kind, Way::kRequests, n_rows);
         }

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "agree/process_sets.hpp"
 #include "engine/engine.hpp"
 #include "engine/played_rank.hpp"
-#include "engine/process_sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"

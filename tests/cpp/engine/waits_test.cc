@@ -1,5 +1,5 @@
 // Waits: that a thread which begins to wait while another holds the progress lock is seen by the one that holds it.
-#include "engine/waits.hpp"
+#include "progress/waits.hpp"
 
 #include <gtest/gtest.h>
 

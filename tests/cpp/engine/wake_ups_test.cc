@@ -19,7 +19,7 @@ namespace {
 using testing::request;
 
 // Elements of a tensor whose data travels by itself.
-constexpr std::int64_t kMany = AgreementLimits::kSwapBytesOfTwo / sizeof(std::int32_t);
+constexpr std::int64_t kMany = AgreementLimits::kMessageBytesOfTwo / sizeof(std::int32_t);
 
 // A mesh that counts how often it was asked to wake those who do not wait.
 class CountingMesh final : public testing::MeshAround {
@@ -79,7 +79,7 @@ class Rank {
   Recorder recorder_;
   static Config config() {
     Config config;
-    config.meetings = false;  // which wake nobody
+    config.direct_rounds = false;  // which wake nobody
     return config;
   }
 

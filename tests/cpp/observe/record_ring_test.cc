@@ -15,7 +15,7 @@ namespace {
 Stages stages_from(std::uint64_t first) {
   Stages stages;
   for (std::size_t i = 0; i < kStageCount; ++i) stages.note(static_cast<Stage>(i), first + i);
-  stages.path = Path::kMeeting;
+  stages.path = Path::kInMemory;
   return stages;
 }
 
@@ -33,7 +33,7 @@ TEST(RecordRing, KeepsAllOfARecord) {
     EXPECT_EQ(record.call.process_set, 0xfffffffeU);
     EXPECT_EQ(record.call.lane, 63U);
     EXPECT_EQ(record.call.n_bytes, 1ULL << 40U);
-    EXPECT_EQ(record.stages.path, Path::kMeeting);
+    EXPECT_EQ(record.stages.path, Path::kInMemory);
     for (std::size_t i = 0; i < kStageCount; ++i) EXPECT_EQ(record.stages[static_cast<Stage>(i)], (1ULL << 63U) + i);
   }
 }

@@ -18,7 +18,7 @@ Stages now() {
   Stages stages;
   stages.note(Stage::kSubmitted);
   stages.note(Stage::kDone);
-  stages.path = Path::kSwap;
+  stages.path = Path::kByMessages;
   return stages;
 }
 
@@ -70,7 +70,7 @@ TEST(Recording, OutlivesWhoeverRecords) {
   Record record;
   ASSERT_TRUE(recording.read(record));
   EXPECT_EQ(record.name, "x");
-  EXPECT_EQ(record.path, Path::kSwap);
+  EXPECT_EQ(record.path, Path::kByMessages);
   EXPECT_EQ(record[Stage::kReady], 0);
 }
 

@@ -43,7 +43,7 @@ class ExchangedBuffersTest : public ::testing::Test {
 
 TEST_F(ExchangedBuffersTest, AreWrittenByWhoeverHasReadThemLast) {
   for (const std::size_t n_bytes : {std::size_t{1}, kSmall, kSmall + 1, kLarge}) {
-    for (int meeting = 0; meeting < 5; ++meeting) {
+    for (int round = 0; round < 5; ++round) {
       const Buffer from_0 = *take(0, n_bytes);
       const Buffer from_1 = *take(1, n_bytes);
       give(0, from_1);
@@ -58,7 +58,7 @@ TEST_F(ExchangedBuffersTest, AreWrittenByWhoeverHasReadThemLast) {
 
 TEST_F(ExchangedBuffersTest, AreAllUsedBeforeOneIsAgain) {
   std::set<Buffer> used;
-  for (std::size_t meeting = 0; meeting < 2 * SharedArena::kSmallBuffers; ++meeting) {
+  for (std::size_t round = 0; round < 2 * SharedArena::kSmallBuffers; ++round) {
     const Buffer from_0 = *take(0, kSmall, Choice::kUnusedLongest);
     const Buffer from_1 = *take(1, kSmall, Choice::kUnusedLongest);
     EXPECT_TRUE(used.insert(from_0).second) << from_0;
@@ -91,12 +91,12 @@ TEST_F(ExchangedBuffersTest, HaveOneOwnerEach) {
   for (int step = 0; step < 20'000; ++step) {
     if (random() % 2 == 0) {
       const std::size_t n_bytes = random() % 4 == 0 ? kLarge : kSmall;
-      const HandedOver meeting{take(0, n_bytes, choice()), take(1, n_bytes, choice())};
-      for (const auto& buffer : meeting) {
+      const HandedOver round{take(0, n_bytes, choice()), take(1, n_bytes, choice())};
+      for (const auto& buffer : round) {
         if (!buffer) continue;
         ASSERT_TRUE(held.insert(*buffer).second) << "two own buffer " << *buffer;
       }
-      open.push_back(meeting);
+      open.push_back(round);
     } else if (!open.empty()) {
       std::swap(open[random() % open.size()], open.front());
       const auto [from_0, from_1] = open.front();

@@ -94,7 +94,7 @@ TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndEachPartForItsOwn) {
           EXPECT_EQ((arena.slot(member, chunk) - memory.data()) % static_cast<std::ptrdiff_t>(sizeof(Page)), 0);
           expect_owner(arena.slot(member, chunk), slot_bytes, member);
         }
-        expect_owner(arena.meeting_area(member).data(), arena.meeting_area(member).size(), member);
+        expect_owner(arena.round_area(member).data(), arena.round_area(member).size(), member);
         if (SharedArena::has_buffers(n)) {
           expect_owner(layout.arena(memory, member).buffer(layout.arena(memory, member).small_buffer(0)),
                        SharedArena::kBuffersBytes, member);

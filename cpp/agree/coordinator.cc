@@ -1,0 +1,240 @@
+#include "agree/coordinator.hpp"
+
+#include <utility>
+
+#include "agree/round_places.hpp"
+#include "agree/sent_inputs.hpp"
+#include "agree/unnamed.hpp"
+
+namespace ciranda {
+Coordinator::Coordinator(CoordinatorOptions options)
+    : options_(std::move(options)),
+      members_(options_.size, options_.ranks, options_.hosts),
+      cache_ids_(options_.cache_capacity, options_.size),
+      ready_(options_.learned_order,
+             {options_.limits.planned_group_bytes, options_.fusion_threshold_bytes, options_.most_groups},
+             options_.limits),
+      open_(options_),
+      rounds_(options_, members_, cache_ids_, ready_, open_),
+      groups_(options_, members_, ready_, rounds_, open_) {}
+
+// --- reports
+
+Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
+  if (Status status = validate(message.name, message.signature, members_.ranks()); !status.ok()) {
+    return Status::internal(members_.rank_text(rank) + " reported what it should have refused: " + status.message());
+  }
+  NamedRounds& name = rounds_.name_for(message.name, message.is_cacheable);
+  name.priority = message.priority;
+  return report(name, {rank, now, std::move(message.signature), message.is_deferrable});
+}
+
+Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
+  if (auto* request = std::get_if<RequestMessage>(&message)) return on_request(rank, std::move(*request), now);
+  if (const auto* ready = std::get_if<ReadyMessage>(&message)) return on_ready(rank, *ready, now);
+  if (const auto* groups = std::get_if<GroupsMessage>(&message)) return groups_.report(*groups, rank, now);
+  if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
+    Reported reported{rank, now};
+    reported.is_duplicate = true;
+    return report(rounds_.name_for(duplicate->name, true), std::move(reported));
+  }
+  if (auto* input = std::get_if<InputMessage>(&message)) return on_input(rank, std::move(*input), now);
+  if (const auto* no_input = std::get_if<NoInputMessage>(&message)) return on_no_input(rank, *no_input);
+  if (const auto* join = std::get_if<JoinMessage>(&message)) return on_join(rank, *join);
+  if (const auto* forgotten = std::get_if<ForgottenMessage>(&message)) return on_forgotten(rank, *forgotten);
+  if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
+  return Status::ok_status();
+}
+
+Status Coordinator::check_cache_id(int rank, std::uint32_t cache_id) const {
+  if (cache_ids_.has(cache_id)) return Status::ok_status();
+  return Status::internal(members_.rank_text(rank) + " reported cache id " + std::to_string(cache_id) + " of only " +
+                          std::to_string(cache_ids_.names().size()));
+}
+
+Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
+  for (const ReadyMessage::Item& item : message.items) {
+    if (Status status = check_cache_id(rank, item.cache_id); !status.ok()) return status;
+    Reported reported{rank, now, std::nullopt, item.is_deferrable};
+    reported.input = item.input;
+    if (Status status = report(cache_ids_.name(item.cache_id), std::move(reported)); !status.ok()) return status;
+  }
+  return Status::ok_status();
+}
+
+Status Coordinator::on_input(int rank, InputMessage message, TimePoint now) {
+  if (Status status = check_cache_id(rank, message.cache_id); !status.ok()) return status;
+  Reported reported{rank, now};
+  reported.direct_round = message.round;
+  reported.input = std::move(message.input);
+  return report(cache_ids_.name(message.cache_id), std::move(reported));
+}
+
+Status Coordinator::on_no_input(int rank, const NoInputMessage& message) {
+  if (Status status = check_cache_id(rank, message.cache_id); !status.ok()) return status;
+  Round& round = cache_ids_.name(message.cache_id).round;
+  if (round.direct_round == message.round && !round.has_arrived(rank)) rounds_.end_hope_of_direct_round(round);
+  return Status::ok_status();
+}
+
+Status Coordinator::on_forgotten(int rank, const ForgottenMessage& message) {
+  if (!cache_ids_.is_to_answer(rank)) {
+    return Status::internal(members_.rank_text(rank) + " has forgotten what nobody told it to");
+  }
+  for (const std::uint32_t cache_id : message.kept) {
+    if (Status status = check_cache_id(rank, cache_id); !status.ok()) return status;
+  }
+  cache_ids_.forgotten(rank, message.kept);
+  return Status::ok_status();
+}
+
+Status Coordinator::on_join(int rank, const JoinMessage& message) {
+  if (message.nth != n_times_all_joined_ + 1) {
+    return Status::internal(members_.rank_text(rank) + " joins for the " + std::to_string(message.nth) +
+                            ". time, where all have joined " + std::to_string(n_times_all_joined_) + " times");
+  }
+  if (members_.has_joined(rank)) return Status::ok_status();
+  groups_.disperse_all();
+  rounds_.join(rank);
+  return Status::ok_status();
+}
+
+Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
+  for (const RelayedMessage::Item& item : relayed.items) {
+    const auto* groups = std::get_if<GroupsMessage>(&item.report);
+    if (item.ranks.empty() && groups != nullptr) {
+      if (Status status = groups_.report_by_all(*groups, now); !status.ok()) return status;
+    }
+    for (const std::int32_t rank : item.ranks) {
+      if (rank < 0 || rank >= options_.size) return Status::internal("a relay speaks for a rank that there is not");
+      Message message = std::visit([](const auto& said) { return Message(said); }, item.report);
+      if (Status status = on_message(rank, std::move(message), now); !status.ok()) return status;
+    }
+  }
+  is_waited_for_ = relayed.is_waiting;
+  return Status::ok_status();
+}
+
+Status Coordinator::report(NamedRounds& name, Reported reported) {
+  groups_.touch(name);
+  return rounds_.report(name, std::move(reported));
+}
+
+void Coordinator::fail_all(const Status& why) {
+  groups_.disperse_all();
+  rounds_.fail_all(why);
+}
+
+std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
+  if (!open_.is_due(now)) return {};
+  const std::optional<TimePoint> groups_due = groups_.disperse_stalled(now);
+  return rounds_.check_stalls(groups_due, now);
+}
+
+// --- the log
+
+std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n_bytes_under_way) {
+  std::vector<LogEntry> entries;
+  rounds_.take_ended(entries);
+  const std::optional<int> last_joined = members_.last_joined();
+  for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {
+    entries.push_back(execute(batch));
+  }
+  if (last_joined && ready_.is_empty()) {
+    entries.emplace_back(JoinedEntry{*last_joined});
+    members_.return_all();
+    ++n_times_all_joined_;
+  }
+  if (auto plan = groups_.publish(ready_.order(), cache_ids_.names())) entries.emplace_back(std::move(*plan));
+  if (auto forget = cache_ids_.forget_some(!groups_.is_previous_in_use())) entries.emplace_back(std::move(*forget));
+  return entries;
+}
+
+LogEntry Coordinator::execute(const ReadyQueue::Batch& batch) {
+  const Check check = next_check(batch);
+  if (!batch.groups.empty()) {
+    ExecuteGroupsEntry entry{groups_.plan(), {}, check};
+    for (PlannedGroup* group : batch.groups) {
+      entry.groups.push_back(group->number);
+      groups_.close(*group);
+    }
+    return entry;
+  }
+  ExecuteEntry entry;
+  entry.check = check;
+  if (batch.names.size() == 1 && batch.names.front()->round.has_all_inputs()) {
+    entry.inputs = batch.names.front()->round.inputs;
+  }
+  for (NamedRounds* name : batch.names) entry.items.push_back(execute(*name));
+  return entry;
+}
+
+Check Coordinator::next_check(const ReadyQueue::Batch& batch) {
+  if (options_.check_interval == 0 || options_.size == 1) return Check::kNone;
+  if (batch.groups.empty()) {  // groups are of allreduces, with all ranks
+    const NamedRounds& name = *batch.names.front();
+    const Signature& signature = name.signature();
+    if (!info(signature.collective).is_same_on_all) return Check::kNone;
+    // Of other results a rank that has joined gets a copy too.
+    if (signature.op == ReduceOp::kAdasum && !name.round.has_all()) return Check::kNone;
+  }
+  if (++n_unchecked_ < options_.check_interval) return Check::kRemember;
+  n_unchecked_ = 0;
+  return Check::kCompare;
+}
+
+ExecuteItem Coordinator::execute(NamedRounds& name) {
+  ExecuteItem item;
+  const bool in_full = name.round.has_full();
+  name.is_being_forgotten = false;
+  item.absent = name.round.absent();
+  if (in_full) {
+    name.update_agreed();
+    name.kind = ready_.kind_of(name.agreed);
+  }
+  if (in_full || name.cache_id == kNoCacheId || !item.absent.empty()) {
+    // A plan of groups by which ranks may still report keeps the cache ids of its names.
+    NamedRounds* before = cache_ids_.assign(name, !groups_.is_previous_in_use());
+    if (before != nullptr) rounds_.forget_if_unused(*before);
+    item.is_defined_here = true;
+    item.name = name.name;
+    item.first_dims = name.first_dims;
+  }
+  if (!item.absent.empty()) {
+    item.signature = name.agreed;
+    for (auto& by_rank : item.first_dims) {
+      for (const std::int32_t rank : item.absent) by_rank[static_cast<std::size_t>(rank)] = 0;
+    }
+  }
+  item.cache_id = name.cache_id;
+  cache_ids_.note_use(name.cache_id);
+  if (may_do_without_log(name)) item.direct = direct_for(name.agreed, name.first_dims);
+  rounds_.close(name);
+  rounds_.forget_if_unused(name);
+  return item;
+}
+
+// Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
+// and none has joined. Likewise for the next call without a name: of many in flight, the next was reported before this
+// one is carried out.
+bool Coordinator::may_do_without_log(const NamedRounds& name) const {
+  if (!name.round.has_all() || name.round.n_deferrable > 0) return false;
+  if (name.cache_id != kNoCacheId) return true;
+  return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && open_.n_open() == 1 &&
+         UnnamedSignatures::may_meet(name.agreed);
+}
+
+// Results that are compared are those of the log.
+Direct Coordinator::direct_for(const Signature& signature, const FirstDims& first_dims) const {
+  if (options_.direct == Direct::kNot || options_.check_interval != 0) return Direct::kNot;
+  bool is_small = false;
+  if (options_.direct == Direct::kInMemory) {
+    const auto room = room_for(signature, first_dims.empty() ? nullptr : &first_dims, options_.size == 2);
+    is_small = room && room->most_bytes() <= options_.limits.memory_bytes;
+  } else {
+    is_small = may_go_by_messages(signature, options_.size, options_.limits.message_bytes);
+  }
+  return is_small ? options_.direct : Direct::kNot;
+}
+
+}  // namespace ciranda

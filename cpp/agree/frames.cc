@@ -1,0 +1,88 @@
+#include "agree/frames.hpp"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+template <typename Item>
+std::pair<std::vector<Item>, std::vector<Item>> halves_of(const std::vector<Item>& items) {
+  const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
+  return {{items.begin(), middle}, {middle, items.end()}};
+}
+
+// Two messages that mean the same as this one; nothing if it cannot be cut.
+std::optional<std::pair<Message, Message>> cut_in_two(const Message& message) {
+  if (const auto* log = std::get_if<LogMessage>(&message); log != nullptr && log->entries.size() > 1) {
+    auto [first, second] = halves_of(log->entries);
+    return std::pair<Message, Message>{LogMessage{std::move(first)}, LogMessage{std::move(second)}};
+  }
+  if (const auto* ready = std::get_if<ReadyMessage>(&message); ready != nullptr && ready->items.size() > 1) {
+    auto [first, second] = halves_of(ready->items);
+    return std::pair<Message, Message>{ReadyMessage{std::move(first)}, ReadyMessage{std::move(second)}};
+  }
+  if (const auto* relayed = std::get_if<RelayedMessage>(&message); relayed != nullptr && relayed->items.size() > 1) {
+    auto [first, second] = halves_of(relayed->items);
+    return std::pair<Message, Message>{RelayedMessage{std::move(first), false},
+                                       RelayedMessage{std::move(second), relayed->is_waiting}};
+  }
+  return std::nullopt;
+}
+
+std::string name_in(const Message& message) {
+  const auto* log = std::get_if<LogMessage>(&message);
+  const auto* entry = log != nullptr && !log->entries.empty() ? std::get_if<ExecuteEntry>(&log->entries[0]) : nullptr;
+  return entry != nullptr && !entry->items.empty() ? " for '" + entry->items[0].name + "'" : "";
+}
+
+AbortMessage too_large(const Message& message, std::size_t n_bytes, std::size_t max_bytes) {
+  return {ErrorKind::kInvalidArgument, "a control message" + name_in(message) + " of " + std::to_string(n_bytes) +
+                                           " bytes is larger than the " + std::to_string(max_bytes) +
+                                           " that are possible: make groups of fewer tensors."};
+}
+
+}  // namespace
+
+void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out, std::size_t max_bytes) {
+  const std::size_t start = out.size();
+  out.resize(start + kFrameHeaderBytes);
+  append_body(lane, message, out);
+  const std::size_t n_bytes = out.size() - start - kFrameHeaderBytes;
+  if (n_bytes <= max_bytes || std::holds_alternative<AbortMessage>(message)) {
+    const auto length = static_cast<std::uint32_t>(n_bytes);
+    std::memcpy(out.data() + start, &length, sizeof length);
+    return;
+  }
+  out.resize(start);
+  if (const auto parts = cut_in_two(message)) {
+    append_frame(lane, parts->first, out, max_bytes);
+    append_frame(lane, parts->second, out, max_bytes);
+  } else {
+    append_frame(lane, too_large(message, n_bytes, max_bytes), out, max_bytes);
+  }
+}
+
+void FrameReader::append(std::span<const std::byte> bytes) {
+  if (consumed_ >= buffer_.size() - consumed_) {  // what is moved is no more than what was read
+    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(consumed_));
+    consumed_ = 0;
+  }
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+std::optional<Result<Envelope>> FrameReader::next() {
+  const auto rest = std::span<const std::byte>(buffer_).subspan(consumed_);
+  if (rest.size() < kFrameHeaderBytes) return std::nullopt;
+  std::uint32_t length = 0;
+  std::memcpy(&length, rest.data(), sizeof length);
+  if (length > kMaxFrameBytes) {
+    return Result<Envelope>(Status::internal("a control frame claims " + std::to_string(length) + " bytes"));
+  }
+  if (rest.size() - kFrameHeaderBytes < length) return std::nullopt;
+  consumed_ += kFrameHeaderBytes + length;
+  return decode_body(rest.subspan(kFrameHeaderBytes, length));
+}
+
+}  // namespace ciranda

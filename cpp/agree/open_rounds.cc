@@ -1,0 +1,97 @@
+#include "agree/open_rounds.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/earliest.hpp"
+
+namespace ciranda {
+
+namespace {
+
+// How many of the missing ranks are checked for another order: a report stays cheap where hundreds are missing.
+constexpr std::size_t kMissingAsked = 4;
+// In how many reports of one check: each passes over all names.
+constexpr std::size_t kReportsOfOrder = 4;
+
+// Whether the missing member has made a call that one of those who wait here has not: then each waits for the other.
+bool note_other_order(const RoundsByName& names, const Members& members, const Round& stalled, int missing,
+                      StallReport& report) {
+  for (const auto& [key, other] : names) {
+    const Round& round = other->round;
+    if (!round.is_waiting() || !round.has_arrived(missing)) continue;
+    for (int member = 0; member < members.size(); ++member) {
+      if (!stalled.has_arrived(member) || round.has_arrived(member) || members.has_joined(member)) continue;
+      report.crossed = other.get();
+      report.text +=
+          " Rank " + std::to_string(members.rank(missing)) + " has submitted '" + other->name +
+          "' instead, which rank " + std::to_string(members.rank(member)) +
+          " has not: these two make their calls in different orders, or make different calls. A rank that waits for "
+          "one call before it makes the next must make them in the same order as the others.";
+      return true;
+    }
+  }
+  return false;
+}
+
+void note_other_order(const RoundsByName& names, const Members& members, const Round& stalled, StallReport& report) {
+  const std::size_t n_asked = std::min(report.missing.size(), kMissingAsked);
+  for (std::size_t i = 0; i < n_asked; ++i) {
+    if (note_other_order(names, members, stalled, report.missing[i], report)) break;
+  }
+}
+
+}  // namespace
+
+std::optional<TimePoint> OpenRounds::first_due(TimePoint opened, TimePoint next_report) const {
+  std::optional<TimePoint> due;
+  if (options_.stall_warning.count() > 0) due = next_report;
+  if (options_.stall_shutdown.count() > 0) due = earliest(due, opened + options_.stall_shutdown);
+  return due;
+}
+
+Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std::optional<TimePoint> groups_due,
+                         TimePoint now) {
+  Stalls found;
+  std::size_t n_told = 0;
+  const auto report_of = [&](const NamedRounds& name) {
+    StallReport report = name.stall_report(members, now);
+    if (n_told++ < kReportsOfOrder) note_other_order(names, members, name.round, report);
+    return report;
+  };
+  const auto fail = [&](NamedRounds& name, ErrorKind kind, const std::string& text) {
+    const auto is_it = [&](const Stalls::Failing& each) { return each.name == &name; };
+    if (std::none_of(found.failing.begin(), found.failing.end(), is_it)) found.failing.push_back({&name, kind, text});
+  };
+  due_ = groups_due;
+  for (const auto& [key, name] : names) {
+    Round& round = name->round;
+    if (!round.is_waiting()) continue;
+    bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
+    const bool is_due = options_.stall_warning.count() > 0 && now >= round.next_report;
+    StallReport report;
+    if (is_due || (is_over && !round.is_direct())) report = report_of(*name);
+    const bool is_in_vain = options_.fails_other_orders && is_due && report.crossed != nullptr;
+    const ErrorKind kind = is_over ? ErrorKind::kTimeout : ErrorKind::kMismatch;
+    is_over = is_over || is_in_vain;
+    if (is_over && !round.is_direct()) {
+      fail(*name, kind, report.text);
+      if (is_in_vain && !report.crossed->round.is_direct()) {
+        fail(*report.crossed, kind, report_of(*report.crossed).text);
+      }
+      continue;
+    }
+    if (is_over && std::exchange(round.stage, Round::Stage::kCancelled) != Round::Stage::kCancelled) {
+      found.cancelled.push_back({name->cache_id, round.direct_round});
+    }
+    if (is_due) {
+      found.reports.push_back(report);
+      round.next_report = now + options_.stall_warning;
+    }
+    if (!is_over) due_ = earliest(due_, first_due(round.opened, round.next_report));
+    if (is_over && options_.stall_warning.count() > 0) due_ = earliest(due_, round.next_report);
+  }
+  return found;
+}
+
+}  // namespace ciranda

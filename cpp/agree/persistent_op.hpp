@@ -1,0 +1,92 @@
+// PersistentOp: a call that ranks make again and again under one name on one lane (a persistent operation, as MPI 4
+// calls it), as one rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call
+// travels. It is made when its name is first used, and found once for a call (persistent_ops.hpp).
+//
+// Whether it is in use any thread may ask and say; all else is the participant's, of one thread (the holder of the
+// progress lock).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agree/messages.hpp"
+#include "agree/round_places.hpp"
+#include "call/request.hpp"
+
+namespace ciranda {
+
+class PersistentOp {
+ public:
+  // That of the calls without a name, as far as they come to direct rounds (unnamed.hpp), has an empty name.
+  PersistentOp(LaneId lane, std::string name) : lane_(lane), name_(std::move(name)) {}
+
+  LaneId lane() const { return lane_; }
+  const std::string& name() const { return name_; }
+  bool is_unnamed() const { return name_.empty(); }
+  std::uint32_t cache_id() const { return cache_id_; }
+
+  // A call holds it from its submission to its end. False if another does.
+  bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
+  void release() { is_in_use_.store(false, std::memory_order_release); }
+  bool is_in_use() const { return is_in_use_.load(std::memory_order_acquire); }
+
+  // --- how the oldest pending call travels
+
+  enum class State : std::uint8_t {
+    kIdle,        // none is pending
+    kHeld,        // for its group; not reported yet
+    kReported,    // the log answers it
+    kInMemory,    // it has come to a direct round in memory; not reported, unless that is closed
+    kByMessages,  // to one by messages; reported, with its input for all
+  };
+  static constexpr std::size_t kStates = 5;
+  static bool may_follow(State from, State to);
+
+  State state() const { return state_; }
+  // REQUIRES: may_follow(state(), to).
+  void become(State to);
+  // Whether the coordinator has been told of it.
+  bool is_told() const { return state_ == State::kReported || state_ == State::kByMessages; }
+
+ private:
+  friend class Participant;
+  friend class PersistentOps;
+
+  struct Pending {
+    std::uint64_t ticket;
+    std::unique_ptr<Signature> in_full;  // what was reported, unless it was the known one
+    bool is_deferrable = false;
+    bool is_numbered = false;  // a call without a name, under the number that it was given
+    std::uint8_t n_sweeps = 0;
+  };
+
+  // Of no use to anybody: the log would say all again.
+  bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
+
+  const LaneId lane_;
+  const std::string name_;
+  std::atomic<bool> is_in_use_{false};
+
+  State state_ = State::kIdle;
+  std::vector<Pending> pending_;  // not yet answered, oldest first
+  // Duplicates that came while the oldest was at a round by messages: to be told once that is over.
+  std::size_t n_late_ = 0;
+
+  std::uint32_t cache_id_ = kNoCacheId;
+  std::optional<Signature> known_;  // with which the cache id was last agreed; none after a round that this rank missed
+  std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank], where they may differ
+  std::int32_t priority_ = 0;                    // as this rank said last
+
+  Direct direct_ = Direct::kNot;  // as the log has opened it; kNot again once a call goes another way
+  std::uint64_t n_joins_ = 0;     // of this rank, then
+  std::uint64_t next_round_ = 0;  // of the cache id, by its number; the same on all ranks
+  std::optional<RoundPlace> place_;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,64 @@
+#include "agree/persistent_ops.hpp"
+
+#include <string>
+#include <utility>
+
+namespace ciranda {
+
+PersistentOp* PersistentOps::take(LaneId lane, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  PersistentOp& op = made(lane, name);
+  return op.take() ? &op : nullptr;
+}
+
+PersistentOp* PersistentOps::find(LaneId lane, std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = ops_.find({lane, name});
+  return found == ops_.end() ? nullptr : found->second.get();
+}
+
+PersistentOp& PersistentOps::find_or_make(LaneId lane, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  return made(lane, name);
+}
+
+// REQUIRES: the mutex.
+PersistentOp& PersistentOps::made(LaneId lane, std::string_view name) {
+  const auto found = ops_.find({lane, name});
+  if (found != ops_.end()) return *found->second;
+  auto op = std::make_unique<PersistentOp>(lane, std::string(name));
+  const Key key{lane, op->name()};
+  return *ops_.emplace(key, std::move(op)).first->second;
+}
+
+void PersistentOps::release(PersistentOp& op) {
+  if (!op.is_blank()) return op.release();
+  const std::lock_guard lock(mutex_);
+  ops_.erase({op.lane(), op.name()});
+}
+
+void PersistentOps::remove_if_unused(PersistentOp& op) {
+  if (!op.is_blank()) return;
+  const std::lock_guard lock(mutex_);
+  if (!op.is_in_use()) ops_.erase({op.lane(), op.name()});
+}
+
+void PersistentOps::remove_lane(LaneId lane) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ops_, [lane](const auto& each) {
+    PersistentOp& op = *each.second;
+    if (op.lane() != lane) return false;
+    op.pending_.clear();
+    op.cache_id_ = kNoCacheId;
+    return !op.is_in_use();
+  });
+}
+
+void PersistentOps::for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, op] : ops_) {
+    if (key.lane == lane) visit(*op);
+  }
+}
+
+}  // namespace ciranda

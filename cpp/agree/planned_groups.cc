@@ -1,0 +1,210 @@
+#include "agree/planned_groups.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "agree/open_rounds.hpp"
+#include "agree/ready_queue.hpp"
+#include "agree/rounds.hpp"
+#include "base/earliest.hpp"
+
+namespace ciranda {
+
+using Stage = PlannedGroup::Stage;
+
+// --- one group
+
+void PlannedGroup::arrive(int member) {
+  arrivals[static_cast<std::size_t>(member)] = true;
+  ++n_arrived;
+}
+
+void PlannedGroup::close(Stage to) {
+  if (n_arrived > 0) arrivals.assign(arrivals.size(), false);
+  n_arrived = 0;
+  stage = to;
+}
+
+bool PlannedGroup::is_whole(std::size_t most_bytes) {
+  if (stage != Stage::kTouched) return true;
+  if (kind == kNoKind) return false;
+  n_bytes = 0;
+  for (const NamedRounds* name : names) {
+    if (name->round.is_open() || !name->owed.empty() || name->kind != kind) return false;
+    n_bytes += name->agreed.n_bytes();
+  }
+  if (names.size() > 1 && n_bytes > most_bytes) return false;
+  stage = Stage::kWhole;
+  return true;
+}
+
+// --- reports
+
+Status PlannedGroups::report(const GroupsMessage& message, int member, TimePoint now) {
+  if (message.groups.empty()) {
+    if (know(message.plan)) return Status::ok_status();
+    return Status::internal(members_.rank_text(member) + " knows plan " + std::to_string(message.plan) +
+                            ", which there is not");
+  }
+  for (const std::uint32_t number : message.groups) {
+    PlannedGroup* group = find(message.plan, number);
+    if (group == nullptr) {
+      return Status::internal(members_.rank_text(member) + " reported group " + std::to_string(number) + " of plan " +
+                              std::to_string(message.plan) + ", which there is not");
+    }
+    if (Status status = report(*group, member, now); !status.ok()) return status;
+  }
+  return Status::ok_status();
+}
+
+Status PlannedGroups::report(PlannedGroup& group, int member, TimePoint now) {
+  if (!is_countable(group)) {
+    for (NamedRounds* name : group.names) {
+      touch(*name);
+      if (Status status = rounds_.report(*name, {member, now, std::nullopt, true}); !status.ok()) return status;
+    }
+    return Status::ok_status();
+  }
+  if (group.has_arrived(member)) {
+    return Status::internal(members_.rank_text(member) + " reported group " + std::to_string(group.number) +
+                            " before it was answered");
+  }
+  members_.heard(member, group.names.back()->name, now);
+  if (!group.is_open()) open(group, now);
+  group.arrive(member);
+  if (group.n_arrived == members_.size()) complete(group);
+  return Status::ok_status();
+}
+
+Status PlannedGroups::report_by_all(const GroupsMessage& message, TimePoint now) {
+  for (const std::uint32_t number : message.groups) {
+    PlannedGroup* group = find(message.plan, number);
+    if (group != nullptr && is_countable(*group) && !group->is_open()) {
+      members_.all_heard(group->names.back()->name, now);
+      open(*group, now);
+      complete(*group);
+      continue;
+    }
+    for (int member = 0; member < members_.size(); ++member) {
+      if (Status status = report({message.plan, {number}}, member, now); !status.ok()) return status;
+    }
+  }
+  return Status::ok_status();
+}
+
+bool PlannedGroups::is_countable(PlannedGroup& group) {
+  const bool is_current = group.learned_plan == learned_plan_;
+  return is_current && !members_.has_any_joined() && group.is_whole(options_.fusion_threshold_bytes);
+}
+
+void PlannedGroups::open(PlannedGroup& group, TimePoint now) {
+  group.stage = Stage::kOpen;
+  group.opened = now;
+  group.n_failed_before = rounds_.n_failed();
+  open_.opened(now);
+}
+
+void PlannedGroups::complete(PlannedGroup& group) {
+  group.stage = Stage::kReady;
+  ready_.push(group);
+  rounds_.forgive_duplicates(group.n_failed_before, nullptr);
+}
+
+void PlannedGroups::close(PlannedGroup& group) {
+  group.close(Stage::kWhole);
+  open_.closed();
+}
+
+// --- when something else happens to a name of a group
+
+void PlannedGroups::touch(NamedRounds& name) {
+  if (name.group == nullptr) return;
+  disperse(*name.group);
+  name.group->stage = Stage::kTouched;
+}
+
+// Of a group that is ready, all members have reported each name, and none has joined.
+void PlannedGroups::disperse(PlannedGroup& group) {
+  if (!group.is_open()) return;
+  if (group.is_ready()) ready_.remove(group);
+  for (NamedRounds* name : group.names) {
+    Round& round = name->round;
+    rounds_.open(round, group.opened);
+    round.n_failed_before = group.n_failed_before;
+    for (int member = 0; member < members_.size(); ++member) {
+      if (group.has_arrived(member)) round.arrive(member, Arrival::kUnchanged);
+    }
+    if (!group.is_ready()) continue;
+    round.stage = Round::Stage::kReady;
+    ready_.push(*name);
+  }
+  group.close(Stage::kTouched);
+  open_.closed();
+}
+
+void PlannedGroups::disperse_all() {
+  for (const auto& group : current_.groups) disperse(*group);
+}
+
+std::optional<TimePoint> PlannedGroups::disperse_stalled(TimePoint now) {
+  std::optional<TimePoint> next;
+  for (const auto& group : current_.groups) {
+    if (!group->is_open() || group->is_ready()) continue;
+    const auto due = open_.first_due(group->opened);
+    if (due && now >= *due) {
+      disperse(*group);
+    } else {
+      next = earliest(next, due);
+    }
+  }
+  return next;
+}
+
+// --- plans
+
+std::optional<PlanEntry> PlannedGroups::publish(const LearnedOrder& order,
+                                                const std::vector<NamedRounds*>& by_cache_id) {
+  if (!options_.reports_groups || order.n_groups() == 0 || order.plan() == learned_plan_) return std::nullopt;
+  const bool all_know = n_knowing_ == members_.size() || current_.number == 0;
+  const auto is_ready = [](const auto& group) { return group->is_ready(); };
+  if (!all_know || std::any_of(current_.groups.begin(), current_.groups.end(), is_ready)) return std::nullopt;
+  disperse_all();
+  for (const auto& group : current_.groups) {
+    for (NamedRounds* name : group->names) name->group = nullptr;
+  }
+  previous_ = std::exchange(current_, {previous_.number, {}});
+  current_.number = previous_.number + 1;
+  learned_plan_ = order.plan();
+  n_knowing_ = 0;
+  PlanEntry entry{current_.number, {}};
+  for (std::uint32_t number = 0; number < order.n_groups(); ++number) {
+    auto group = std::make_unique<PlannedGroup>();
+    group->number = number;
+    group->learned_plan = learned_plan_;
+    group->arrivals.resize(static_cast<std::size_t>(members_.size()));
+    for (const std::uint32_t cache_id : order.cache_ids_of(number)) {
+      group->names.push_back(by_cache_id[cache_id]);
+      by_cache_id[cache_id]->group = group.get();
+    }
+    group->kind = order.kind_of(number);  // what the names were learned as; by now they may be something else
+    entry.groups.push_back(order.cache_ids_of(number));
+    current_.groups.push_back(std::move(group));
+  }
+  return entry;
+}
+
+// A member says so once.
+bool PlannedGroups::know(std::uint32_t plan) {
+  if (plan == 0 || plan != current_.number || n_knowing_ == members_.size()) return false;
+  if (++n_knowing_ == members_.size()) previous_.groups.clear();
+  return true;
+}
+
+// Null if there is none, or all members know a later plan.
+PlannedGroup* PlannedGroups::find(std::uint32_t plan, std::uint32_t number) {
+  Plan* found = plan == current_.number ? &current_ : plan == previous_.number ? &previous_ : nullptr;
+  return found == nullptr || number >= found->groups.size() ? nullptr : found->groups[number].get();
+}
+
+}  // namespace ciranda

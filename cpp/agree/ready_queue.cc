@@ -1,0 +1,143 @@
+#include "agree/ready_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ciranda {
+
+namespace {
+
+// Trainings have a few; a factor that is another in every step would make one in each.
+constexpr std::size_t kMostKinds = 64;
+
+}  // namespace
+
+ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options, const AgreementLimits& limits)
+    : learns_order_(learns_order), max_batch_bytes_(options.most_bytes), limits_(limits), order_(options) {}
+
+std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
+  if (!info(signature.collective).reduces_for_all) return kNoKind;
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(),
+                                  [&](const Signature& kind) { return can_travel_together(kind, signature); });
+  if (found != kinds_.end()) return static_cast<std::uint32_t>(found - kinds_.begin());
+  if (kinds_.size() == kMostKinds) return kNoKind;
+  kinds_.push_back(signature);
+  return static_cast<std::uint32_t>(kinds_.size() - 1);
+}
+
+void ReadyQueue::push(NamedRounds& name) {
+  add({&name, nullptr, std::nullopt, 0, name.priority});
+  if (!learns_order_ || name.cache_id == kNoCacheId) return;
+  const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not as it was before
+  order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable() ? kind : kNoKind);
+  count_for_plan();
+  waiting_.back().group = order_.group_of(name.cache_id);
+  waiting_.back().plan = plan_;
+  if (const auto group = waiting_.back().group) ++n_in_group_[*group];
+}
+
+void ReadyQueue::add(Waiting waiting) {
+  has_priorities_ = has_priorities_ || waiting.priority != 0;
+  waiting_.push_back(waiting);
+}
+
+void ReadyQueue::push(PlannedGroup& group) {
+  const auto is_less_urgent = [](const NamedRounds* a, const NamedRounds* b) { return a->priority < b->priority; };
+  const auto most_urgent = std::max_element(group.names.begin(), group.names.end(), is_less_urgent);
+  add({nullptr, &group, std::nullopt, 0, (*most_urgent)->priority});
+  if (order_.has_plan() && order_.plan() == group.learned_plan) {
+    order_.observe_group(group.number);
+  } else {
+    for (const NamedRounds* name : group.names) order_.observe(name->cache_id, name->agreed.n_bytes(), name->kind);
+  }
+  count_for_plan();
+}
+
+void ReadyQueue::count_for_plan() {
+  if (plan_ == order_.plan()) return;
+  plan_ = order_.plan();
+  n_in_group_.assign(order_.n_groups(), 0);
+}
+
+void ReadyQueue::remove(const NamedRounds& name) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.name == &name; });
+  leave_group(*found);
+  waiting_.erase(found);
+}
+
+void ReadyQueue::remove(const PlannedGroup& group) {
+  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.planned == &group; });
+}
+
+bool ReadyQueue::is_held(const Waiting& waiting) const {
+  if (!waiting.group || waiting.plan != plan_ || !waiting.name->round.is_deferrable()) return false;
+  return n_in_group_[*waiting.group] < order_.group_size(*waiting.group);
+}
+
+void ReadyQueue::leave_group(Waiting& waiting) {
+  if (waiting.group && waiting.plan == plan_) --n_in_group_[*waiting.group];
+  waiting.group.reset();
+}
+
+std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgent, std::size_t n_bytes_under_way) {
+  std::vector<Waiting> held;
+  std::vector<Waiting> free;
+  std::size_t n_free_bytes = 0;
+  for (const Waiting& waiting : waiting_) {
+    if (!is_urgent && is_held(waiting)) {
+      held.push_back(waiting);
+    } else {
+      free.push_back(waiting);
+      n_free_bytes += waiting.n_bytes();
+    }
+  }
+  if (free.empty() || (!wire_is_idle && n_free_bytes < limits_.busy_batch_bytes)) return {};
+  waiting_ = std::move(held);
+  for (Waiting& waiting : free) leave_group(waiting);
+  if (has_priorities_) free = most_urgent(std::move(free), wire_is_idle, n_bytes_under_way);
+  return batches_of(free);
+}
+
+std::vector<ReadyQueue::Waiting> ReadyQueue::most_urgent(std::vector<Waiting> free, bool wire_is_idle,
+                                                         std::size_t n_bytes_under_way) {
+  std::stable_sort(free.begin(), free.end(),
+                   [](const Waiting& a, const Waiting& b) { return a.priority > b.priority; });
+  auto rest = free.begin();
+  if (n_bytes_under_way <= limits_.under_way_bytes / 2) {
+    std::size_t n_bytes = n_bytes_under_way;
+    while (rest != free.end() && (n_bytes += rest->n_bytes()) <= limits_.under_way_bytes) ++rest;
+    if (wire_is_idle && rest == free.begin()) ++rest;
+  }
+  waiting_.insert(waiting_.end(), rest, free.end());
+  free.erase(rest, free.end());
+  return free;
+}
+
+std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const std::vector<Waiting>& free) const {
+  std::vector<Batch> batches;
+  std::size_t n_batch_bytes = 0;
+  for (const Waiting& waiting : free) {
+    const std::size_t n_bytes = waiting.n_bytes();
+    if (batches.empty() || n_batch_bytes + n_bytes > max_batch_bytes_ || !can_join(batches.back(), waiting)) {
+      batches.emplace_back();
+      n_batch_bytes = 0;
+    }
+    if (waiting.planned != nullptr) {
+      batches.back().groups.push_back(waiting.planned);
+    } else {
+      batches.back().names.push_back(waiting.name);
+    }
+    n_batch_bytes += n_bytes;
+  }
+  return batches;
+}
+
+bool ReadyQueue::can_join(const Batch& batch, const Waiting& waiting) {
+  if (waiting.planned != nullptr) return !batch.groups.empty() && batch.groups.front()->kind == waiting.planned->kind;
+  if (batch.names.empty()) return false;
+  const NamedRounds& head = *batch.names.front();
+  return can_travel_together(head.signature(), waiting.name->signature()) &&
+         head.round.absent() == waiting.name->round.absent();
+}
+
+}  // namespace ciranda

@@ -1,0 +1,209 @@
+#include "agree/relay.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+// Nothing where ranks never report such a message.
+std::optional<ReadyReport> report_in(Message message) {
+  return std::visit(
+      [](auto&& said) -> std::optional<ReadyReport> {
+        using Said = std::decay_t<decltype(said)>;
+        if constexpr (std::is_constructible_v<ReadyReport, std::in_place_type_t<Said>, Said>) {
+          return ReadyReport(std::in_place_type<Said>, std::forward<decltype(said)>(said));
+        } else {
+          return std::nullopt;
+        }
+      },
+      std::move(message));
+}
+
+}  // namespace
+
+Relay::Relay(const RelayTree& tree, int rank) {
+  for (const std::int32_t member : tree.ranks(rank)) children_.push_back({member, false, {member}});
+  for (const int below : tree.relays_below(rank)) children_.push_back({below, true, tree.subtree(below)});
+}
+
+// --- what comes from below
+
+Status Relay::hear(int from, Message message) {
+  const bool is_relayed = std::holds_alternative<RelayedMessage>(message);
+  const auto found = std::find_if(children_.begin(), children_.end(),
+                                  [&](const Child& c) { return c.rank == from && c.is_relay == is_relayed; });
+  if (found == children_.end()) {
+    return Status::internal("rank " + std::to_string(from) + " reported to a relay that is not its own");
+  }
+  const auto child = static_cast<std::size_t>(found - children_.begin());
+  if (is_relayed) return hear_relayed(child, std::get<RelayedMessage>(std::move(message)));
+  if (std::holds_alternative<WaitingMessage>(message)) {
+    set_waiting(*found, true);
+    return Status::ok_status();
+  }
+  const auto* groups = std::get_if<GroupsMessage>(&message);
+  const bool is_no_work =
+      (groups != nullptr && groups->groups.empty()) || std::holds_alternative<ForgottenMessage>(message);
+  if (!is_no_work) set_waiting(*found, false);  // but that it knows a plan, or has forgotten names
+  std::optional<ReadyReport> report = report_in(std::move(message));
+  if (!report) return Status::internal("rank " + std::to_string(from) + " reported what no rank reports");
+  hear_report(child, {}, std::move(*report));
+  return Status::ok_status();
+}
+
+Status Relay::hear_relayed(std::size_t child, RelayedMessage message) {
+  set_waiting(children_[child], message.is_waiting);
+  for (RelayedMessage::Item& item : message.items) {
+    hear_report(child, std::move(item.ranks), std::move(item.report));
+  }
+  return Status::ok_status();
+}
+
+void Relay::set_waiting(Child& child, bool is_waiting) {
+  if (child.is_waiting == is_waiting) return;
+  child.is_waiting = is_waiting;
+  n_waiting_ += is_waiting ? 1 : std::size_t{0} - 1;
+}
+
+// `ranks`: empty for all of the child's.
+void Relay::hear_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report) {
+  if (const auto* groups = std::get_if<GroupsMessage>(&report)) {
+    hear_groups(child, std::move(ranks), *groups);
+    return;
+  }
+  if (const auto* ready = std::get_if<ReadyMessage>(&report)) {
+    for (const ReadyMessage::Item& item : ready->items) split_group_of(item.cache_id);
+  } else if (!std::holds_alternative<RequestMessage>(report)) {
+    let_go();
+    if (std::holds_alternative<JoinMessage>(report)) {
+      ++n_joined_;
+      gathers_ = false;
+    }
+  }
+  pass_on(ranks.empty() ? children_[child].ranks : std::move(ranks), std::move(report));
+}
+
+void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message) {
+  const bool is_known = message.plan == plan_ && !message.groups.empty() &&
+                        std::all_of(message.groups.begin(), message.groups.end(),
+                                    [this](std::uint32_t number) { return number < groups_.size(); });
+  const bool is_of_all = ranks.empty();
+  if (is_of_all) ranks = children_[child].ranks;
+  if (!is_known) {  // of the plan before; or that the plan is known
+    pass_on(std::move(ranks), message);
+    return;
+  }
+  for (const std::uint32_t number : message.groups) {
+    if (!is_of_all || !gathers_) split(number);
+    if (groups_[number].is_split) {
+      pass_on(ranks, GroupsMessage{plan_, {number}});
+    } else {
+      hear_group(child, number);
+    }
+  }
+}
+
+void Relay::hear_group(std::size_t child, std::uint32_t number) {
+  Group& group = groups_[number];
+  if (group.has_come[child]) let_go(group, number);  // of the use before
+  group.has_come[child] = true;
+  if (++group.n_come == 1) ++n_held_;
+  if (group.n_come < children_.size()) return;
+  group.has_come.assign(children_.size(), false);
+  group.n_come = 0;
+  --n_held_;
+  pass_on_for_all(number);
+}
+
+// --- what goes up
+
+void Relay::pass_on(std::vector<std::int32_t> ranks, ReadyReport report) {
+  news_.items.push_back({std::move(ranks), std::move(report)});
+}
+
+void Relay::pass_on_for_all(std::uint32_t group) {
+  if (!news_.items.empty() && news_.items.back().ranks.empty()) {
+    if (auto* last = std::get_if<GroupsMessage>(&news_.items.back().report); last->plan == plan_) {
+      last->groups.push_back(group);
+      return;
+    }
+  }
+  news_.items.push_back({{}, GroupsMessage{plan_, {group}}});
+}
+
+RelayedMessage Relay::take() {
+  has_said_waiting_ = news_.is_waiting = is_waiting();
+  return std::exchange(news_, {});
+}
+
+void Relay::split(std::uint32_t number) {
+  let_go(groups_[number], number);
+  groups_[number].is_split = true;
+}
+
+void Relay::split_group_of(std::uint32_t cache_id) {
+  if (const auto found = group_of_id_.find(cache_id); found != group_of_id_.end()) split(found->second);
+}
+
+void Relay::let_go(Group& group, std::uint32_t number) {
+  if (group.n_come == 0) return;
+  std::vector<std::int32_t> ranks;
+  for (std::size_t child = 0; child < children_.size(); ++child) {
+    if (!group.has_come[child]) continue;
+    ranks.insert(ranks.end(), children_[child].ranks.begin(), children_[child].ranks.end());
+  }
+  group.has_come.assign(children_.size(), false);
+  group.n_come = 0;
+  --n_held_;
+  group.is_split = true;
+  pass_on(std::move(ranks), GroupsMessage{plan_, {number}});
+}
+
+void Relay::let_go() {
+  for (std::size_t number = 0; n_held_ > 0 && number < groups_.size(); ++number) {
+    let_go(groups_[number], static_cast<std::uint32_t>(number));
+  }
+}
+
+// --- what comes down
+
+void Relay::pass_down(const LogMessage& log) {
+  for (const LogEntry& entry : log.entries) {
+    if (const auto* planned = std::get_if<PlanEntry>(&entry)) {
+      plan(*planned);
+    } else if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) {
+      gathers_ = n_joined_ == 0;
+      for (const std::uint32_t number : groups->groups) {
+        if (groups->plan == plan_ && number < groups_.size()) groups_[number].is_split = false;
+      }
+    } else if (const auto* execute = std::get_if<ExecuteEntry>(&entry)) {
+      for (const ExecuteItem& item : execute->items) mend(item.cache_id);
+    } else if (std::holds_alternative<JoinedEntry>(entry)) {
+      n_joined_ = 0;
+    }
+  }
+}
+
+void Relay::plan(const PlanEntry& entry) {
+  let_go();
+  plan_ = entry.plan;
+  // Until the first use of a group is over, some ranks may report its names in other ways.
+  groups_.assign(entry.groups.size(), Group{std::vector<bool>(children_.size()), 0, true});
+  group_of_id_.clear();
+  for (std::size_t number = 0; number < entry.groups.size(); ++number) {
+    for (const std::uint32_t cache_id : entry.groups[number])
+      group_of_id_[cache_id] = static_cast<std::uint32_t>(number);
+  }
+}
+
+// What all ranks were ready for, all have reported: the group's next use begins with nothing heard of it.
+void Relay::mend(std::uint32_t cache_id) {
+  if (const auto found = group_of_id_.find(cache_id); found != group_of_id_.end())
+    groups_[found->second].is_split = false;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,151 @@
+#include "agree/round.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ciranda {
+
+namespace {
+
+constexpr std::size_t kMaxListed = 16;
+
+std::string join_texts(const std::vector<std::string>& texts) {
+  std::string out;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (i != 0) out += ", ";
+    if (i == kMaxListed) return out + "and " + std::to_string(texts.size() - i) + " more";
+    out += texts[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+// --- a round
+
+// While it is open nobody goes away again, so all that is asked of one round looks at each member once.
+bool Round::is_complete(const Members& members) {
+  if (!members.has_any_joined()) return has_all();
+  while (first_missing < members.size() && (has_arrived(first_missing) || members.has_joined(first_missing))) {
+    ++first_missing;
+  }
+  return first_missing == members.size();
+}
+
+std::vector<std::int32_t> Round::absent() const {
+  std::vector<std::int32_t> absent;
+  if (has_all()) return absent;
+  for (std::size_t member = 0; member < arrivals.size(); ++member) {
+    if (arrivals[member] == Arrival::kAbsent) absent.push_back(static_cast<std::int32_t>(member));
+  }
+  return absent;
+}
+
+void Round::arrive(int member, Arrival arrival) {
+  if (!has_arrived(member)) ++n_arrived;
+  arrivals[static_cast<std::size_t>(member)] = arrival;
+}
+
+// Inputs of one signature are of one size; one that is not counts for none.
+void Round::contribute(int member, std::span<const std::byte> input, std::size_t most_bytes) {
+  const std::size_t n_bytes = arrivals.size() * input.size();
+  if (n_bytes > most_bytes) return;
+  if (n_inputs == 0) inputs.resize(n_bytes);
+  if (inputs.size() != n_bytes) return;
+  std::copy(input.begin(), input.end(),
+            inputs.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(member) * input.size()));
+  ++n_inputs;
+}
+
+void Round::close() {
+  std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
+  in_full.clear();
+  inputs.clear();
+  n_inputs = n_arrived = first_missing = n_deferrable = n_urgent = 0;
+  stage = Stage::kClosed;
+}
+
+void NamedRounds::Owed::forgive(int member) {
+  n_calls_of_all -= std::exchange(n_calls[static_cast<std::size_t>(member)], std::uint8_t{0});
+}
+
+// --- what was reported
+
+const Signature& NamedRounds::signature_of(int member) const {
+  const auto at = static_cast<std::size_t>(member);
+  return round.arrivals[at] == Arrival::kInFull ? round.in_full[at] : agreed;
+}
+
+const Signature& NamedRounds::signature() const {
+  int member = 0;
+  while (!round.has_arrived(member)) ++member;
+  return signature_of(member);
+}
+
+// The member's own first dimensions, as a message should show them.
+Signature NamedRounds::shown_signature_of(int member) const {
+  const auto at = static_cast<std::size_t>(member);
+  Signature shown = signature_of(member);
+  if (round.arrivals[at] != Arrival::kUnchanged) return shown;
+  for (std::size_t tensor = 0; tensor < first_dims.size(); ++tensor) {
+    shown.tensors[tensor].shape.front() = first_dims[tensor][at];
+  }
+  return shown;
+}
+
+std::string NamedRounds::disagreement(int member, const Members& members) const {
+  const bool is_in_full = round.arrivals[static_cast<std::size_t>(member)] == Arrival::kInFull;
+  if (round.n_arrived < 2 || !round.has_full()) return {};  // the first, or all as the last time
+  int other = 0;
+  while (other == member || !round.has_arrived(other)) ++other;
+  if (!is_in_full && round.arrivals[static_cast<std::size_t>(other)] == Arrival::kUnchanged) return {};
+  const int low = std::min(member, other);
+  const int high = std::max(member, other);
+  if (describe_mismatch(signature_of(low), low, signature_of(high), high).empty()) return {};
+  return describe_mismatch(shown_signature_of(low), members.rank(low), shown_signature_of(high), members.rank(high));
+}
+
+bool NamedRounds::is_root_absent(const Members& members) const {
+  if (round.has_all() || !info(signature().collective).has_root) return false;
+  return !round.has_arrived(members.member(signature().root));
+}
+
+void NamedRounds::update_agreed() {
+  const Signature now = signature();
+  if (info(now.collective).first_dim_may_differ) {
+    first_dims.resize(now.tensors.size());
+    for (std::size_t tensor = 0; tensor < now.tensors.size(); ++tensor) {
+      first_dims[tensor].resize(round.arrivals.size());
+      for (std::size_t member = 0; member < round.arrivals.size(); ++member) {
+        if (round.arrivals[member] != Arrival::kInFull) continue;  // unchanged: as it was
+        first_dims[tensor][member] = round.in_full[member].tensors[tensor].shape.front();
+      }
+    }
+  } else {
+    first_dims.clear();
+  }
+  agreed = now;
+}
+
+// --- for people
+
+StallReport NamedRounds::stall_report(const Members& members, TimePoint now) const {
+  StallReport report;
+  std::vector<std::string> missing;
+  std::vector<std::string> present;
+  for (int member = 0; member < members.size(); ++member) {
+    if (round.has_arrived(member)) {
+      present.push_back(std::to_string(members.rank(member)));
+    } else if (!members.has_joined(member)) {
+      report.missing.push_back(member);
+      missing.push_back(members.last_text(member, now));
+    }
+  }
+  report.text = "'" + name + "' has waited " + seconds_text(now - round.opened) + " for " + join_texts(missing) +
+                ". Ranks that submitted it: " + join_texts(present) +
+                ". All ranks must make the same calls; if one works long on its own, raise "
+                "CIRANDA_STALL_WARNING_SECONDS and CIRANDA_STALL_SHUTDOWN_SECONDS.";
+  return report;
+}
+
+}  // namespace ciranda

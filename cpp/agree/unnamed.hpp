@@ -1,0 +1,68 @@
+// Calls without a name are numbered as each rank makes them (agree/auto_names.hpp), and agreed on by the log under
+// that name, in full. In between, ranks may meet for them without names: for the next of these calls, whatever it is,
+// at one place for all of them. What each contributes says which call it is, by its number and by that of a signature
+// that was agreed on in such a call before; the ranks go on with it only if all say the same. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "agree/round_places.hpp"
+#include "call/call.hpp"
+#include "call/request.hpp"
+
+namespace ciranda {
+
+inline constexpr std::string_view kUnnamed = "noname";
+
+// As a name that the log has: "noname.12".
+inline bool is_unnamed(std::string_view name) {
+  return name.starts_with(kUnnamed) && name.substr(kUnnamed.size()).starts_with('.');
+}
+
+// The signatures with which calls without a name were agreed on. All members learn the same, in the order of the log.
+class UnnamedSignatures {
+ public:
+  static constexpr std::size_t kMostBytes = 4 << 10;  // of a tensor
+  static constexpr std::size_t kMost = 64;
+
+  static bool may_meet(const Signature& signature) {
+    const auto room = room_for(signature, nullptr, false);
+    return room && signature.tensors.size() == 1 && room->is_exact() && !info(signature.collective).takes_splits &&
+           room->n_exact_bytes <= kMostBytes;
+  }
+
+  // REQUIRES: may_meet(signature).
+  void learn(const Signature& signature) {
+    if (known_.size() < kMost && !find(signature)) known_.push_back(signature);
+  }
+
+  // None: it was not learnt.
+  std::optional<std::uint32_t> find(const Signature& signature) const {
+    return find_if([&](const Signature& known) { return known == signature; });
+  }
+  std::optional<std::uint32_t> find(const Call& call) const {
+    return find_if([&](const Signature& known) { return is_of(known, call); });
+  }
+
+ private:
+  // Most programs make the same calls in the same order: the one after the last is looked at first.
+  template <typename Predicate>
+  std::optional<std::uint32_t> find_if(Predicate is_wanted) const {
+    for (std::size_t i = 0; i < known_.size(); ++i) {
+      const std::size_t at = (next_ + i) % known_.size();
+      if (!is_wanted(known_[at])) continue;
+      next_ = at + 1 == known_.size() ? 0 : at + 1;
+      return static_cast<std::uint32_t>(at);
+    }
+    return std::nullopt;
+  }
+
+  std::vector<Signature> known_;
+  mutable std::size_t next_ = 0;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,66 @@
+#include "call/call.hpp"
+
+#include <algorithm>
+
+namespace ciranda {
+
+namespace {
+
+// Where splits are taken the first dimension is among the arguments (settle_splits()), if equal parts are what was
+// agreed on.
+bool has_shape_of(const Signature& signature, const Call& call) {
+  const Shape& shape = signature.tensors.front().shape;
+  if (!info(call.collective).takes_splits) {
+    return std::ranges::equal(shape, call.shape) && signature.arguments.empty() && !signature.needs_all;
+  }
+  return !call.shape.empty() && signature.needs_all && std::ranges::equal(signature.arguments, call.shape.first(1)) &&
+         std::ranges::equal(std::span(shape).subspan(1), call.shape.subspan(1));
+}
+
+}  // namespace
+
+bool is_of(const Signature& signature, const Call& call) {
+  return signature.collective == call.collective && signature.tensors.size() == 1 &&
+         signature.tensors.front().dtype == call.dtype && signature.op == call.op && signature.root == call.root &&
+         signature.prescale == call.prescale && signature.postscale == call.postscale &&
+         signature.divides_by_all == call.divides_by_all && !signature.is_weighted && has_shape_of(signature, call);
+}
+
+bool can_be_repeated(const Call& call) {
+  const CollectiveInfo& row = info(call.collective);
+  const bool has_memory = call.memory.input != nullptr && (call.memory.output != nullptr || row.may_lack_output);
+  return row.may_be_call && has_memory && !(row.is_along_rows && call.shape.empty());
+}
+
+Call call_of(const Request& request, std::size_t tensor) {
+  const Signature& signature = request.signature;
+  const auto& [dtype, shape] = signature.tensors[tensor];
+  return {request.name,
+          signature.collective,
+          signature.op,
+          signature.root,
+          signature.prescale,
+          signature.postscale,
+          signature.divides_by_all,
+          dtype,
+          shape,
+          {request.memory[tensor].input, request.memory[tensor].output},
+          request.priority};
+}
+
+Request make_request(const Call& call) {
+  Request request;
+  request.name = call.name;
+  request.is_cacheable = !call.name.empty();
+  request.is_awaited = true;
+  request.priority = call.priority;
+  Signature& signature = request.signature;
+  signature.collective = call.collective;
+  set_terms(signature, {call.op, call.root, call.prescale, call.postscale, call.divides_by_all});
+  signature.tensors.push_back({call.dtype, Shape(call.shape.begin(), call.shape.end())});
+  request.memory.push_back({call.memory.input, call.memory.output});
+  request.has_room_for_all = info(call.collective).output == Output::kMayHaveRoom && call.memory.output != nullptr;
+  return request;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,63 @@
+// Call: a blocking, named call of all ranks with one tensor in host memory, as its caller made it: nothing is copied,
+// and nothing is checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request
+// is made of it. Of the collectives that may be such (CollectiveInfo::may_be_call), with splits in equal parts.
+//
+// Views of the caller's memory, valid for the time of the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "call/request.hpp"
+
+namespace ciranda {
+
+// As TensorMemory; tensors on a device are for requests.
+struct HostMemory {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+struct Call {
+  std::string_view name = {};  // empty: none
+  Collective collective = Collective::kAllreduce;
+  ReduceOp op = ReduceOp::kSum;  // as in Signature, and what follows
+  std::int32_t root = -1;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  bool divides_by_all = false;
+  DataType dtype = DataType::kFloat32;
+  std::span<const std::int64_t> shape = {};
+  // An output has room for as many rows of each rank as this one contributes, where they are joined; for as many rows
+  // as the input has, where they are split. Null: the engine allocates (CollectiveInfo::may_lack_output).
+  HostMemory memory = {};
+  std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
+
+  // REQUIRES, here and below: the signature was agreed on.
+  std::size_t count() const { return count_of(shape); }
+  std::size_t n_bytes() const { return count() * size_of(dtype); }
+  // Of one element of dimension 0. REQUIRES: not a scalar.
+  std::size_t row_bytes() const { return count_of(shape.subspan(1)) * size_of(dtype); }
+
+ private:
+  static std::size_t count_of(std::span<const std::int64_t> shape) {
+    std::size_t count = 1;
+    for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
+    return count;
+  }
+};
+
+// Whether the signature is that of the call.
+bool is_of(const Signature& signature, const Call& call);
+
+// Whether it may be repeated: it is of a collective that may, with the rows and the memory that this needs.
+bool can_be_repeated(const Call& call);
+
+// One tensor of a request.
+Call call_of(const Request& request, std::size_t tensor);
+
+Request make_request(const Call& call);
+
+}  // namespace ciranda

@@ -1,0 +1,74 @@
+// Operation: a submitted request's handle. It is pending until the engine completes it once, with a status and, for
+// collectives that allocate their output, the output.
+//
+// Threads: the thread that runs the progress loop completes; any number of threads may look, wait, or hold references.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "call/output_memory.hpp"
+
+namespace ciranda {
+
+class Operation : public std::enable_shared_from_this<Operation> {
+ public:
+  using Callback = std::function<void(const Operation&)>;
+
+  explicit Operation(Callback callback = nullptr) {
+    if (callback) when_done(std::move(callback));
+  }
+
+  bool is_done() const { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
+
+  // `callback` runs once, after is_done() became true, as a direct callback (call/callbacks.hpp): on the completing
+  // thread, or on this one if the operation is done already.
+  void when_done(Callback callback);
+
+  // REQUIRES: is_done(), but for the engine.
+  const Status& status() const { return status_; }
+  const std::vector<OutputBuffer>& outputs() const { return outputs_; }
+  // The number that some collectives give: the last rank to join, the id of a process set.
+  std::int64_t value() const { return value_; }
+
+  // Sleeps until done, a signal interrupts the thread, or at_most has passed. Returns is_done().
+  bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
+
+  // Whether the engine did not even take the request. REQUIRES: is_done().
+  bool is_refused() const { return is_refused_; }
+
+  // The engine's side. REQUIRES: not done yet.
+  void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
+  void set_value(std::int64_t value) { value_ = value; }
+  void complete(Status status);
+  void refuse(Status status) {
+    is_refused_ = true;
+    complete(std::move(status));
+  }
+
+ private:
+  // Who completes it need not look for sleepers and callbacks where there are none.
+  static constexpr std::uint32_t kHasSleepers = 1;
+  static constexpr std::uint32_t kHasCallbacks = 2;
+  static constexpr std::uint32_t kDone = 4;
+
+  void call_back();
+
+  mutable std::atomic<std::uint32_t> state_{0};
+  Status status_;
+  std::vector<OutputBuffer> outputs_;
+  std::int64_t value_ = 0;
+  bool is_refused_ = false;
+  std::mutex callbacks_mutex_;
+  std::vector<Callback> callbacks_;
+};
+
+}  // namespace ciranda

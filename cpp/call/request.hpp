@@ -1,0 +1,160 @@
+// Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must
+// agree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/place.hpp"
+#include "base/reduce_op.hpp"
+#include "base/status.hpp"
+#include "call/op_table.hpp"
+
+namespace ciranda {
+
+// What a peer may make us believe: larger values are refused, here and on the wire.
+inline constexpr std::size_t kMaxNameBytes = 1024;
+inline constexpr std::size_t kMaxTensorsPerRequest = 65536;
+inline constexpr std::size_t kMaxDimensions = 64;
+
+using Shape = std::vector<std::int64_t>;  // empty: a scalar
+
+// "[3, 4]"
+std::string to_string(const Shape& shape);
+// The number of elements. REQUIRES: a shape that validate() has accepted (no overflow).
+std::uint64_t count_of(const Shape& shape);
+
+struct TensorSignature {
+  DataType dtype = DataType::kFloat32;
+  Shape shape;
+  bool operator==(const TensorSignature&) const = default;
+  std::size_t n_bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
+  std::size_t row_bytes() const;  // of one element of dimension 0. REQUIRES: not a scalar
+};
+
+// First dimensions that ranks know of each other: [tensor][rank].
+using FirstDims = std::vector<std::vector<std::int64_t>>;
+
+// How many of n_rows each of n_ranks gets: the same, and one more each of the first n_rows mod n_ranks.
+std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks);
+
+// How many rows the result of a tensor has on the nth of n_ranks, if each rank's tensor has n_rows.
+std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks);
+
+// What travels when a name is used for the first time, or differently from last time. A grouped call is one request
+// with several tensors: that makes it all or nothing by construction.
+struct Signature {
+  Collective collective = Collective::kAllreduce;
+  ReduceOp op = ReduceOp::kSum;  // reductions only
+  std::int32_t root = -1;        // rooted collectives only
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<TensorSignature> tensors;
+  // What else must agree: the ranks of a process set that is made; the rows of tensors that keep theirs (alltoall).
+  std::vector<std::int64_t> arguments;
+  bool is_weighted = false;     // an average in which every rank has a weight; see Request
+  bool divides_by_all = false;  // an average over ranks that have joined too, which count as zeros
+  bool needs_all = false;       // fails while a rank has joined
+  bool operator==(const Signature&) const = default;
+  std::size_t n_bytes() const;
+};
+
+// What a call may say beside its tensors; a collective looks at what it has a use for, and only that must agree.
+struct Terms {
+  ReduceOp op;
+  std::int32_t root;
+  double prescale;
+  double postscale;
+  bool divides_by_all;
+};
+
+// `to`: a Signature, or a Call.
+template <typename To>
+void set_terms(To& to, const Terms& terms) {
+  const CollectiveInfo& facts = info(to.collective);
+  if (facts.is_reduction) {
+    to.op = terms.op;
+    to.prescale = terms.prescale;
+    to.postscale = terms.postscale;
+    to.divides_by_all = terms.divides_by_all;
+  }
+  if (facts.has_root) to.root = terms.root;
+}
+
+// Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates, or where this rank
+// gets nothing (reduce). Where both lie is no part of the signature: other ranks may have the tensor on other devices,
+// but one call's tensors on one rank lie on one device. What the engine allocates lies there too.
+struct TensorMemory {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  Place place = {};
+};
+
+struct Request {
+  std::string name;  // identifies the request across ranks. Where it is not cacheable, with a number that it is given
+  Signature signature;
+  std::uint32_t process_set = 0;     // 0: all ranks
+  std::uint32_t lane = 0;            // of the process set's lanes
+  std::vector<TensorMemory> memory;  // one a tensor; owned by the caller until the operation has completed
+  // Alltoall, and scatter on the root: splits[tensor][rank] rows of this rank's tensor go to each rank. No entry for a
+  // tensor, or an empty one: equal parts.
+  std::vector<std::vector<std::int64_t>> splits;
+  Status refusal;  // why the splits cannot be: see settle_splits()
+  // Of what is ready on all ranks, a request of a higher one is carried out first. The coordinator goes by what one of
+  // the ranks has said; all should say the same.
+  std::int32_t priority = 0;
+  double weight = 1.0;  // of this rank, if the signature is weighted. It travels with the data and need not agree
+  // Allgather: the outputs have room for as many rows of each rank as this rank contributes. They are used if all ranks
+  // contribute as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
+  // inputs, and may be the same memory; then all ranks must contribute as much, in equal parts.
+  bool has_room_for_all = false;
+  bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see AutoNames
+  bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
+  bool is_awaited = false;     // the submitter waits at once: others need not be told before
+  bool is_early = false;       // with is_awaited: but does something else first; it may be at a direct round meanwhile
+  // What calls back does so on the thread that makes progress, and only hands on: see call/callbacks.hpp.
+  bool calls_back_directly = false;
+};
+
+// "allreduce 'x'"
+std::string call_text(Collective collective, const std::string& name);
+inline std::string call_text(const Request& request) { return call_text(request.signature.collective, request.name); }
+// The shortest text that only this number has: numbers that differ never look the same.
+std::string exact_text(double value);
+
+// InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process
+// set, ascending; `size` stands for ranks 0 to size - 1.
+Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks);
+Status validate(const std::string& name, const Signature& signature, int size);
+// Its memory too. `rank` is this rank's, in the world.
+Status validate(const Request& request, std::span<const int> ranks, int rank);
+
+// Of a collective whose result goes to the caller's memory: whether this rank, `rank` in the world, gets one.
+bool has_result(const Signature& signature, int rank);
+
+// Whether it is an alltoall of which every rank gets as many rows as it sends, into memory that is there.
+bool keeps_rows(const Request& request);
+
+// InvalidArgument if memory cannot hold the tensors.
+Status check_sizes(const std::string& name, const Signature& signature);
+
+// For collectives that take splits: fills in those that were left out, and sets the first dimensions of the signature
+// to 0: they need not agree, and a signature that stays the same need not be agreed on again. Splits that cannot be are
+// replaced by no rows, and the reason is kept in the request: only when the ranks exchange their splits does it fail,
+// so that all of them hear of it. Where a rank gets as many rows as it sends, those must agree, and so must that all
+// ranks take part. `size`, `rank`: the number of ranks; this rank's, in the world. REQUIRES: a valid request.
+void settle_splits(Request& request, int size, int rank);
+
+// Whether calls of two names can be carried out together, as one entry of the log.
+bool can_travel_together(const Signature& a, const Signature& b);
+
+// Why two signatures for the same name cannot be carried out together; empty when they can. The text names the
+// property and both values, as in "dtype float32 on rank 0 but float64 on rank 1".
+std::string describe_mismatch(const Signature& a, int rank_a, const Signature& b, int rank_b);
+
+}  // namespace ciranda

@@ -1,0 +1,108 @@
+#include "engine/rounds_by_messages.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ciranda {
+namespace {
+
+std::span<const std::byte> input_of(const Request& request) {
+  return {request.memory.front().input, request.signature.tensors.front().n_bytes()};
+}
+
+// All others but those through whom the log comes, where they are so few that they may send their inputs to each other.
+std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
+  std::vector<LivenessProbe::Watched> ranks;
+  if (mesh.size() > most_ranks) return ranks;
+  const std::vector<int>& above = log.above();
+  for (int member = 0; member < mesh.size(); ++member) {
+    if (member == mesh.rank() || std::find(above.begin(), above.end(), member) != above.end()) continue;
+    ranks.push_back({mesh.peer(member).rank, "which takes part in what is waited for"});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, const LivenessProbe::Limits& patience,
+                                   const Logger& logger)
+    : lane_(lane),
+      limits_(agreement_limits(config, lane.mesh.size())),
+      goes_by_messages_(lane.mesh.size() <= limits_.message_ranks && !shares_memory_with_all(lane.mesh) &&
+                        !lane.log.has_relays()),
+      contributes_inputs_(!shares_memory_with_all(lane.mesh) && !lane.log.has_relays() && config.algorithm.empty()),
+      logger_(logger),
+      inputs_(lane.mesh.rank(), lane.mesh.size()),
+      probe_(ranks_beside(lane.log, lane.mesh, limits_.message_ranks), patience, lane.control, logger) {}
+
+bool RoundsByMessages::come(PersistentOp& op, Participant::Ticket ticket, TimePoint now) {
+  const InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  const bool is_duplicate = entry.op == nullptr;
+  if (!goes_by_messages_ || is_duplicate || !entry.request.is_awaited) return false;
+  const auto round = lane_.participant.come(Direct::kByMessages, op, entry.request, ticket);
+  if (!round) return false;
+  const auto input = input_of(entry.request);
+  if (inputs_.empty()) probe_.begin(now);
+  const InputMessage message{op.cache_id(), round->number, {input.begin(), input.end()}};
+  lane_.in_flight.begin(ticket);  // from here on the inputs of the others decide, or the log does
+  lane_.control.hurry();
+  lane_.reports.send(now);
+  lane_.log.tell_all(message);
+  lane_.in_flight.note(ticket, Stage::kReady);
+  if (lane_.log.above().empty()) lane_.log.report(message, now);
+  // What is refused would be our own bug, and shows as a call that is never done.
+  if (Status status = inputs_.begin(message, ticket); !status.ok()) logger_.error(status.message());
+  return true;
+}
+
+// For the coordinator it is a report.
+Status RoundsByMessages::hear(int from, const InputMessage& message, TimePoint now) {
+  if (lane_.log.expects(from, message)) {
+    if (const auto heard = lane_.log.hear(from, message, now); !heard.ok()) return heard.status();
+  }
+  if (Status status = inputs_.hear(from, message); !status.ok()) {
+    return Status::internal(status.message() + ", from " + lane_.control.peer_text(lane_.mesh.peer(from).rank));
+  }
+  return carry_out(now);
+}
+
+Status RoundsByMessages::carry_out(TimePoint now) {
+  if (inputs_.empty()) return Status::ok_status();
+  for (SentInputs::Done& done : inputs_.take_done()) {
+    Participant::Execute entry;
+    entry.requests.push_back(lane_.participant.done(lane_.participant.at(done.cache_id)));
+    lane_.reports.add_late(now);
+    entry.inputs = std::move(done.inputs);
+    lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
+    if (Status status = lane_.data.combine(entry); !status.ok()) return status;
+    lane_.n_met.fetch_add(1, std::memory_order_relaxed);
+    const Status outcome = lane_.in_flight.at(done.ticket).outcome;
+    lane_.in_flight.complete(done.ticket, outcome);
+  }
+  return Status::ok_status();
+}
+
+void RoundsByMessages::say_no_more() {
+  if (!goes_by_messages_ || std::exchange(has_said_no_more_, true)) return;
+  lane_.control.hurry();
+  lane_.log.tell_all(NoMoreInputsMessage{});
+}
+
+void RoundsByMessages::fail_lost(const Status& why) {
+  for (const Participant::Ticket ticket : inputs_.lost()) {
+    inputs_.forget(ticket);
+    lane_.in_flight.complete(ticket, why);
+  }
+}
+
+// Who waits for a small allreduce waits for messages, not for bytes.
+std::span<const std::byte> RoundsByMessages::input_along(const Request& request) const {
+  return request.is_awaited && sends_along(request.signature) ? input_of(request) : std::span<const std::byte>();
+}
+
+bool RoundsByMessages::sends_along(const Signature& signature) const {
+  return contributes_inputs_ && may_go_by_messages(signature, lane_.mesh.size(), limits_.message_bytes);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,20 @@
+// Broadcast, and the transfer between two ranks, one of which gets nothing.
+#include "execute/collectives/functions.hpp"
+
+namespace ciranda {
+
+Result<Work> broadcast_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  const Request& request = in_flight.at(entry.requests.front().ticket).request;
+  Plan plan = plan_broadcast(request);
+  plan.root = root_member(request.signature, mesh);
+  if (!info(request.signature.collective).receives(plan.root == mesh.rank())) plan.output = {};
+  return Work{{std::move(plan)}, nullptr};
+}
+
+// A rank may have no memory for it: one that stands in for itself.
+void broadcast_at_hand(const DirectTensor& tensor, std::size_t /*self*/, std::span<const std::byte*> contributed,
+                       std::byte* output) {
+  if (output != nullptr) copy_unless_there(output, contributed.front(), tensor.n_bytes);
+}
+
+}  // namespace ciranda

@@ -1,0 +1,73 @@
+// What the engine does for each collective: a row for each in the table below, whose functions stand in a file beside
+// this one. call/op_table.hpp has the facts.
+//
+// One thread (the holder of the progress lock).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "agree/participant.hpp"
+#include "base/status.hpp"
+#include "call/op_table.hpp"
+#include "execute/direct_tensor.hpp"
+#include "execute/in_flight.hpp"
+#include "execute/work.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+// What is to be done for an entry of the log: as make_plans(), which sees to divisors. An entry has one request, or
+// several that travel together.
+using MakeWork = Result<Work>(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
+
+// Makes this member's result of what all have contributed to a direct round. `contributed`: by each member, and by the
+// root alone where it alone gives; what is this member's own: its input. It is overwritten. The output may be the
+// input, where tensors keep their shape.
+using Combine = void(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
+                     std::byte* output);
+
+MakeWork reduce_work, adasum_work, weighted_work, broadcast_work, gather_work, reducescatter_work, exchange_work,
+    scan_work;
+Combine reduce_at_hand, broadcast_at_hand, gather_at_hand, reducescatter_at_hand, exchange_at_hand, scan_at_hand;
+
+struct CollectiveFunctions {
+  Collective collective;
+  MakeWork* work = nullptr;    // null: that all ranks were ready is all
+  Combine* combine = nullptr;  // null: there is nothing to combine in a direct round, or there are none
+};
+
+inline constexpr std::array kFunctions{
+    CollectiveFunctions{Collective::kAllreduce, reduce_work, reduce_at_hand},
+    CollectiveFunctions{Collective::kAllgather, gather_work, gather_at_hand},
+    CollectiveFunctions{Collective::kBroadcast, broadcast_work, broadcast_at_hand},
+    CollectiveFunctions{Collective::kBarrier},
+    CollectiveFunctions{Collective::kReducescatter, reducescatter_work, reducescatter_at_hand},
+    CollectiveFunctions{Collective::kAlltoall, exchange_work, exchange_at_hand},
+    CollectiveFunctions{Collective::kReduce, reduce_work},
+    CollectiveFunctions{Collective::kGather, gather_work},
+    CollectiveFunctions{Collective::kScatter, exchange_work},
+    CollectiveFunctions{Collective::kTransfer, broadcast_work},
+    CollectiveFunctions{Collective::kJoin},
+    CollectiveFunctions{Collective::kAddProcessSet},
+    CollectiveFunctions{Collective::kRemoveProcessSet},
+    CollectiveFunctions{Collective::kAddLane},
+    CollectiveFunctions{Collective::kScan, scan_work, scan_at_hand},
+};
+static_assert(kFunctions.size() == kNumCollectives);
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kNumCollectives; ++i) {
+        const CollectiveInfo& facts = kCollectives[i];
+        if (kFunctions[i].collective != facts.collective) return false;
+        if ((kFunctions[i].work != nullptr) != facts.has_tensors) return false;
+        if ((kFunctions[i].combine != nullptr) != facts.may_be_call) return false;
+      }
+      return true;
+    }(),
+    "rows stand in the order of the facts, and have the functions that these ask for");
+
+constexpr const CollectiveFunctions& functions(Collective c) { return kFunctions[static_cast<std::size_t>(c)]; }
+
+}  // namespace ciranda

@@ -1,0 +1,34 @@
+// Allgather and gather: rows of all ranks, one rank's behind the other's.
+#include <utility>
+#include <vector>
+
+#include "execute/collectives/functions.hpp"
+#include "execute/outputs.hpp"
+
+namespace ciranda {
+
+Result<Work> gather_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  const Participant::Ready& ready = entry.requests.front();
+  const Request& request = in_flight.at(ready.ticket).request;
+  const auto outputs =
+      give_outputs(in_flight.at(ready.ticket), ready.first_dims.get(), mesh, in_flight.output_memory());
+  if (!outputs.ok()) return outputs.status();
+  Plan plan = plan_gather(request, *ready.first_dims, outputs.value());
+  if (info(request.signature.collective).has_root) plan.receivers = {root_member(request.signature, mesh)};
+  return Work{{std::move(plan)}, nullptr};
+}
+
+// This member's rows first: they may lie where those of another are to be (an output that is the input).
+void gather_at_hand(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
+                    std::byte* output) {
+  const auto copy_from = [&](std::size_t member) {
+    const RowBytes rows = part_of_rows(member, tensor.rows_of, tensor.row_bytes);
+    copy_unless_there(output + rows.begin, contributed[member], rows.n_bytes);
+  };
+  copy_from(self);
+  for (std::size_t member = 0; member < contributed.size(); ++member) {
+    if (member != self) copy_from(member);
+  }
+}
+
+}  // namespace ciranda

@@ -1,0 +1,30 @@
+// Allreduce and reduce. Adasum and averages with weights stand in files of their own.
+#include <utility>
+#include <vector>
+
+#include "execute/collectives/functions.hpp"
+#include "execute/make_plans.hpp"
+
+namespace ciranda {
+
+Result<Work> reduce_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  const std::vector<const Request*> requests = requests_of(entry, in_flight);
+  const Signature& signature = requests.front()->signature;
+  if (signature.op == ReduceOp::kAdasum) return adasum_work(entry, in_flight, mesh);
+  if (signature.is_weighted) return weighted_work(entry, in_flight, mesh);
+  Work work{plan_reduction(requests), nullptr};
+  if (!info(signature.collective).has_root) return work;
+  const int root = root_member(signature, mesh);
+  for (Plan& plan : work.plans) {
+    plan.receivers = {root};
+    if (root != mesh.rank()) plan.output = {};
+  }
+  return work;
+}
+
+void reduce_at_hand(const DirectTensor& tensor, std::size_t /*self*/, std::span<const std::byte*> contributed,
+                    std::byte* output) {
+  kernels::reduce(tensor.reduction, contributed, output, tensor.count);
+}
+
+}  // namespace ciranda

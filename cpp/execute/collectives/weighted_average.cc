@@ -1,0 +1,100 @@
+// Weighted averages, in two phases: ranks tell each other their weights, then the reduction multiplies every input by
+// its weight over the sum of all, on the way.
+//
+// Weights may differ with every call without being agreed on: that is why they travel with the data. A request whose
+// weights cannot be used fails, with the same error on all ranks.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "execute/collectives/functions.hpp"
+#include "execute/make_plans.hpp"
+#include "execute/tell_all.hpp"
+
+namespace ciranda {
+namespace {
+
+class WeightedAverage {
+ public:
+  WeightedAverage(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh)
+      : contributors_(contributors(entry, mesh.size())), in_flight_(in_flight), mesh_(mesh) {
+    for (const Participant::Ready& ready : entry.requests) {
+      tickets_.push_back(ready.ticket);
+      told_.push_back(in_flight_.at(ready.ticket).request.weight);
+    }
+  }
+
+  Plan first_phase() { return plan_tell_all(told_, mesh_.size(), heard_); }
+
+  // Requests with the same weights travel together.
+  Work second_phase() {
+    Work work;
+    std::vector<std::pair<std::vector<double>, std::vector<const Request*>>> alike;
+    for (std::size_t i = 0; i < tickets_.size(); ++i) {
+      InFlight::Entry& entry = in_flight_.at(tickets_[i]);
+      std::vector<double> weights = weights_of(i);
+      entry.outcome = check(entry.request, weights);
+      if (!entry.outcome.ok()) continue;
+      if (alike.empty() || alike.back().first != weights) alike.emplace_back(std::move(weights), 0);
+      alike.back().second.push_back(&entry.request);
+    }
+    for (const auto& [weights, requests] : alike) {
+      for (Plan& plan : plan_reduction(requests)) {
+        plan.op = ReduceOp::kSum;
+        plan.weights = shares_of(weights);
+        work.plans.push_back(std::move(plan));
+      }
+    }
+    return work;
+  }
+
+ private:
+  // Of those that take part.
+  std::vector<double> weights_of(std::size_t request) const {
+    std::vector<double> weights;
+    for (const int member : contributors_) {
+      weights.push_back(heard_[static_cast<std::size_t>(member) * tickets_.size() + request]);
+    }
+    return weights;
+  }
+
+  Status check(const Request& request, const std::vector<double>& weights) const {
+    const std::string where = "allreduce '" + request.name + "': ";
+    double sum = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      sum += weights[i];
+      if (std::isfinite(weights[i]) && weights[i] >= 0) continue;
+      return Status::invalid_argument(where + "the weight " + exact_text(weights[i]) + " of " + "rank " +
+                                      std::to_string(mesh_.peer(contributors_[i]).rank) +
+                                      " is not a finite number, 0 or more.");
+    }
+    if (sum > 0 && std::isfinite(sum)) return Status::ok_status();
+    return Status::invalid_argument(where + "the ranks' weights add up to " + exact_text(sum) +
+                                    ", by which nothing can be divided; at least one must be more than 0.");
+  }
+
+  // Each weight over the sum, which therefore cannot make the result overflow.
+  static std::vector<double> shares_of(std::vector<double> weights) {
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    for (double& weight : weights) weight /= sum;
+    return weights;
+  }
+
+  std::vector<Participant::Ticket> tickets_;
+  std::vector<int> contributors_;
+  InFlight& in_flight_;
+  const Mesh& mesh_;
+  std::vector<double> told_;   // [request]
+  std::vector<double> heard_;  // [rank][request]
+};
+
+}  // namespace
+
+Result<Work> weighted_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
+  auto average = std::make_shared<WeightedAverage>(entry, in_flight, mesh);
+  return Work{{average->first_phase()}, [average] { return Result<Work>(average->second_phase()); }};
+}
+
+}  // namespace ciranda

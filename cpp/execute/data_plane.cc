@@ -1,0 +1,185 @@
+#include "execute/data_plane.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "execute/tell_all.hpp"
+
+namespace ciranda {
+
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
+                     const Logger& logger)
+    : mesh_(mesh), in_flight_(in_flight), backend_(std::move(backend)), consistency_(in_flight, mesh) {
+  if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
+  arena_.emplace(mesh, slot_bytes, logger);
+  is_arena_settled_ = false;
+}
+
+void DataPlane::enqueue(Participant::Execute entry) {
+  for (const Participant::Ready& ready : entry.requests) in_flight_.begin(ready.ticket);
+  queue_.push_back(std::move(entry));
+}
+
+// Ranks that have joined count for nothing.
+void DataPlane::leave_out_absent() {
+  const auto& requests = queue_.front().requests;
+  if (requests.empty() || !requests.front().absence) return;
+  const std::vector<int> present = contributors(queue_.front(), mesh_.size());
+  const bool divides_by_all = requests.front().absence->signature.divides_by_all;
+  for (Plan& plan : work_.plans) {
+    plan.contributors = present;
+    if (!divides_by_all) plan.n_average = static_cast<int>(present.size());
+  }
+}
+
+void DataPlane::take(Work work) {
+  work_ = std::move(work);
+  n_begun_ = 0;
+  leave_out_absent();
+}
+
+Result<bool> DataPlane::step() {
+  if (queue_.empty()) return false;
+  if (!has_begun_) {
+    const Result<bool> ready = has_inputs();
+    if (!ready.ok() || !ready.value()) return ready;
+    Result<Work> work = begin();
+    if (!work.ok()) return work.status();
+    take(std::move(work).value());
+    has_begun_ = true;
+  }
+  if (running_) {
+    const Progress progress = running_->step();
+    if (progress == Progress::kStuck) return false;
+    if (progress == Progress::kMoved) return true;
+    running_.reset();
+  }
+  return start_next();
+}
+
+// Of this rank. Not ok: a device has failed.
+Result<bool> DataPlane::has_inputs() const {
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Staged* staged = in_flight_.at(ready.ticket).staged.get();
+    if (staged == nullptr) continue;
+    if (!staged->is_here()) return false;
+    if (Status status = staged->status(); !status.ok()) return status;
+  }
+  return true;
+}
+
+// All there is to combine has come along.
+Status DataPlane::combine(const Participant::Execute& entry) {
+  Result<Work> made = make_plans(entry, in_flight_, mesh_);
+  if (!made.ok()) return made.status();
+  const std::vector<Plan>& plans = made.value().plans;
+  if (plans.size() != 1 || entry.inputs.size() != plans.front().n_bytes * static_cast<std::size_t>(mesh_.size())) {
+    return Status::internal("the inputs that came along are not those of " + describe(entry));
+  }
+  backend_->combine(plans.front(), entry.inputs);
+  return Status::ok_status();
+}
+
+Result<Work> DataPlane::begin() {
+  for (const Participant::Ready& ready : queue_.front().requests) in_flight_.note(ready.ticket, Stage::kStarted);
+  if (!queue_.front().inputs.empty()) {
+    Status combined = combine(queue_.front());
+    return combined.ok() ? Result<Work>(Work{}) : combined;
+  }
+  const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };
+  if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
+  is_arena_settled_ = true;
+  return arena_->settle([this, plans] {
+    if (arena_->arena() != nullptr) backend_->use(*arena_->arena());
+    return plans();
+  });
+}
+
+Result<bool> DataPlane::start_next() {
+  while (!running_) {
+    while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_->start(work_.plans[n_begun_++]);
+    if (running_) break;
+    if (!work_.continue_with) {
+      if (begin_check() || begin_telling()) continue;
+      break;
+    }
+    Result<Work> next = work_.continue_with();
+    if (!next.ok()) return next.status();
+    take(std::move(next).value());
+  }
+  if (!running_) finish();
+  return true;
+}
+
+// The last that is done for an entry. False if there is nothing to compare, or it is done.
+bool DataPlane::begin_check() {
+  const Participant::Execute& entry = queue_.front();
+  if (entry.check == Check::kNone || entry.requests.empty() || std::exchange(has_checked_, true)) return false;
+  consistency_.remember(entry);
+  if (entry.check != Check::kCompare) return false;
+  take(consistency_.compare(entry));
+  return true;
+}
+
+// Once the backend has measured for long enough, which it has on all ranks at the same entry.
+bool DataPlane::begin_telling() {
+  told_ = backend_->news();
+  if (told_.empty()) return false;
+  Work work;
+  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
+  work.continue_with = [this] {
+    backend_->conclude(heard_);
+    return Result<Work>(Work{});
+  };
+  take(std::move(work));
+  return true;
+}
+
+void DataPlane::finish() {
+  const Participant::Execute done = std::move(queue_.front());
+  work_ = {};
+  queue_.pop_front();
+  has_begun_ = has_checked_ = false;
+  ++n_executed_;
+  for (const Participant::Ready& ready : done.requests) {
+    const InFlight::Entry& entry = in_flight_.at(ready.ticket);
+    const bool has_result = entry.staged && entry.outcome.ok();
+    const Status outcome = has_result ? entry.staged->end(*entry.operation) : entry.outcome;
+    in_flight_.complete(ready.ticket, outcome);
+  }
+}
+
+std::size_t DataPlane::n_bytes_under_way() const {
+  std::size_t n_bytes = 0;
+  for (const Participant::Execute& entry : queue_) {
+    for (const Participant::Ready& ready : entry.requests) {
+      n_bytes += in_flight_.at(ready.ticket).request.signature.n_bytes();
+    }
+  }
+  return n_bytes;
+}
+
+void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
+  while (!queue_.empty() && n_executed_ + queue_.size() > log_index) {
+    const Participant::Execute entry = std::move(queue_.back());
+    if (queue_.size() == 1) {
+      running_.reset();
+      work_ = {};
+      has_begun_ = has_checked_ = false;
+    }
+    queue_.pop_back();
+    for (const Participant::Ready& ready : entry.requests) in_flight_.complete(ready.ticket, status);
+  }
+}
+
+std::vector<int> DataPlane::awaited() const { return running_ ? running_->awaited() : std::vector<int>{}; }
+
+std::string DataPlane::describe(const Participant::Execute& entry) const {
+  if (entry.requests.empty()) return "nothing";
+  const Request& request = in_flight_.at(entry.requests.front().ticket).request;
+  std::string text = call_text(request);
+  if (entry.requests.size() > 1) text += " and " + std::to_string(entry.requests.size() - 1) + " more";
+  return text;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,115 @@
+// InFlight: the requests of this rank that have been submitted and not completed, by ticket. What is done is recorded,
+// while somebody asks for that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "agree/participant.hpp"
+#include "agree/persistent_ops.hpp"
+#include "call/call.hpp"
+#include "call/operation.hpp"
+#include "call/request.hpp"
+#include "execute/submission.hpp"
+#include "observe/recorder.hpp"
+
+namespace ciranda {
+
+class InFlight {
+ public:
+  // Without an operation where the ticket is free.
+  struct Entry : Submission {
+    bool is_executing = false;
+    Status outcome = Status::ok_status();     // of what was carried out, for those who execute
+    std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
+    Stages stages = {};                       // those in which it was recorded
+  };
+
+  // All outlive this. `output_memory`: for the results of requests.
+  InFlight(PersistentOps& ops, const OutputMemory& output_memory, Recorder& recorder)
+      : ops_(ops), output_memory_(output_memory), recorder_(recorder) {}
+
+  const OutputMemory& output_memory() const { return output_memory_; }
+
+  Participant::Ticket add(Submission&& submission) {
+    if (submission.request.is_deferrable) ++n_deferrable_;
+    const Participant::Ticket ticket = take_ticket();
+    Entry& entry = entries_[ticket];
+    static_cast<Submission&>(entry) = std::move(submission);
+    entry.stages.note(Stage::kSubmitted, entry.submitted);
+    return ticket;
+  }
+
+  // Whether a request that may be held back has not begun to execute.
+  bool has_deferrable() const { return n_deferrable_ > 0; }
+  // Whether there is any other request, or one that executes.
+  bool has_undeferrable() const { return entries_.size() - free_.size() > n_deferrable_; }
+  void begin(Participant::Ticket ticket) {
+    entries_[ticket].is_executing = true;
+    if (entries_[ticket].request.is_deferrable) --n_deferrable_;
+  }
+
+  Entry& at(Participant::Ticket ticket) { return entries_[ticket]; }
+
+  Recorder& recorder() { return recorder_; }
+  void note(Participant::Ticket ticket, Stage stage) {
+    if (recorder_.is_on()) entries_[ticket].stages.note(stage);
+  }
+  // `when`: in ticks; 0 where that is not recorded.
+  void note_agreed(Participant::Ticket ticket, Path path, std::uint64_t when) {
+    entries_[ticket].stages.path = path;
+    entries_[ticket].stages.note(Stage::kAgreed, when);
+  }
+
+  void complete(Participant::Ticket ticket, const Status& status) {
+    Entry& done = entries_[ticket];
+    if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
+    if (recorder_.is_on()) record(done, status.kind());
+    if (done.op != nullptr) ops_.release(*done.op);  // first: who sees it done may use the name again
+    const std::shared_ptr<Operation> operation = std::move(done.operation);
+    done = {};
+    free_.push_back(ticket);
+    operation->complete(status);  // whose callback may submit
+  }
+
+  // Completes all, or all that are not executing.
+  void complete_all(const Status& status, bool also_executing) {
+    for (Participant::Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
+      const Entry& entry = entries_[ticket];
+      if (entry.operation && (also_executing || !entry.is_executing)) complete(ticket, status);
+    }
+  }
+
+  bool empty() const { return free_.size() == entries_.size(); }
+
+ private:
+  Participant::Ticket take_ticket() {
+    if (free_.empty()) {
+      entries_.emplace_back();
+      return entries_.size() - 1;
+    }
+    const Participant::Ticket ticket = free_.back();
+    free_.pop_back();
+    return ticket;
+  }
+
+  void record(Entry& done, ErrorKind outcome) {
+    if (done.stages[Stage::kSubmitted] == 0) return;
+    done.stages.note(Stage::kDone);
+    const Request& request = done.request;
+    recorder_.write({request.name, request.signature.collective, outcome, request.process_set, request.lane,
+                     request.signature.n_bytes()},
+                    done.stages);
+  }
+
+  PersistentOps& ops_;
+  const OutputMemory& output_memory_;
+  Recorder& recorder_;
+  std::vector<Entry> entries_;
+  std::vector<Participant::Ticket> free_;
+  std::size_t n_deferrable_ = 0;
+};
+
+}  // namespace ciranda

@@ -1,0 +1,123 @@
+#include "execute/lane_arena.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "execute/tell_all.hpp"
+#include "membership/secret.hpp"
+
+namespace ciranda {
+namespace {
+
+// What the first member says of the memory that it has made; the others say only whether they share memory with all.
+enum Offer : std::uint8_t { kShares, kProcess, kDescriptor, kSecret, kOfferNumbers };
+
+}  // namespace
+
+// The secret lies behind the arena: a path under /proc names another file where processes have other numbers.
+std::size_t LaneArena::n_bytes() const {
+  return SharedArena::required_bytes(mesh_.size(), slot_bytes_) + SharedArena::kAlignment;
+}
+
+// A member's own part; the first has what is common, and the secret, too.
+std::vector<ShmExtent> LaneArena::owned() const {
+  std::vector<ShmExtent> owned{SharedArena::part(mesh_.size(), slot_bytes_, mesh_.rank())};
+  if (mesh_.rank() == 0) {
+    owned.push_back(SharedArena::common(mesh_.size()));
+    owned.push_back({n_bytes() - SharedArena::kAlignment, SharedArena::kAlignment});
+  }
+  return owned;
+}
+
+std::uint64_t LaneArena::heard(int member, std::size_t number) const {
+  return heard_[static_cast<std::size_t>(member) * told_.size() + number];
+}
+
+Work LaneArena::settle(std::function<Result<Work>()> next) {
+  next_ = std::move(next);
+  std::vector<std::uint64_t> told(kOfferNumbers);
+  if (shares_memory_with_all(mesh_)) {
+    told[kShares] = 1;
+    if (mesh_.rank() == 0) told[kShares] = offer(told) ? 1 : 0;
+  }
+  return tell(std::move(told), [this] { return open_offer(); });
+}
+
+Work LaneArena::tell(std::vector<std::uint64_t> told, std::function<Result<Work>()> next) {
+  told_ = std::move(told);
+  Work work;
+  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
+  work.continue_with = std::move(next);
+  return work;
+}
+
+bool LaneArena::offer(std::vector<std::uint64_t>& told) {
+  Result<ShmSegment> made = ShmSegment::create_part(n_bytes(), owned());
+  if (!made.ok()) {
+    warn(made.status());
+    return false;
+  }
+  told[kProcess] = static_cast<std::uint64_t>(getpid());
+  told[kDescriptor] = static_cast<std::uint64_t>(made.value().descriptor());
+  if (made.value().path() != ShmSegment::path_of(told[kProcess], told[kDescriptor])) {
+    warn(Status::internal("the file system of shared memory knows no files without a name"));
+    return false;
+  }
+  if (Status filled = fill_random(std::as_writable_bytes(std::span(&told[kSecret], 1))); !filled.ok()) {
+    warn(filled);
+    return false;
+  }
+  segment_.emplace(std::move(made).value());
+  std::memcpy(segment_->memory().data() + n_bytes() - SharedArena::kAlignment, &told[kSecret], sizeof told[kSecret]);
+  return true;
+}
+
+Result<Work> LaneArena::open_offer() {
+  for (int member = 0; member < mesh_.size(); ++member) {
+    if (heard(member, kShares) == 0) return end();
+  }
+  const bool is_open =
+      mesh_.rank() == 0 || open_at(ShmSegment::path_of(heard(0, kProcess), heard(0, kDescriptor)), heard(0, kSecret));
+  return tell({is_open ? 1U : 0U}, [this] { return attach(); });
+}
+
+bool LaneArena::open_at(const std::string& path, std::uint64_t secret) {
+  const Status found = found_at(path, secret);
+  if (!found.ok()) warn(found);
+  return found.ok();
+}
+
+Status LaneArena::found_at(const std::string& path, std::uint64_t secret) {
+  Result<ShmSegment> opened = ShmSegment::open(path, n_bytes(), owned());
+  if (!opened.ok()) return opened.status();
+  std::uint64_t found = 0;
+  std::memcpy(&found, opened.value().memory().data() + n_bytes() - SharedArena::kAlignment, sizeof found);
+  if (found != secret) return Status::internal(path + " is other memory");
+  segment_.emplace(std::move(opened).value());
+  return {};
+}
+
+void LaneArena::warn(const Status& why) const {
+  logger_.warning("a process set of " + std::to_string(mesh_.size()) +
+                  " ranks on this host gets no memory to share, so its collectives are slower: " + why.message());
+}
+
+Result<Work> LaneArena::attach() {
+  for (int member = 0; member < mesh_.size(); ++member) {
+    if (heard(member, 0) == 0) return end();
+  }
+  segment_->release_path();
+  const auto memory = segment_->memory();
+  arena_.emplace(memory.first(memory.size() - SharedArena::kAlignment), mesh_.size(), mesh_.rank(), slot_bytes_);
+  return next_();
+}
+
+Result<Work> LaneArena::end() {
+  segment_.reset();
+  return next_();
+}
+
+}  // namespace ciranda

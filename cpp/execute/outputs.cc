@@ -1,0 +1,130 @@
+#include "execute/outputs.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "agree/round_places.hpp"
+#include "execute/work.hpp"
+
+namespace ciranda {
+namespace {
+
+using Buffers = std::vector<OutputBuffer>;
+
+// Whether each tensor has a number of rows for each member: where ranks may differ in them, this one's own as it asked.
+bool are_complete(const FirstDims& rows_from, const Request& request, const Mesh& mesh) {
+  const std::vector<TensorSignature>& tensors = request.signature.tensors;
+  const bool asks = info(request.signature.collective).first_dim_may_differ;
+  return std::ranges::equal(rows_from, tensors, [&](const auto& rows, const TensorSignature& tensor) {
+    return rows.size() == static_cast<std::size_t>(mesh.size()) &&
+           (!asks || rows[static_cast<std::size_t>(mesh.rank())] == tensor.shape.front());
+  });
+}
+
+// The request's signature, with as many rows as a rank gets.
+Result<Signature> result_of(const Request& request, const FirstDims* rows_from, const Mesh& mesh) {
+  Signature whole = request.signature;
+  const bool is_cut = info(whole.collective).rows == Rows::kCut;
+  bool can_be = is_cut || (rows_from != nullptr && are_complete(*rows_from, request, mesh));
+  for (std::size_t i = 0; can_be && i < whole.tensors.size(); ++i) {
+    std::int64_t& n_rows = whole.tensors[i].shape.front();
+    const std::optional<std::int64_t> sum =
+        is_cut ? n_rows_of_result(whole.collective, n_rows, mesh.rank(), mesh.size()) : sum_of_rows((*rows_from)[i]);
+    can_be = sum.has_value();
+    n_rows = sum.value_or(0);
+  }
+  if (can_be && check_sizes(request.name, whole).ok()) return whole;
+  return Status::internal("the first dimensions for " + call_text(request) + " are not those of its ranks");
+}
+
+// Whether the result goes to memory of the caller: if that is given, and there is room for what comes.
+bool uses_given(const Request& request, const FirstDims* rows_from) {
+  const CollectiveInfo& facts = info(request.signature.collective);
+  if (facts.output == Output::kMayBeGiven) {
+    return std::ranges::any_of(request.memory, [](const TensorMemory& memory) { return memory.output != nullptr; });
+  }
+  if (facts.output != Output::kMayHaveRoom || !request.has_room_for_all) return false;
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const TensorSignature& tensor = request.signature.tensors[i];
+    if (request.memory[i].output == nullptr && tensor.n_bytes() != 0) return false;
+    const auto is_other = [&](std::int64_t n_rows) { return n_rows != tensor.shape.front(); };
+    if (facts.first_dim_may_differ && std::ranges::any_of((*rows_from)[i], is_other)) return false;
+  }
+  return true;
+}
+
+Result<Buffers> allocate(const Request& request, const Signature& whole, const Mesh& mesh, const OutputMemory& from) {
+  Buffers buffers;
+  for (const TensorSignature& tensor : whole.tensors) {
+    buffers.push_back(from.allocate(tensor.n_bytes(), tensor.shape));
+    if (buffers.back().data) continue;
+    return Status::internal("rank " + std::to_string(mesh.peer(mesh.rank()).rank) +
+                            " has no memory for the result of " + call_text(request) + ", " +
+                            std::to_string(tensor.n_bytes()) + " bytes");
+  }
+  return buffers;
+}
+
+// The caller's memory, as what the operation gives: whoever made the call need not know whether it was used.
+Buffers view_given(const Request& request, const Signature& whole) {
+  Buffers buffers;
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const std::shared_ptr<std::byte> data(std::shared_ptr<std::byte>(), request.memory[i].output);
+    buffers.push_back({data, whole.tensors[i].n_bytes(), whole.tensors[i].shape});
+  }
+  return buffers;
+}
+
+void add_received_splits(const FirstDims& rows_from, Buffers& to) {
+  for (const std::vector<std::int64_t>& rows : rows_from) {
+    const std::size_t n_bytes = rows.size() * sizeof(std::int64_t);
+    to.push_back(allocate_output(n_bytes, {static_cast<std::int64_t>(rows.size())}));
+    if (to.back().data) std::memcpy(to.back().data.get(), rows.data(), n_bytes);
+  }
+}
+
+std::vector<std::byte*> given_memory(const Request& request) {
+  std::vector<std::byte*> memory;
+  for (const TensorMemory& given : request.memory) memory.push_back(given.output);
+  return memory;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
+  constexpr std::int64_t kMaxRows = std::int64_t{1} << 56;
+  std::int64_t sum = 0;
+  for (const std::int64_t each : rows) {
+    if (each < 0 || each > kMaxRows - sum) return std::nullopt;
+    sum += each;
+  }
+  return sum;
+}
+
+Result<std::vector<std::byte*>> give_outputs(const InFlight::Entry& entry, const FirstDims* rows_from, const Mesh& mesh,
+                                             const OutputMemory& memory) {
+  const Request& request = entry.request;
+  const CollectiveInfo& facts = info(request.signature.collective);
+  if (!facts.allocates_output) return given_memory(request);
+  const Result<Signature> whole = result_of(request, rows_from, mesh);
+  if (!whole.ok()) return whole.status();
+  if (!facts.receives(facts.has_root && root_member(request.signature, mesh) == mesh.rank())) {
+    return std::vector<std::byte*>{};
+  }
+  if (uses_given(request, rows_from)) {
+    if (facts.output == Output::kMayHaveRoom) entry.operation->set_outputs(view_given(request, whole.value()));
+    return given_memory(request);
+  }
+  Result<Buffers> buffers = allocate(request, whole.value(), mesh, memory);
+  if (!buffers.ok()) return buffers.status();
+  std::vector<std::byte*> to;
+  for (const OutputBuffer& buffer : buffers.value()) to.push_back(buffer.data.get());
+  if (has_own_splits(request.signature) && !facts.is_from_root) add_received_splits(*rows_from, buffers.value());
+  entry.operation->set_outputs(std::move(buffers).value());
+  return to;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,90 @@
+#include "execute/round_data.hpp"
+
+#include <cstring>
+
+#include "agree/round_places.hpp"
+#include "execute/collectives/functions.hpp"
+
+namespace ciranda {
+namespace {
+
+std::byte* write_splits(std::span<const DirectTensor> tensors, std::byte* to) {
+  std::byte* at = to;
+  for (const DirectTensor& tensor : tensors) {
+    std::memcpy(at, tensor.own_splits.data(), tensor.own_splits.size_bytes());
+    at += tensor.own_splits.size_bytes();
+  }
+  return to + bytes_of_splits(tensors.size(), tensors.front().own_splits.size());
+}
+
+}  // namespace
+
+DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members, std::size_t nth) {
+  DirectTensor made{.collective = call.collective,
+                    .reduction = {call.dtype, call.op, call.prescale, call.postscale, n_members, {}},
+                    .input = call.memory.input,
+                    .count = call.count()};
+  made.n_bytes = made.count * size_of(call.dtype);
+  if (info(call.collective).is_along_rows) {
+    made.n_rows = call.shape.front();
+    made.row_bytes = call.row_bytes();
+  }
+  if (rows_of != nullptr) made.rows_of = (*rows_of)[nth];
+  return made;
+}
+
+std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* rows_of, int n_members) {
+  const Signature& signature = request.signature;
+  std::vector<DirectTensor> tensors;
+  tensors.reserve(request.memory.size());
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    DirectTensor& made = tensors.emplace_back(tensor_of(call_of(request, i), rows_of, n_members, i));
+    if (!info(signature.collective).takes_splits) continue;
+    made.n_bytes = bytes_of_rows(request.splits[i], signature.tensors[i]);
+    if (has_own_splits(signature)) {
+      made.own_splits = request.splits[i];
+    } else {
+      made.n_rows = signature.arguments[i];
+    }
+  }
+  return tensors;
+}
+
+void RoundCall::contribute(std::byte* to, StagingCopy how) const {
+  if (!tensors.empty() && !tensors.front().own_splits.empty()) to = write_splits(tensors, to);
+  for (const DirectTensor& tensor : tensors) {
+    ciranda::contribute(tensor, static_cast<std::size_t>(self), static_cast<std::size_t>(n_members), to, how);
+    to += whole_lines(tensor.n_bytes);
+  }
+}
+
+void RoundCall::combine(std::vector<const std::byte*>& contributed, std::span<std::byte* const> outputs) const {
+  const std::size_t own_place = root < 0 ? static_cast<std::size_t>(self) : 0;
+  std::vector<const std::byte*> copy;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const DirectTensor& tensor = tensors[i];
+    const bool is_last = i + 1 == tensors.size();
+    if (!is_last) copy = contributed;
+    std::vector<const std::byte*>& from = is_last ? contributed : copy;
+    if (contributes(self)) from[own_place] = tensor.input;
+    functions(collective).combine(tensor, static_cast<std::size_t>(self), from, outputs[i]);
+    for (std::size_t member = 0; !is_last && member < contributed.size(); ++member) {
+      contributed[member] += whole_lines(tensor.n_bytes_of(member, contributed.size()));
+    }
+  }
+}
+
+std::vector<std::vector<std::int64_t>> read_splits(std::size_t n_tensors, std::span<const std::byte*> contributed) {
+  const std::size_t n_members = contributed.size();
+  std::vector<std::vector<std::int64_t>> splits(n_tensors, std::vector<std::int64_t>(n_members * n_members));
+  for (std::size_t member = 0; member < n_members; ++member) {
+    for (std::size_t i = 0; i < n_tensors; ++i) {
+      std::memcpy(&splits[i][member * n_members], contributed[member] + i * n_members * sizeof(std::int64_t),
+                  n_members * sizeof(std::int64_t));
+    }
+    contributed[member] += bytes_of_splits(n_tensors, n_members);
+  }
+  return splits;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,111 @@
+#include "execute/staged.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "call/memory_use.hpp"
+
+namespace ciranda {
+namespace {
+
+std::string text_of(const Request& request) {
+  return std::string(to_string(request.signature.collective)) + " '" + request.name + "'";
+}
+
+}  // namespace
+
+void Staged::Arrivals::note(Status copied) {
+  if (!copied.ok()) {
+    const std::lock_guard lock(mutex);
+    status = std::move(copied);
+  }
+  if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1) wake->ring();
+}
+
+// False: there is no memory. Null stays null, and one pointer for both stays one.
+bool Staged::add(Request& request, std::size_t index, std::span<const int> ranks, int rank) {
+  TensorMemory& memory = request.memory[index];
+  Tensor tensor{.on_device = memory, .input = {}, .output = {}};
+  tensor.n_bytes_written = memory.output != nullptr ? n_bytes_written(request, index, ranks, rank) : 0;
+  const bool is_in_place = memory.input == memory.output;
+  const std::size_t n_bytes_in = std::max(n_bytes_read(request, index, rank), is_in_place ? tensor.n_bytes_written : 0);
+  const auto allocate = [&](const std::byte* on_device, std::size_t n_bytes) {
+    return on_device == nullptr ? nullptr : device_.allocate_on_host(memory.place, std::max<std::size_t>(n_bytes, 1));
+  };
+  tensor.input = allocate(memory.input, n_bytes_in);
+  tensor.output = is_in_place ? tensor.input : allocate(memory.output, tensor.n_bytes_written);
+  const auto has_all = [&] {
+    return (memory.input == nullptr || tensor.input != nullptr) &&
+           (memory.output == nullptr || tensor.output != nullptr);
+  };
+  if (!has_all()) return false;
+  memory = {tensor.input.get(), tensor.output.get()};
+  tensors_.push_back(std::move(tensor));
+  return true;
+}
+
+void Staged::fetch(const Request& request, int rank) {
+  const auto n_bytes = [&](std::size_t i) { return tensors_[i].input != nullptr ? n_bytes_read(request, i, rank) : 0; };
+  for (std::size_t i = 0; i < tensors_.size(); ++i) arrivals_->n_missing += n_bytes(i) > 0 ? 1 : 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (n_bytes(i) == 0) continue;
+    const Tensor& tensor = tensors_[i];
+    device_.fetch(tensor.on_device.place, tensor.input.get(), tensor.on_device.input, n_bytes(i),
+                  [arrivals = arrivals_, memory = tensor.input](Status copied) { arrivals->note(std::move(copied)); });
+  }
+}
+
+// The queue keeps what it copies from. What fails there fails everything that the queue is given later.
+void Staged::put(const Tensor& tensor, std::byte* to, std::shared_ptr<std::byte> from, std::size_t n_bytes) const {
+  if (n_bytes == 0) return;
+  const std::byte* const host = from.get();
+  device_.put(tensor.on_device.place, to, host, n_bytes, [kept = std::move(from)](const Status&) {});
+}
+
+Status Staged::end(Operation& operation) const {
+  std::vector<OutputBuffer> outputs = operation.outputs();  // behind those of tensors: numbers, which stay
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    std::byte* const given = tensor.on_device.output;
+    if (i >= outputs.size()) {
+      put(tensor, given, tensor.output, tensor.n_bytes_written);
+      continue;
+    }
+    std::shared_ptr<std::byte> host = std::move(outputs[i].data);
+    const bool is_given = host.get() == tensor.output.get();
+    outputs[i].place = tensor.on_device.place;
+    outputs[i].data = is_given ? std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given)
+                               : device_.allocate(tensor.on_device.place, std::max<std::size_t>(outputs[i].n_bytes, 1));
+    if (!is_given && outputs[i].data == nullptr) {
+      return Status::internal("there is no memory " + to_string(tensor.on_device.place) + " for a result of " +
+                              std::to_string(outputs[i].n_bytes) + " bytes");
+    }
+    put(tensor, outputs[i].data.get(), is_given ? tensor.output : std::move(host), outputs[i].n_bytes);
+  }
+  operation.set_outputs(std::move(outputs));
+  return Status::ok_status();
+}
+
+Result<std::unique_ptr<Staged>> Staging::stage_on_device(Request& request) const {
+  const Place place = request.memory.front().place;
+  const BackendRow* const row = find(backends_, place.type);
+  Device* const device = row != nullptr && row->device != nullptr ? row->device() : nullptr;
+  if (device == nullptr) {
+    return Status::invalid_argument(text_of(request) + ": its tensors lie " + to_string(place) +
+                                    ", which there is no backend for here.");
+  }
+  const Ranks ranks = sets_.ranks(request.process_set);
+  if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
+  std::unique_ptr<Staged> staged(new Staged(*device));
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    if (staged->add(request, i, *ranks, rank_)) continue;
+    return Status::internal(text_of(request) + ": there is no host memory to stage its tensors in");
+  }
+  request.is_awaited = false;
+  staged->arrivals_->wake = wake_;
+  staged->fetch(request, rank_);
+  return staged;
+}
+
+}  // namespace ciranda

@@ -1,0 +1,52 @@
+#include "progress/back_off.hpp"
+
+#include <sched.h>
+
+#include "base/relax.hpp"
+
+namespace ciranda {
+namespace {
+
+// Looks without yielding the core: about the time in which a peer that runs answers.
+constexpr int kLooksBeforeYield = 50;
+// A yield that takes longer let somebody else run on this core.
+constexpr auto kLonelyYield = std::chrono::microseconds(4);
+
+// A thread that only yields stays on its core, also when the one it shares it with is the very peer it waits for and
+// another core is idle; one that sleeps for a moment often wakes up on it again. So it says that it may run anywhere
+// else, and, having been moved, that it may run wherever it might before.
+void step_aside() {
+  cpu_set_t usable;
+  const int cpu = sched_getcpu();
+  if (cpu < 0 || sched_getaffinity(0, sizeof usable, &usable) != 0 || CPU_COUNT(&usable) < 2) return;
+  cpu_set_t elsewhere = usable;
+  CPU_CLR(static_cast<unsigned>(cpu), &elsewhere);
+  if (sched_setaffinity(0, sizeof elsewhere, &elsewhere) == 0) sched_setaffinity(0, sizeof usable, &usable);
+}
+
+}  // namespace
+
+bool BackOff::look_again() {
+  if (++n_looks_ < kLooksBeforeYield && !is_oversubscribed_) {
+    relax();
+    return true;
+  }
+  if (!idle_since_) idle_since_ = Clock::now();
+  yield();
+  return Clock::now() - *idle_since_ < limit_;
+}
+
+void BackOff::yield() {
+  const Clock::time_point begin = Clock::now();
+  sched_yield();
+  if (is_oversubscribed_) return;
+  if (Clock::now() - begin < kLonelyYield) {
+    sharing_.n_yields.store(0, std::memory_order_relaxed);
+    return;
+  }
+  if (sharing_.n_yields.fetch_add(1, std::memory_order_relaxed) + 1 < sharing_.n_yields_before_step_aside) return;
+  sharing_.n_yields.store(0, std::memory_order_relaxed);
+  step_aside();
+}
+
+}  // namespace ciranda

@@ -1,0 +1,39 @@
+// NamedParticipant: a participant with operations of its own, which finds that of a call by the name of its request.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agree/participant.hpp"
+
+namespace ciranda::testing {
+
+// Is there before the participant that knows it.
+struct OwnOps {
+  std::unique_ptr<PersistentOps> ops = std::make_unique<PersistentOps>();
+};
+
+class NamedParticipant : private OwnOps, public Participant {
+ public:
+  explicit NamedParticipant(int rank, RoundPlaces places = {0, 0}) : Participant(rank, 0, *OwnOps::ops, places) {}
+
+  PersistentOp& op(const std::string& name) const { return OwnOps::ops->find_or_make(0, name); }
+
+  Message submit(const Request& request, Ticket ticket) {
+    return Participant::submit(op(request.name), request, ticket);
+  }
+  Message submit_duplicate(const std::string& name, Ticket ticket) {
+    return Participant::submit_duplicate(op(name), ticket);
+  }
+  std::optional<DirectRound> come(Direct by, const Request& request, Ticket ticket) {
+    return Participant::come(by, op(request.name), request, ticket);
+  }
+  bool come_late(const std::string& name, Ticket ticket) { return Participant::come_late(op(name), ticket); }
+  std::optional<DirectRound> avoid(const std::string& name) { return Participant::avoid(op(name)); }
+  std::optional<DirectRound> round_for(const Call& call) const {
+    return Participant::round_for(op(std::string(call.name)), call);
+  }
+};
+
+}  // namespace ciranda::testing

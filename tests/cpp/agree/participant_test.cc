@@ -1,0 +1,409 @@
+// Participant: what one rank reports, and what it makes of the log; a log that does not fit is refused.
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "agree/named_participant.hpp"
+#include "agree/signatures.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+ExecuteItem definition(std::uint32_t cache_id, std::string name,
+                       std::vector<std::vector<std::int64_t>> first_dims = {}) {
+  return {cache_id, true, std::move(name), std::move(first_dims), {}, {}};
+}
+ExecuteItem use(std::uint32_t cache_id) { return {cache_id, false, {}, {}, {}, {}}; }
+
+// The tickets that an entry carries out, in order; the rank is expected to accept the entry.
+std::vector<Participant::Ticket> execute(NamedParticipant& participant, std::vector<ExecuteItem> items) {
+  auto action = participant.apply(ExecuteEntry{std::move(items)});
+  EXPECT_TRUE(action.ok()) << action.status().message();
+  std::vector<Participant::Ticket> tickets;
+  if (!action.ok()) return tickets;
+  for (const auto& ready : std::get<Participant::Execute>(action.value()).requests) tickets.push_back(ready.ticket);
+  return tickets;
+}
+
+std::string refusal(NamedParticipant& participant, const LogEntry& entry) {
+  const auto action = participant.apply(entry);
+  EXPECT_FALSE(action.ok());
+  if (!action.ok()) {
+    EXPECT_EQ(action.status().kind(), ErrorKind::kInternal);
+  }
+  return action.status().message();
+}
+
+TEST(Participant, ReportsInFullAndThenByCacheId) {
+  NamedParticipant participant(1);
+  Request a = request("a", allreduce({4}));
+  a.is_deferrable = true;
+  const Message first = participant.submit(a, 10);
+  ASSERT_TRUE(std::holds_alternative<RequestMessage>(first));
+  EXPECT_EQ(std::get<RequestMessage>(first).name, "a");
+  EXPECT_EQ(std::get<RequestMessage>(first).signature, a.signature);
+  EXPECT_TRUE(std::get<RequestMessage>(first).is_deferrable);
+  EXPECT_TRUE(std::get<RequestMessage>(first).is_cacheable);
+  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{10}));
+
+  const Message second = participant.submit(a, 11);
+  ASSERT_TRUE(std::holds_alternative<ReadyMessage>(second));
+  ASSERT_EQ(std::get<ReadyMessage>(second).items.size(), 1U);
+  EXPECT_EQ(std::get<ReadyMessage>(second).items[0].cache_id, 0U);
+  EXPECT_TRUE(std::get<ReadyMessage>(second).items[0].is_deferrable);
+  EXPECT_EQ(execute(participant, {use(0)}), (std::vector<Participant::Ticket>{11}));
+}
+
+TEST(Participant, ReportsAChangeInFull) {
+  NamedParticipant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  execute(participant, {definition(0, "a")});
+  EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({5})), 2)));
+  execute(participant, {definition(0, "a")});
+  EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({5})), 3)));
+}
+
+TEST(Participant, ReportsANewPriorityInFull) {
+  NamedParticipant participant(0);
+  Request a = request("a", allreduce({4}));
+  for (const std::int32_t priority : {0, 3}) {
+    a.priority = priority;
+    const Message first = participant.submit(a, 1);
+    ASSERT_TRUE(std::holds_alternative<RequestMessage>(first));
+    EXPECT_EQ(std::get<RequestMessage>(first).priority, priority);
+    execute(participant, {definition(0, "a")});
+    EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 2)));
+    execute(participant, {use(0)});
+  }
+}
+
+// What failed was not agreed on: the signature of before is still the cache id's.
+TEST(Participant, KeepsTheAgreedSignatureThroughAFailure) {
+  NamedParticipant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  execute(participant, {definition(0, "a")});
+  participant.submit(request("a", allreduce({5})), 2);
+  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {{0, 0}}}).ok());
+  EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({5})), 3)));
+  ASSERT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kMismatch, "no", {{0, 0}}}).ok());
+  EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(request("a", allreduce({4})), 4)));
+}
+
+TEST(Participant, ReportsWithoutACacheIdInFullEveryTime) {
+  NamedParticipant participant(0);
+  for (Participant::Ticket ticket = 0; ticket < 3; ++ticket) {
+    EXPECT_TRUE(std::holds_alternative<RequestMessage>(participant.submit(request("a", allreduce({4})), ticket)));
+    EXPECT_EQ(execute(participant, {definition(kNoCacheId, "a")}), (std::vector<Participant::Ticket>{ticket}));
+  }
+}
+
+TEST(Participant, CallsARepetitionADuplicate) {
+  NamedParticipant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  const Message again = participant.submit(request("a", allreduce({4})), 2);
+  ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(again));
+  EXPECT_EQ(std::get<DuplicateMessage>(again).name, "a");
+  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 1}, {0, 0}}});
+  ASSERT_TRUE(action.ok());
+  const auto& failure = std::get<Participant::Fail>(action.value());
+  EXPECT_EQ(failure.tickets, (std::vector<Participant::Ticket>{1, 2}));
+  EXPECT_EQ(failure.status.kind(), ErrorKind::kInvalidArgument);
+  EXPECT_EQ(failure.status.message(), "twice");
+}
+
+TEST(Participant, AnswersInTheOrderOfTheCalls) {
+  NamedParticipant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  participant.submit(request("a", allreduce({4})), 2);
+  EXPECT_EQ(execute(participant, {definition(0, "a")}), (std::vector<Participant::Ticket>{1}));
+  auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{2}));
+}
+
+TEST(Participant, CarriesOutSeveralInTheOrderOfTheEntry) {
+  NamedParticipant participant(0);
+  participant.submit(request("a", allreduce({4})), 1);
+  participant.submit(request("b", allreduce({4})), 2);
+  EXPECT_EQ(execute(participant, {definition(0, "b"), definition(1, "a")}), (std::vector<Participant::Ticket>{2, 1}));
+}
+
+TEST(Participant, GivesFirstDimensionsAndKeepsThem) {
+  NamedParticipant participant(0);
+  const std::vector<std::vector<std::int64_t>> dims{{3, 5}};
+  participant.submit(request("g", allgather({3, 2})), 1);
+  for (int round = 0; round < 2; ++round) {
+    auto action = participant.apply(ExecuteEntry{{round == 0 ? definition(0, "g", dims) : use(0)}});
+    ASSERT_TRUE(action.ok());
+    const auto& ready = std::get<Participant::Execute>(action.value()).requests.front();
+    ASSERT_NE(ready.first_dims, nullptr);
+    EXPECT_EQ(*ready.first_dims, dims);
+    participant.submit(request("g", allgather({3, 2})), 2);
+  }
+}
+
+TEST(Participant, IgnoresFailuresOfOthers) {
+  NamedParticipant participant(2);
+  auto action = participant.apply(FailEntry{"never heard of", ErrorKind::kMismatch, "no", {{0, 1}, {-1, -1}}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_TRUE(std::get<Participant::Fail>(action.value()).tickets.empty());
+}
+
+Participant::Cancelled cancelled(NamedParticipant& participant, std::uint64_t round) {
+  auto action = participant.apply(CancelEntry{0, round});
+  EXPECT_TRUE(action.ok());
+  return std::get<Participant::Cancelled>(action.value());
+}
+
+// Rank 2 has not got all inputs to the first round when the second, to which others have come, is cancelled.
+TEST(Participant, AnswersForTheRoundThatIsCancelled) {
+  NamedParticipant participant(2);
+  const Request a = request("a", allreduce({4}));
+  participant.submit(a, 1);
+  ExecuteItem opened = definition(0, "a");
+  opened.direct = Direct::kByMessages;
+  execute(participant, {opened});
+  const auto first = participant.come(Direct::kByMessages, a, 2);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(cancelled(participant, first->number).answer) << "it has come";
+  const auto next = cancelled(participant, first->number + 1).answer;
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->round, first->number + 1);
+  EXPECT_EQ(participant.done(participant.at(0)).ticket, 2U);
+  EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3)) << "as it has said";
+  EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
+  execute(participant, {opened});
+  EXPECT_FALSE(cancelled(participant, first->number + 1).answer) << "that was long ago";
+  EXPECT_EQ(participant.come(Direct::kByMessages, a, 4)->number, first->number + 2);
+}
+
+TEST(Participant, FindsTheCallThatIsNeverAnswered) {
+  NamedParticipant participant(0);
+  Request a = request("a", allreduce({4}));
+  Request later = request("b", allreduce({4}));
+  later.is_deferrable = true;
+  participant.submit(a, 1);
+  participant.submit(later, 2);
+  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(false));
+  execute(participant, {definition(0, "a")});
+  participant.submit(a, 3);
+  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(false));
+  EXPECT_EQ(participant.sweep(false), "a");
+  execute(participant, {use(0)});
+  for (int i = 1; i < Participant::kMostSweeps; ++i) EXPECT_FALSE(participant.sweep(true));
+  EXPECT_EQ(participant.sweep(true), "b");
+}
+
+TEST(Participant, SaysAgainThatItHasJoined) {
+  NamedParticipant participant(0);
+  EXPECT_FALSE(participant.join_again());
+  for (std::uint64_t nth = 1; nth < 3; ++nth) {
+    participant.join(1);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(participant.sweep(true));
+    EXPECT_EQ(participant.join_again()->nth, nth);
+    EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
+    EXPECT_FALSE(participant.join_again());
+  }
+}
+
+TEST(Participant, KnowsWhetherAnythingIsPending) {
+  NamedParticipant participant(0);
+  EXPECT_FALSE(participant.has_pending());
+  participant.submit(request("a", allreduce({4})), 1);
+  participant.submit(request("a", allreduce({4})), 2);
+  EXPECT_TRUE(participant.has_pending());
+  execute(participant, {definition(0, "a")});
+  EXPECT_TRUE(participant.has_pending());
+  EXPECT_TRUE(participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}}).ok());
+  EXPECT_FALSE(participant.has_pending());
+}
+
+TEST(Participant, RefusesALogThatDoesNotFit) {
+  NamedParticipant participant(3);
+  EXPECT_EQ(refusal(participant, ExecuteEntry{{use(0)}}), "the log executes cache id 0, which rank 3 has not reported");
+  EXPECT_EQ(refusal(participant, ExecuteEntry{{definition(0, "a")}}),
+            "the log executes 'a', which rank 3 has not reported");
+  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{3, 3}}}),
+            "the log fails 'a', which rank 3 has not reported");
+  participant.submit(request("a", allreduce({4})), 1);
+  EXPECT_EQ(refusal(participant, FailEntry{"a", ErrorKind::kMismatch, "no", {{1, 3}, {3, 5}}}),
+            "the log fails 'a', which rank 3 has not reported");
+  refusal(participant, ExecuteEntry{{definition(7, "a")}});  // cache ids come one after the other
+  execute(participant, {definition(0, "a")});
+  refusal(participant, ExecuteEntry{{use(0)}});
+  refusal(participant, ExecuteEntry{{use(1)}});
+  EXPECT_EQ(refusal(participant, JoinedEntry{0}), "the log says that all ranks have joined, which rank 3 has not");
+}
+
+// The name is in use here, in another lane perhaps: this participant may have none of it, and its lane must still hear.
+TEST(Participant, ReportsACallThatWasRefusedHere) {
+  NamedParticipant participant(0);
+  const Message message = participant.submit_duplicate("a", 5);
+  ASSERT_TRUE(std::holds_alternative<DuplicateMessage>(message));
+  EXPECT_EQ(std::get<DuplicateMessage>(message).name, "a");
+  const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{0, 0}}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, (std::vector<Participant::Ticket>{5}));
+  EXPECT_FALSE(participant.has_pending());
+}
+
+// --- direct rounds
+
+// A participant that knows "a" by cache id 0, and that its ranks may send each other their inputs for it.
+NamedParticipant with_inputs() {
+  NamedParticipant participant(1);
+  participant.submit(request("a", allreduce({4})), 100);
+  ExecuteItem item = definition(0, "a");
+  item.direct = Direct::kByMessages;
+  execute(participant, {item});
+  return participant;
+}
+
+// A round by messages is pending, and the name was called once more: as ticket 2.
+NamedParticipant with_a_duplicate() {
+  NamedParticipant participant = with_inputs();
+  EXPECT_TRUE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 1).has_value());
+  EXPECT_TRUE(participant.come_late("a", 2));
+  EXPECT_TRUE(participant.take_late().empty()) << "others may have carried out what this would fail";
+  return participant;
+}
+
+void expect_that_the_duplicate_is_told_now(NamedParticipant& participant) {
+  const std::vector<DuplicateMessage> late = participant.take_late();
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late.front().name, "a");
+  EXPECT_TRUE(participant.take_late().empty()) << "once";
+  EXPECT_FALSE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 3).has_value())
+      << "the log must answer it first";
+  const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{1, 1}}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_EQ(std::get<Participant::Fail>(action.value()).tickets, std::vector<Participant::Ticket>{2});
+}
+
+TEST(Participant, TellsOfADuplicateOnceTheRoundIsDone) {
+  NamedParticipant participant = with_a_duplicate();
+  EXPECT_EQ(participant.done(participant.at(0)).ticket, 1U);
+  expect_that_the_duplicate_is_told_now(participant);
+}
+
+TEST(Participant, TellsOfADuplicateOnceTheLogHasAnsweredTheCall) {
+  NamedParticipant executed = with_a_duplicate();
+  EXPECT_EQ(execute(executed, {use(0)}), std::vector<Participant::Ticket>{1});
+  expect_that_the_duplicate_is_told_now(executed);
+  NamedParticipant failed = with_a_duplicate();
+  EXPECT_TRUE(failed.apply(FailEntry{"a", ErrorKind::kTimeout, "too late", {{0, 2}}}).ok());
+  expect_that_the_duplicate_is_told_now(failed);
+}
+
+// A participant to which "a", of cache id 0, is open to rounds.
+NamedParticipant with_a_round() {
+  NamedParticipant participant(0, {8, 1 << 16});
+  participant.submit(request("a", allreduce({4})), 100);
+  ExecuteItem item = definition(0, "a");
+  item.direct = Direct::kInMemory;
+  execute(participant, {item});
+  return participant;
+}
+
+// What closes one name, or finds it closed, is nothing to the others.
+TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
+  NamedParticipant participant = with_a_round();
+  participant.join(1);
+  ExecuteItem absent = definition(1, "b");
+  absent.signature = allreduce({4});
+  absent.absent = {0};
+  EXPECT_TRUE(participant.apply(ExecuteEntry{{absent}}).ok());
+  EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
+  EXPECT_EQ(participant.avoid("b"), std::nullopt);
+  EXPECT_TRUE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
+}
+
+TEST(Participant, AvoidsARoundOnce) {
+  NamedParticipant participant = with_a_round();
+  EXPECT_TRUE(participant.avoid("a").has_value());
+  EXPECT_FALSE(participant.avoid("a").has_value()) << "it is closed";
+  EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
+}
+
+// --- groups
+
+// A participant that knows "a", "b" and "c" by cache ids 0 to 2, and that the first two are a group.
+NamedParticipant with_a_group() {
+  NamedParticipant participant(0);
+  Participant::Ticket ticket = 100;
+  for (const char* name : {"a", "b", "c"}) participant.submit(request(name, allreduce({4})), ticket++);
+  execute(participant, {definition(0, "a"), definition(1, "b"), definition(2, "c")});
+  EXPECT_TRUE(participant.apply(PlanEntry{1, {{0, 1}}}).ok());
+  return participant;
+}
+
+Request deferrable(std::string name) {
+  Request out = request(std::move(name), allreduce({4}));
+  out.is_deferrable = true;
+  return out;
+}
+
+TEST(Participant, ReportsAGroupWhenAllOfItIsThere) {
+  NamedParticipant participant = with_a_group();
+  EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("b"), 1)).items.empty());
+  EXPECT_TRUE(participant.holds_any());
+  EXPECT_EQ(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.size(), 1U);  // in no group
+  const Message message = participant.submit(deferrable("a"), 3);
+  ASSERT_TRUE(std::holds_alternative<GroupsMessage>(message));
+  EXPECT_EQ(std::get<GroupsMessage>(message).plan, 1U);
+  EXPECT_EQ(std::get<GroupsMessage>(message).groups, std::vector<std::uint32_t>{0});
+  EXPECT_FALSE(participant.holds_any());
+  const auto action = participant.apply(ExecuteGroupsEntry{1, {0}, Check::kCompare});
+  ASSERT_TRUE(action.ok());
+  const auto& done = std::get<Participant::Execute>(action.value());
+  ASSERT_EQ(done.requests.size(), 2U);
+  EXPECT_EQ(done.requests[0].ticket, 3U);
+  EXPECT_EQ(done.requests[1].ticket, 1U);
+  EXPECT_EQ(done.check, Check::kCompare);
+}
+
+TEST(Participant, ReleasesWhatItHolds) {
+  NamedParticipant participant = with_a_group();
+  participant.submit(deferrable("b"), 1);
+  const ReadyMessage released = participant.release();
+  ASSERT_EQ(released.items.size(), 1U);
+  EXPECT_EQ(released.items[0].cache_id, 1U);
+  EXPECT_TRUE(released.items[0].is_deferrable);
+  EXPECT_FALSE(participant.holds_any());
+  EXPECT_TRUE(participant.release().items.empty());
+  EXPECT_EQ(execute(participant, {use(1)}), std::vector<Participant::Ticket>{1});
+}
+
+TEST(Participant, DoesNotHoldWhatIsUrgent) {
+  NamedParticipant participant = with_a_group();
+  const Message message = participant.submit(request("a", allreduce({4})), 1);
+  EXPECT_EQ(std::get<ReadyMessage>(message).items.size(), 1U);
+}
+
+TEST(Participant, LetsGoWhenGroupsAreMadeAnew) {
+  NamedParticipant participant = with_a_group();
+  participant.submit(deferrable("b"), 1);
+  const auto action = participant.apply(PlanEntry{2, {{1, 2}}});
+  ASSERT_TRUE(action.ok());
+  const auto& planned = std::get<Participant::Planned>(action.value());
+  ASSERT_EQ(planned.released.items.size(), 1U);
+  EXPECT_EQ(planned.released.items[0].cache_id, 1U);
+  EXPECT_EQ(planned.known.plan, 2U);
+  EXPECT_TRUE(planned.known.groups.empty());
+  EXPECT_TRUE(std::get<ReadyMessage>(participant.submit(deferrable("c"), 2)).items.empty());
+}
+
+TEST(Participant, RefusesGroupsThatDoNotFit) {
+  NamedParticipant participant = with_a_group();
+  participant.submit(deferrable("b"), 1);
+  EXPECT_NE(refusal(participant, ExecuteEntry{{use(1)}}), "");  // held
+  EXPECT_NE(refusal(participant, ExecuteGroupsEntry{1, {0}, Check::kNone}), "");
+  EXPECT_NE(refusal(participant, ExecuteGroupsEntry{2, {0}, Check::kNone}), "");
+  EXPECT_NE(refusal(participant, ExecuteGroupsEntry{1, {1}, Check::kNone}), "");
+  EXPECT_NE(refusal(participant, PlanEntry{2, {{3}}}), "");
+  EXPECT_NE(refusal(participant, PlanEntry{2, {{0}, {0}}}), "");
+}
+
+}  // namespace
+}  // namespace ciranda::testing

@@ -1,0 +1,107 @@
+// Calls: each is of its own signature, and of none that differs in anything.
+#include "call/call.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace ciranda {
+namespace {
+
+constexpr std::array<std::int64_t, 2> kShape{3, 4};
+
+Call call() {
+  static std::array<float, 12> values{};
+  Call made{.name = "x", .op = ReduceOp::kAverage, .prescale = 0.5, .postscale = 3, .divides_by_all = true};
+  made.shape = kShape;
+  made.priority = 7;
+  made.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+  return made;
+}
+
+TEST(Calls, MakeARequestOfTheirOwnSignature) {
+  const Request request = make_request(call());
+  EXPECT_EQ(request.name, "x");
+  EXPECT_TRUE(request.is_awaited);
+  EXPECT_TRUE(request.is_cacheable);
+  EXPECT_EQ(request.priority, 7);
+  ASSERT_EQ(request.memory.size(), 1U);
+  EXPECT_EQ(request.memory.front().input, call().memory.input);
+  EXPECT_EQ(request.memory.front().output, call().memory.output);
+  EXPECT_TRUE(is_of(request.signature, call()));
+  EXPECT_EQ(request.signature.n_bytes(), call().n_bytes());
+}
+
+TEST(Calls, AreOfNoOtherSignature) {
+  const std::vector<std::function<void(Signature&)>> changes{
+      [](Signature& s) { s.collective = Collective::kBroadcast; },
+      [](Signature& s) { s.op = ReduceOp::kSum; },
+      [](Signature& s) { s.root = 0; },
+      [](Signature& s) { s.prescale = 1; },
+      [](Signature& s) { s.postscale = 1; },
+      [](Signature& s) { s.divides_by_all = false; },
+      [](Signature& s) { s.is_weighted = true; },
+      [](Signature& s) { s.needs_all = true; },
+      [](Signature& s) { s.arguments = {1}; },
+      [](Signature& s) { s.tensors.push_back(s.tensors.front()); },
+      [](Signature& s) { s.tensors.clear(); },
+      [](Signature& s) { s.tensors.front().dtype = DataType::kInt32; },
+      [](Signature& s) {
+        s.tensors.front().shape = {4, 3};
+      },
+      [](Signature& s) {
+        s.tensors.front().shape = {3, 4, 1};
+      },
+      [](Signature& s) { s.tensors.front().shape = {3}; },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    Signature other = make_request(call()).signature;
+    changes[i](other);
+    EXPECT_FALSE(is_of(other, call())) << "change " << i;
+  }
+}
+
+// What the table of collectives says: which may, which of them need memory for the result, and which need rows.
+TEST(Calls, CanBeRepeatedWhereTheTableSaysSo) {
+  for (const CollectiveInfo& row : kCollectives) {
+    Call made = call();
+    made.collective = row.collective;
+    EXPECT_EQ(can_be_repeated(made), row.goes_direct && row.has_tensors) << row.name;
+    if (!can_be_repeated(made)) continue;
+    made.memory.output = nullptr;
+    EXPECT_EQ(can_be_repeated(made), row.output == Output::kMayBeGiven || row.rows == Rows::kJoined) << row.name;
+    made = call();
+    made.collective = row.collective;
+    made.shape = {};
+    EXPECT_EQ(can_be_repeated(made), row.rows == Rows::kWhole) << row.name;
+    made.memory.input = nullptr;
+    EXPECT_FALSE(can_be_repeated(made)) << row.name;
+  }
+}
+
+TEST(Calls, AreOneTensorOfARequest) {
+  Request request = make_request(call());
+  std::array<float, 2> second{};
+  request.signature.tensors.push_back({DataType::kFloat32, {2}});
+  request.memory.push_back({reinterpret_cast<const std::byte*>(second.data()), nullptr});
+  const Call first = call_of(request, 0);
+  EXPECT_TRUE(is_of(make_request(call()).signature, first));
+  EXPECT_EQ(first.memory.input, call().memory.input);
+  EXPECT_EQ(call_of(request, 1).n_bytes(), sizeof second);
+  EXPECT_EQ(call_of(request, 1).memory.input, reinterpret_cast<const std::byte*>(second.data()));
+  EXPECT_EQ(call_of(request, 1).postscale, 3);
+}
+
+TEST(Calls, OfAScalarHaveOneElement) {
+  Call scalar = call();
+  scalar.shape = {};
+  EXPECT_EQ(scalar.count(), 1U);
+  EXPECT_EQ(scalar.n_bytes(), 4U);
+  EXPECT_TRUE(is_of(make_request(scalar).signature, scalar));
+}
+
+}  // namespace
+}  // namespace ciranda
