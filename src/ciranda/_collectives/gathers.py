@@ -47,7 +47,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     def grouped_allgather(
         self, tensors: Sequence[Given], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> list[Tensor]:
-        """`allgather()` of several tensors as one operation: all of them or none."""
+        """`allgather()` of several tensors as one operation: all or none."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Allgather(self, name, process_set), tensors)
         return self.grouped_allgather_async(tensors, name, process_set).wait()

@@ -232,7 +232,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> list[Tensor] | None:
-        """`gather()` of several tensors as one operation: all of them or none."""
+        """`gather()` of several tensors as one operation: all or none."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Gather(self, root_rank, name, process_set), tensors)
         return self.grouped_gather_async(tensors, root_rank, name, process_set).wait()
@@ -279,7 +279,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> list[Tensor]:
-        """`scatter()` of several tensors as one operation: all of them or none. `splits` has an entry for each."""
+        """`scatter()` of several tensors as one operation: all or none. `splits` has an entry for each."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Scatter(self, root_rank, splits, name, process_set), tensors)
         return self.grouped_scatter_async(tensors, root_rank, splits, name, process_set).wait()

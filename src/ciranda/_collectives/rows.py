@@ -55,7 +55,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> list[tuple[Tensor, Tensor]]:
-        """`alltoall()` of several tensors as one operation: all of them or none.
+        """`alltoall()` of several tensors as one operation: all or none.
 
         `splits` has an entry for each tensor. Returns a pair for each: the received rows, and their number from each
         rank, as int64.
@@ -144,7 +144,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
     def grouped_alltoall_(
         self, tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> list[Tensor]:
-        """`alltoall_()` of several tensors as one operation: all of them or none. Returns them."""
+        """`alltoall_()` of several tensors as one operation: all or none. Returns them."""
         return self.grouped_alltoall_async_(tensors, name, process_set).wait()
 
     def alltoall_async_(

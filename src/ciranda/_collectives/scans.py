@@ -53,7 +53,7 @@ class Scans(Base[Given, Tensor, Splits]):
         postscale_factor: float = 1.0,
         divisor: Divisor = "contributors",
     ) -> list[Tensor]:
-        """`scan()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
+        """`scan()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
         return self.grouped_scan_async(
             tensors, op, name, process_set, prescale_factor, postscale_factor, divisor
         ).wait()

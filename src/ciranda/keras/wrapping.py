@@ -115,7 +115,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             in the same order.
         device_dense: accepted for compatibility; without effect, as `device_sparse`.
         device_sparse: see `device_dense`.
-        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
         sparse_as_dense: combine sparse gradients as dense ones. By default the rows of all ranks are gathered.
         gradient_predivide_factor: f multiplies gradients by 1 / f before they are summed, and by f / size afterwards.
         op: Average, Sum, Min, Max or Product; or Adasum, for which each rank makes its own step, and the changes that
@@ -129,7 +129,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
         combine_when: "apply", wherever gradients come from; or, with Keras 2, "compute": only those that the optimizer
             computes itself, as Horovod does.
-        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+        divisor: the divisor of an average while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does.
 
     Raises:
@@ -139,7 +139,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     id_of(process_set)
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     if is_distributed(optimizer):
         raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     options = Options(

@@ -84,7 +84,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     passes = positive(backward_passes_per_step)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     if gradient_as_bucket_view and chosen == Adasum:
         raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
     if overlap_forward is not None and (chosen == Adasum or isinstance(optimizer, torch.optim.LBFGS)):

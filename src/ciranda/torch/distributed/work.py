@@ -94,7 +94,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
             if self._finish is not None:
                 with part_of(self._span, "finish"):
                     self._finish(self._operation)
-                self._finish = None  # if it failed, whoever waits next tries again
+                self._finish = None  # if it failed, the next wait tries again
         return True
 
     def _wait_for_operation(self, timeout: timedelta | None) -> None:
