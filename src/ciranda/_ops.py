@@ -252,7 +252,7 @@ def synchronize(handle: Handle[Result]) -> Result:
 
 
 def _no_handle(handle: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{handle!r} is no handle: asynchronous operations return those")
+    return InvalidArgumentError(f"{handle!r} is not a handle: asynchronous operations return handles")
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -40,7 +40,7 @@ class ProcessSet:
         self.process_set_id = None
         self._ranks = sorted(int(rank) for rank in ranks_or_comm)
         if len(set(self._ranks)) != len(self._ranks):
-            raise InvalidArgumentError(f"a rank stands twice in the process set {list(ranks_or_comm)}")
+            raise InvalidArgumentError(f"a rank is twice in the process set {list(ranks_or_comm)}")
 
     @property
     def ranks(self) -> list[int] | None:

@@ -61,7 +61,7 @@ def make_groups(
     if not all(isinstance(parameter, kind) for parameter in grouped):
         raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
     if len(set(grouped)) != len(grouped):
-        raise InvalidArgumentError("a parameter stands in more than one group")
+        raise InvalidArgumentError("a parameter is in more than one group")
     known = set(parameters)
     chosen = [[parameter for parameter in group if parameter in known] for group in groups]
     alone = known - set(grouped)

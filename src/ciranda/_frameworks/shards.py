@@ -74,7 +74,7 @@ class Batches:
         if len(rows) != n_ranks:
             raise MismatchError(
                 f"only {len(rows)} of {n_ranks} ranks take part in a sharded layer: the others have joined, and the "
-                "classes that they have are missing; let all ranks make as many steps, with empty batches if need be"
+                "classes that they have are missing; let all ranks make equally many steps, some with empty batches"
             )
         told = [Told(row[0], row[1], bool(row[2]), row[3]) for row in rows]
         for rank, each in enumerate(told):

@@ -51,7 +51,7 @@ def explain_header(plan: Plan, meta: dict[str, object]) -> str:
     return "\n".join(
         (
             f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
-            "# every way that could be taken; expected: what the cost model says, tried: what calls took that tried it",
+            "# each candidate algorithm; expected: by the cost model, tried: the time of its calls in trials",
             "# measured: median of calls that all went this way; agreed on by: how ranks agree on a call made again",
             "#",
             f"#{'size':>11}   {'way':<26} {'expected':>10} {'tried':>10} {'measured':>10} {'min':>10} {'#wrong':>6}",

@@ -23,8 +23,8 @@ def _learning_rate(optimizer: Any) -> Any:
     rate = optimizer.learning_rate if rate is None else rate
     if not hasattr(rate, "assign"):
         raise InvalidArgumentError(
-            f"the learning rate of this optimizer is a {type(rate).__name__}, which says itself how it changes; give "
-            "the optimizer a number"
+            f"the learning rate of this optimizer is a {type(rate).__name__}, which is a schedule itself; give the "
+            "optimizer a number"
         )
     return rate
 

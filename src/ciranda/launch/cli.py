@@ -147,7 +147,7 @@ def _run(
                                      rich_help_panel=_JOB),
     ] = None,
     jax_native: Annotated[
-        bool, typer.Option("--jax-native", help="Have JAX's collectives (lax.psum, sharded jit) come by Ciranda; "
+        bool, typer.Option("--jax-native", help="Route JAX's collectives (lax.psum, sharded jit) through Ciranda; "
                                                 "with jax.distributed.initialize().", rich_help_panel=_JOB),
     ] = False,
     start_timeout: Annotated[

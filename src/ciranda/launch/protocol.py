@@ -207,5 +207,5 @@ def _ranks(message: Message) -> list[tuple[int, dict[bytes, bytes]]]:
         fields: Message = {**entry, "t": "spec"}
         ranks.append((int_of(fields, "rank", 0, 1 << 24), _environment(fields, "env")))
     if len({rank for rank, _ in ranks}) != len(ranks):
-        raise ProtocolError("spec: a rank stands twice in it")
+        raise ProtocolError("spec: a rank is in it twice")
     return ranks

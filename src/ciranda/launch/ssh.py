@@ -112,7 +112,7 @@ _COMPLAINTS = (
     ("Permission denied", "ssh may not log in without a password: set up a key (ssh-copy-id), or choose one with -i"),
     ("Too many authentication failures", "ssh may not log in: choose the right key with -i"),
     ("Connection refused", "no ssh server listens there: start sshd on that host, or give its port with --ssh-port"),
-    ("Connection timed out", "the host does not answer: check that it is up and that no firewall stands between"),
+    ("Connection timed out", "the host does not answer: check that it is up and that no firewall blocks ssh"),
     ("No route to host", "there is no network route to it: check the network"),
     ("Network is unreachable", "there is no network route to it: check the network"),
     ("No such file or directory", "that Python is not there: give its path on that host with --remote-python"),

@@ -49,7 +49,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
     def __init__(self, fused: bool = False, **kwargs: Any) -> None:
         if fused is not False:
-            raise InvalidArgumentError("SyncBatchNormalization needs fused=False: fused kernels know of no other ranks")
+            raise InvalidArgumentError("SyncBatchNormalization needs fused=False: fused kernels do not communicate")
         if _IS_KERAS_3:
             super().__init__(**kwargs)
         else:

@@ -268,8 +268,8 @@ class GradientOptimizer(WrappedOptimizer):
         if new:
             self._warned.update(new)
             warnings.warn(
-                f"parameters got a gradient on other ranks, but none on this one, which takes part with zeros: "
-                f"{', '.join(new)} (said once for each parameter)",
+                f"parameters got a gradient on other ranks, but none on this one, which contributes zeros: "
+                f"{', '.join(new)} (shown once for each parameter)",
                 stacklevel=4,
             )
 

@@ -53,7 +53,7 @@ def late(timeout: timedelta) -> Exception:
     """Return the error of a wait that took too long."""
     error: Exception = dist.DistBackendError(
         f"a collective of the backend ciranda was not done within {timeout.total_seconds():g} s; some rank has "
-        "not called it, or is slow. It goes on, and uses its tensors: do not touch them"
+        "not called it, or is slow. It continues, and uses its tensors: do not touch them"
     )
     return error
 
