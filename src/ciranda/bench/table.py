@@ -18,7 +18,7 @@ _MOST_LOAD = 10.0
 
 
 def warning(other_load_percent: float) -> str:
-    """What to say above everything else if others keep the machine busy; else nothing."""
+    """The warning at the top if other processes keep the machine busy; else nothing."""
     if other_load_percent <= _MOST_LOAD:
         return ""
     return (
@@ -28,7 +28,7 @@ def warning(other_load_percent: float) -> str:
 
 
 def header(plan: Plan, meta: dict[str, object]) -> str:
-    """What is measured, where, and the columns' names and units."""
+    """The measured system and machine, and the columns' names and units."""
     ratio = f"; ratio: the peer's time over ciranda's (torch {meta.get('torch')})" if plan.peers else ""
     lines = [
         f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",

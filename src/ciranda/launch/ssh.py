@@ -1,4 +1,4 @@
-"""How to reach a host: as a child process here, or through the user's own ssh; and what ssh's complaints mean."""
+"""Starting an agent: as a child process here, or through the user's own ssh; and the meaning of ssh's errors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _is_own_address(family: int, address: object) -> bool:
     return True
 
 
-# What ssh says -> what it means and what to do. The first that matches counts.
+# ssh's message -> its meaning and the remedy. The first that matches counts.
 _COMPLAINTS = (
     ("CIRANDA-MISSING", "no ciranda package in Python there: install it, or name another Python with --remote-python"),
     ("Could not resolve hostname", "the host is unknown: check its name, or give it an address in ~/.ssh/config"),
@@ -121,7 +121,7 @@ _COMPLAINTS = (
 
 
 def explain(host: str, exit_code: int, stderr: str) -> str:
-    """One clear error for an agent on ``host`` that did not start: what it means, what to do, the words themselves."""
+    """One clear error for an agent on ``host`` that did not start: meaning, remedy, and the original message."""
     words = stderr.strip()
     meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
     words = words.replace("CIRANDA-MISSING", "").strip()
