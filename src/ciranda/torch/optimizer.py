@@ -72,8 +72,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             op=Adasum or LBFGS.
 
     Raises:
-        InvalidArgumentError: (a ValueError) names are missing or not unique, or an argument is out of range.
-        NotSupportedError: (a ValueError) an argument requests an unavailable feature.
+        InvalidArgumentError: (a ValueError) names are missing or not unique, an argument is out of range, or arguments
+            cannot be combined.
     """
     id_of(process_set)
     chosen = choose_op(op, None)
@@ -86,7 +86,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     passes = positive(backward_passes_per_step)
     divides_by_all(divisor)  # raises for an invalid one
     if gradient_as_bucket_view and chosen == Adasum:
-        raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
+        raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients are sent")
     if overlap_forward is not None and (chosen == Adasum or isinstance(optimizer, torch.optim.LBFGS)):
         raise InvalidArgumentError("overlap_forward cannot be used with op=Adasum or LBFGS: they step with all at once")
     options = Options(
