@@ -40,7 +40,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Told:
-    """What a rank tells the others of its batch, as a row of whole numbers."""
+    """A rank's report on its batch, as a row of whole numbers."""
 
     n_samples: int
     n_labels: int
@@ -69,7 +69,7 @@ class Batches:
 
         Raises:
             MismatchError: ranks have joined.
-            InvalidArgumentError: a rank has given what cannot be. On all ranks.
+            InvalidArgumentError: a rank has given invalid arguments. On all ranks.
         """
         if len(rows) != n_ranks:
             raise MismatchError(
