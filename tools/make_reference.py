@@ -37,16 +37,16 @@ NOTES = """## What comes out, exactly
 - **Order.** Inputs are combined in a binary tree over rank order: the left part of every range of ranks is the largest
   power of two that leaves something to the right. Seven are ((x0 x1) (x2 x3)) ((x4 x5) x6).
 - **float16 and bfloat16** are computed in float32 and rounded once, at the end, to nearest even.
-- **Average** is the sum divided by the number of ranks that took part in this call. Floats are divided as they are
+- **Average** is the sum divided by the number of ranks that take part in the call. Floats are divided as they are
   written, rounded once. Sums of integers are as wide as they need to be, and the quotient is rounded toward zero.
 - **Integers wrap** in sums and products. With factors, every input is multiplied, rounded toward zero and saturated,
-  and so is the result: [in which steps](../guide/averaging.md#what-is-rounded).
+  and so is the result: [the steps](../guide/averaging.md#what-is-rounded).
 - **Factors.** result = postscale_factor * op(prescale_factor * x): multiplied, combined, divided by n, multiplied, each
   step rounded once. In float32 for 16-bit types, otherwise in the type itself; no extra pass over memory. They must be
   finite and the same on all ranks.
 - **float32 between hosts** is rounded only on request: [below](#float32-that-travels-as-bfloat16).
 - **NaN** in any input gives NaN, in min and max too, and always the same one: quiet, positive, without payload. A copy
-  (one rank, no factors) leaves a NaN as it is. -0 is smaller than +0.
+  (one rank, no factors) leaves a NaN unchanged. -0 is smaller than +0.
 - **bool**: any byte but 0 is true; results are 0 or 1. min is and, max is or.
 - **Complex numbers** are summed and scaled part by part. A product is (ac - bd) + (ad + bc)i, each product and each sum
   rounded once.
@@ -54,10 +54,11 @@ NOTES = """## What comes out, exactly
 
 ## How they travel between hosts
 
-Where all ranks share memory there are one shot and two shot, without messages between ranks. Otherwise a [cost
-model](../guide/bench.md#why-this-algorithm) chooses, and `CIRANDA_ALGORITHM` forces, one of these. The bits are equal.
+If all ranks share memory, the algorithms are one shot and two shot, without messages between ranks. Otherwise a [cost
+model](../guide/bench.md#why-this-algorithm) chooses one of these, and `CIRANDA_ALGORITHM` forces one. The bits are
+equal.
 
-| algorithm | collective | communication | how often a rank sends the whole |
+| algorithm | collective | communication | how often a rank sends the whole tensor |
 | --- | --- | --- | --- |
 | `one-shot` | allreduce | everything to every rank | n - 1 times, in one round |
 | `two-shot` | allreduce | slices to the ranks that reduce them, results to every rank | twice, in two rounds |
@@ -69,30 +70,30 @@ model](../guide/bench.md#why-this-algorithm) chooses, and `CIRANDA_ALGORITHM` fo
 
 - **Recursive doubling** goes up the tree above, level by level: ranks 2i and 2i + 1 exchange their inputs, then pairs
   exchange partial results with the neighbouring pair, and so on. In a smaller block, as x6 above, each rank sends its
-  partial result to several of the other. Partial results must be stored without rounding twice, so it excludes 16-bit
-  floats, averages of integers, and integers with factors; and calls with weights, or while a rank has joined. For two
-  ranks it would be one shot.
+  partial result to several ranks of the other block. Partial results must be stored without rounding twice, so it
+  excludes 16-bit floats, averages of integers, and integers with factors; also calls with weights, and calls while a
+  rank has joined. For two ranks it would be one shot.
 - **tree** and **chain** enter each host once: one of its ranks forwards to the others, in the same way.
 - Recursive doubling and binomial trees: Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
   Operations in MPICH, 2005. Chains: Watts, van de Geijn: A Pipelined Broadcast for Multidimensional Meshes, 1995.
 
 ## float32 that travels as bfloat16
 
-`CIRANDA_WIRE_DTYPE=bf16`, on all ranks, halves what an allreduce or a reduce of float32 sends between hosts. It is
-off by default; `init()` refuses ranks that disagree. Numbers are rounded to bfloat16 (to nearest even) in two places,
-once each:
+`CIRANDA_WIRE_DTYPE=bf16`, on all ranks, halves the bytes that an allreduce or a reduce of float32 sends between hosts.
+It is off by default; `init()` refuses ranks that disagree. Numbers are rounded to bfloat16 (to nearest even) in two
+places, once each:
 
-- the contribution: each rank's input; or, in an allreduce for which [hosts combine their own inputs
-  first](../guide/determinism.md#what-is-promised) and are alike, each host's sum in float32, with its factors
+- the contribution: each rank's input; or each host's sum in float32, with its factors, in an allreduce for which
+  [hosts combine their own inputs first](../guide/determinism.md#what-is-promised) and have the same number of ranks
   (not while a rank has joined, and not with weights);
 - the result.
 
 Everything else is computed in float32; where hosts combine their own inputs first, it is also sent as float32 within
 a host. Recursive doubling rounds the same numbers, but exchanges sums in float32, so it saves nothing. All ranks get
-the same bits, whatever the size, the algorithm and the fusion. Where ranks share memory with all others of a process
-set, nothing is rounded; other collectives and types never are. Numbers from 3.39e38 on become infinite.
+the same bits, whatever the size, the algorithm and the fusion. If all ranks of a process set share memory, nothing is
+rounded; other collectives and types never are. Numbers from 3.39e38 on become infinite.
 
-`Compression.bf16` of `DistributedOptimizer` does more work for less: it copies every gradient and rounds within a
+`Compression.bf16` of `DistributedOptimizer` saves less and costs more: it copies every gradient and rounds within a
 host too, and hosts exchange rank by rank, because partial sums of 16 bits would be rounded twice.
 """
 
@@ -155,7 +156,7 @@ def collectives() -> str:
     text = table(("collective", "what it does", "needs", "ranks may differ in dimension 0"), rows)
     return (
         f"## Collectives\n\n{text}A form that ends in `_` works in place; one with `async` returns a handle for "
-        "`synchronize()` and `poll()`; a\n`grouped` one carries a list of tensors, all of which are done or none. "
+        "`synchronize()` and `poll()`; a\n`grouped` one takes a list of tensors: all complete or all fail. "
         "`recv` always works in place, and a\n`reducescatter` writes to its `output`, if that is given. "
         "`ciranda.torch` has `sparse_allreduce_async` too.\n\n"
         + table(("collective", "`ciranda` (NumPy)", "`ciranda.torch`"), forms)
@@ -176,8 +177,8 @@ def reduce_ops() -> str:
     return (
         "## Reduce ops\n\n"
         + table(("op", "number", "result", "takes factors"), meanings)
-        + "Which types can be combined by which op; ✓✓ where `prescale_factor` and `postscale_factor` are taken too.\n"
-        "Anything else is refused at once, with the list of what can be.\n\n"
+        + "✓: the op accepts the type; ✓✓: it accepts `prescale_factor` and `postscale_factor` too.\n"
+        "Other combinations are refused at once, with the list of accepted ones.\n\n"
         + table(("", *(reduce_op_constant(op["name"]) for op in ops)), matrix)
     )
 

@@ -7,8 +7,8 @@
 
 Every process runs the same script; `ciranda run -np 4 python script.py` starts them.
 
-Importing the package loads neither the engine nor NumPy: its names are found when they are first used. So the command
-line starts fast, and `ciranda doctor` can say what is wrong with an engine that does not load.
+Importing the package loads neither the engine nor NumPy: its names are loaded on first use. So the command line starts
+fast, and `ciranda doctor` can diagnose an engine that does not load.
 """
 
 from __future__ import annotations

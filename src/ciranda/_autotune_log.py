@@ -13,7 +13,7 @@ _SIZES = [1 << exponent for exponent in range(31)]
 
 
 def write(engine: _core.Engine) -> None:
-    """Write the file that the settings ask for, on rank 0: a row for each size of allreduces and each way tried."""
+    """Write the file of the settings, on rank 0: a row for each size of allreduces and each algorithm tried."""
     try:
         path = str(_core.effective_settings()["CIRANDA_AUTOTUNE_LOG"])
     except InvalidArgumentError:  # the environment has changed since init(), which would have refused it

@@ -1,4 +1,4 @@
-"""The world that this process belongs to: joining, leaving, and who one is in it."""
+"""The world that this process belongs to: joining, leaving, ranks and sizes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NOT_INITIALIZED = "Ciranda has not been initialized; call init() first."
 
 
 class World:
-    """The engine of this process, and how this process came to its world.
+    """The engine of this process, and the way in which this process joined its world.
 
     Attributes:
-        engine: None where the process is in no world.
-        epoch: how many worlds the process has tried to join so far.
-        n_inits: how often it has called init().
-        left: what it left a world with, to form another without having been asked to; None if so it did not.
-        told: what stands above the environment, found by what another launcher told; None if nothing was.
+        engine: None if the process is in no world.
+        epoch: the number of worlds that the process has tried to join so far.
+        n_inits: the number of its calls of init().
+        left: the state with which init() left a failed world, to form another; None otherwise.
+        told: settings that override the environment, derived from another launcher's variables; None without such.
     """
 
     engine: _core.Engine | None = None
@@ -37,7 +37,7 @@ class World:
     told: dict[str, str] | None = None
 
 
-#: Called when the world ends, by whoever keeps something that belongs to it.
+#: Called when the world ends; for modules that keep state of a world.
 at_end: list[Callable[[], None]] = []
 
 #: Read directly where a call must be cheap; `engine()` is the safe way.
@@ -57,31 +57,31 @@ def init(
     process_sets: Sequence[ProcessSet] | str | None = None,
     num_lanes: int | None = None,
 ) -> None:
-    """Join the world that the environment describes; without one, be a world of one.
+    """Join the world that the environment describes; without a description, form a world of one.
 
-    `ciranda run` and `horovodrun` describe it. Under torchrun, and where torch.distributed has a process group already,
-    the ranks meet through torch's store; under paddle.distributed.launch at the first endpoint, if CIRANDA_SECRET_FILE
-    names a file with a secret. A launcher that has started several processes and does not say how they meet
-    (mpirun, srun) makes this fail, unless CIRANDA_ENGINE=none says that each is meant to be alone.
+    `ciranda run` and `horovodrun` set the environment. Under torchrun, and if torch.distributed has a process group
+    already, rendezvous goes through torch's store; under paddle.distributed.launch through the first endpoint, if
+    CIRANDA_SECRET_FILE names a file with a secret. If a launcher has started several processes without a rendezvous
+    (mpirun, srun), this fails, unless CIRANDA_ENGINE=none makes each process a world of one.
 
-    Returns when every rank has come. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
+    Returns when every rank has joined. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
     process is in a world already, which may also be one that a binding in C has joined; but if a collective of all
     ranks has failed there, or a rank has left it or died, this leaves it and forms another, with the same process sets.
 
     Args:
-        comm: None, or the list of all ranks. Anything else is refused.
+        comm: None, or the list of all ranks. Other values are refused.
         process_sets: process sets to add at once, the same on all ranks. "dynamic", which Horovod needs before sets can
-            be added later, is accepted and changes nothing: they always can.
-        num_lanes: how many lanes of each process set (see `ProcessSet.lane()`) are made at once, the same on all ranks.
-            By default what CIRANDA_NUM_LANES says, or 1. Others come to be when they are first used.
+            be added later, is accepted and has no effect: sets can always be added.
+        num_lanes: the number of lanes of each process set (see `ProcessSet.lane()`) that are created at once, the same
+            on all ranks. By default CIRANDA_NUM_LANES, or 1. Others are created on first use.
 
     Raises:
-        InvalidArgumentError: an environment variable does not parse, or an argument is refused; this process would be
-            alone, but a launcher has started several; this process is in a world already, with another number of
-            lanes than `num_lanes`; or it is in one by another engine, a copy of libciranda that something has loaded.
-        MismatchError: the ranks give different numbers of lanes; or a failure has set their programs apart, and others
-            wait in a later call of init(), to which this rank has to go on.
-        TimeoutError: a rank did not come within CIRANDA_START_TIMEOUT; the message names it.
+        InvalidArgumentError: an environment variable does not parse, or an argument is refused; this process would be a
+            world of one, but a launcher has started several; this process is in a world already, with another number
+            of lanes than `num_lanes`; or it is in one by another engine, a second loaded copy of libciranda.
+        MismatchError: the ranks give different numbers of lanes; or the programs have diverged after a failure, and
+            other ranks wait in a later call of init(), to which this rank must continue.
+        TimeoutError: a rank did not join within CIRANDA_START_TIMEOUT; the message names it.
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
@@ -89,7 +89,7 @@ def init(
         raise NotSupportedError("init(comm=...): MPI communicators are not supported; give None")
     world.n_inits += 1
     if world.engine is not None and not world.engine.is_open:
-        _leave()  # somebody else has shut it down
+        _leave()  # other code has shut it down
     is_found = world.engine is None and _find()
     if world.engine is not None:
         if num_lanes not in (None, world.engine.num_lanes):
@@ -115,7 +115,7 @@ def init(
 
 
 def _find() -> bool:
-    """Be in the world that a binding in C has joined in this process, if there is one; return whether."""
+    """Adopt the world that a binding in C has joined in this process, if there is one; return whether."""
     world.engine = _core.attach()
     if world.engine is not None:
         ending.watch()
@@ -131,7 +131,7 @@ def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
 
 
 def _what_to_tell() -> dict[str, str]:
-    """What CIRANDA_ variables do not say of the world, and a launcher of torch's or Paddle's does."""
+    """Return settings of the world from the variables of torch's or Paddle's launcher, if CIRANDA_ ones lack them."""
     way = way_to_meet(os.environ, _size_of_group(), world.told is not None)
     if way is Way.ENGINE:
         return {}
@@ -153,7 +153,7 @@ def _what_to_tell() -> dict[str, str]:
 
 
 def _size_of_group() -> int:
-    """The size of torch.distributed's default group; 1 where there is none that has a store for real processes."""
+    """The size of torch.distributed's default group; 1 without one that has a store for real processes."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_backend() in ("fake", "mpi"):
         return 1
@@ -161,7 +161,7 @@ def _size_of_group() -> int:
 
 
 def meet_at(told: dict[str, str]) -> None:
-    """Join the next worlds where `told` says, which stands above the environment; they are numbered from 0 there."""
+    """Join the next worlds by the settings `told`, which override the environment; they are numbered from 0 there."""
     if told is not world.told:
         world.told, world.epoch = told, 0
 
@@ -171,10 +171,10 @@ def _can_meet_again() -> bool:
 
 
 def _join(num_lanes: int | None, told: dict[str, str]) -> _core.Engine:
-    """Join the next world, and after a failure the first in which all programs are at the same place."""
+    """Join the next world; after a failure, the first in which all programs are at the same place."""
     while True:
         epoch = world.epoch if told else max(world.epoch, _core.next_epoch())
-        world.epoch = epoch + 1  # also if this fails: who comes later is told so, and tries the next as this rank does
+        world.epoch = epoch + 1  # also if this fails: later ranks get an error, and try the next as this rank does
         connected = _core.connect(epoch, num_lanes, told)
         if epoch == 0 or connected.size == 1:
             return connected
@@ -189,11 +189,11 @@ def _join(num_lanes: int | None, told: dict[str, str]) -> _core.Engine:
 
 
 def shutdown() -> None:
-    """Leave the world. What is pending here fails with AbortedError, as does what other ranks need us for.
+    """Leave the world. Pending calls of this rank fail with AbortedError, as do calls of others that need this rank.
 
-    Bindings in C that share the world leave it with this, as this does when one of them shuts it down. Does nothing
+    Bindings in C that share the world leave it too; a shutdown by one of them leaves it for Python. Does nothing
     without a world. Called at exit; and as soon as the main thread has ended by `sys.exit()` or an exception, so that
-    other threads that wait for a collective do not keep a process that is to end.
+    other threads that wait for a collective do not keep the process alive.
     """
     world.left = None
     _leave()
@@ -263,7 +263,7 @@ def require_rank(root_rank: int) -> None:
 
 
 def _forget_after_fork() -> None:
-    """In a forked child: the world is the parent's, and the child must neither use nor close it."""
+    """Forget the world in a forked child: it is the parent's, and the child must neither use nor close it."""
     _core.forget_other_threads()
     connected, world.engine = world.engine, None
     if connected is not None:

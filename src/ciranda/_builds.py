@@ -1,7 +1,7 @@
-"""What Horovod's scripts ask about how it was built, answered for Ciranda.
+"""Horovod's functions about its build options, answered for Ciranda.
 
-Such questions choose between ways to communicate. What Horovod does over Gloo, collectives on the CPU without MPI,
-Ciranda's own engine does; so Gloo, and nothing else, is said to be there.
+Scripts use them to choose between transports. Ciranda's engine does what Horovod does over Gloo, collectives on the CPU
+without MPI; so Gloo, and nothing else, is reported as available.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def mpi_built() -> bool:
 
 
 def gloo_enabled() -> bool:
-    """Return True: what Gloo would do is in use."""
+    """Return True: the counterpart of Gloo is in use."""
     return True
 
 
 def gloo_built() -> bool:
-    """Return True: what Gloo would do, Ciranda's engine does."""
+    """Return True: Ciranda's engine is the counterpart of Gloo."""
     return True
 
 

@@ -8,7 +8,7 @@ from ciranda import _core
 def get_c_table() -> object:
     """Return the table of the engine's functions (`ciranda/table.h`), as a capsule named "ciranda._core.TABLE".
 
-    A binding that is loaded into a Python process calls the engine by this table and links nothing: so it shares the
+    A binding that is loaded into a Python process calls the engine by this table and links nothing. So it shares the
     world that `init()` joins, with its names, errors and `shutdown()`.
     """
     return _core.TABLE

@@ -1,4 +1,4 @@
-"""Comparing what should be the same on all ranks, such as the parameters of a model."""
+"""Comparison of tensors that should be the same on all ranks, such as the parameters of a model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ciranda.process_sets import ProcessSet
 
 @dataclass(frozen=True)
 class Named:
-    """One tensor of those that are compared."""
+    """One of the compared tensors."""
 
     name: str
     kind: str  # its dtype and shape
     for_engine: Any
 
     def digest(self) -> tuple[int, int]:
-        """Return a checksum of what it is, and one of what is in it."""
+        """Return a checksum of the dtype and shape, and one of the contents."""
         text = hashlib.blake2b(f"{self.name}\n{self.kind}".encode(), digest_size=8).digest()
         return int.from_bytes(text, "little"), _basics.engine().checksum(self.for_engine)
 
@@ -43,7 +43,7 @@ def compare(tensors: Iterable[Named], process_set: ProcessSet) -> None:
 
 
 def _describe(mine: Named | None, index: int, rows: Sequence[tuple[int, ...]], ranks: Sequence[int]) -> str:
-    right = max(rows, key=rows.count)  # what most ranks have; if none is more frequent, what the first has
+    right = max(rows, key=rows.count)  # the value of most ranks; without a majority, that of the first
     alike = [rank for rank, row in zip(ranks, rows, strict=True) if row == right]
     odd = [rank for rank, row in zip(ranks, rows, strict=True) if row != right]
     what = f"'{mine.name}' ({mine.kind} here)" if mine else f"number {index} (there is none here)"

@@ -1,9 +1,9 @@
-"""How a process ends that has threads in collectives.
+"""The end of a process with threads in collectives.
 
-Python waits for threads that are no daemons before it calls what `atexit` knows. A collective that such a thread waits
-for may never be done, as this process comes to no other: so a process whose main thread has called `sys.exit()`, or
-failed, leaves the world before that wait, which fails what is pending. One whose main thread has come to its end lets
-the other threads finish. If it has not failed, what waits for work that was begun, and not waited for, comes first.
+Python waits for non-daemon threads before it calls the functions of `atexit`. A collective that such a thread waits for
+may never be done, as this process makes no further calls. So a process whose main thread has called `sys.exit()`, or
+failed, leaves the world before that wait, which fails pending calls. If the main thread has ended normally, the other
+threads finish first, and so do waits for work that was started and not waited for.
 
 Daemon threads are stopped wherever they are. Those that wait in the engine must be kept there before that: see
 `detain_other_threads()`.
@@ -32,7 +32,7 @@ class Ending:
         atexit.register(self._at_exit)
 
     def watch(self) -> None:
-        """From here on notice how the main thread ends. Does nothing when called again."""
+        """Watch from now on how the main thread ends. Does nothing when called again."""
         if self._is_watching:
             return
         self._is_watching = True

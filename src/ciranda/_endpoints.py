@@ -1,7 +1,7 @@
-"""Joining the world under PaddlePaddle's launcher, which tells each rank the addresses of all.
+"""Joining the world under PaddlePaddle's launcher, which gives each rank the addresses of all.
 
-Rank 0 hosts the rendezvous at its own endpoint, the first one. Who may come there is decided by a secret, which no
-launcher of Paddle's hands out: a file has it, which all ranks can read.
+Rank 0 hosts the rendezvous at its own endpoint, the first one. Ranks authenticate by a secret, which Paddle's launcher
+does not distribute: it is in a file that all ranks can read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _servers: dict[str, _core.StoreServer] = {}
 
 
 def by_endpoints(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what to tell the engine where Paddle's launcher has told who is who.
+    """Return the engine's settings from the variables of Paddle's launcher.
 
     Raises:
-        InvalidArgumentError: its variables contradict each other; or there is no secret: it says how to make one.
+        InvalidArgumentError: its variables contradict each other; or there is no secret: the message has the remedy.
     """
     size, rank, endpoints = _read(environ)
     path = environ.get("CIRANDA_SECRET_FILE", "")

@@ -1,4 +1,4 @@
-"""How JAX's own collectives come to the world: what libciranda_mpi.so asks of Python when jaxlib begins to use it."""
+"""The world of JAX's own collectives: the functions that libciranda_mpi.so calls when jaxlib starts to use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ciranda import _basics
 
 
 def join() -> int | str:
-    """Be in the world that JAX's processes form; the address of the engine's functions, or why that cannot be."""
+    """Join the world of JAX's processes; return the address of the engine's functions, or the reason of a failure."""
     try:
         ciranda.init()
         _basics.ending.leave_first()  # as JAX's coordinator waits for all processes
@@ -23,7 +23,7 @@ def join() -> int | str:
 
 
 def describe() -> str:
-    """Return what was found, for `ciranda doctor`. Raises ImportError where jaxlib has no collectives by MPI."""
+    """Return the findings for `ciranda doctor`. Raises ImportError if jaxlib has no MPI collectives."""
     jaxlib = importlib.import_module("jaxlib")
     for name in ("jaxlib._jax", "jaxlib.xla_extension"):  # since 0.6, before
         with suppress(ImportError):

@@ -1,6 +1,6 @@
-"""Numbers for what has no name: the same on all ranks of a process set, if these make the same calls in the same order.
+"""Numbers for unnamed calls: the same on all ranks of a process set, if these make the same calls in the same order.
 
-Each process set has its own, as ranks differ in the sets that they are in. Counting begins anew in each *era* of a set:
+Each process set has its own, as ranks differ in the sets that they are in. Counting restarts in each *era* of a set:
 when the world begins, and when its ranks have joined, as those that had joined before the others missed some calls.
 """
 

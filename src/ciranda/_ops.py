@@ -1,4 +1,4 @@
-"""What the operations of every framework share: constants, arguments, handles."""
+"""The common parts of all frameworks' operations: constants, arguments, handles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCAN: Final[int] = _core.COLLECTIVES["scan"]
 TRANSFER: Final[int] = _core.COLLECTIVES["send/recv"]
 JOIN: Final[int] = _core.COLLECTIVES["join"]
 
-#: What an average divides by while ranks have joined: the number of those that take part, or of all.
+#: The divisor of an average while ranks have joined: the number of those that take part, or of all.
 #: The third is Horovod's rule, for calls that need not be averages: "world" for those that are, without weights.
 Divisor = Literal["contributors", "world", "world where averaged"]
 
@@ -48,7 +48,7 @@ Other = TypeVar("Other")
 
 
 def choose_op(op: int | None, average: bool | None) -> int:
-    """Return the reduction that `op` and the older argument `average` ask for: Average if neither is given."""
+    """Return the reduction that `op`, or the older argument `average`, selects: Average if neither is given."""
     if average is not None:
         if op is not None:
             raise InvalidArgumentError("give either op or average, not both; average is the older form")
@@ -90,10 +90,10 @@ _AWAITED: Final = object()
 
 
 class Handle(Generic[Result]):
-    """An operation under way. Keep it, and give it to `synchronize()` or `poll()`.
+    """A pending or completed operation. Keep it, and pass it to `synchronize()` or `poll()`.
 
-    The tensors are kept alive until the operation is done, also if the handle is dropped; but results that need
-    finishing (a non-contiguous tensor in place) are only complete after `wait()`. Any number of threads may wait.
+    The tensors are kept alive until the operation is done, also if the handle is dropped; but results that need a last
+    step (a non-contiguous tensor in place) are only complete after `wait()`. Any number of threads may wait.
     """
 
     __slots__ = ("_finish", "_operation", "_result")
@@ -109,7 +109,7 @@ class Handle(Generic[Result]):
         return self._operation.poll()
 
     def wait(self) -> Result:
-        """Return the result when the operation is done; raise what it failed with. Ctrl-C interrupts the wait."""
+        """Wait until the operation is done; return its result or raise its error. Ctrl-C interrupts the wait."""
         self._operation.wait()
         if self._finish is None:
             return self._result  # type: ignore[return-value]
@@ -124,7 +124,7 @@ class Handle(Generic[Result]):
             try:
                 self._result = self._made_by(finish)
                 finish = None
-            finally:  # if it failed, whoever waits next tries again
+            finally:  # if it failed, the next wait tries again
                 with _lock:
                     if self._finish is _AWAITED:
                         _one_is_finished.notify_all()
@@ -144,7 +144,7 @@ class Handle(Generic[Result]):
 
 
 class InPlaceHandle(Handle[Tensor]):
-    """A handle of an operation on one tensor, in place. `bring_back` gets what the engine worked on, and the tensor.
+    """A handle of an operation on one tensor, in place. `bring_back` gets the engine's tensor, and the caller's.
 
     There may be thousands at a time: each is one object, without a closure, for the garbage collector to look at.
     """
@@ -192,7 +192,7 @@ def submit_reduction(
         postscale,
         True,
         None,
-        id_of(process_set),  # by their places: to look up what names mean takes as long as the rest
+        id_of(process_set),  # positional: looking up keyword names takes as long as the rest
         weight,
         divides_by_all(divisor, op, weight),
         priority,
@@ -208,7 +208,7 @@ def submit_move(
     root: int = -1,
     splits: list[list[int]] | None = None,
 ) -> _core.Operation:
-    """Start a collective that moves tensors and combines none. `inputs` and `outputs` are as the engine takes them."""
+    """Start a collective without a reduction. `inputs` and `outputs` are as the engine takes them."""
     return _basics.engine().submit(
         collective, inputs, outputs, name, Sum, root, 1.0, 1.0, True, splits, id_of(process_set)
     )
@@ -231,7 +231,7 @@ def submit_transfer(
 
 
 def poll(handle: Handle[Any]) -> bool:
-    """Whether the operation of `handle` is done. Never blocks. Raises InvalidArgumentError for what is no handle."""
+    """Whether the operation of `handle` is done. Never blocks. Raises InvalidArgumentError if it is not a handle."""
     try:
         poll_it = handle.poll
     except AttributeError:
@@ -242,7 +242,7 @@ def poll(handle: Handle[Any]) -> bool:
 def synchronize(handle: Handle[Result]) -> Result:
     """Wait for the operation of `handle` and return its result: a tensor, a list for grouped ones.
 
-    Raises what the operation failed with (see `ciranda.errors`), and InvalidArgumentError for what is no handle.
+    Raises the operation's error (see `ciranda.errors`), and InvalidArgumentError if `handle` is not a handle.
     """
     try:
         wait = handle.wait
@@ -252,7 +252,7 @@ def synchronize(handle: Handle[Result]) -> Result:
 
 
 def _no_handle(handle: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{handle!r} is no handle: asynchronous operations return those")
+    return InvalidArgumentError(f"{handle!r} is not a handle: asynchronous operations return handles")
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
@@ -276,15 +276,15 @@ def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:
 
 
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
-    """Say that this rank has no more work, and wait until all ranks have said so.
+    """Declare that this rank has no more work, and wait until all ranks have joined.
 
-    Until then the others go on without this rank: it adds nothing to their reductions (and an average divides by the
-    number of ranks that take part), and no rows to their allgathers. A collective whose root has joined fails on all
-    ranks. After it, all ranks take part again.
+    Until then the others continue without this rank: it contributes nothing to their reductions (and an average divides
+    by the number of ranks that take part), and no rows to their allgathers. A collective whose root has joined fails on
+    all ranks. After it, all ranks take part again.
 
     Args:
-        device: ignored; there for scripts written for Horovod.
-        process_set: whose collectives this is about.
+        device: ignored; accepted for scripts written for Horovod.
+        process_set: the set whose collectives this rank leaves out.
 
     Returns:
         The rank that was the last to join, counted in the whole world.

@@ -1,4 +1,4 @@
-"""Which rank is where, of ranks that nobody gave a place: numbered within hosts, and hosts among hosts. Pure."""
+"""Local and cross ranks, if no launcher gives them: numbered within hosts, and hosts among hosts. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Claim:
-    """What a rank knows of itself: whom it shares a host with and, if its launcher said so, its number there."""
+    """A rank's own data: its host and, if its launcher gives it, its number there."""
 
     host: str
     local_rank: int | None = None

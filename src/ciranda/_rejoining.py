@@ -1,9 +1,9 @@
-"""Forming another world where a failure has set the ranks' programs apart.
+"""Forming another world after the ranks' programs have diverged by a failure.
 
-A rank that fails alone, as a test does by an assertion, skips calls: what it calls next is paired with what the others
-called before, and fails on all of them, as does all that follows. Programs that go on, as suites of tests do, call
-`init()` at the beginning of each part. There the ranks leave the world, form another, and tell each other how often
-they have called `init()`: whoever is behind is sent on, by an error, to the call where the others wait.
+A rank that fails alone, as a test does by an assertion, skips calls: its next call is paired with an earlier call of
+the others, and fails on all of them, as do all later calls. Programs that continue, as suites of tests do, call
+`init()` at the beginning of each part. There the ranks leave the world, form another, and exchange how often they have
+called `init()`: a rank that is behind gets an error, after which it reaches the call in which the others wait.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SUM = _core.REDUCE_OPS["sum"]
 
 @dataclass(frozen=True)
 class Left:
-    """What the next world is to have as well."""
+    """The state that the next world takes over."""
 
     num_lanes: int
     process_sets: list[ProcessSet]
 
 
 def is_due(engine: _core.Engine) -> bool:
-    """Whether the world is to be replaced by another, where all find each other again."""
+    """Whether the world must be replaced by another, in which the ranks synchronize."""
     return engine.has_failed and engine.size > 1
 
 
@@ -45,10 +45,10 @@ def leave(engine: _core.Engine, end: Callable[[], None]) -> Left:
 
 
 def compare(engine: _core.Engine, n_inits: int) -> bool:
-    """Compare how often the ranks have called init(); 0 for a rank that does not say. Every rank must call this.
+    """Compare how often the ranks have called init(); 0 for a rank that does not report it. Every rank must call this.
 
     Returns:
-        Whether all that say it say the same. If not, all leave: those behind by the error, the others to wait.
+        Whether all reported numbers are equal. If not, all leave: those behind by the error, the others to wait.
 
     Raises:
         MismatchError: this rank has called it less often than another.

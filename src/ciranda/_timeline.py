@@ -1,7 +1,7 @@
 """A timeline of this process's collectives, in the format of Chrome's trace viewer (chrome://tracing, Perfetto).
 
-The engine records and writes it (cpp/observe): it has the calls of all languages and threads of this process, and no
-call goes another way because of it. Rank 0 records. The names are Horovod's.
+The engine records and writes it (cpp/observe): it has the calls of all languages and threads of this process, and does
+not change their path. Rank 0 records. The names are Horovod's.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["start_timeline", "stop_timeline"]
 
 
 def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
-    """Begin to record the collectives of rank 0 in a file; other ranks may call this too, and do nothing.
+    """Start to record the collectives of rank 0 in a file; on other ranks this does nothing.
 
-    The file has what was done up to some hundredths of a second ago, and is complete after `stop_timeline()` or
-    `shutdown()`. With `mark_cycles` it also has a mark at each time at which the ranks agreed on what to execute.
+    The file has all calls but those of the last hundredths of a second, and is complete after `stop_timeline()` or
+    `shutdown()`. With `mark_cycles` it also marks each time at which the ranks agreed on entries to execute.
 
     Raises:
         NotInitializedError: (a ValueError) before init().

@@ -1,4 +1,4 @@
-"""How the ranks of this process's world find each other, decided from what its launcher has left behind. Pure."""
+"""The rendezvous of this process's world, chosen from the variables of its launcher. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum
 
 
 class Way(Enum):
-    """Who knows how to meet."""
+    """The source of the rendezvous."""
 
-    ENGINE = "what CIRANDA_ and HOROVOD_ variables say, and the engine refuses what contradicts them"
-    AGAIN = "what this process met by before, where others than its launcher told it"
-    GROUP = "the store of the process group that torch.distributed has"
-    TORCH = "the store that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT lead to, as under torchrun"
-    PADDLE = "the endpoints that Paddle's launcher has told, of which rank 0 has the first"
+    ENGINE = "the CIRANDA_ and HOROVOD_ variables; the engine refuses contradictions"
+    AGAIN = "the rendezvous of this process's last world, if its launcher did not give it"
+    GROUP = "the store of torch.distributed's process group"
+    TORCH = "the store of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun"
+    PADDLE = "the endpoints of Paddle's launcher, of which rank 0 has the first"
 
 
 _ITS_OWN = ("CIRANDA_SIZE", "CIRANDA_STORE", "CIRANDA_ENGINE", "HOROVOD_SIZE")
@@ -22,12 +22,12 @@ _OF_TORCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def way_to_meet(environ: Mapping[str, str], size_of_group: int = 1, has_met: bool = False) -> Way:
-    """Who is to be asked.
+    """Return the source of the rendezvous.
 
-    `size_of_group` is that of torch.distributed's default group, 1 if there is none; `has_met` says whether the ranks
-    have met through a store of torch's already.
+    `size_of_group` is that of torch.distributed's default group, 1 if there is none; `has_met`: whether the ranks have
+    used a store of torch's already.
 
-    Nobody who says that there is one process alone: then the engine finds out whether somebody contradicts.
+    A source that describes a single process is not used: then the engine checks for contradictions.
     """
     if any(environ.get(name) for name in _ITS_OWN):
         return Way.ENGINE

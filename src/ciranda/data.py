@@ -22,7 +22,7 @@ __all__ = ["AsyncDataLoaderMixin", "BaseDataLoader"]
 
 
 class BaseDataLoader:
-    """Something to iterate over in batches. A subclass has `__len__` and `_iterate`."""
+    """The base of loaders, which iterate over batches. A subclass has `__len__` and `_iterate`."""
 
     def __len__(self) -> int:
         """The number of batches in one round."""
@@ -33,7 +33,7 @@ class BaseDataLoader:
         raise NotImplementedError(f"{type(self).__name__} has no _iterate")
 
     def _process_batch(self, batch: Any) -> Any:
-        """What the user of the loader gets for `batch`; called in the user's thread."""
+        """Return the object that the user of the loader gets for `batch`; called in the user's thread."""
         return batch
 
     def __iter__(self) -> Iterator[Any]:
@@ -57,7 +57,7 @@ class _Round:
                     return
                 self._queue.put(("batch", batch))
             self._queue.put(("end", None))
-        except BaseException as error:  # what goes wrong belongs to whoever waits for a batch
+        except BaseException as error:  # the wait for a batch raises it
             self._queue.put(("error", error))
 
     def __iter__(self) -> Iterator[Any]:
@@ -77,15 +77,15 @@ class _Round:
                 self._queue.get_nowait()
             except queue.Empty:
                 self._thread.join(0.01)
-        with suppress(queue.Full):  # whoever waits for a batch in another thread
+        with suppress(queue.Full):  # another thread may wait for a batch
             self._queue.put_nowait(("end", None))
 
 
 class AsyncDataLoaderMixin:
-    """Put it before a subclass of BaseDataLoader: batches are then read ahead by a thread, while others are used.
+    """A mixin before a subclass of BaseDataLoader: a thread reads batches ahead, while others are used.
 
-    Every round (`for batch in loader`) has a thread of its own: rounds may be left before their end. An exception in
-    `_iterate` is raised where the batch was waited for.
+    Every round (`for batch in loader`) has its own thread: rounds may be left before their end. An exception in
+    `_iterate` is raised by the wait for the batch.
 
     Args:
         async_loader_queue_size: the most batches to hold ready; 0 to read in the caller's own thread.
@@ -114,6 +114,6 @@ class AsyncDataLoaderMixin:
             batches.close()
 
     def close_async_loader(self) -> None:
-        """Stop reading ahead, in every round under way; those end at the next batch."""
+        """Stop reading ahead, in every active round; these end at the next batch."""
         for batches in list(self._rounds):
             batches.close()

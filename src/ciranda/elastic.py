@@ -1,11 +1,11 @@
 """Training that starts again from its last commit when a collective has failed. No framework is needed.
 
-What is to survive stands in a *state*. The function that trains takes it as its first argument, and is wrapped by
+A *state* holds the values that must survive. The training function takes it as its first argument, and is wrapped by
 `run_fn()` (for torch: `ciranda.torch.elastic.run`):
 
-- before the function begins, the state is made the same on all ranks: that of rank 0;
-- `state.commit()` remembers how things are;
-- if a collective fails, on whichever rank, all ranks go back to the last commit, form a new world, and begin again.
+- before the function begins, all ranks receive rank 0's state;
+- `state.commit()` keeps a copy of the state;
+- if a collective fails on any rank, all ranks restore the last commit, form a new world, and call the function again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchE
 
 __all__ = ["HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]
 
-#: What `State.on_hosts_updated()` is told where hosts have only gone.
+#: The argument of `State.on_hosts_updated()` if hosts were only removed.
 HOSTS_REMOVED: Final = 1
 
 Result = TypeVar("Result")
@@ -35,10 +35,10 @@ class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818 (Horovod's name)
 
 
 class State:
-    """What survives a failure. A subclass has `save`, `restore` and `sync`.
+    """The state that survives a failure. A subclass has `save`, `restore` and `sync`.
 
     Args:
-        bcast_object: gives every rank an object of rank 0.
+        bcast_object: broadcasts an object of rank 0 to every rank.
         get_rank: returns this process's rank.
     """
 
@@ -49,18 +49,18 @@ class State:
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Add functions that are called whenever a new world has been formed, as to set a learning rate anew."""
+        """Add functions that are called whenever a new world has been formed, for example to adapt a learning rate."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Adapt to a new world. Called when there is one."""
+        """Adapt to a new world. Called after it has been formed."""
         self._drain()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Note that hosts have come (2), gone (1) or both (3). From any thread."""
+        """Note that hosts were added (2), removed (1) or both (3). From any thread."""
         self._host_updates.put((timestamp, update_res))
 
     def _drain(self) -> list[tuple[float, int]]:
@@ -72,18 +72,18 @@ class State:
                 return updates
 
     def commit(self) -> None:
-        """Save the state, to begin from here after a failure; then `check_host_updates()`. A collective."""
+        """Save the state, from which training continues after a failure; then `check_host_updates()`. A collective."""
         self.save()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 was told of other hosts. A collective."""
+        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 has noted other hosts. A collective."""
         updates = self._bcast_object([kind for _, kind in self._drain()])
         if updates:
             raise HostsUpdatedInterrupt(all(kind == HOSTS_REMOVED for kind in updates))
 
     def save(self) -> None:
-        """Remember how things are."""
+        """Save the values."""
         raise NotImplementedError
 
     def restore(self) -> None:
@@ -91,7 +91,7 @@ class State:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Give every rank the state of rank 0."""
+        """Broadcast the state of rank 0 to every rank."""
         raise NotImplementedError
 
     def reset(self) -> None:
@@ -101,7 +101,7 @@ class State:
 class ObjectState(State):
     """A state of Python objects: `ObjectState(bcast, rank, epoch=0)` has an attribute `epoch`.
 
-    Objects must be such that they can be copied (`copy.deepcopy`) and pickled.
+    It must be possible to copy (`copy.deepcopy`) and pickle the objects.
     """
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
@@ -120,15 +120,15 @@ class ObjectState(State):
             setattr(self, name, value)
 
     def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return copies of objects; a framework may have its own way."""
+        """Return copies of objects; a framework may override it."""
         return copy.deepcopy(values)
 
     def _of_rank_0(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the objects of rank 0, which has its own."""
+        """Return the objects of rank 0; rank 0 keeps its own."""
         return self._bcast_object(values)  # type: ignore[no-any-return]
 
     def save(self) -> None:
-        """Remember a copy of every object."""
+        """Save a copy of every object."""
         self._saved_objects = self._copied(self._objects())
 
     def restore(self) -> None:
@@ -136,7 +136,7 @@ class ObjectState(State):
         self._set_objects(self._copied(self._saved_objects))
 
     def sync(self) -> None:
-        """Give every rank the objects of rank 0, and save them."""
+        """Broadcast the objects of rank 0 to every rank, and save them."""
         if self._object_names:
             values = self._of_rank_0(self._objects())
             if self._rank() != 0:
@@ -145,10 +145,10 @@ class ObjectState(State):
 
 
 def run_fn(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[..., Result]:
-    """Return `func`, run again from the last commit when a collective has failed.
+    """Return `func`; it is called again from the last commit after a collective has failed.
 
-    `reset` leaves the world and forms a new one. What disagreement and wrong calls raise (MismatchError,
-    InvalidArgumentError) is not caught: the script would fail again in the same way.
+    `reset` leaves the world and forms a new one. The errors of disagreements and invalid calls (MismatchError,
+    InvalidArgumentError) are not caught: the script would fail again in the same way.
     """
 
     @wraps(func)

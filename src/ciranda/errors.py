@@ -1,6 +1,6 @@
-"""What can go wrong, sorted by what you can do about it.
+"""The errors, sorted by what the caller can do.
 
-Every class is also a subclass of what Horovod scripts catch: calls that are wrong are `ValueError`; failures of a
+Every class is also a subclass of the class that Horovod scripts catch: invalid calls are `ValueError`; failures of a
 collective are `HorovodInternalError`, which is a `RuntimeError`. Each message names the operation, the tensor and the
 ranks concerned.
 """
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class CirandaError(Exception):
-    """The base of everything that Ciranda raises."""
+    """The base of all errors that Ciranda raises."""
 
 
 class HorovodInternalError(RuntimeError):
@@ -31,7 +31,7 @@ class HorovodInternalError(RuntimeError):
 
 
 class InvalidArgumentError(CirandaError, ValueError):
-    """This call is wrong, whatever the other ranks do: fix the call."""
+    """The call is invalid, whatever the other ranks do: fix the call."""
 
 
 class NotInitializedError(InvalidArgumentError):
@@ -39,26 +39,26 @@ class NotInitializedError(InvalidArgumentError):
 
 
 class NotSupportedError(InvalidArgumentError, NotImplementedError):
-    """The interface has this, Ciranda does not have it yet."""
+    """The interface has the function, but Ciranda does not implement it."""
 
 
 class ScalarError(InvalidArgumentError, HorovodInternalError):
-    """A scalar was given to what joins or cuts tensors along their first dimension.
+    """A scalar was given to a collective that joins or splits tensors along their first dimension.
 
-    It is both: this call is wrong, but scripts written for Horovod catch a failed collective here.
+    It has both base classes: the call is invalid, but scripts written for Horovod catch a failed collective here.
     """
 
 
 class MismatchError(CirandaError, HorovodInternalError):
-    """The ranks disagree about one tensor: fix the script. The engine goes on working."""
+    """The ranks disagree about one tensor: fix the script. The engine continues to work."""
 
 
 class RanksLostError(CirandaError, HorovodInternalError):
-    """Another rank died: the world has to be built anew."""
+    """Another rank died: form a new world."""
 
 
 class TimeoutError(CirandaError, HorovodInternalError, builtins.TimeoutError):
-    """A rank never came, or did not answer in time."""
+    """A rank did not start, call or answer in time."""
 
 
 class AbortedError(CirandaError, HorovodInternalError):
@@ -66,4 +66,4 @@ class AbortedError(CirandaError, HorovodInternalError):
 
 
 class InternalError(CirandaError, HorovodInternalError):
-    """A bug in Ciranda, or the operating system refused something that it should grant."""
+    """A bug in Ciranda, or the operating system refused a valid request."""

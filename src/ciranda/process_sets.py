@@ -1,7 +1,7 @@
 """Process sets: the ranks that take part in a collective.
 
-A set is made and removed by all ranks of the world together; its members then use it without the others. Sets may
-overlap: nobody waits for a set that it is not in, whatever the order in which ranks come to their sets.
+All ranks of the world create and remove a set together; its members then use it without the others. Sets may overlap:
+no rank waits for a set that it is not in, whatever the order in which ranks use their sets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ProcessSet:
         self.process_set_id = None
         self._ranks = sorted(int(rank) for rank in ranks_or_comm)
         if len(set(self._ranks)) != len(self._ranks):
-            raise InvalidArgumentError(f"a rank stands twice in the process set {list(ranks_or_comm)}")
+            raise InvalidArgumentError(f"a rank is twice in the process set {list(ranks_or_comm)}")
 
     @property
     def ranks(self) -> list[int] | None:
@@ -68,16 +68,16 @@ class ProcessSet:
         return None if members is None else _basics.rank() in members
 
     def lane(self, number: int) -> ProcessSet:
-        """Return this set for requests that go by a lane of their own: lanes do not wait for each other.
+        """Return this set for requests on another lane (communicator): lanes do not wait for each other.
 
         The same calls must use the same lane on every rank of the set.
 
         Args:
-            number: 0, which is where requests go by default, to 63. A lane comes to be when it is first used.
+            number: 0 (the default of requests) to 63. A lane is created on first use.
 
         Raises:
-            InvalidArgumentError: the set has not been added, or `number` is negative. A higher number is refused by
-                whatever uses the lane.
+            InvalidArgumentError: the set has not been added, or `number` is negative. A higher number is refused when
+                the lane is used.
         """
         id_of(self)
         if number < 0:
@@ -89,7 +89,7 @@ class ProcessSet:
     def needing_all(self) -> ProcessSet:
         """Return this set for requests that fail, with MismatchError, while a rank of the set has joined.
 
-        The same calls must ask for this on every rank of the set.
+        The same calls must do this on every rank of the set.
         """
         copy = self._copy()
         copy._needs_all = True
@@ -112,12 +112,12 @@ def _make_global() -> ProcessSet:
 
 
 global_process_set = _make_global()
-#: The sets of this world by their number, but for the global one.
+#: The sets of this world by their number, except the global one.
 _added: dict[int, ProcessSet] = {}
 
 
 def added_sets() -> list[ProcessSet]:
-    """Return the sets of this world but for the global one, in the order in which they were added."""
+    """Return the sets of this world except the global one, in the order in which they were added."""
     return [_added[number] for number in sorted(_added)]
 
 
@@ -134,7 +134,7 @@ def id_of(process_set: ProcessSet) -> int:
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Make a process set. All ranks of the world must call this, with the same ranks; it returns when all have.
+    """Create a process set. All ranks of the world must call this, with the same ranks; it returns when all have.
 
     Args:
         process_set: a ProcessSet that has not been added, or the ranks of one.
@@ -157,7 +157,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Remove a process set. All ranks of the world must call this; what is pending in the set fails.
+    """Remove a process set. All ranks of the world must call this; pending calls of the set fail.
 
     Returns:
         True. False if there is no such set now.
@@ -183,7 +183,7 @@ def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 
 def _forget_all() -> None:
-    """A world has ended, and its sets with it."""
+    """Forget the sets of a world that has ended."""
     for each in _added.values():
         each.process_set_id = None
     _added.clear()

@@ -126,7 +126,7 @@ def _wrong_calls() -> None:
         hvd.broadcast_async(torch.ones(1), hvd.size())
     for no_handle in (12345, None):
         for call in (hvd.poll, hvd.synchronize):
-            with pytest.raises(ValueError, match="no handle"):
+            with pytest.raises(ValueError, match="not a handle"):
                 call(no_handle)
 
 

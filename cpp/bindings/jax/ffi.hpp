@@ -1,9 +1,9 @@
-// ffi: what XLA hands to a handler of a custom call, and what a handler may ask of XLA: our own declarations of the
-// structs of its C interface for foreign functions, as far as they are used here.
+// ffi: the arguments of a handler of a custom call, and the functions of XLA that it may call: our own declarations of
+// the structs of XLA's C interface for foreign functions, as far as they are used here.
 //
-// XLA's own header gives a handler the version of the jaxlib that it came with, and every other jaxlib refuses that
-// one. The structs have only grown since version 0.1 (jaxlib 0.5), so that these serve all: a handler tells XLA the
-// version that XLA has itself (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the
+// XLA's own header gives a handler the version of its jaxlib, and every other jaxlib refuses that handler. The structs
+// have only grown since version 0.1 (jaxlib 0.5), so these serve all: a handler reports to XLA the version that XLA
+// itself has (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the
 // jaxlib that is installed.
 #pragma once
 

@@ -1,13 +1,13 @@
-// handler: what every handler begins with.
+// handler: the common start of every handler.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"
 
 namespace ciranda::jax {
 
-// Whether XLA only asks what the handler was written for, as it does once, when the handler is registered; then the
-// answer is given: the very version that XLA has, if its table has all that is used here. Otherwise XLA's own message
-// says which two versions do not fit.
+// Whether XLA only queries the handler's version, as it does once, when the handler is registered. The answer is then
+// given: XLA's own version, if its table has all that is used here. Otherwise XLA's message names the two versions that
+// do not match.
 bool is_question(const ffi::Frame* frame);
 
 }  // namespace ciranda::jax

@@ -1,6 +1,6 @@
-// Names: finds out that one run of a program makes two of its calls by one name, as happens where one compiled function
-// has two uses in a program (src/ciranda/jax/_uses.py sees to it that none has): ranks that come to them in different
-// orders would match one with the other, and nobody would hear of it.
+// Names: detects that one run of a program makes two of its calls by one name, as happens if a compiled function has
+// two uses in a program (src/ciranda/jax/_uses.py ensures that none has). Ranks that reach them in different orders
+// would match one with the other, without an error.
 //
 // Threads: any. It keeps one entry for each name that was ever used.
 #pragma once

@@ -1,7 +1,7 @@
-// Parameters: what a program says of one of its collectives, in the attributes of the custom call.
+// Parameters: a program's description of one of its collectives, in the attributes of the custom call.
 //
-// They are written by src/ciranda/jax/_primitive.py, under these names. Neither who this rank is, nor a size that the
-// result's content depends on, is among them: a compiled program outlives worlds.
+// src/ciranda/jax/_primitive.py writes them, under these names. They contain neither this rank nor a size on which the
+// result's content depends: a compiled program outlives worlds.
 #pragma once
 
 #include <ciranda/table.h>
@@ -27,7 +27,7 @@ struct Parameters {
   double postscale = 1.0;
 };
 
-// Which attribute is missing or of another type; "" if all are there.
+// The attribute that is missing or of another type; "" if all are valid.
 std::string read(const ffi::Attributes& attributes, Parameters* parameters);
 
 }  // namespace ciranda::jax

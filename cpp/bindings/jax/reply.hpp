@@ -1,7 +1,7 @@
-// Reply: what tells XLA how a call has ended, once it has.
+// Reply: reports the outcome of a call to XLA.
 //
-// Threads: any; one call of end() or fail(), on which XLA runs what follows in the program, user code included, before
-// it returns. So never on a thread that others wait for.
+// Threads: any; one call of end() or fail(), in which XLA runs the next steps of the program, user code included,
+// before it returns. So never on a thread that others wait for.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

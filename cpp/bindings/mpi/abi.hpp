@@ -1,6 +1,6 @@
-// abi: what MPItrampoline, the MPI that jaxlib has compiled in, asks of the library that MPITRAMPOLINE_LIB names: a
-// symbol MPIABI_* for each function and each constant of MPI 3.1. Declarations of our own of those that are carried
-// out here; jaxlib keeps handles and constants as opaque numbers, whose values this library chooses.
+// abi: the symbols that MPItrampoline, the MPI that is compiled into jaxlib, needs from the library that
+// MPITRAMPOLINE_LIB names: MPIABI_* for each function and each constant of MPI 3.1. These are our own declarations of
+// the implemented ones; jaxlib keeps handles and constants as opaque numbers, whose values this library chooses.
 #pragma once
 
 #include <ciranda/ciranda.h>

@@ -1,6 +1,6 @@
 // calls: one request of the engine for one call of MPI.
 //
-// Threads: any. A call blocks its thread, which does the work meanwhile.
+// Threads: any. A call blocks its thread, which runs the progress loop meanwhile.
 // Failure: throws Failure, with the engine's message.
 #pragma once
 
@@ -30,7 +30,7 @@ class Tensor {
 
 ciranda_request request_of(ciranda_collective collective);
 
-// Carries it out in the communicator. `kind` tells apart calls that differ in more than the collective and the tensor.
+// Executes it in the communicator. `kind` distinguishes calls that differ in more than the collective and the tensor.
 void run(Communicator& communicator, ciranda_request request, const Tensor& tensor, std::int64_t kind = 0,
          bool is_split = false);
 

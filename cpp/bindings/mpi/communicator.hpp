@@ -1,7 +1,6 @@
-// Communicator: some ranks of the world in an order of their own, with one lane to themselves, and the names of what
-// they do together.
+// Communicator: some ranks of the world in an order of their own, with their own lane, and the names of their calls.
 //
-// It outlives worlds: after shutdown() and init() its process set is formed again by the first call of its ranks.
+// It outlives worlds: after shutdown() and init() the first call of its ranks forms its process set again.
 //
 // Threads: any. As in MPI, all ranks make the calls of one communicator in the same order.
 #pragma once
@@ -23,13 +22,13 @@
 
 namespace ciranda::mpi {
 
-// Where the engine carries out what a communicator does.
+// The place of a communicator's calls in the engine.
 struct Place {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
 };
 
-// What must be equal on all ranks for a call to be the same one again.
+// The parameters that must be equal on all ranks for a repeated call.
 struct Signature {
   ciranda_collective collective;
   std::int64_t kind;  // the operator, the root or the tag
@@ -40,7 +39,7 @@ struct Signature {
   auto operator<=>(const Signature&) const = default;
 };
 
-// How many messages of one signature may be under way at a time.
+// The number of messages of one signature that may be pending at a time.
 inline constexpr std::uint32_t kTurns = 8;
 
 class Communicator {
@@ -48,20 +47,20 @@ class Communicator {
   // `ranks[r]` is the number in the world of rank r, of which this process is `rank`. Of all ranks of the world, they
   // use `lane`; of some, the set that they form as their `nth`.
   Communicator(std::string name, std::vector<std::int32_t> ranks, int rank, std::uint32_t lane, std::uint32_t nth);
-  // One that could not be made: every call fails, and says why.
+  // One that could not be created: every call fails with the reason.
   explicit Communicator(std::string why_not) : broken_(std::move(why_not)) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
 
-  // Throws Failure if it could not be made.
+  // Throws Failure if it could not be created.
   void check() const;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::string& name() const { return name_; }
   const std::vector<std::int32_t>& ranks() const { return ranks_; }
-  // Where rank r's part stands in what the engine gathers, which is in the order of the world.
+  // The position of rank r's part in the engine's gathered result, which is in the order of the world.
   const std::vector<std::size_t>& positions() const { return positions_; }
   bool in_order() const { return in_order_; }
 
@@ -70,14 +69,14 @@ class Communicator {
 
   Place place(const native::Context& world);
 
-  // The name of a call. Those of one signature share one, so that the engine knows them again; signatures are numbered
-  // as they come, so that ranks that differ in one meet under one name, and are told. Messages of one signature,
-  // several of which may be under way, take turns in kTurns names.
+  // The name of a call. Calls of one signature share a name, so that the engine recognizes repeated calls. Signatures
+  // are numbered in order of appearance, so that ranks that differ in one use the same name and get an error. Messages
+  // of one signature, several of which may be pending, rotate through kTurns names.
   std::string name_of(const Signature& signature);
   // After ranks have differed.
   void forget(const Signature& signature);
 
-  // How often this communicator was split, which all its ranks do alike.
+  // The number of splits of this communicator, which all its ranks make alike.
   std::uint32_t count_split();
 
  private:
@@ -100,10 +99,10 @@ class Communicator {
   std::uint32_t n_splits_ = 0;
 };
 
-// The communicator of a handle. Throws Failure if there is none, or it could not be made.
+// The communicator of a handle. Throws Failure if there is none, or it could not be created.
 std::shared_ptr<Communicator> communicator_of(Comm handle);
 Comm add_communicator(std::shared_ptr<Communicator> communicator);
-// The world, once it is known, or why there is none.
+// The world, once it is known, or the reason why there is none.
 void add_world(int rank, int size);
 void break_world(const std::string& why_not);
 void remove_communicator(Comm handle);

@@ -1,4 +1,4 @@
-// errors: MPI's errors are numbers, whose text is asked for later (MPI_Error_string), by whoever has got one.
+// errors: MPI's errors are numbers, whose text the caller reads later (MPI_Error_string).
 //
 // Threads: any.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace ciranda::mpi {
 
-// Why a function of MPI cannot do what it is asked.
+// The reason of an MPI function's failure.
 struct Failure {
   std::string text;
 };
@@ -20,10 +20,10 @@ int error_of(std::string text);
 // "unknown error ..." for a number that error_of() has not given, or long ago.
 std::string text_of(int error);
 
-// An error by name, also told on standard error (once for each name): jaxlib does not look at all errors.
+// An error by name, also reported on standard error (once for each name): jaxlib does not read all errors.
 int not_offered(const char* name) noexcept;
 
-// What `act` throws becomes an error of the function `name`; else MPI_SUCCESS.
+// An exception of `act` becomes an error of the function `name`; else MPI_SUCCESS.
 template <typename Act>
 int guarded(const char* name, const Act& act) noexcept {
   try {

@@ -10,7 +10,7 @@ enum : std::intptr_t { kBeforeDatatypes = kDatatypes, CIRANDA_MPI_DATATYPES(CIRA
 enum : std::intptr_t { kBeforeOps = kOps, CIRANDA_MPI_OPS(CIRANDA_MPI_ENUMERATOR) };
 #undef CIRANDA_MPI_ENUMERATOR
 
-// Throw Failure for what the engine has not.
+// Throw Failure if the engine has no counterpart.
 ciranda_dtype dtype_of(Datatype datatype);
 ciranda_reduce_op op_of(Op op, ciranda_dtype dtype);
 

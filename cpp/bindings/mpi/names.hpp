@@ -1,5 +1,5 @@
-// names: all that jaxlib looks up by name when it is loaded, and that is not carried out here. A name that is missing
-// ends the process at `import jax`; one that is here says so when it is called.
+// names: the symbols that jaxlib looks up when it is loaded, and that are not implemented here. A missing symbol ends
+// the process at `import jax`; one of these reports an error when it is called.
 #pragma once
 
 // clang-format off

@@ -1,4 +1,4 @@
-// own_world: this process's engine, which Python's module `ciranda` holds, and its world, which that joins.
+// own_world: this process's engine, which Python's module `ciranda` holds, and the world that the module joins.
 #pragma once
 
 namespace ciranda::mpi {

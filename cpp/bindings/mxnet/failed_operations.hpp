@@ -1,11 +1,11 @@
-// FailedOperations: operations that have failed, until MXNet's engine is told so.
+// FailedOperations: operations that have failed, until that is reported to MXNet's engine.
 //
 // MXNet has one list of the errors of all operations, and does not lock it. A thread adds to it when it ends an
 // operation with an error (ThreadedEngine::OnComplete), and when it begins one on an array that has failed (OnStart):
-// the worker of the CPU, and a thread that deletes such an array. So the errors are told by that worker, in an
-// operation without arrays: told by a thread of ours they corrupt the list, and with it the heap, now and then. Where
-// all calls fail, that operation lasts until the last has done so: whoever waits for one of the arrays, and deletes the
-// others then, goes on after it.
+// the worker of the CPU, and a thread that deletes such an array. So that worker reports the errors, in an operation
+// without arrays: reported by a thread of ours they sometimes corrupt the list, and with it the heap. If all calls
+// fail, that operation lasts until the last has failed: a thread that waits for one of the arrays, and then deletes the
+// others, continues after it.
 //
 // With more workers (MXNET_CPU_WORKER_NTHREADS, MXNET_ENGINE_TYPE=ThreadedEngine) MXNet's own operations can corrupt
 // it.
@@ -22,7 +22,7 @@ namespace ciranda::mxnet {
 
 class FailedOperations {
  public:
-  // On any thread. `are_all_failing`: so will soon all other calls that are under way.
+  // On any thread. `are_all_failing`: all other pending calls will fail soon, too.
   void add(const OnComplete& done, std::string text, bool are_all_failing);
 
  private:

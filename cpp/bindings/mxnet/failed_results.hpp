@@ -1,9 +1,9 @@
-// FailedResults: which arrays have failed, with what. MXNet forgets: it raises an error once, for all arrays that it
-// concerns, and lets whoever reads them afterwards have what is there.
+// FailedResults: the arrays that have failed, and their errors. MXNet raises an error only once, for all arrays that it
+// concerns, and returns their contents to later reads.
 //
-// An array counts as failed until something has been written to it, which MXNet counts (version_of()). As long as an
-// error has not been raised, MXNet leaves out what would write the arrays that it concerns, and counts that as well:
-// raised() says when this ends. Arrays are not kept: what is gone is forgotten.
+// An array counts as failed until an operation has written to it, which MXNet counts (version_of()). As long as an
+// error has not been raised, MXNet skips operations that would write the arrays that it concerns, and counts them as
+// well: raised() ends this. Arrays are not kept alive: a deleted one is forgotten.
 //
 // Threads: any.
 #pragma once
@@ -26,9 +26,9 @@ class FailedResults {
   void add_left_out(ArrayHandle array, const std::string& message);
   // An array for which MXNet has raised an error.
   void add_raised(ArrayHandle array, const std::string& message);
-  // MXNet has raised an error, which hides no operations any more. An empty text: it has raised all that there were.
+  // MXNet has raised an error, which no longer causes skipped operations. An empty text: it has raised all errors.
   void raised(const std::string& text);
-  // What the array has failed with; "" if it has not. REQUIRES: nothing writes the array.
+  // The array's error; "" if it has not failed. REQUIRES: nothing writes the array.
   std::string message_of(ArrayHandle array);
 
  private:

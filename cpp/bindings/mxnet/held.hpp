@@ -1,9 +1,8 @@
-// Held: arrays that a blocking call reads, kept from what would write them while it does, as one operation of MXNet's
-// engine keeps them. To have waited for an array is not enough: MXNet's convolutions change the layout of their weights
-// later, unasked.
+// Held: arrays that a blocking call reads, protected from writes meanwhile, as by one operation of MXNet's engine.
+// Waiting for an array is not enough: MXNet's convolutions change the layout of their weights later.
 //
-// Ownership: refers to its arrays until it ends.
-// Threads: any; MXNet's engine calls in on one of its own.
+// Ownership: references its arrays until it ends.
+// Threads: any; MXNet's engine calls it on one of its own.
 #pragma once
 
 #include <condition_variable>
@@ -27,10 +26,10 @@ class Held {
   Held() = default;
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
-  // Lets go.
+  // Releases the arrays.
   ~Held();
 
-  // Where each array lies, in the order given.
+  // The address of each array, in the order given.
   const std::vector<void*>& data() const { return data_; }
 
  private:

@@ -1,4 +1,4 @@
-// LastError: what the call that failed last has failed with.
+// LastError: the error of the call that failed last.
 //
 // Threads: any.
 #pragma once

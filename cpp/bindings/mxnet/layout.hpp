@@ -1,8 +1,8 @@
-// layout: where the numbers of an array lie, row after row.
+// layout: the numbers of an array, row after row.
 //
-// oneDNN keeps arrays in layouts of its own. An operation that only reads an array may have another change it: MXNet's
+// oneDNN keeps arrays in its own layouts. An operation that only reads an array may cause another to change it: MXNet's
 // convolutions do so with their weights, at any time, by an operation that they push while they run. So the layout is
-// looked at inside the operation that holds the array, where nothing changes it any more.
+// read inside the operation that holds the array, where it cannot change.
 //
 // Threads: any, inside an operation of MXNet's engine.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace ciranda::mxnet {
 
-// What data_to_read() has copied, at least until the operation ends.
+// The copies of data_to_read(), which live at least until the operation ends.
 using Copies = std::vector<std::unique_ptr<OwnArray>>;
 
 // Of an array that the operation reads, or writes; *data is null if it has no elements. "", or why MXNet could not.

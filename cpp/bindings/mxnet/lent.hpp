@@ -1,7 +1,7 @@
 // lent: arrays of MXNet in the memory of others, so that a result that the engine has allocated needs no copy.
 //
-// MXNet gives memory back on any of its threads, also when the process ends, where Python must not be called. So the
-// owners of what is given back are kept here until somebody fetches them.
+// MXNet releases memory on any of its threads, also when the process ends, where Python must not be called. So the
+// owners of released memory are kept here until they are fetched.
 //
 // Threads: any.
 #pragma once
@@ -20,7 +20,7 @@ namespace ciranda::mxnet {
 // MXNet could not, or has no such element type.
 Array lend(void* data, std::span<const std::int64_t> shape, ciranda_dtype dtype, void* owner);
 
-// Fetches owners of memory that MXNet does not need any more, as many as there is room for. Returns how many.
+// Fetches owners of memory that MXNet has released, as many as there is room for. Returns their number.
 std::size_t fetch_given_back(std::span<void*> owners);
 
 }  // namespace ciranda::mxnet

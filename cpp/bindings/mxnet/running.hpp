@@ -1,9 +1,9 @@
-// Running: one collective, from when it is put into MXNet's engine until both engines are done with it. What the
-// framework's call holds (native::Call).
+// Running: one collective, from its push into MXNet's engine until both engines are done with it; the object that the
+// call holds (native::Call).
 //
-// Ownership: refers to its arrays, and to the world that the process was in when it was pushed.
-// Threads: built by a thread of Python's, handed in by one of MXNet's engine, ended by one of ours. The end only hands
-// on: MXNet puts what waits for the arrays into the queues of its own threads.
+// Ownership: references its arrays, and the world that the process was in when it was pushed.
+// Threads: created by a thread of Python's, submitted by one of MXNet's engine, ended by one of ours. The end only
+// forwards: MXNet puts operations that wait for the arrays into the queues of its own threads.
 #pragma once
 
 #include <ciranda/table.h>
@@ -21,7 +21,7 @@
 
 namespace ciranda::mxnet {
 
-// What is asked for, as src/ciranda/mxnet/_plugin.py gives it.
+// The parameters of the call, from src/ciranda/mxnet/_plugin.py.
 struct Asked {
   std::string name;
   std::int32_t collective;
@@ -37,7 +37,7 @@ struct Asked {
   std::uint32_t set_number() const { return static_cast<std::uint32_t>(process_set); }
 };
 
-// How many names are in use by what MXNet has in its queues, or both engines under way.
+// The number of names that are in use by calls in MXNet's queues or pending in either engine.
 std::size_t n_pushed_names();
 
 class Running {
@@ -56,11 +56,11 @@ class Running {
   std::vector<ArrayHandle> read() const;
   std::vector<ArrayHandle> written() const;
 
-  // Hands it in. MXNet is told the end by `done`.
+  // Submits it. `done` reports the end to MXNet.
   static void submit(std::unique_ptr<Running> running, const OnComplete& done);
 
-  // MXNet leaves the operation out, as an array that it needs has failed on this rank. The others must not wait for
-  // ever: they are told that this rank has nothing to bring, as a shape that no other has.
+  // MXNet skips the operation, as an array that it needs has failed on this rank. So that the others do not wait for
+  // ever, this rank submits a shape that no other has.
   static void submit_nothing(std::unique_ptr<Running> running);
 
   void end(const native::Outcome& outcome);

@@ -1,9 +1,9 @@
 // Calls: requests of Paddle's operators to the engine of the process. run() is for the operators that return a result;
-// start() and finish() are the two halves of one whose result is asked for later, by name.
+// start() and finish() are the two halves of a call whose result is fetched later, by name.
 //
-// Threads: any. run() and finish() block, and make progress for the engine meanwhile.
-// Ownership: what start() is given to keep lives until finish(), or until the next start() of that name, once it is
-// done. Failure: std::runtime_error with the kind of failure and the engine's message, which Python reads (errors.py).
+// Threads: any. run() and finish() block, and may run the progress loop meanwhile.
+// Ownership: objects that start() keeps live until finish(), or until the next start() of that name, once it is done.
+// Failure: std::runtime_error with the kind of failure and the engine's message, which Python reads (failures.py).
 #pragma once
 
 #include <ciranda/table.h>

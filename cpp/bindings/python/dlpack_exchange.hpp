@@ -1,5 +1,5 @@
-// The C structures of DLPack 1.x by which array libraries hand over tensors without a Python call: only what is used
-// here, laid out as the DLPack specification says (https://dmlc.github.io/dlpack/latest/c_api.html).
+// The C structures of DLPack 1.x by which array libraries exchange tensors without a Python call: only those used here,
+// with the layout of the DLPack specification (https://dmlc.github.io/dlpack/latest/c_api.html).
 //
 // A library offers its table as the capsule `type(tensor).__dlpack_c_exchange_api__`. Check the table's major version
 // (find_supported) before touching anything after the header.

@@ -1,6 +1,6 @@
-// EngineHandle: the engine as Python sees it; PreparedRequest: a request that is made many times, built once.
+// EngineHandle: the Python object of the engine; PreparedRequest: a request that is made many times, built once.
 //
-// Threads: every method needs the GIL and gives it up only while it blocks.
+// Threads: every method needs the GIL and releases it only while it blocks.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -28,7 +28,7 @@ class EngineHandle {
   Session& session() { return *session_; }
   const Engine& engine() const { return *session_->engine(); }
 
-  // Submits and waits: a blocking call, without the cost of a handle where Engine::repeat() carries it out.
+  // Submits and waits: a blocking call, without the cost of a handle if Engine::repeat() executes it.
   nb::list run(const CallOptions& options, nb::handle inputs, nb::handle outputs);
   OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
@@ -37,8 +37,8 @@ class EngineHandle {
                                   bool is_early);
 
  private:
-  // What the tensors of one call are like. Calls view it; each has its own, as reading a tensor may run Python code
-  // that calls in again.
+  // The description of the tensors of one call. Calls view it; each has its own, as reading a tensor may run Python
+  // code that calls again.
   struct CallTensors {
     TensorSignature input;
     TensorSignature output;

@@ -1,15 +1,15 @@
-// GilReleased: gives the GIL up while a thread blocks in the engine, and takes it back afterwards.
+// GilReleased: releases the GIL while a thread blocks in the engine, and takes it back afterwards.
 //
-// While the interpreter ends, a thread that asks for the GIL does not come back: before Python 3.14 its frames are
-// unwound, and a destructor of C++ on the way calls abort(). So this process keeps count of the threads that have given
-// the GIL up here, and before the interpreter ends the thread that ends it calls detain_other_threads().
+// While the interpreter ends, a thread that requests the GIL does not return: before Python 3.14 its frames are
+// unwound, and a C++ destructor on the way calls abort(). So this process counts the threads that have released the GIL
+// here, and before the interpreter ends the thread that ends it calls detain_other_threads().
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 namespace ciranda::python {
 
-// Needs the GIL. A thread that has been detained does not come back from the constructor, or from the destructor.
+// Needs the GIL. A detained thread does not return from the constructor, or from the destructor.
 class GilReleased {
  public:
   GilReleased();
@@ -29,8 +29,8 @@ void detain_other_threads();
 // Whether detain_other_threads() was called, by another thread than this one. Any thread, with the GIL or without.
 bool is_detained();
 
-// Does not come back if is_detained(). For calls that fail because the interpreter ends: a daemon thread that reports
-// this would do so while its output is taken down. Needs the GIL.
+// Does not return if is_detained(). For calls that fail because the interpreter ends: a daemon thread would report this
+// while its output is being closed. Needs the GIL.
 void stay_if_detained();
 
 // In a child after fork(): the threads that were counted are its parent's. Needs the GIL.

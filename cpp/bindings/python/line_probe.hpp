@@ -1,4 +1,4 @@
-// LineProbe: how long a cache line takes between the cores of two processes, for benchmarks that tell near from far.
+// LineProbe: the latency of a cache line between the cores of two processes, for benchmarks on near and far cores.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,5 @@
-// Loan: a value that is kept so that its memory can be used again, lent to one user at a time. Who asks for it
-// meanwhile, from within that use, gets an empty one.
+// Loan: a value that is kept so that its memory can be reused, lent to one user at a time. A nested request for it gets
+// an empty one.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,6 @@
-// OperationHandle: a submitted operation as Python sees it. Needs the GIL, which it gives up while it waits.
+// OperationHandle: the Python object of a submitted operation. Needs the GIL, which it releases while it waits.
 //
-// It keeps the tensors of the operation; if it is dropped before the operation is done, the session keeps them on.
+// It keeps the tensors of the operation; if it is dropped before the operation is done, the session keeps them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,13 +23,13 @@ class OperationHandle {
   OperationHandle(const OperationHandle&) = delete;
   OperationHandle& operator=(const OperationHandle&) = delete;
 
-  // What wrap_outputs() needs of the request, for collectives whose output the engine allocates.
+  // The parts of the request that wrap_outputs() needs, for collectives whose output the engine allocates.
   void set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table);
 
-  // Throws what the operation failed with; KeyboardInterrupt, or what else a signal handler raised, leaves the
-  // operation pending, as does TimeoutError once the seconds have passed.
+  // Throws the operation's error. KeyboardInterrupt, or another exception of a signal handler, leaves the operation
+  // pending, as does TimeoutError once the seconds have passed.
   void wait(std::optional<double> seconds = {});
-  // Waits for all, then throws the first failure among them, if any. The GIL is given up once. The caller keeps them.
+  // Waits for all, then throws the first failure among them, if any. The GIL is released once. The caller keeps them.
   static void wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline = {});
 
   // See Engine::when_done. `callback` may run on any thread, without the GIL.

@@ -1,4 +1,4 @@
-// RecordingHandle: a recording as Python sees it. Needs the GIL.
+// RecordingHandle: the Python object of a recording. Needs the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,7 +17,7 @@ class RecordingHandle {
  public:
   explicit RecordingHandle(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
 
-  // A tuple for each call that is done, as _core.pyi says; nothing after stop().
+  // A tuple for each completed call, as described in _core.pyi; nothing after stop().
   nb::list read();
   std::uint64_t n_lost() const { return recording_ ? recording_->n_lost() : n_lost_; }
   void stop();

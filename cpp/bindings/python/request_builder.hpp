@@ -18,7 +18,7 @@ namespace ciranda::python {
 // [tensor][rank]; no entries, or empty ones, for equal parts.
 using Splits = std::vector<std::vector<std::int64_t>>;
 
-// What the caller asks for, apart from the tensors.
+// The parameters of a call, except the tensors.
 struct CallOptions {
   int collective = 0;
   std::optional<std::string> name;  // without one the request is numbered
@@ -40,8 +40,8 @@ struct CallOptions {
 
   Terms terms(ReduceOp reduce_op) const { return {reduce_op, root, prescale, postscale, divides_by_all}; }
 
-  // As Python names a process set and a lane of it: by one number, the set's in its lower half, the lane's in the
-  // upper. The highest bit says that all ranks of the set are needed.
+  // Python's number of a process set and its lane: the set's in the lower half, the lane's in the upper. The highest
+  // bit means that all ranks of the set are needed.
   void set_place(std::uint64_t place) {
     constexpr std::uint32_t kNeedsAll = 1U << 31U;
     process_set = static_cast<std::uint32_t>(place);
@@ -66,17 +66,17 @@ Request make_request(const CallOptions& options);
 // Whether it is a list or a tuple of tensors.
 bool is_group(nb::handle inputs);
 
-// Which share of the rows of a tensor is this rank's: all, unless it is one of several that share them.
+// This rank's share of the rows of a tensor: all, unless several ranks share them.
 struct Share {
   int n_ranks = 1;
   int index = 0;
 };
 
-// The signature of what comes out for a tensor: other than the tensor's where ranks share its rows (reducescatter), or
-// each has as many (allgather).
+// The signature of the result for a tensor: it differs from the tensor's if ranks share its rows (reducescatter), or
+// each contributes the same number (allgather).
 TensorSignature result_of(TensorSignature tensor, Collective collective, Share share);
 
-// What must be kept for an operation, and the exchange table by which the last input came.
+// The objects that must be kept for an operation, and the exchange table of the last input.
 struct AttachedTensors {
   Session::Tensors kept;
   const dlpack::ExchangeTable* table = nullptr;

@@ -1,10 +1,10 @@
-// Session: one world of this process as the objects of Python share it, from connect to shutdown. Bindings in C share
-// the world's context (capi/worlds.hpp) and may shut it down as well: then it is as if Python had.
+// Session: one world of this process, shared by Python's objects, from connect to shutdown. Bindings in C share the
+// world's context (capi/worlds.hpp) and may shut it down as well, with the same effect.
 //
 // Ownership: engine objects and operations share the session; the engine itself lives until shutdown (or until the last
-// wait that was under way then has returned, and the last reference to the context is given back). Python tensors of
-// operations that nobody holds any more are kept here until the operation is done.
-// Threads: every method needs the GIL, except that shutdown() gives it up while it talks to the other ranks.
+// wait that was pending then has returned, and the last reference to the context is released). Python tensors of
+// operations whose handles were dropped are kept here until the operation is done.
+// Threads: every method needs the GIL, except that shutdown() releases it while it communicates with the other ranks.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -27,7 +27,7 @@ class Session {
     nb::object outputs;
   };
 
-  // With a reference to the context, which the session gives back.
+  // With a reference to the context, which the session releases.
   explicit Session(ciranda_context& context);
   ~Session();  // shutdown(), if that was not called
   Session(const Session&) = delete;
@@ -45,8 +45,8 @@ class Session {
 
   // Keeps the tensors until the operation is done.
   void adopt(Engine::OperationPtr operation, Tensors tensors);
-  // Lets go of what adopt() took and is done. That may run Python code, which may do anything, calls of this session
-  // included: REQUIRES: nothing read from tensors, or from this session, is used afterwards.
+  // Releases the tensors of adopt() whose operation is done. That may run any Python code, calls of this session
+  // included. REQUIRES: values read from tensors, or from this session, are not used afterwards.
   void release_done();
 
  private:

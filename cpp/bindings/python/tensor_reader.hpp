@@ -1,4 +1,4 @@
-// TensorReader: what a Python tensor looks like to the engine: address, element type, shape.
+// TensorReader: the engine's description of a Python tensor: address, element type, shape.
 //
 // Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), TensorDescription, and
 // whatever nanobind can import (NumPy and others by DLPack or the buffer protocol).
@@ -19,7 +19,8 @@ namespace ciranda::python {
 
 namespace nb = nanobind;
 
-// A tensor in plain words, for what DLPack cannot carry (NumPy arrays of bfloat16, torch before its exchange table).
+// A tensor described by its fields, if DLPack cannot carry it (NumPy arrays of bfloat16, torch before its exchange
+// table).
 struct TensorDescription {
   std::uintptr_t address = 0;
   Shape shape;
@@ -27,7 +28,7 @@ struct TensorDescription {
   nb::object owner;  // keeps the memory
 };
 
-// Where the memory of a tensor is, and by which exchange table it came.
+// The address of a tensor, and its exchange table.
 struct TensorView {
   std::byte* address = nullptr;                  // of the first element; null for an empty tensor
   const dlpack::ExchangeTable* table = nullptr;  // or null
@@ -38,7 +39,7 @@ enum class Access : std::uint8_t { kRead, kWrite };
 class TensorReader {
  public:
   // Fills `signature`, reusing its storage. The memory is the tensor's: keep the tensor. May run Python code, which may
-  // come back here: `signature` must be the caller's own.
+  // call this again: `signature` must be the caller's own.
   TensorView read(nb::handle tensor, Access access, TensorSignature& signature);
 
  private:

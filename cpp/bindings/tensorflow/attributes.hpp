@@ -1,5 +1,5 @@
-// Attributes: what an op of a graph says of its call, but for the tensors. Every op has all of them, so that one reader
-// serves all; src/ciranda/tensorflow/_execution.py writes them.
+// Attributes: the parameters of an op's call in a graph, except the tensors. Every op has all of them, so that one
+// reader serves all; src/ciranda/tensorflow/_execution.py writes them.
 #pragma once
 
 #include <ciranda/table.h>
@@ -13,9 +13,9 @@
 namespace ciranda::tensorflow {
 
 inline constexpr std::array kAttributeSpecs = {
-    // As the engine, and other frameworks, are to know the call; "" in `node_name`'s absence: it is numbered.
+    // The name of the call in the engine; "" without `node_name`: the call is numbered.
     "tensor_name: string",
-    // What the op was called when it was traced; "" if it was not.
+    // The op's name when it was traced; "" if it was not.
     "node_name: string",
     "reduce_op: int",
     "root_rank: int",
@@ -25,7 +25,7 @@ inline constexpr std::array kAttributeSpecs = {
     // As ciranda.process_sets.id_of() gives it: also the lane, and whether all ranks are needed.
     "process_set: int",
     "flags: int",
-    // How many iterations of the loop that the op may stand in may be under way at once.
+    // The number of concurrent iterations of a loop around the op.
     "iterations: int = 1024",
 };
 
@@ -40,13 +40,13 @@ struct Attributes {
   std::uint32_t flags = 0;
   std::int64_t iterations = 1024;
 
-  // Reads them where a kernel is made. On failure `status` says why.
+  // Reads them when a kernel is created. On failure `status` has the reason.
   static Attributes read(TF_OpKernelConstruction* construction, const Status& status);
 
   // Takes what ciranda.process_sets.id_of() gives.
   void take_process_set(std::uint64_t number);
 
-  // A request for a callback that only hands on, without tensors. Points into this object.
+  // A request for a callback that only forwards, without tensors. Points into this object.
   ciranda_request request(ciranda_collective collective) const;
 };
 

@@ -1,6 +1,6 @@
-// ops: the ops that TensorFlow gets: one a collective, of any number of tensors, and one that says who this process is.
+// ops: the ops for TensorFlow: one a collective, of any number of tensors, and one that returns ranks and sizes.
 //
-// Failure: in words; "" if all is well.
+// Failure: as text; "" on success.
 #pragma once
 
 #include <string>

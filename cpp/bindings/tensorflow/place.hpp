@@ -1,4 +1,4 @@
-// place: who this process is at the moment, for what runs in a graph.
+// place: the current rank and sizes of this process, for ops in a graph.
 #pragma once
 
 #include <cstdint>

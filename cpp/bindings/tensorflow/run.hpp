@@ -1,9 +1,9 @@
-// Run: one run of a collective's op, from its inputs to its outputs. What the framework's call holds (native::Call).
+// Run: one run of a collective's op, from its inputs to its outputs; the object that the call holds (native::Call).
 //
-// Ownership: inputs stay referred to until the call has ended. Outputs whose size is known before are TensorFlow's
-// memory, an input's where nobody else needs that; the others are the operation's memory, which goes when TensorFlow
-// lets go of the tensor.
-// Threads: built and handed in by a thread of TensorFlow, ended by one of the engine, which only hands on.
+// Ownership: inputs stay referenced until the call has ended. Outputs whose size is known before are TensorFlow's
+// memory, possibly an input's that is not used otherwise; the others are the operation's memory, which is released when
+// TensorFlow releases the tensor.
+// Threads: created and submitted by a thread of TensorFlow, ended by one of the engine, which only forwards.
 #pragma once
 
 #include <ciranda/table.h>
@@ -27,11 +27,11 @@ class Run {
 
   Run(TF_OpKernelContext* context, Done done) : context_(context), done_(std::move(done)) {}
 
-  // Takes the inputs, and memory for outputs; false if that fails, which has then been told to TensorFlow. Each tensor
-  // has splits behind all tensors, as a vector without elements for equal parts, if `has_splits`.
+  // Takes the inputs, and memory for outputs; false if that fails, which has then been reported to TensorFlow. If
+  // `has_splits`, the splits of each tensor follow all tensors: a vector, without elements for equal parts.
   bool prepare(Outputs outputs, bool has_splits);
 
-  // Hands in the request; the run ends by itself.
+  // Submits the request; the run ends by itself.
   static void submit(std::unique_ptr<Run> run, const Attributes& attributes, ciranda_collective collective);
 
   void end(const native::Outcome& outcome);

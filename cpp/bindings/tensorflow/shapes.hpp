@@ -1,4 +1,4 @@
-// shapes: what TensorFlow can know of the outputs' shapes while it builds a graph.
+// shapes: the outputs' shapes, as far as they are known when TensorFlow builds a graph.
 #pragma once
 
 #include "bindings/tensorflow/tf_api.hpp"
@@ -7,7 +7,7 @@ namespace ciranda::tensorflow {
 
 // Each output has the shape of its input.
 void infer_as_inputs(TF_ShapeInferenceContext* context, TF_Status* status);
-// Each output has any number of rows, which are like those of its input.
+// Each output has any number of rows, of the shape of its input's rows.
 void infer_other_rows(TF_ShapeInferenceContext* context, TF_Status* status);
 // The same for the first half; the rest are vectors.
 void infer_alltoall(TF_ShapeInferenceContext* context, TF_Status* status);

@@ -31,7 +31,7 @@ inline constexpr const char* kDtypesSpec =
     "bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, half, bfloat16, float, double, complex64, "
     "complex128";
 
-// What needs a new world has one code; the message says which of them it is.
+// All errors that need a new world have one code; the message names the error.
 inline constexpr native::StatusTable<Code> kCodes({{CIRANDA_OK, kOk},
                                                    {CIRANDA_INVALID_ARGUMENT, kInvalidArgument},
                                                    {CIRANDA_MISMATCH, kFailedPrecondition},
@@ -40,7 +40,7 @@ inline constexpr native::StatusTable<Code> kCodes({{CIRANDA_OK, kOk},
                                                    {CIRANDA_ABORTED, kAborted},
                                                    {CIRANDA_INTERNAL, kInternal}});
 
-// The engine's message, behind the name of its status, which TensorFlow's code does not tell.
+// The engine's message, with the name of its status as prefix, which TensorFlow's code does not determine.
 inline std::string message_of(const native::Outcome& outcome) {
   return std::string(ciranda_status_name(outcome.status)) + ": " + outcome.message;
 }

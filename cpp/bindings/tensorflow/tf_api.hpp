@@ -2,7 +2,7 @@
 // binary serves all versions that have these functions. They are found by name in the loaded framework library.
 //
 // Threads: find_tf_api() once, before all else; tf() any.
-// Failure: find_tf_api() says in words what is not there.
+// Failure: find_tf_api() returns a text that names the missing functions.
 #pragma once
 
 #include <cstddef>
@@ -127,7 +127,7 @@ struct TfApi {
   void (*OpKernelContext_Failure)(TF_OpKernelContext*, TF_Status*);
 };
 
-// "" or why TensorFlow's functions could not be found.
+// "", or the reason why TensorFlow's functions could not be found.
 std::string find_tf_api(const std::string& version);
 
 const TfApi& tf();
@@ -137,7 +137,7 @@ struct DeleteTensor {
 };
 using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
-// A TF_Status, and whether what it was given to has worked.
+// A TF_Status, and whether the call that used it has succeeded.
 class Status {
  public:
   Status() : status_(tf().NewStatus()) {}
@@ -154,8 +154,8 @@ class Status {
   std::unique_ptr<TF_Status, DeleteStatus> status_;
 };
 
-// What TensorFlow is told by when an asynchronous kernel is done. What it hands out lies on its stack, and is a
-// std::function<void()> (which its test sees to): copied here, as the kernel returns before it is done.
+// The completion callback of an asynchronous kernel. TensorFlow passes one on its stack, which is a
+// std::function<void()> (a test checks that): copied here, as the kernel returns before it is done.
 using Done = std::function<void()>;
 inline Done copy_of(TF_AsyncOpKernelDoneCallback* done) { return *reinterpret_cast<Done*>(done); }
 

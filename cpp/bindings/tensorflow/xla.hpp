@@ -1,12 +1,12 @@
-// xla: the collectives in programs that XLA compiles (`jit_compile=True`), which know no ops: custom calls, entered in
-// XLA's own registry. They block; src/ciranda/tensorflow/_xla.py sees to it that those of one program run in the order
-// in which they were traced.
+// xla: the collectives in programs that XLA compiles (`jit_compile=True`), which have no ops: custom calls, registered
+// in XLA's own registry. They block; src/ciranda/tensorflow/_xla.py makes those of one program run in the order in
+// which they were traced.
 //
-// The registry's functions are C++, found by their mangled names; that a custom call's status is what it is taken for
-// is probed before anything is entered.
+// The registry's functions are C++, found by their mangled names; the layout of a custom call's status is probed before
+// anything is registered.
 //
-// Failure: in words; "" if all is well. Of a call, by the status that XLA gives it, and the outputs are filled with
-// bytes of 255, which are NaNs.
+// Failure: as text; "" on success. Of a call, by the status that XLA gives it, and the outputs are filled with bytes of
+// 255, which are NaNs.
 #pragma once
 
 #include <string>

@@ -1,24 +1,24 @@
-/* ciranda.h: the stable C interface of Ciranda. All frameworks and languages may stand on it.
+/* ciranda.h: the stable C interface of Ciranda, for all frameworks and languages.
  *
- * One engine a process: a program links libciranda; what is loaded into a process that has an engine already, as
- * bindings of frameworks in Python are, links nothing and calls that engine by the table of ciranda/table.h.
+ * One engine a process: a program links libciranda. A library that is loaded into a process that has an engine already,
+ * such as the binding of a framework in Python, links nothing and calls that engine by the table of ciranda/table.h.
  *
  * Use: ciranda_init(), then submit requests and wait for their operations, then ciranda_shutdown(). All ranks of a job
  * make the same requests (those with the same name belong together); order matters only for requests without a name.
  *
  * Versions: the interface only grows. Every struct that may grow starts with its size, set by its *_INIT macro, so that
- * a program compiled against an older header runs with a newer library. What is added raises CIRANDA_ABI_VERSION:
- * compare ciranda_abi_version() with it where the library may be older than the header.
+ * a program compiled against an older header runs with a newer library. Each addition raises CIRANDA_ABI_VERSION:
+ * compare ciranda_abi_version() with it if the library may be older than the header.
  *
- * Threads: every function may be called from any thread at any time, by whoever holds a reference to the context that
- * it is given: ciranda_shutdown() and ciranda_context_release() give one back, and ciranda_operation_release() must be
- * the last call that is given its operation. No function changes the process: no signal handlers, no output except
- * warnings on standard error.
+ * Threads: every function may be called from any thread at any time, by the holder of a reference to its context.
+ * ciranda_shutdown() and ciranda_context_release() release a reference; ciranda_operation_release() must be the last
+ * call with its operation. No function changes the process: no signal handlers, no output except warnings on standard
+ * error.
  *
- * Ownership: references to contexts, and operations, belong to the caller, who gives them back by the functions just
- * named. Contexts are counted: what is submitted to one that was shut down fails with CIRANDA_ABORTED. Tensor
- * memory stays the caller's and must stay valid, and outputs unread, until the operation is done. Everything else that
- * is passed in is copied. Strings given out belong to the library; how long they live is said at each function.
+ * Ownership: references to contexts, and operations, belong to the caller, who releases them by the functions just
+ * named. Contexts are reference-counted: a request to one that was shut down fails with CIRANDA_ABORTED. Tensor memory
+ * stays the caller's and must stay valid, and outputs unread, until the operation is done. All other arguments are
+ * copied. Returned strings belong to the library; each function states their lifetime.
  *
  * Failure: no function throws, aborts, or sets a global. Status codes say what the caller can do about an error;
  * messages name the operation, the tensor and the ranks concerned.
@@ -44,17 +44,17 @@ extern "C" {
 #define CIRANDA_NOEXCEPT
 #endif
 
-/* One of these has a fixed width everywhere, which a C enum has not. */
+/* An integer of fixed width; the width of a C enum may vary. */
 typedef int32_t ciranda_status;
 enum {
   CIRANDA_PENDING = -1, /* not an error: the operation is not done yet */
   CIRANDA_OK = 0,
-  CIRANDA_INVALID_ARGUMENT = 1, /* this call is wrong: fix the call */
-  CIRANDA_MISMATCH = 2,         /* ranks disagree about one tensor: fix the program; the context goes on working */
+  CIRANDA_INVALID_ARGUMENT = 1, /* the call is invalid: fix the call */
+  CIRANDA_MISMATCH = 2,         /* ranks disagree about one tensor: fix the program; the context continues to work */
   CIRANDA_RANKS_LOST = 3,       /* a rank died: shut down and initialise again */
-  CIRANDA_TIMEOUT = 4,          /* a rank never came, or did not answer in time */
-  CIRANDA_ABORTED = 5,          /* shut down, here or on another rank; or a wait was given up */
-  CIRANDA_INTERNAL = 6          /* a defect of the library, or the operating system refused what it should grant */
+  CIRANDA_TIMEOUT = 4,          /* a rank did not start, call or answer in time */
+  CIRANDA_ABORTED = 5,          /* shut down, here or on another rank; or a wait was abandoned */
+  CIRANDA_INTERNAL = 6          /* a bug in the library, or the operating system refused a valid request */
 };
 
 typedef int32_t ciranda_dtype;
@@ -101,10 +101,10 @@ enum {
   /* Each rank gets its part of the rows (along dimension 0) of op over all ranks' inputs: equal parts, and the first
    * `rows mod ranks` ranks one row more. The same bits as the rows of an allreduce. */
   CIRANDA_REDUCESCATTER = 4,
-  CIRANDA_ALLTOALL = 5, /* the rows of every rank's input are dealt out to all ranks: see ciranda_tensor.splits */
+  CIRANDA_ALLTOALL = 5, /* the rows of every rank's input are distributed to all ranks: see ciranda_tensor.splits */
   CIRANDA_REDUCE = 6,   /* the root's output = op over all ranks' inputs */
   CIRANDA_GATHER = 7,   /* like CIRANDA_ALLGATHER, but only the root gets the result */
-  CIRANDA_SCATTER = 8,  /* the rows of the root's input are dealt out to all ranks: see ciranda_tensor.splits */
+  CIRANDA_SCATTER = 8,  /* the rows of the root's input are distributed to all ranks: see ciranda_tensor.splits */
   CIRANDA_TRANSFER = 9, /* from one rank, the root, to one other; both submit it, in their pair: ciranda_pair(). Not in
                            other process sets. */
   CIRANDA_JOIN = 10,    /* this rank has no more work; done when all ranks have joined, ciranda_operation_value(): the
@@ -116,7 +116,7 @@ enum {
   CIRANDA_SCAN = 14
 };
 
-/* The world of ranks that this process belongs to, and the engine that works for it. */
+/* The world of ranks that this process belongs to, and its engine. */
 typedef struct ciranda_context ciranda_context;
 /* A submitted request's handle. */
 typedef struct ciranda_operation ciranda_operation;
@@ -148,11 +148,11 @@ typedef struct ciranda_setting {
 
 typedef struct ciranda_options {
   size_t struct_size;
-  /* Settings that go before the environment's. All settings, and their meaning: docs/guide/settings.md. */
+  /* Settings that override the environment's. All settings, and their meaning: docs/guide/settings.md. */
   const ciranda_setting* settings;
   size_t settings_count;
   /* Counts the worlds of the job: every rank passes the same number, and a new one each time it joins again.
-   * CIRANDA_EPOCH_AUTO counts the calls of ciranda_init() in this process: the same, if all ranks do alike. */
+   * CIRANDA_EPOCH_AUTO counts the calls of ciranda_init() in this process, which all ranks must make equally often. */
   uint64_t epoch;
 } ciranda_options;
 
@@ -160,23 +160,23 @@ typedef struct ciranda_options {
 #define CIRANDA_OPTIONS_INIT \
   { sizeof(ciranda_options), NULL, 0, CIRANDA_EPOCH_AUTO }
 
-/* Joins the world and blocks until all ranks have come. `options` may be NULL: the environment, as `ciranda run` sets
+/* Joins the world and blocks until all ranks have joined. `options` may be NULL: the environment, as `ciranda run` sets
  * it; with none of it set, a world of one.
- * Refused where another copy of this library in the process has joined a world.
+ * Refused if another copy of this library in the process has joined a world.
  * On CIRANDA_OK *context is the new context, the current one. Otherwise *context is NULL, and `message`, if not NULL,
  * holds the reason, cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
 CIRANDA_API ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** context, char* message,
                                         size_t message_capacity) CIRANDA_NOEXCEPT;
 
-/* Leaves the world for all who refer to the context, and gives back the caller's reference: tells the other ranks,
- * fails every pending operation with CIRANDA_ABORTED, and what is submitted from then on. Returns when every living
- * rank knows, at most after about two seconds, and all callbacks have run, but for one that calls it. Operations
- * outlive it and must still be released. NULL is allowed. Inside a direct callback it does nothing and returns
- * CIRANDA_INVALID_ARGUMENT; otherwise CIRANDA_OK. (Before version 5 it returns nothing, and must not be called from a
- * callback.) */
+/* Leaves the world for all holders of the context, and releases the caller's reference. Informs the other ranks, and
+ * fails every pending and later operation with CIRANDA_ABORTED. Returns when every living rank has been informed, after
+ * about two seconds at most, and all callbacks have run, except one that calls it. Operations outlive it and must still
+ * be released. NULL is allowed. Inside a direct callback it does nothing and returns CIRANDA_INVALID_ARGUMENT;
+ * otherwise CIRANDA_OK. (Before version 5 it returns nothing, and must not be called from a callback.) */
 CIRANDA_API ciranda_status ciranda_shutdown(ciranda_context* context) CIRANDA_NOEXCEPT;
 
-/* Which process this is: among all, among those of its host, and its host among hosts. -1 if the context is NULL. */
+/* This process among all, among those of its host, and its host among hosts: number and count. -1 if the context is
+ * NULL. */
 CIRANDA_API int32_t ciranda_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_local_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
@@ -188,37 +188,37 @@ CIRANDA_API const char* ciranda_host_of(const ciranda_context* context, int32_t 
 
 /* ---- process sets ----------------------------------------------------------------------------------------------- */
 
-/* How many ranks the process set has; 0 if there is none of that number. Its ranks, ascending, are written to `ranks`,
- * as many as `capacity` allows. 0 is the set of all ranks. */
+/* The number of ranks of the process set; 0 if there is no such set. Writes its ranks, ascending, to `ranks`, at most
+ * `capacity` of them. Process set 0 has all ranks. */
 CIRANDA_API size_t ciranda_process_set_ranks(const ciranda_context* context, uint32_t process_set, int32_t* ranks,
                                              size_t capacity) CIRANDA_NOEXCEPT;
-/* The process set of this rank and `peer`, for CIRANDA_TRANSFER. It needs not be added. 0 if there is no such other
+/* The process set of this rank and `peer`, for CIRANDA_TRANSFER. It need not be added. 0 if `peer` is not another
  * rank. */
 CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) CIRANDA_NOEXCEPT;
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
-/* One tensor of a request, contiguous in host memory, first dimension outermost. (Where the memory of a device is to be
- * named, a later version adds its type and number, as DLPack counts them, and the queue that orders it, behind the last
- * field; tensor_struct_size says whether a caller has them, and zeros are the host.) */
+/* One tensor of a request, contiguous in host memory, first dimension outermost. (For device memory, a later version
+ * adds the device's type and number, as in DLPack, and the queue that orders it, after the last field;
+ * tensor_struct_size tells whether a caller has them, and zeros mean the host.) */
 typedef struct ciranda_tensor {
-  /* What this rank contributes. Read until the operation is done. Broadcast, scatter and transfer read it on the root
+  /* This rank's contribution. Read until the operation is done. Broadcast, scatter and transfer read it on the root
    * only. */
   const void* input;
-  /* Where the result goes; may be equal to `input`, but must not otherwise overlap it. Not looked at by a reduce on
-   * ranks other than its root, by a transfer on its root, nor by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but see
+  /* Memory for the result; may be equal to `input`, but must not otherwise overlap it. Ignored by a reduce on ranks
+   * other than its root, by a transfer on its root, and by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but see
    * CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER, whose result's size is not known beforehand: see
-   * ciranda_operation_output(). That is also where the result of a CIRANDA_REDUCESCATTER is if all outputs of its
-   * request are NULL; an output of it may be this rank's own rows of `input`, not equal to `input`, and must not
-   * otherwise overlap it. */
+   * ciranda_operation_output(). The result of a CIRANDA_REDUCESCATTER is there too if all outputs of its request are
+   * NULL; its output may be this rank's own rows of `input`, not equal to `input`, and must not otherwise overlap
+   * it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;
   ciranda_dtype dtype;
-  /* CIRANDA_ALLTOALL on every rank, CIRANDA_SCATTER on the root, else NULL: how many rows of `input` go to each rank,
-   * in rank order; as many numbers as ranks, which add up to shape[0]. They may differ with every call. NULL: equal
+  /* CIRANDA_ALLTOALL on every rank, CIRANDA_SCATTER on the root, else NULL: the number of rows of `input` for each
+   * rank, in rank order; as many numbers as ranks, whose sum is shape[0]. They may differ with every call. NULL: equal
    * parts (of a scatter, the first `rows mod ranks` ranks get one row more; of an alltoall, they must be equal).
-   * shape[0] may differ between ranks, and on the ranks that receive a scatter is not looked at. */
+   * shape[0] may differ between ranks, and is ignored on the ranks that receive a scatter. */
   const int64_t* splits;
   size_t splits_count;
 } ciranda_tensor;
@@ -226,30 +226,30 @@ typedef struct ciranda_tensor {
 typedef void (*ciranda_callback)(const ciranda_operation* operation, void* user_data);
 
 enum {
-  /* Somebody will call ciranda_wait() or ciranda_poll() for this operation, so that it may be held back a little to
-   * travel together with others. For many small requests that are waited for at the end. */
+  /* The caller will call ciranda_wait() or ciranda_poll() for this operation, so the engine may hold it back briefly to
+   * fuse it with others. For many small requests that are waited for at the end. */
   CIRANDA_REQUEST_DEFERRABLE = 1,
-  /* The caller's next call is ciranda_wait() for this operation: until then no other rank is told of it, which saves
-   * waking others; what all ranks are there for may be done at once. For blocking calls. */
+  /* The caller's next call is ciranda_wait() for this operation: until then it is not reported to other ranks, which
+   * saves waking them; if all ranks have made the call, it may be executed at once. For blocking calls. */
   CIRANDA_REQUEST_AWAITED = 2,
   /* Of a CIRANDA_AVERAGE without weights: divide by the number of all ranks of the process set, also while some have
-   * joined; without it, by the number of those that take part. All ranks must say the same. */
+   * joined; without it, by the number of those that take part. All ranks must give the same. */
   CIRANDA_REQUEST_DIVIDE_BY_ALL = 4,
   /* Since version 4. The caller gives memory for the result of a CIRANDA_ALLGATHER or a CIRANDA_ALLTOALL.
    * Of an allgather, each `output` has room for as many rows of every rank as this rank contributes. It is used if all
-   * ranks contribute as many; otherwise the library allocates: ciranda_operation_output() says where the result is.
+   * ranks contribute the same number; otherwise the library allocates: ciranda_operation_output() returns the result.
    * Ranks may differ in whether they give memory. `input` may be equal to `output`, or be this rank's own rows of it,
-   * and must not otherwise overlap it; where the library allocates, `output` stays as it was.
+   * and must not otherwise overlap it; if the library allocates, `output` is unchanged.
    * Of an alltoall, each `output` is as large as `input`, and may be the same memory. Then all ranks must give memory,
-   * and contribute as many rows, in equal parts: `splits` is NULL. */
+   * and contribute the same number of rows, in equal parts: `splits` is NULL. */
   CIRANDA_REQUEST_HAS_ROOM = 8,
-  /* Since version 5. The callback only hands on, to threads or a queue of the caller's: it runs on the thread that
-   * completes the operation, which saves waking another. Nothing of this rank moves until it returns. A wait, a
-   * ciranda_run() or a ciranda_shutdown() inside it returns CIRANDA_INVALID_ARGUMENT, and standard error says why; it
-   * may submit. */
+  /* Since version 5. The callback only forwards, to threads or a queue of the caller's: it runs on the thread that
+   * completes the operation, which saves waking another. This rank makes no progress until it returns. A wait, a
+   * ciranda_run() or a ciranda_shutdown() inside it returns CIRANDA_INVALID_ARGUMENT, with the reason on standard
+   * error; it may submit. */
   CIRANDA_REQUEST_DIRECT_CALLBACK = 16,
   /* Since version 5. The request fails, with CIRANDA_MISMATCH, while a rank of its process set has joined. All ranks
-   * must say the same. */
+   * must give the same. */
   CIRANDA_REQUEST_NEEDS_ALL = 32
 };
 
@@ -260,29 +260,29 @@ typedef struct ciranda_request {
   ciranda_reduce_op op; /* CIRANDA_ALLREDUCE, CIRANDA_REDUCESCATTER, CIRANDA_REDUCE, CIRANDA_SCAN only */
   int32_t root;         /* CIRANDA_BROADCAST, CIRANDA_REDUCE, CIRANDA_GATHER, CIRANDA_SCATTER only */
   uint32_t process_set; /* 0: all ranks */
-  /* Where there is an op: each input is multiplied by prescale first, and each result by postscale at last, after an
-   * average was divided by the number of ranks. Every rank must pass the same two. Every step is rounded once, 16-bit
-   * floats only after the last. Averages of integers do not wrap, are rounded toward zero, and are scaled and divided
-   * in one step. */
+  /* If there is an op: each input is multiplied by prescale first, and each result by postscale last, after an average
+   * was divided by the number of ranks. Every rank must pass the same two. Every step is rounded once, 16-bit floats
+   * only after the last. Averages of integers do not wrap, are rounded toward zero, and are scaled and divided in one
+   * step. */
   double prescale;
   double postscale;
   uint32_t flags;
-  /* The same on every rank, and of one pending request at most; use it again for the next step. NULL: named by the
-   * order of such requests, which must then be the same on every rank. */
+  /* The same on every rank; at most one pending request has it; use it again in the next step. NULL: named by the order
+   * of such requests, which must then be the same on every rank. */
   const char* name;
-  /* Several make one grouped request: all of them are done at once, or fail together. */
+  /* Several make one grouped request: all complete or all fail. */
   const ciranda_tensor* tensors;
   size_t tensors_count;
-  /* If not NULL, called once when the operation is done, under no lock, on a thread that is there for callbacks. It
-   * may do what any thread may: take its time, wait for other operations, call ciranda_shutdown(). Others run
-   * meanwhile, on further threads. (Before version 5, and with CIRANDA_REQUEST_DIRECT_CALLBACK, it must neither block
-   * nor wait nor shut down.) Its operation is valid during the call only and must not be released. It may run before
-   * ciranda_submit() has returned. An exception of C++ that leaves it is told on standard error, and goes no further.
-   * These threads get no signals but those of their own faults, such as SIGSEGV. */
+  /* If not NULL, called once when the operation is done, under no lock, on a callback thread. It may block, wait for
+   * other operations, and call ciranda_shutdown(). Other callbacks run meanwhile, on further threads. (Before version
+   * 5, and with CIRANDA_REQUEST_DIRECT_CALLBACK, it must neither block nor wait nor shut down.) Its operation is valid
+   * during the call only and must not be released. It may run before ciranda_submit() has returned. A C++ exception
+   * that leaves it is reported on standard error and not propagated. Callback threads get no signals but those of their
+   * own faults, such as SIGSEGV. */
   ciranda_callback callback;
   void* user_data;
-  /* Since version 2. Of the process set, 0 to 63; requests on different lanes do not wait for each other. A lane comes
-   * to be when it is first used. */
+  /* Since version 2. Of the process set, 0 to 63; requests on different lanes do not wait for each other. A lane is
+   * created on first use. */
   uint32_t lane;
   /* The ranks, ascending, of CIRANDA_ADD_PROCESS_SET, the number of CIRANDA_REMOVE_PROCESS_SET; others: none. */
   const int64_t* arguments;
@@ -290,12 +290,12 @@ typedef struct ciranda_request {
   /* CIRANDA_ALLREDUCE with CIRANDA_AVERAGE only: this rank's weight, in a weighted average of floating-point or complex
    * tensors. Ranks may differ in it, but all or none must have one. NULL: all ranks weigh the same. */
   const double* weight;
-  /* Since version 3. Of what is ready on all ranks, requests of a higher priority are carried out first. Once one has
-   * another than 0, little is begun in advance, so that what comes may overtake the rest. A hint, the same on all
-   * ranks. */
+  /* Since version 3. Of the requests that are ready on all ranks, those of a higher priority are executed first. Once a
+   * request has had a priority other than 0, the engine starts little in advance, so that later requests may overtake.
+   * A hint, the same on all ranks. */
   int32_t priority;
-  /* Since version 5. Who asks, as its user knows it: "ciranda.tensorflow". Stands before the message of an operation
-   * that fails. NULL: nobody. */
+  /* Since version 5. The name of the binding, as its user knows it: "ciranda.tensorflow". The prefix of the message of
+   * an operation that fails. NULL: none. */
   const char* binding;
 } ciranda_request;
 
@@ -305,38 +305,38 @@ typedef struct ciranda_request {
         0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL                                                                     \
   }
 
-/* Hands in a request; never blocks.
- * CIRANDA_OK: *operation is its handle, also when the request is invalid: the operation has then failed already, which
- * ciranda_operation_status() tells. With `operation` NULL nobody waits, and only the callback sees the end.
+/* Submits a request; never blocks.
+ * CIRANDA_OK: *operation is its handle, also if the request is invalid: the operation has then failed already, see
+ * ciranda_operation_status(). With `operation` NULL only the callback reports the end.
  * CIRANDA_INVALID_ARGUMENT: the structs cannot be read (a NULL, a struct size of no known version, a number out of
  * its enum). CIRANDA_INTERNAL: out of memory. In these two cases *operation is NULL, and the callback never runs. */
 CIRANDA_API ciranda_status ciranda_submit(ciranda_context* context, const ciranda_request* request,
                                           ciranda_operation** operation) CIRANDA_NOEXCEPT;
 
-/* As ciranda_submit() with CIRANDA_REQUEST_AWAITED and ciranda_wait(), which it does for less where all ranks make the
- * same call again. Returns how the operation ended; *operation is its handle, or NULL if it ended well, has no value,
- * and its result is in memory that the caller gave. With `operation` NULL nobody sees these, nor the message.
+/* As ciranda_submit() with CIRANDA_REQUEST_AWAITED and ciranda_wait(), but faster if all ranks repeat a call. Returns
+ * the operation's status; *operation is its handle, or NULL if it succeeded, has no value, and its result is in memory
+ * that the caller gave. With `operation` NULL these, and the message, are lost.
  * CIRANDA_INVALID_ARGUMENT or CIRANDA_INTERNAL without an operation: as of ciranda_submit(). */
 CIRANDA_API ciranda_status ciranda_run(ciranda_context* context, const ciranda_request* request,
                                        ciranda_operation** operation) CIRANDA_NOEXCEPT;
 
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 
-/* Blocks until the operation is done, its thread doing the work meanwhile, and returns the operation's status. A signal
- * does not end the wait. */
+/* Blocks until the operation is done, and returns its status; the calling thread may run the progress loop meanwhile. A
+ * signal does not end the wait. */
 CIRANDA_API ciranda_status ciranda_wait(ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
-/* Like ciranda_wait(), but when a signal arrives asks give_up(user_data); if that says other than 0, returns
+/* Like ciranda_wait(), but calls give_up(user_data) when a signal arrives; if the result is not 0, returns
  * CIRANDA_ABORTED while the operation stays pending. */
 CIRANDA_API ciranda_status ciranda_wait_interruptible(ciranda_operation* operation, int (*give_up)(void* user_data),
                                                       void* user_data) CIRANDA_NOEXCEPT;
 
-/* 1 if the operation is done, else 0 after giving the engine a chance to go on. Never blocks. */
+/* 1 if the operation is done, else 0 after an attempt to make progress. Never blocks. */
 CIRANDA_API int ciranda_poll(ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
-/* CIRANDA_PENDING until it is done, then how it ended. */
+/* CIRANDA_PENDING until it is done, then its final status. */
 CIRANDA_API ciranda_status ciranda_operation_status(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
-/* Why it failed; "" when it did not, or is pending. Lives as long as the operation. */
+/* The reason of its failure; "" if it succeeded or is pending. Lives as long as the operation. */
 CIRANDA_API const char* ciranda_operation_message(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
 /* The part of a result that the library allocated. */
@@ -347,59 +347,60 @@ typedef struct ciranda_output {
   int32_t ndim;
 } ciranda_output;
 
-/* How many outputs the library allocated: one for each tensor, where it allocates them; behind those, for an alltoall,
- * one more for each tensor: how many rows came from each rank, as int64. */
+/* The number of outputs that the library allocated: one for each tensor, if it allocates them; after those, for an
+ * alltoall, one more for each tensor: the number of rows from each rank, as int64. */
 CIRANDA_API size_t ciranda_operation_outputs_count(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 /* Output `index`. CIRANDA_PENDING if the operation is not done, CIRANDA_INVALID_ARGUMENT if there is no
  * such output; *output is then all zero. */
 CIRANDA_API ciranda_status ciranda_operation_output(const ciranda_operation* operation, size_t index,
                                                     ciranda_output* output) CIRANDA_NOEXCEPT;
 
-/* The number that some collectives result in (see their constants); else 0. */
+/* The number that is the result of some collectives (see their constants); else 0. */
 CIRANDA_API int64_t ciranda_operation_value(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
-/* Gives the handle back, with its outputs and message. An operation that is pending goes on, and its tensors' memory
- * must stay valid until the callback has come or the context is shut down. NULL is allowed. */
+/* Releases the handle, with its outputs and message. A pending operation continues, and its tensors' memory must stay
+ * valid until the callback has run or the context is shut down. NULL is allowed. */
 CIRANDA_API void ciranda_operation_release(ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
 /* ---- the current context: since version 5 ------------------------------------------------------------------------ */
 
 /* The context of the world that this process joined last, of those that it has not left; NULL without one. The caller
- * gets a reference, to be given back by ciranda_context_release(). For bindings, which share a world with others: they
- * ask at every call, as what they are called from may outlive a world, and keep neither rank nor size. */
+ * gets a reference, to be released by ciranda_context_release(). For bindings, which share a world with others: ask at
+ * every call, and cache neither rank nor size, as the calling code may outlive a world. */
 CIRANDA_API ciranda_context* ciranda_current(void) CIRANDA_NOEXCEPT;
 
-/* One reference more, to be given back by ciranda_context_release(). */
+/* Adds a reference, to be released by ciranda_context_release(). */
 CIRANDA_API void ciranda_context_retain(ciranda_context* context) CIRANDA_NOEXCEPT;
-/* Gives a reference back. Does not leave the world, also if it was the last: that is ciranda_shutdown()'s. NULL is
+/* Releases a reference. Does not leave the world, even if it was the last: that is done by ciranda_shutdown(). NULL is
  * allowed. */
 CIRANDA_API void ciranda_context_release(ciranda_context* context) CIRANDA_NOEXCEPT;
-/* 1 until somebody shuts it down, then 0. */
+/* 1 until it is shut down, then 0. */
 CIRANDA_API int ciranda_context_is_open(const ciranda_context* context) CIRANDA_NOEXCEPT;
 
-/* How many worlds this copy of the library is in, or about to join. */
+/* The number of worlds that this copy of the library is in, or about to join. */
 CIRANDA_API size_t ciranda_contexts_count(void) CIRANDA_NOEXCEPT;
 
 /* ---- more of operations: since version 5 ------------------------------------------------------------------------- */
 
-/* Like ciranda_wait(), for so many seconds at most: then returns CIRANDA_TIMEOUT, while the operation stays pending
- * (which ciranda_operation_status() tells from one that has failed so).
+/* Like ciranda_wait(), for `seconds` at most: then returns CIRANDA_TIMEOUT, while the operation stays pending
+ * (ciranda_operation_status() distinguishes that from an operation that has failed with CIRANDA_TIMEOUT).
  * Not a number, or negative: does not wait. */
 CIRANDA_API ciranda_status ciranda_wait_for(ciranda_operation* operation, double seconds) CIRANDA_NOEXCEPT;
 
-/* One more handle of the operation, to be released as well; NULL if there is no memory, or `operation` is NULL. Also in
- * its callback, whose own handle is gone when that returns: so outputs and messages can be kept. */
+/* Another handle of the operation, to be released as well; NULL if out of memory, or if `operation` is NULL. Also in
+ * its callback, whose own handle ends when the callback returns: so outputs and messages can be kept. */
 CIRANDA_API ciranda_operation* ciranda_operation_retain(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
 /* Calls `callback` once, as ciranda_request.callback is called, when the operation is done, or if it is done already:
- * for who has first waited a while. The handle may be released meanwhile. CIRANDA_OK; or CIRANDA_INVALID_ARGUMENT in a
- * callback, of the callback's own operation, or CIRANDA_INTERNAL (out of memory), and it never runs. */
+ * for callers that wait briefly first. The handle may be released meanwhile. Returns CIRANDA_OK; or
+ * CIRANDA_INVALID_ARGUMENT in a callback, for the callback's own operation, or CIRANDA_INTERNAL (out of memory): then
+ * it never runs. */
 CIRANDA_API ciranda_status ciranda_operation_call_back(ciranda_operation* operation, ciranda_callback callback,
                                                        void* user_data) CIRANDA_NOEXCEPT;
 
 /* ---- more of process sets: since version 5 ----------------------------------------------------------------------- */
 
-/* Makes a process set on its own ranks only, all of which call this; the others need not know. It has lane 0 only, and
+/* Creates a process set by its own ranks only, all of which call this; the others need not. It has lane 0 only, and
  * lasts as long as the world. `ranks`: ascending, this one among them. `nth`: below 32768, the same on all of them,
  * and new to the first of them. On CIRANDA_OK *process_set is its number. Otherwise it is 0, and `message` holds the
  * reason, as of ciranda_init(). */
@@ -409,63 +410,63 @@ CIRANDA_API ciranda_status ciranda_form_process_set(ciranda_context* context, co
 
 /* ---- shared memory: since version 5 ------------------------------------------------------------------------------ */
 
-/* A collective of all ranks, which blocks: zeroed memory for tensors that the ranks of a host combine where they lie,
- * without a copy. `n_bytes` may differ between ranks. Where that cannot be (several hosts, no room in /dev/shm) it is
- * memory like any other, on all ranks alike: *is_shared, if not NULL, is 1 or 0. It outlives the context, until
- * ciranda_free().
+/* A collective of all ranks, which blocks: zeroed memory for tensors that the ranks of a host combine in place, without
+ * a copy. `n_bytes` may differ between ranks. If that is impossible (several hosts, no room in /dev/shm) it is private
+ * memory, on all ranks alike: *is_shared, if not NULL, is 1 or 0. It outlives the context, until ciranda_free().
  * On CIRANDA_OK *memory is its address, aligned to 64 bytes. Otherwise it is NULL, and `message` holds the reason, as
  * of ciranda_init(). */
 CIRANDA_API ciranda_status ciranda_allocate(ciranda_context* context, size_t n_bytes, void** memory, int* is_shared,
                                             char* message, size_t message_capacity) CIRANDA_NOEXCEPT;
-/* Of ciranda_allocate(), on this rank; NULL is allowed. No operation may use it any more. */
+/* Frees memory of ciranda_allocate(), on this rank; NULL is allowed. No pending operation may use it. */
 CIRANDA_API void ciranda_free(void* memory) CIRANDA_NOEXCEPT;
 
 /* ---- recordings: since version 5 --------------------------------------------------------------------------------- */
 
-/* What the calls of this rank do, of all threads and languages: while there is a recording, the engine notes each call
- * in memory of a fixed size, for some tens of nanoseconds a call; no call goes another way because of it. The setting
- * CIRANDA_TIMELINE writes the same to a file. */
+/* A recording of the calls of this rank, of all threads and languages: the engine notes each call in memory of a fixed
+ * size, for some tens of nanoseconds a call; the path of a call does not change. The setting CIRANDA_TIMELINE writes
+ * the same to a file. */
 typedef struct ciranda_recording ciranda_recording;
 
-/* How the ranks agreed on a call, and so how it was carried out. */
+/* How the ranks agreed on a call, and so how it was executed. */
 typedef int32_t ciranda_path;
 enum {
-  CIRANDA_PATH_NONE = 0,     /* not at all: it failed before */
-  CIRANDA_PATH_DIRECT = 1,   /* ciranda_run(), made again when all others were there */
-  CIRANDA_PATH_REPEATED = 2, /* ciranda_run(), made again; the others came while it waited */
+  CIRANDA_PATH_NONE = 0,     /* no agreement: it failed before */
+  CIRANDA_PATH_DIRECT = 1,   /* ciranda_run(), repeated, after all other ranks had contributed */
+  CIRANDA_PATH_REPEATED = 2, /* ciranda_run(), repeated; the others contributed while it waited */
   CIRANDA_PATH_MEMORY = 3,   /* a direct round in shared memory */
   CIRANDA_PATH_MESSAGES = 4, /* a direct round by messages */
-  CIRANDA_PATH_ALONG = 5,    /* the coordinator said so, and the inputs came along */
-  CIRANDA_PATH_PLAN = 6      /* the coordinator said so, and a collective was carried out */
+  CIRANDA_PATH_ALONG = 5,    /* by the log, whose entry contained the inputs */
+  CIRANDA_PATH_PLAN = 6      /* by the log, and a collective algorithm ran */
 };
 
-/* A call that is done. Times are nanoseconds of CLOCK_MONOTONIC; 0: the call skipped that stage. */
+/* A completed call. Times are nanoseconds of CLOCK_MONOTONIC; 0: the call skipped that stage. */
 typedef struct ciranda_record {
-  const char* name; /* valid until the next call for this recording; a number stands for the end of a very long one */
+  const char* name; /* valid until the next call for this recording; a number replaces the end of a very long one */
   ciranda_collective collective;
   ciranda_path path;
-  ciranda_status status; /* how it ended */
+  ciranda_status status; /* the final one */
   uint32_t process_set;
   uint32_t lane;
   uint64_t n_bytes;
-  int64_t submitted_ns; /* handed in */
-  int64_t taken_ns;     /* the engine looked at it */
-  int64_t ready_ns;     /* all that other ranks need to hear of it was written */
-  int64_t agreed_ns;    /* it was known here that all ranks were to carry it out */
+  int64_t submitted_ns; /* submitted by the caller */
+  int64_t taken_ns;     /* taken in by the engine */
+  int64_t ready_ns;     /* reported ready, and its data for other ranks written */
+  int64_t agreed_ns;    /* this rank knew that all ranks execute it */
   int64_t started_ns;   /* its collective began */
-  int64_t done_ns;      /* the result was there */
+  int64_t done_ns;      /* its result was complete */
 } ciranda_record;
 
-/* Begins to record. The recording may outlive the context. */
+/* Starts a recording, which may outlive the context. */
 CIRANDA_API ciranda_status ciranda_record_start(ciranda_context* context,
                                                 ciranda_recording** recording) CIRANDA_NOEXCEPT;
-/* Writes up to `capacity` calls that are done, in that order, to `records`, and returns how many; each is read once.
+/* Writes up to `capacity` completed calls, in order of completion, to `records`, and returns their number. Each is read
+ * once.
  * `record_struct_size` is sizeof(ciranda_record). By one thread at a time. */
 CIRANDA_API size_t ciranda_record_read(ciranda_recording* recording, ciranda_record* records, size_t record_struct_size,
                                        size_t capacity) CIRANDA_NOEXCEPT;
-/* How many calls were forgotten before they were read: thousands are kept. */
+/* The number of calls that were lost before they were read: thousands are kept. */
 CIRANDA_API uint64_t ciranda_record_lost(const ciranda_recording* recording) CIRANDA_NOEXCEPT;
-/* Ends the recording, which is gone then. NULL is allowed. */
+/* Ends and frees the recording. NULL is allowed. */
 CIRANDA_API void ciranda_record_stop(ciranda_recording* recording) CIRANDA_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// ciranda.hpp: the C++20 face of ciranda.h, header-only: contexts and operations that end themselves, spans for
-// tensors, exceptions for errors.
+// ciranda.hpp: the header-only C++20 interface to ciranda.h: RAII contexts and operations, spans for tensors,
+// exceptions for errors.
 //
 //   ciranda::Context world;                                  // joins; the environment says which rank this is
 //   std::vector<float> gradient(1024, 1.0f);
@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-// What calls by a table (ciranda/table.h) has names of its own, so that it can meet the rest in one program.
+// Code that calls by a table (ciranda/table.h) has its own names, so that one program can contain both.
 #ifdef CIRANDA_USE_TABLE
 #define CIRANDA_FACE_VERSION v1_by_table
 #else
@@ -98,7 +98,7 @@ struct DataTypeOf<std::complex<double>> {
   static constexpr ciranda_dtype value = CIRANDA_COMPLEX128;
 };
 
-// The shape of rows of `row_shape` that lie one after the other.
+// The shape of contiguous rows of `row_shape`.
 inline std::vector<std::int64_t> shape_of_rows(std::size_t n_values, const std::vector<std::int64_t>& row_shape) {
   std::int64_t row_count = 1;
   for (const std::int64_t extent : row_shape) row_count *= extent;
@@ -124,16 +124,16 @@ enum class Collective : std::int32_t {
   kScan = CIRANDA_SCAN,
 };
 
-// Where a collective takes place: among all ranks, or those of a process set; and on which of its lanes, which do not
-// wait for each other. What needs all fails while a rank of the set has joined; all ranks say the same.
+// The ranks of a collective: all, or those of a process set; and the lane, which does not wait for other lanes. With
+// needs_all the call fails while a rank of the set has joined; all ranks must give the same.
 struct Place {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   bool needs_all = false;
 };
 
-// Names identify a tensor across ranks and steps; an empty one is made up from the order of calls. Roots are ranks of
-// the whole world, also in a process set.
+// Names identify a tensor across ranks and steps; an empty one is derived from the order of calls. Roots are ranks of
+// the world, also in a process set.
 struct ReduceOptions {
   std::string name = {};
   ReduceOp op = ReduceOp::kSum;
@@ -141,8 +141,8 @@ struct ReduceOptions {
   double postscale = 1.0;
   std::optional<double> weight = {};  // of this rank, in a weighted average
   bool divide_by_all = false;         // an average counts ranks that have joined too
-  bool deferrable = false;            // may be held back to travel with others; wait for it
-  std::int32_t priority = 0;          // what is ready goes in descending order
+  bool deferrable = false;            // may be held back to be fused with others; wait for it
+  std::int32_t priority = 0;          // ready calls start in descending order
   Place at = {};
 };
 
@@ -223,11 +223,11 @@ struct GroupOptions {
   Place at = {};
 };
 
-// The tensors of one grouped request, of any types: all of them are done at once, or fail together.
+// The tensors of one grouped request, of any types: all complete or all fail.
 class Group {
  public:
-  // In place where the collective gives every rank what it contributes room for (allreduce, broadcast, reduce); of the
-  // others, what this rank contributes. `row_shape` and `splits` as in the options of the collective.
+  // In place if the result has the size of the contribution (allreduce, broadcast, reduce); otherwise this rank's
+  // contribution. `row_shape` and `splits` as in the options of the collective.
   template <typename T, std::size_t Extent>
   Group& add(std::span<T, Extent> values, const std::vector<std::int64_t>& row_shape = {},
              std::vector<std::int64_t> splits = {}) {
@@ -294,7 +294,7 @@ class Operation {
     if (status != CIRANDA_OK) throw Error(status, ciranda_operation_message(handle_.get()));
   }
 
-  // As wait(), for so long at most. Returns whether it is done.
+  // As wait(), for this time at most. Returns whether it is done.
   bool wait_for(double seconds) const {
     const ciranda_status status = ciranda_wait_for(handle_.get(), seconds);
     if (status == CIRANDA_TIMEOUT && ciranda_operation_status(handle_.get()) == CIRANDA_PENDING) return false;
@@ -318,7 +318,7 @@ class Results {
   // Waits. Empty where the operation has no output: a gather's, on ranks other than the root.
   explicit Results(Operation operation) : operation_(std::move(operation)) { operation_.wait(); }
 
-  // Of one tensor, by its place in the group. REQUIRES: a tensor of T.
+  // Of one tensor, by its index in the group. REQUIRES: a tensor of T.
   template <typename T>
   std::span<const T> values(std::size_t index) const noexcept {
     const ciranda_output output = at(index);
@@ -328,7 +328,7 @@ class Results {
     const ciranda_output output = at(index);
     return {output.shape, static_cast<std::size_t>(output.ndim)};
   }
-  // How many rows came from each rank. REQUIRES: the operation is an alltoall.
+  // The number of rows from each rank. REQUIRES: the operation is an alltoall.
   std::span<const std::int64_t> received(std::size_t index) const noexcept {
     return values<std::int64_t>(count() / 2 + index);
   }
@@ -354,21 +354,21 @@ class Gathered {
 
   std::span<const T> values() const noexcept { return results_.values<T>(0); }
   std::span<const std::int64_t> shape() const noexcept { return results_.shape(0); }
-  // How many rows came from each rank; empty unless it is an alltoall's.
+  // The number of rows from each rank; empty unless it is an alltoall's.
   std::span<const std::int64_t> received() const noexcept { return results_.values<std::int64_t>(1); }
 
  private:
   Results results_;
 };
 
-// The world of ranks that this process belongs to. Joining blocks until all ranks have come; the destructor leaves.
+// The world of ranks that this process belongs to. Joining blocks until all ranks have joined; the destructor leaves.
 class Context {
  public:
   using Settings = std::vector<std::pair<std::string, std::string>>;
 
   Context() : Context(Settings{}) {}
 
-  // Settings go before the environment: {{"CIRANDA_STALL_WARNING_SECONDS", "5"}}.
+  // Settings override the environment: {{"CIRANDA_STALL_WARNING_SECONDS", "5"}}.
   explicit Context(const Settings& settings) {
     std::vector<ciranda_setting> rows;
     for (const auto& [name, value] : settings) rows.push_back({name.c_str(), value.c_str()});
@@ -382,13 +382,14 @@ class Context {
     context_.reset(context);
   }
 
-  // The world that this process is in, whoever has joined it; nothing outside one. It is not left with this.
+  // The world that this process is in, also if other code has joined it; nothing outside one. The destructor of this
+  // does not leave it.
   static std::optional<Context> current() {
     ciranda_context* const found = ciranda_current();
     if (found == nullptr) return std::nullopt;
     return Context(found);
   }
-  // Until it is shut down, by whomever: then requests fail with kAborted.
+  // Until it is shut down, by any holder: then requests fail with kAborted.
   bool is_open() const noexcept { return ciranda_context_is_open(context_.get()) != 0; }
 
   int rank() const noexcept { return ciranda_rank(context_.get()); }
@@ -440,8 +441,8 @@ class Context {
     with_broadcast(std::span<T>(values), options, [this](const ciranda_request& request) { run(request); });
   }
 
-  // --- into memory of the caller's. It costs least to make the same call again.
-  // REQUIRES of all: values.size() is a multiple of the row's number of elements; the result lies apart from the
+  // --- into memory of the caller's. Repeating the same call is cheapest.
+  // REQUIRES of all: values.size() is a multiple of the row's number of elements; the result does not overlap the
   // values.
 
   // As long as the values of all ranks together.
@@ -454,7 +455,7 @@ class Context {
     ciranda_request request = request_for(CIRANDA_ALLGATHER, options, &tensor);
     if (result.size() == values.size() * n_ranks_at(options.at)) request.flags |= CIRANDA_REQUEST_HAS_ROOM;
     Operation operation = perform(request);
-    if (operation.get() == nullptr) return;  // it is there already
+    if (operation.get() == nullptr) return;  // the result is complete already
     const Gathered<Value> gathered(std::move(operation));
     require(gathered.values().size() == result.size(), "allgather: the result is not as long as the ranks' values");
     if (gathered.values().data() != result.data())
@@ -473,8 +474,8 @@ class Context {
     run(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
   }
 
-  // As long as the values, and possibly the same memory. All ranks contribute as many, in equal parts, and all call
-  // this.
+  // As long as the values, and possibly the same memory. All ranks contribute the same number, in equal parts, and all
+  // call this.
   template <typename T, std::size_t Extent, std::size_t ResultExtent>
   void alltoall(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
                 const AlltoallOptions& options = {}) {
@@ -516,7 +517,7 @@ class Context {
                                               [this](const ciranda_request& request) { return perform(request); }));
   }
 
-  // Other rows to each rank. Gathered::received() says how many came from whom.
+  // Sends different rows to each rank. Gathered::received() has the number of rows from each rank.
   template <typename T>
   [[nodiscard]] Operation alltoall_async(std::span<const T> values, const AlltoallOptions& options = {}) {
     return with_alltoall(values, options, [this](const ciranda_request& request) { return submit(request); });
@@ -529,7 +530,7 @@ class Context {
                                          [this](const ciranda_request& request) { return perform(request); }));
   }
 
-  // An allgather for the root alone.
+  // An allgather whose result only the root gets.
   template <typename T>
   [[nodiscard]] Operation gather_async(std::span<const T> values, const RootedGatherOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
@@ -545,7 +546,7 @@ class Context {
     return Gathered<Value>(gather_async<Value>(std::span<const Value>(values), options));
   }
 
-  // The root's rows, shared out. The others' values are not looked at and may be none.
+  // Distributes the root's rows. The others' values are ignored and may be empty.
   template <typename T>
   [[nodiscard]] Operation scatter_async(std::span<const T> values, const ScatterOptions& options = {}) {
     const Rows rows = rows_of(values.size(), options.row_shape);
@@ -561,7 +562,7 @@ class Context {
     return Gathered<Value>(scatter_async<Value>(std::span<const Value>(values), options));
   }
 
-  // In place: the root's values become the result, the others' stay as they are.
+  // In place: the root's values become the result, the others' are unchanged.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation reduce_async(std::span<T, Extent> values, const RootedReduceOptions& options = {}) {
     const auto shape = static_cast<std::int64_t>(values.size());
@@ -596,8 +597,8 @@ class Context {
     return Results(group_async(collective, group, options));
   }
 
-  // --- between two ranks: the one sends what the other receives. Several between the same two need names, or the same
-  // order on both.
+  // --- between two ranks: one sends, the other receives. Several between the same two need names, or the same order on
+  // both.
 
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation send_async(std::span<T, Extent> values, std::int32_t to, const std::string& name = {}) {
@@ -626,7 +627,7 @@ class Context {
   [[nodiscard]] Operation barrier_async(const Place& at = {}) { return submit(request_at(CIRANDA_BARRIER, at)); }
   void barrier(const Place& at = {}) { run(request_at(CIRANDA_BARRIER, at)); }
 
-  // Until all ranks of the set have said so too, this one stands aside: see CIRANDA_JOIN. Give the operation to
+  // This rank contributes nothing until all ranks of the set have joined: see CIRANDA_JOIN. Pass the operation to
   // last_to_join().
   [[nodiscard]] Operation join_async(std::uint32_t process_set = 0) {
     return submit(request_at(CIRANDA_JOIN, {process_set, 0}));
@@ -640,7 +641,7 @@ class Context {
   std::uint32_t add_process_set(const std::vector<std::int64_t>& ranks) {
     return static_cast<std::uint32_t>(value_of(change_sets(CIRANDA_ADD_PROCESS_SET, ranks)));
   }
-  // By all ranks of the world. What is pending in it fails.
+  // By all ranks of the world. Pending calls of the set fail.
   void remove_process_set(std::uint32_t process_set) { change_sets(CIRANDA_REMOVE_PROCESS_SET, {process_set}).wait(); }
   // By the set's own ranks only, ascending, this one among them; `nth` is the same on all, and new to the first of
   // them.
@@ -659,7 +660,7 @@ class Context {
     return ranks;
   }
 
-  // Anything else: a request of your own, as ciranda.h describes it.
+  // Any other request, as ciranda.h describes it.
   [[nodiscard]] Operation submit(const ciranda_request& request) {
     ciranda_operation* handle = nullptr;
     const ciranda_status status = ciranda_submit(context_.get(), &request, &handle);
@@ -690,7 +691,7 @@ class Context {
     if (status != CIRANDA_OK) throw Error(status, "ciranda_run refused the request");
     return operation;
   }
-  // What it results in, if anything, is lost.
+  // Its result, if any, is lost.
   void run(const ciranda_request& request) { perform(request); }
 
   template <typename T, typename Perform>
@@ -770,7 +771,7 @@ class Context {
     if (!condition) throw Error(CIRANDA_INVALID_ARGUMENT, otherwise);
   }
 
-  // The shape of rows that lie one after the other.
+  // The shape of contiguous rows.
   struct Rows {
     std::int64_t length;              // of a vector
     std::vector<std::int64_t> shape;  // of all else
@@ -801,7 +802,7 @@ class Context {
     return ciranda_process_set_ranks(context_.get(), place.process_set, nullptr, 0);
   }
 
-  // How many of so many rows a reducescatter gives this rank.
+  // This rank's number of rows of a reducescatter.
   std::size_t n_own_of(std::size_t n_rows, const Place& place) const {
     const std::size_t n_ranks = n_ranks_at(place);
     auto self = static_cast<std::size_t>(rank());
@@ -845,10 +846,10 @@ class Context {
   std::unique_ptr<ciranda_context, End> context_;
 };
 
-// Memory for tensors that the ranks of a host combine where they lie, without a copy: see ciranda_allocate(). Zeroed.
+// Memory for tensors that the ranks of a host combine in place, without a copy: see ciranda_allocate(). Zeroed.
 class SharedMemory {
  public:
-  // A collective of all ranks, which need not give the same size.
+  // A collective of all ranks, whose sizes may differ.
   SharedMemory(Context& world, std::size_t n_bytes) : n_bytes_(n_bytes) {
     void* memory = nullptr;
     int is_shared = 0;
@@ -860,12 +861,12 @@ class SharedMemory {
     is_shared_ = is_shared != 0;
   }
 
-  // As many as fit. REQUIRES: a trivial type.
+  // The elements that fit. REQUIRES: a trivial type.
   template <typename T>
   std::span<T> values() const noexcept {
     return {static_cast<T*>(memory_.get()), n_bytes_ / sizeof(T)};
   }
-  // Else it is memory like any other, on all ranks alike.
+  // Otherwise it is private memory, on all ranks alike.
   bool is_shared() const noexcept { return is_shared_; }
 
  private:

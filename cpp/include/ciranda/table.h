@@ -1,8 +1,9 @@
-/* table.h: the functions of ciranda.h as a table, for what is loaded into a process that has an engine already.
+/* table.h: the functions of ciranda.h as a table, for a library that is loaded into a process that has an engine
+ * already.
  *
- * A binding of a framework must not link libciranda: that is an engine of its own, which shares no world with the one
- * of `import ciranda` or of another binding. It links nothing, gets the table of the engine that is there, and calls by
- * it. In one file of the binding:
+ * A binding of a framework must not link libciranda: that is a second engine, which shares no world with the one of
+ * `import ciranda` or of another binding. It links nothing, gets the table of the process's engine, and calls by it. In
+ * one file of the binding:
  *
  *   #define CIRANDA_USE_TABLE
  *   #include <ciranda/table.h>
@@ -102,9 +103,8 @@ CIRANDA_API const ciranda_table* ciranda_get_table(void) CIRANDA_NOEXCEPT;
 }
 #endif
 
-/* CIRANDA_OK if everything that was compiled with these headers can be called by `table`. Else
- * CIRANDA_INVALID_ARGUMENT, and `message`, if not NULL, says why, cut to message_capacity bytes including the final
- * NUL. */
+/* CIRANDA_OK if code that was compiled with these headers can call by `table`. Otherwise CIRANDA_INVALID_ARGUMENT, and
+ * `message`, if not NULL, holds the reason, cut to message_capacity bytes including the final NUL. */
 static inline ciranda_status ciranda_check_table(const ciranda_table* table, char* message, size_t message_capacity) {
   const int has_room = message != NULL && message_capacity > 0;
   if (has_room) message[0] = '\0';
@@ -125,7 +125,7 @@ static inline ciranda_status ciranda_check_table(const ciranda_table* table, cha
 
 #ifdef CIRANDA_USE_TABLE
 
-/* Of this shared library. NULL, and not to be called by, until ciranda_use_table() has returned CIRANDA_OK. */
+/* The table of this shared library. NULL, and not usable, until ciranda_use_table() has returned CIRANDA_OK. */
 #ifdef __cplusplus
 extern "C"
 #else
@@ -134,7 +134,7 @@ extern
     __attribute__((visibility("hidden"))) const ciranda_table* ciranda_table_in_use;
 #define CIRANDA_DEFINE_TABLE const ciranda_table* ciranda_table_in_use = NULL;
 
-/* Has all names of ciranda.h mean the functions of `table`, unless ciranda_check_table() refuses it. */
+/* Makes all names of ciranda.h mean the functions of `table`, unless ciranda_check_table() refuses it. */
 static inline ciranda_status ciranda_use_table(const ciranda_table* table, char* message, size_t message_capacity) {
   const ciranda_status status = ciranda_check_table(table, message, message_capacity);
   if (status == CIRANDA_OK) ciranda_table_in_use = table;

@@ -1,4 +1,4 @@
-"""What all collectives of a framework are built on: its adapter, and signatures in its own types."""
+"""The base of a framework's collectives: its adapter, and signatures in its own types."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Itself = TypeVar("Itself", bound="Base[Any, Any, Any]")
 
 
 class Base(Generic[Given, Tensor, Splits]):
-    """The functions of an adapter, where the collectives find them at once.
+    """The functions of an adapter, as attributes.
 
-    An instance is of a class of its own, whose public methods have the adapter's types in their annotations: so the
-    bound methods, which a framework exports, show the same to `help()` as functions that were written for it.
+    Each instance has its own class, whose public methods have the adapter's types in their annotations. So `help()`
+    shows for the bound methods, which a framework exports, the same as for functions that were written for it.
     """
 
     def __new__(cls: type[Itself], adapter: Adapter[Any, Any, Any]) -> Itself:
@@ -59,7 +59,7 @@ class Base(Generic[Given, Tensor, Splits]):
         return self._gradients.record(rule, tensors)
 
     def _zeros(self, shapes: Sequence[tuple[tuple[int, ...], Any]]) -> list[Tensor]:
-        """Return tensors of zeros, of pairs of shape and dtype."""
+        """Return tensors of zeros, given pairs of shape and dtype."""
         assert self._gradients is not None
         return [self._gradients.zeros(*each) for each in shapes]
 

@@ -1,4 +1,4 @@
-"""What `horovod.torch` has, and in its order: reductions whose tensors may be smaller on the wire."""
+"""Reductions with compression, with the signatures of `horovod.torch`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CompressedCollectives(Collectives[Given, Tensor, Splits]):
             tensor: the same shape and dtype on every rank.
             average: deprecated, use `op`.
             name: see the module.
-            compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+            compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
             op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
                 LogicalAnd, LogicalOr or LogicalXor of bool; Adasum (adaptive summation, Maleki et al., 2021) of
                 floating-point types, each tensor a vector of its own. Integer averages round toward zero.
@@ -46,8 +46,8 @@ class CompressedCollectives(Collectives[Given, Tensor, Splits]):
             weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
                 weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex
                 types.
-            divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that
-                take part; or "world", that of all ranks of the process set, as if the others brought zeros.
+            divisor: the divisor of an average while some ranks have joined: "contributors", the number of ranks that
+                take part; or "world", that of all ranks of the process set, as if the others contributed zeros.
         """
         chosen = choose_op(op, average)
         compressed, context = compression.compress(tensor)
@@ -149,26 +149,25 @@ class CompressedCollectives(Collectives[Given, Tensor, Splits]):
     ) -> Tensor:
         """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
-        The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of
-        the first `rows mod size()`. They are bit for bit the rows that `allreduce()` would give.
+        The rows (along dimension 0) are distributed in rank order: the same number to each rank, and one more to each
+        of the first `rows mod size()`. They are bit for bit the rows of an `allreduce()`.
 
         Args:
             tensor: the same shape and dtype on every rank, with at least one dimension.
             name: see the module.
-            compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+            compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
             op: Average (the default), or any other that `allreduce()` takes. Average and Sum have a gradient: every
-                rank's gradient of its share, put together in rank order and scaled by both factors, and for Sum by
-                size().
+                rank's gradient of its share, joined in rank order and scaled by both factors, and for Sum by size().
             process_set: the ranks that take part; all, if not given.
             prescale_factor: multiplies every input before they are combined.
             postscale_factor: multiplies the result.
             divisor: of an average, as for `allreduce()`.
-            output: a tensor of the shape and dtype of the result, which it gets and which is returned; by default a new
-                one. It has no gradient.
+            output: a tensor of the shape and dtype of the result; the result is written to it, and it is returned. By
+                default a new one. It has no gradient.
 
         Raises:
-            InvalidArgumentError: `output` has another shape or dtype, or lies in `tensor`, or comes with a compression
-                or a `tensor` that needs a gradient.
+            InvalidArgumentError: `output` has another shape or dtype, or overlaps `tensor`, or is given together with a
+                compression or a `tensor` that needs a gradient.
         """
         is_plain = compression is NoneCompressor and not self._is_recorded(
             (tensor,) if output is None else (tensor, output)
@@ -184,7 +183,7 @@ class CompressedCollectives(Collectives[Given, Tensor, Splits]):
 
 
 def _compressed(compression: type[Compressor], tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return what to send of the tensors, and the contexts to decompress it with."""
+    """Return the tensors to send, and the contexts to decompress them with."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     return [tensor for tensor, _ in pairs], [context for _, context in pairs]
 

@@ -13,7 +13,7 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
 class Gathers(Reductions[Given, Tensor, Splits]):
-    """What ranks have, on all ranks, as it is."""
+    """The collectives that copy tensors to all ranks unchanged."""
 
     def allgather_async(
         self, tensor: Given, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -26,7 +26,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     def allgather(self, tensor: Given, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
         """Join the tensors of all ranks along dimension 0, in rank order; every rank gets the same new tensor.
 
-        Ranks may differ in the size of dimension 0, and in nothing else. Raises InvalidArgumentError for a 0-d tensor.
+        Ranks may differ in the size of dimension 0 only. Raises InvalidArgumentError for a 0-d tensor.
         """
         if self._gradients is not None and self._gradients.needed((tensor,)):
             return self.grouped_allgather([tensor], name, process_set)[0]
@@ -47,7 +47,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     def grouped_allgather(
         self, tensors: Sequence[Given], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> list[Tensor]:
-        """`allgather()` of several tensors as one operation: all of them or none."""
+        """`allgather()` of several tensors as one operation: all or none."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Allgather(self, name, process_set), tensors)
         return self.grouped_allgather_async(tensors, name, process_set).wait()
@@ -82,7 +82,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     def broadcast_(
         self, tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> Tensor:
-        """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError for what is read-only."""
+        """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError if it is read-only."""
         return self.broadcast_async_(tensor, root_rank, name, process_set).wait()
 
     def grouped_broadcast_async(

@@ -1,6 +1,6 @@
 """Tensors from one rank to one other, without gradients.
 
-`name` tells several messages between the two ranks apart; without names they are paired in the order of the calls.
+`name` distinguishes several messages between the two ranks; without names they are paired in the order of the calls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ciranda._ops import Handle, submit_transfer
 
 
 class Messages(Base[Given, Tensor, Splits]):
-    """What two ranks do, and the others do not see."""
+    """The operations between two ranks."""
 
     def grouped_send_async(self, tensors: Sequence[Given], dest: int, name: str | None = None) -> Handle[None]:
         """Start `grouped_send()`. Do not write to the tensors before `synchronize(handle)`."""
@@ -35,13 +35,13 @@ class Messages(Base[Given, Tensor, Splits]):
 
         Args:
             tensor: any shape; `recv()` there must be given a tensor of the same shape and dtype.
-            dest: the rank it goes to.
-            name: tells several messages between the two ranks apart; without names they are paired in the order of the
-                calls.
+            dest: the rank that receives it.
+            name: distinguishes several messages between the two ranks; without names they are paired in the order of
+                the calls.
 
         Raises:
-            InvalidArgumentError: `dest` is no other rank.
-            MismatchError: the other's tensor has another shape or dtype; also there.
+            InvalidArgumentError: `dest` is not another rank.
+            MismatchError: the other rank's tensor has another shape or dtype; raised there too.
         """
         self.send_async(tensor, dest, name).wait()
 
@@ -54,7 +54,7 @@ class Messages(Base[Given, Tensor, Splits]):
         return Handle(operation, lambda _: self._all_brought_back(work, tensors))
 
     def grouped_recv(self, tensors: Sequence[Tensor], source: int, name: str | None = None) -> list[Tensor]:
-        """Receive into `tensors` what rank `source` sends by `grouped_send()`: all or none. Returns a list of them."""
+        """Receive into `tensors` those that rank `source` sends by `grouped_send()`, all or none; return their list."""
         return self.grouped_recv_async(tensors, source, name).wait()
 
     def recv_async(self, tensor: Tensor, source: int, name: str | None = None) -> Handle[Tensor]:
@@ -64,5 +64,5 @@ class Messages(Base[Given, Tensor, Splits]):
         return Handle(operation, lambda _: self._bring_back(work, tensor))
 
     def recv(self, tensor: Tensor, source: int, name: str | None = None) -> Tensor:
-        """Receive into `tensor` what rank `source` sends by `send()`. Returns `tensor`. For the rest see `send()`."""
+        """Receive into `tensor` the tensor that rank `source` sends by `send()`. Returns `tensor`. See `send()`."""
         return self.recv_async(tensor, source, name).wait()

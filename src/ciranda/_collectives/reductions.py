@@ -1,4 +1,4 @@
-"""allreduce, in all its forms but those that return a new tensor at once: their signatures differ by framework."""
+"""allreduce, in all its forms except the blocking ones with a new tensor: their signatures differ by framework."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Reductions(Base[Given, Tensor, Splits]):
     ) -> Handle[Tensor]:
         """Start `allreduce()`. `synchronize(handle)` returns the result. Do not write to `tensor` before that.
 
-        Of what is ready on all ranks, what has a higher `priority` is carried out first; all ranks should give the
-        same.
+        Of the calls that are ready on all ranks, those of a higher `priority` are executed first; all ranks should give
+        the same.
         """
         work = self._readable(tensor)
         output = self._like(work)
@@ -95,7 +95,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         weight: float | None = None,
         divisor: Divisor = "contributors",
     ) -> Tensor:
-        """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError for what is read-only."""
+        """Like `allreduce()`, in place. Returns `tensor`. Raises InvalidArgumentError if it is read-only."""
         work = self._writable(tensor)
         target = self._for_engine(work)
         chosen = choose_op(op, average)

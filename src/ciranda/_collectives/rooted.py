@@ -1,7 +1,7 @@
-"""The collectives that give a result to one rank, or take it from one: reduce, gather, scatter.
+"""Collectives with a root: reduce and gather, whose result only the root gets, and scatter, whose rows the root has.
 
-Those of several ranks' tensors return None where the root alone has a result; but where a framework records gradients,
-a tensor without elements, which stands for this rank's part of the backward pass: every rank must make it, for example
+On ranks other than the root, reduce and gather return None. If a framework records gradients, they return a tensor
+without elements instead, from which this rank starts its part of the backward pass: every rank must run it, for example
 by `result.sum().backward()`.
 """
 
@@ -28,7 +28,7 @@ from ciranda.process_sets import ProcessSet, global_process_set
 
 
 class Rooted(Rows[Given, Tensor, Splits]):
-    """What one rank gets, or gives."""
+    """The collectives with a root."""
 
     # --- reduce
 
@@ -71,7 +71,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         postscale_factor: float = 1.0,
         divisor: Divisor = "contributors",
     ) -> list[Tensor] | None:
-        """`reduce()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
+        """`reduce()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
         if self._is_recorded(tensors):
             call = rules.Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
             return self._recorded(rules.Reduce(self, root_rank, name, call), tensors)
@@ -107,13 +107,13 @@ class Rooted(Rows[Given, Tensor, Splits]):
         postscale_factor: float = 1.0,
         divisor: Divisor = "contributors",
     ) -> Tensor | None:
-        """Combine `tensor` over all ranks for one of them: what `allreduce()` gives on rank `root_rank`, else None.
+        """Combine `tensor` over all ranks; return the result of `allreduce()` on rank `root_rank`, None elsewhere.
 
         Args:
             tensor: the same shape and dtype on every rank.
             root_rank: the rank that gets the result; the same on every rank.
             op: Average (the default), or any other that `allreduce()` takes. Average and Sum have a gradient, in a
-                framework that has such: the root's, scaled as the tensor was.
+                framework with gradients: the root's, scaled as the tensor was.
             name: see the module.
             process_set: the ranks that take part; all, if not given.
             prescale_factor: multiplies every input before they are combined.
@@ -202,9 +202,9 @@ class Rooted(Rows[Given, Tensor, Splits]):
         postscale_factor: float = 1.0,
         divisor: Divisor = "contributors",
     ) -> Tensor:
-        """`reduce()` in place: the root's `tensor` gets the result, the others' stay as they are. Returns `tensor`.
+        """`reduce()` in place: the root's `tensor` gets the result, the others' are unchanged. Returns `tensor`.
 
-        Raises InvalidArgumentError for what is read-only, on every rank.
+        Raises InvalidArgumentError for a read-only tensor, on every rank.
         """
         return self.reduce_async_(
             tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
@@ -232,7 +232,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> list[Tensor] | None:
-        """`gather()` of several tensors as one operation: all of them or none."""
+        """`gather()` of several tensors as one operation: all or none."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Gather(self, root_rank, name, process_set), tensors)
         return self.grouped_gather_async(tensors, root_rank, name, process_set).wait()
@@ -247,10 +247,10 @@ class Rooted(Rows[Given, Tensor, Splits]):
     def gather(
         self, tensor: Given, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> Tensor | None:
-        """Join the tensors of all ranks along dimension 0 for one of them: what `allgather()` gives there, else None.
+        """Join the tensors of all ranks along dimension 0; return the result on rank `root_rank`, None elsewhere.
 
-        Ranks may differ in the size of dimension 0, and in nothing else. The gradient of every row, in a framework that
-        has such, goes back to the rank that it came from. Raises InvalidArgumentError for a 0-d tensor.
+        Ranks may differ in the size of dimension 0 only. The gradient of every row, in a framework with gradients,
+        returns to the rank that contributed the row. Raises InvalidArgumentError for a 0-d tensor.
         """
         results = self.grouped_gather([tensor], root_rank, name, process_set)
         return None if results is None else results[0]
@@ -279,7 +279,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> list[Tensor]:
-        """`scatter()` of several tensors as one operation: all of them or none. `splits` has an entry for each."""
+        """`scatter()` of several tensors as one operation: all or none. `splits` has an entry for each."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Scatter(self, root_rank, splits, name, process_set), tensors)
         return self.grouped_scatter_async(tensors, root_rank, splits, name, process_set).wait()
@@ -304,16 +304,16 @@ class Rooted(Rows[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> Tensor:
-        """Share out the rows of rank `root_rank`'s tensor (along dimension 0), in rank order; return this rank's.
+        """Distribute the rows of rank `root_rank`'s tensor (along dimension 0), in rank order; return this rank's.
 
         Args:
             tensor: on the root, the rows. Elsewhere a tensor of the same dtype and the same dimensions but the first,
-                of which nothing else is looked at: `numpy.empty((0, 3), numpy.float32)` receives rows of three float32.
-                For a gradient, which is each rank's of its rows put together on the root, the tensors of all ranks must
+                whose contents are ignored: `numpy.empty((0, 3), numpy.float32)` receives rows of three float32. The
+                gradient on the root joins each rank's gradient of its rows; for it, the tensors of all ranks must
                 require one.
             root_rank: the rank that has the rows; the same on every rank.
-            splits: on the root, how many rows go to each rank of the set: whole numbers, as a tensor or a list, that
-                add up to the first dimension. Not looked at elsewhere. None: the same number to each rank, and one more
+            splits: on the root, the number of rows for each rank of the set: whole numbers, as a tensor or a list,
+                whose sum is the first dimension. Ignored elsewhere. None: the same number to each rank, and one more
                 to each of the first `rows mod size()`.
             name: see the module.
             process_set: the ranks that take part; all, if not given.

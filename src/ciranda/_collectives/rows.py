@@ -1,4 +1,4 @@
-"""The collectives that cut tensors along dimension 0: alltoall in all its forms, and what reducescatter is made of."""
+"""The collectives that split tensors along dimension 0: alltoall in all its forms, and the parts of reducescatter."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Rows(Gathers[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> list[tuple[Tensor, Tensor]]:
-        """`alltoall()` of several tensors as one operation: all of them or none.
+        """`alltoall()` of several tensors as one operation: all or none.
 
-        `splits` has an entry for each tensor. Returns a pair for each: what came, and the number of rows from each
+        `splits` has an entry for each tensor. Returns a pair for each: the received rows, and their number from each
         rank, as int64.
         """
         if self._is_recorded(tensors):
@@ -114,20 +114,20 @@ class Rows(Gathers[Given, Tensor, Splits]):
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Send other rows of `tensor` (dimension 0) to each rank; return those that came, in the order of the ranks.
+        """Send different rows of `tensor` (dimension 0) to each rank; return the received rows, in rank order.
 
         Args:
-            tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
-            splits: how many rows go to each rank of the set, first those to rank 0: whole numbers, as a tensor or a
-                list, that add up to the first dimension. They may differ between ranks and with every call. None: the
-                same number to each, which must divide the first dimension.
+            tensor: at least one dimension. Ranks may differ in the size of dimension 0 only.
+            splits: the number of rows for each rank of the set, first those for rank 0: whole numbers, as a tensor or a
+                list, whose sum is the first dimension. They may differ between ranks and with every call. None: the
+                same number for each, which must divide the first dimension.
             name: see the module.
             process_set: the ranks that take part; all, if not given.
 
         Returns:
-            The received tensor; where `splits` is given, a pair of it and the number of rows received from each rank,
-            of the dtype of `splits` (in torch int32, where that is a list). The gradient, in a framework that has such,
-            goes back the way that the rows came.
+            The received tensor; if `splits` is given, a pair of it and the number of rows received from each rank, of
+            the dtype of `splits` (in torch int32, if that is a list). The gradient of a row, in a framework with
+            gradients, returns to the rank that sent it.
         """
         output, counts = self.grouped_alltoall([tensor], [splits], name, process_set)[0]
         return output if splits is None else (output, self._adapter.counts(counts, splits))
@@ -144,7 +144,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
     def grouped_alltoall_(
         self, tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> list[Tensor]:
-        """`alltoall_()` of several tensors as one operation: all of them or none. Returns them."""
+        """`alltoall_()` of several tensors as one operation: all or none. Returns them."""
         return self.grouped_alltoall_async_(tensors, name, process_set).wait()
 
     def alltoall_async_(
@@ -159,7 +159,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         """`alltoall()` in place, of equal parts: each part of `tensor` goes to its rank, and that rank's replaces it.
 
         Args:
-            tensor: as many rows on all ranks, and a number that the number of ranks divides; writable.
+            tensor: the same number of rows on all ranks, divisible by the number of ranks; writable.
             name: see the module.
             process_set: the ranks that take part; all, if not given.
 
@@ -167,15 +167,15 @@ class Rows(Gathers[Given, Tensor, Splits]):
             `tensor`.
 
         Raises:
-            InvalidArgumentError: it cannot be cut in equal parts, or is read-only.
-            MismatchError: another rank's has other numbers of rows; or ranks have joined.
+            InvalidArgumentError: it cannot be split into equal parts, or is read-only.
+            MismatchError: another rank's tensor has another number of rows; or ranks have joined.
         """
         work = self._writable(tensor)
         target = self._for_engine(work)
         (world.engine or engine()).run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
         return self._bring_back(work, tensor)
 
-    # --- reducescatter, whose arguments frameworks have in different orders
+    # --- reducescatter, whose arguments have different orders in different frameworks
 
     def _reducescatter(
         self,

@@ -1,17 +1,17 @@
 """Gradients of the collectives.
 
-Every rank has its own loss, and a gradient is that of the *sum of all ranks' losses* for allreduce: what reaches one
-rank's result is summed over the ranks (averaged for op=Average), scaled by both factors, and is the gradient of every
-rank's input; in a weighted average times the rank's weight over the sum of all. For Min and Max it goes to the elements
-that were chosen, in equal parts where several were; the other operations have no gradient here. For allgather and
-broadcast it is, as Horovod's, that of the *mean* of the ranks' losses.
+Every rank has its own loss. The gradient of allreduce is that of the *sum of all ranks' losses*: the gradients of all
+ranks' results are summed (averaged for op=Average), scaled by both factors, and are the gradient of every rank's input;
+in a weighted average times the rank's weight over the sum of all. For Min and Max the selected elements get it, in
+equal parts if several were selected; the other operations have no gradient here. The gradients of allgather and
+broadcast are, as in Horovod, those of the *mean* of the ranks' losses.
 
-Through alltoall, the gradient of a row goes back to the rank that the row came from. Through reducescatter, as in
-Horovod, every rank gets all ranks' gradients of their shares, for op=Sum multiplied by the number of ranks.
+The gradient of a row of an alltoall returns to the rank that sent the row. Through reducescatter, as in Horovod, every
+rank gets all ranks' gradients of their shares, for op=Sum multiplied by the number of ranks.
 
-Those of reduce, gather and scatter are of the sum of all ranks' losses. Where the root alone has a result, the other
-ranks have a tensor without elements in its place, whose backward is their part of the backward pass. There are no
-second derivatives of these.
+The gradients of reduce, gather and scatter are those of the sum of all ranks' losses. If only the root has a result,
+the other ranks have a tensor without elements in its place, from which they start their part of the backward pass.
+There are no second derivatives of these.
 
 The backward pass communicates, so all ranks must make it, and in the same order.
 """
@@ -49,17 +49,17 @@ def require_gradient(function: str, op: int, ops: tuple[int, ...]) -> None:
 
 
 def compared_by(op: int, prescale: float) -> int:
-    """Return, for Min and Max, by what the inputs themselves were compared: a negative factor turns it around."""
+    """Return the comparison, of Min and Max, on the unscaled inputs: a negative factor reverses it."""
     return op if prescale >= 0 else Min + Max - op
 
 
 def factor_of_shares(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
-    """Return what a reducescatter's gradients are multiplied with before they are gathered."""
+    """Return the factor by which a reducescatter's gradients are multiplied before they are gathered."""
     return prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
 
 
 def own_rows(gradients: Sequence[Any], sizes: list[int], rows_of_all: Any, process_set: ProcessSet) -> list[Any]:
-    """Return this rank's part of an allgather's gradients, which are reduced, given how many rows each rank has."""
+    """Return this rank's part of an allgather's reduced gradients, given the number of rows of each rank."""
     starts = rows_of_all[: process_set.rank()].sum(axis=0).tolist()
     return [each[start : start + size] for each, start, size in zip(gradients, starts, sizes, strict=True)]
 
@@ -84,7 +84,7 @@ class Rule(Generic[Tensor]):
 
 
 class Reduction(NamedTuple):
-    """What is asked of an allreduce, but for its tensors and name: arguments in the order of `grouped_allreduce()`."""
+    """The arguments of an allreduce, except tensors and name, in the order of `grouped_allreduce()`."""
 
     op: int
     prescale: float
@@ -154,7 +154,7 @@ class Allreduce(Rule[Tensor]):
         return [self._shared(*pair) for pair in zip(totals, self._are_chosen, strict=True)]
 
     def _shared(self, total: Any, is_chosen: Any) -> Tensor:
-        """Return, for Min and Max, the gradient over the number of ranks that had the chosen element, where it was."""
+        """Return, for Min and Max, the gradient over the number of ranks with the selected element; zero elsewhere."""
         framework = self._collectives._gradients
         assert framework is not None
         chosen: Any = framework.cast(is_chosen, total.dtype)
@@ -165,7 +165,7 @@ class Allreduce(Rule[Tensor]):
 class Allgather(Rule[Tensor]):
     """Of `grouped_allgather()`."""
 
-    #: What the gradient is of: the mean of the ranks' losses, or their sum.
+    #: The gradient is that of the mean of the ranks' losses (Average), or of their sum (Sum).
     gradient_op = Average
 
     def __init__(self, collectives: Gathers[Any, Tensor, Any], name: str | None, process_set: ProcessSet) -> None:
@@ -222,7 +222,7 @@ class Reducescatter(Rule[Tensor]):
 
 
 class Alltoall(Rule[Tensor]):
-    """Of `grouped_alltoall()`: its results are what came, and then the numbers of rows."""
+    """Of `grouped_alltoall()`: its results are the received rows, and then the numbers of rows."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class _Rooted(Rule[Tensor]):
 
 
 class Reduce(_Rooted[Tensor]):
-    """Of `grouped_reduce()`: as of an allreduce whose result nobody uses but the root."""
+    """Of `grouped_reduce()`: as of an allreduce whose result only the root uses."""
 
     def __init__(
         self, collectives: Rooted[Any, Tensor, Any], root_rank: int, name: str | None, call: Reduction

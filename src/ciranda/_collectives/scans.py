@@ -14,7 +14,7 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
 class Scans(Base[Given, Tensor, Splits]):
-    """Tensors combined element by element, on each rank with those of the ranks before it."""
+    """Prefix reductions: each rank combines its tensor with those of the ranks before it."""
 
     def grouped_scan_async(
         self,
@@ -53,7 +53,7 @@ class Scans(Base[Given, Tensor, Splits]):
         postscale_factor: float = 1.0,
         divisor: Divisor = "contributors",
     ) -> list[Tensor]:
-        """`scan()` of several tensors as one operation: all of them or none. They may differ in shape and dtype."""
+        """`scan()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
         return self.grouped_scan_async(
             tensors, op, name, process_set, prescale_factor, postscale_factor, divisor
         ).wait()
@@ -84,8 +84,8 @@ class Scans(Base[Given, Tensor, Splits]):
     ) -> Tensor:
         """Combine `tensor` over the ranks up to this one, element by element: an inclusive prefix sum over ranks.
 
-        Rank r gets, bit for bit, what `allreduce()` among ranks 0 to r would give: with tensors of 1, 2 and 3, three
-        ranks get 1, 3 and 6. In a process set its ranks count in their order.
+        Rank r gets, bit for bit, the result of an `allreduce()` among ranks 0 to r: with tensors of 1, 2 and 3, three
+        ranks get 1, 3 and 6. In a process set the order is that of its ranks.
 
         Args:
             tensor: the same shape and dtype on every rank.
@@ -95,7 +95,7 @@ class Scans(Base[Given, Tensor, Splits]):
             process_set: the ranks that take part; all, if not given.
             prescale_factor: multiplies every input before they are combined.
             postscale_factor: multiplies the result.
-            divisor: of an average, as for `allreduce()`: whether ranks before this one count that have joined.
+            divisor: of an average, as for `allreduce()`: whether joined ranks before this one count.
 
         Raises:
             NotSupportedError: the framework records a gradient, or traces a program.

@@ -23,11 +23,11 @@ def reset() -> None:
 def run(
     func: Callable[..., Result], as_ciranda_error: Callable[[Exception], Exception | None] = lambda error: None
 ) -> Callable[..., Result]:
-    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+    """Return `func(state, ...)`; it is called again, on all ranks, after a collective has failed on any.
 
     Args:
-        func: what trains.
-        as_ciranda_error: returns the error of `ciranda.errors` that an exception of a framework stands for, or None.
+        func: the training function.
+        as_ciranda_error: returns the error of `ciranda.errors` for an exception of a framework, or None.
     """
 
     @wraps(func)

@@ -1,4 +1,4 @@
-"""The gradients of a step, combined over the ranks: what optimizers and tapes of every framework do with them."""
+"""The gradients of a step, combined over the ranks: the common part of all frameworks' optimizers and tapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Groups = int | Sequence[Sequence[Any]] | None
 
 
 class Operations(Protocol):
-    """What combining needs of a framework. Its module, `ciranda.torch` for example, has it."""
+    """The functions of a framework that combining needs. Its module, `ciranda.torch` for example, has them."""
 
     def allreduce(self, tensor: Any, **how: Any) -> Any:
         """Combine a tensor over the ranks."""
@@ -31,14 +31,14 @@ class Operations(Protocol):
 
 
 def identity_of(variable: Any) -> int:
-    """Return what tells a variable from others, however a framework wraps it."""
+    """Return the identity of a variable, however a framework wraps it."""
     # One of tf.distribute, which may be within one of Keras, has a handle in replicas only: that of its first.
     of_replica = getattr(getattr(variable, "_value", variable), "_primary", variable)
     return id(getattr(of_replica, "handle", of_replica))
 
 
 def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
-    """Return the groups that both arguments ask for together: `num_groups` is the older one.
+    """Return the groups that the two arguments select: `num_groups` is the older one.
 
     Raises:
         InvalidArgumentError: `groups` is neither None, nor a number from 1, nor a list of lists.
@@ -69,7 +69,7 @@ _KEPT_BY = "_ciranda_kept_by"
 
 
 def combiner_that_keeps(variables: Iterable[Any]) -> GradientCombiner | None:
-    """Return the combiner that was last told to leave one of these to each rank, or None."""
+    """Return the combiner that was last set to keep one of these local, or None."""
     found = (getattr(variable, _KEPT_BY, None) for variable in variables)
     return next((combiner for combiner in found if combiner is not None), None)
 
@@ -78,16 +78,15 @@ class GradientCombiner:
     """Combines the gradients of variables over the ranks of a process set.
 
     Args:
-        operations: returns the framework's operations; asked when they are first needed.
-        name: tells these gradients from others; the same on all ranks. None leaves that to the operations.
-        options: how to combine. Where it has a number, that is part of the name, and the ranks make sure that they
-            have the same.
-        groups: which gradients travel together; by default all of a step.
+        operations: returns the framework's operations; called on first use.
+        name: distinguishes these gradients from others; the same on all ranks. None leaves that to the operations.
+        options: how to combine. If it has a number, that is part of the name, and the ranks check that it is equal.
+        groups: the gradients that are combined together; by default all of a step.
         divided_by_size: divides a gradient by the number of ranks.
-        prepared: makes of a gradient, and its variable, what is combined.
-        after: calls what it is given, with a bool of the framework, and returns a gradient that is not used before that
-            is done. With it, a rank that keeps all gradients to itself takes part, so that others that have some to
-            combine fail at once. Without it, it does not.
+        prepared: returns, for a gradient and its variable, the tensor to combine.
+        after: calls its argument, with a bool of the framework, and returns a gradient that is not used before that is
+            done. With it, a rank whose gradients are all local takes part, so that ranks with gradients to combine fail
+            at once. Without it, it does not.
     """
 
     def __init__(
@@ -114,11 +113,11 @@ class GradientCombiner:
         self._local: dict[int, Any] = {}
 
     def keep_local(self, variable: Any) -> None:
-        """Leave the gradient of `variable` to each rank: it is not combined."""
+        """Keep the gradient of `variable` local: it is not combined."""
         self._local[identity_of(variable)] = variable  # kept, so that no other gets its identity
 
     def keep_local_for_others(self, variable: Any) -> None:
-        """The same, where what steps with the gradients does not know this combiner: see `combiner_that_keeps()`."""
+        """The same, if the optimizer of the gradients does not have this combiner: see `combiner_that_keeps()`."""
         self.keep_local(variable)
         if hasattr(variable, "assign"):
             setattr(variable, _KEPT_BY, self)
@@ -129,16 +128,16 @@ class GradientCombiner:
 
     @property
     def is_of_all_in_every_step(self) -> bool:
-        """Whether all ranks combine, each time that there are gradients."""
+        """Whether all ranks combine gradients in every step."""
         return self._options.passes == 1 and id_of(self._options.process_set) == id_of(global_process_set)
 
     def combined(self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0) -> list[Any]:
-        """Return the gradients of all ranks in the place of this rank's; None stays None.
+        """Return the combined gradients of all ranks; None stays None.
 
         Args:
             gradients: one for each of `variables`.
-            variables: whose they are.
-            scale: multiplies what was combined.
+            variables: those of the gradients.
+            scale: multiplies the combined gradients.
         """
         results = list(gradients)
         if self._options.process_set.included() is False:
@@ -165,10 +164,10 @@ class GradientCombiner:
         return results
 
     def end_together(self) -> None:
-        """Make sure that no rank waits for gradients of this one, which has none for now. A collective.
+        """Check that no rank waits for gradients of this one, which has none for now. A collective.
 
         Raises:
-            MismatchError: some ranks have come with gradients instead, for which that fails, too.
+            MismatchError: some ranks combine gradients instead, which fails for them, too.
         """
         if self._options.process_set.included() is False:
             return
@@ -182,7 +181,7 @@ class GradientCombiner:
                 handle.wait()
 
     def _come_with_nothing(self, nothing: Any) -> list[Any]:
-        """Come for the gradients of others, of which this rank has none."""
+        """Take part in combining the gradients of others, of which this rank has none."""
         groups = self._groups
         n_groups = 1 if groups is None else groups if isinstance(groups, int) else len(groups)
         how: Any = {"op": LogicalAnd, "process_set": self._options.process_set}
@@ -198,10 +197,10 @@ class GradientCombiner:
         )
 
     def _check_number(self) -> None:
-        """Make sure, once in each world, that all ranks have numbered their optimizers alike.
+        """Check, once in each world, that all ranks have numbered their optimizers alike.
 
         Raises:
-            MismatchError: on all ranks; else each would wait for gradients that the others know by other names.
+            MismatchError: on all ranks; otherwise each would wait for gradients with other names on the others.
         """
         number = self._options.number
         if number is None or self._numbered_in == world.epoch:
@@ -244,7 +243,7 @@ class GradientCombiner:
         )
 
     def _grouped(self, indices: list[int], variables: Sequence[Any]) -> list[list[int]]:
-        """Divide the places of gradients into those that travel together."""
+        """Divide the positions of gradients into groups that are combined together."""
         if self._groups is None:
             return [indices] if indices else []
         if isinstance(self._groups, int):

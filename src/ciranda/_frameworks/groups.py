@@ -1,6 +1,6 @@
-"""Which parameters of a DistributedOptimizer travel together.
+"""The groups of a DistributedOptimizer's parameters whose gradients are combined together.
 
-A parameter is whatever a framework trains, if it can be hashed; `kind` is its class.
+A parameter is any hashable object that a framework trains; `kind` is its class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALL_GROUP_BYTES = 1 << 20
 
 
 def _join_small(parameters: list[Parameter], n_bytes_of: Callable[[Parameter], int]) -> list[list[Parameter]]:
-    """Put neighbours together, from the last to the first: the backward pass reaches them about in that order."""
+    """Group neighbours, from the last to the first: about the order of the backward pass."""
     reached = list(reversed(parameters))
     tensors = [
         planner.Tensor(str(place), n_bytes_of(parameter), ready=place) for place, parameter in enumerate(reached)
@@ -31,7 +31,7 @@ def _join_small(parameters: list[Parameter], n_bytes_of: Callable[[Parameter], i
 
 
 def as_many_groups(items: list[Item], n_groups: int) -> list[list[Item]]:
-    """Divide items, in their order, into so many groups of nearly as many each."""
+    """Divide items, in their order, into `n` groups of nearly equal size."""
     bounds = [len(items) * index // n_groups for index in range(n_groups + 1)]
     return [items[start:end] for start, end in pairwise(bounds)]
 
@@ -42,11 +42,10 @@ def make_groups(
     kind: type,
     n_bytes_of: Callable[[Parameter], int],
 ) -> list[list[Parameter]]:
-    """Divide `parameters` into those whose gradients travel together.
+    """Divide `parameters` into groups whose gradients are combined together.
 
     Raises:
-        InvalidArgumentError: `groups` is neither None, nor a number from 0, nor lists in which no parameter stands
-            twice.
+        InvalidArgumentError: `groups` is neither None, nor a number from 0, nor lists without a repeated parameter.
     """
     if isinstance(groups, int) and groups < 0:
         raise InvalidArgumentError(f"groups must not be negative; got {groups}")
@@ -61,7 +60,7 @@ def make_groups(
     if not all(isinstance(parameter, kind) for parameter in grouped):
         raise InvalidArgumentError("groups must be a number, or a list of lists of parameters")
     if len(set(grouped)) != len(grouped):
-        raise InvalidArgumentError("a parameter stands in more than one group")
+        raise InvalidArgumentError("a parameter is in more than one group")
     known = set(parameters)
     chosen = [[parameter for parameter in group if parameter in known] for group in groups]
     alone = known - set(grouped)

@@ -1,4 +1,4 @@
-"""How many local steps there are between two averages of the parameters (local SGD)."""
+"""The number of local steps between two averages of the parameters (local SGD)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ciranda.errors import InvalidArgumentError
 
 
 class Progress(NamedTuple):
-    """Where training stands: the mean loss of all ranks since the last average, and their mean learning rate."""
+    """The progress of training: the mean loss of all ranks since the last average, and their mean learning rate."""
 
     loss: float
     learning_rate: float
@@ -24,9 +24,9 @@ def _positive(name: str, value: int) -> int:
 
 @dataclass
 class Interval:
-    """A number of steps: constant, or adapted to how far training has come.
+    """A number of steps: constant, or adapted to the progress of training.
 
-    An adaptive one is long where the loss is high, and short where noise would keep it from falling (Wang and Joshi:
+    An adaptive one is long while the loss is high, and short when noise would keep it from falling (Wang and Joshi:
     Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update SGD, 2019): with the
     loss F and the learning rate r, and F0 and r0 at the first average,
 
@@ -46,11 +46,11 @@ class Interval:
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether it wants to know of the progress."""
+        """Whether it depends on the progress."""
         return self.max_k is not None
 
     def adapt(self, now: Progress) -> None:
-        """Choose the next interval; leave it where loss or rate is not above 0. REQUIRES: all ranks give the same."""
+        """Choose the next interval; keep it if loss or rate is not above 0. REQUIRES: all ranks give the same."""
         if self.max_k is None or not all(math.isfinite(value) and value > 0 for value in now):
             return
         if self.first is None:

@@ -1,4 +1,4 @@
-"""Parameters that are each rank's own, such as a shard of a layer: neither they nor their gradients are combined."""
+"""Local parameters, such as a shard of a layer: neither they nor their gradients are combined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def distributed_among(names: Mapping[Parameter, str], listed: Iterable[Parameter
     """Return those parameters that are marked, or listed, by themselves or by name.
 
     Raises:
-        InvalidArgumentError: something is listed that is not among the parameters.
+        InvalidArgumentError: a listed entry is not among the parameters.
     """
     by_name = {name: parameter for parameter, name in names.items()}
     found = {parameter for parameter in names if is_distributed(parameter)}

@@ -1,6 +1,6 @@
 """Names for the parameters of a DistributedOptimizer.
 
-A parameter is whatever a framework trains, if it can be hashed; `kind` is its class.
+A parameter is any hashable object that a framework trains; `kind` is its class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_NAME = 200
 
 
 class Number(NamedTuple):
-    """Tells the optimizers without names of a process set apart, by the order in which they are wrapped."""
+    """Numbers the optimizers without names of a process set, in the order in which they are wrapped."""
 
     #: How often the ranks had joined: while some have, the others may go on wrapping.
     joins: int
@@ -53,10 +53,10 @@ def name_parameters(
     number: Number | None,
     kind: type,
 ) -> dict[Parameter, str]:
-    """Return a name for every parameter of an optimizer, `everything`: those given, or made of its number.
+    """Return a name for every parameter of an optimizer, `everything`: those given, or derived from its number.
 
     Raises:
-        InvalidArgumentError: `named_parameters` holds something other than pairs, a name twice, or not all of the
+        InvalidArgumentError: `named_parameters` has entries that are not pairs, a name twice, or not all of the
             optimizer's parameters.
     """
     if named_parameters is None:
@@ -80,7 +80,7 @@ def name_parameters(
 
 
 def name_of_added(names: Mapping[Any, str]) -> str:
-    """Return a name for one more parameter of an optimizer; that of its first tells it from other optimizers."""
+    """Return a name for one more parameter of an optimizer; the name of its first identifies the optimizer."""
     return f"{next(iter(names.values()))}.added.{len(names)}"
 
 

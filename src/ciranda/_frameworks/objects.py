@@ -1,4 +1,4 @@
-"""Python objects from rank to rank: pickled by cloudpickle, carried by the authenticated engine."""
+"""Collectives on Python objects: pickled by cloudpickle, sent by the authenticated engine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _suffixed(name: str | None, suffix: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Unpicklable:
-    """Sent instead of an object that cannot be: the other ranks, which wait for it, learn why it does not come."""
+    """Sent instead of an object that cannot be pickled: reports the reason to the ranks that wait for the object."""
 
     text: str
 
 
 class _Sent:
-    """An object as it goes to other ranks. `check()` raises what pickling it did, once they have been told."""
+    """An object as it is sent to other ranks. `check()` raises the pickling error, once they have been informed."""
 
     def __init__(self, obj: Any, function: str, name: str | None) -> None:
         self._error: Exception | None = None
@@ -57,8 +57,8 @@ def broadcast_object(
 ) -> Any:
     """Return rank `root_rank`'s `obj` on every rank: itself there, a copy elsewhere.
 
-    Anything that cloudpickle can pickle will do; for anything else, it raises on the root what pickling raised, and
-    `InvalidArgumentError` on the others. What the other ranks give as `obj` is ignored.
+    `obj` can be any object that cloudpickle can pickle. For other objects, the root raises the pickling error, and the
+    other ranks InvalidArgumentError. The other ranks' `obj` is ignored.
     """
     _basics.require_rank(root_rank)
     if _basics.rank() == root_rank:
@@ -74,8 +74,8 @@ def broadcast_object(
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
     """Return the list of every rank's `obj`, in rank order.
 
-    Anything that cloudpickle can pickle will do; for anything else, it raises on that rank what pickling raised, and
-    `InvalidArgumentError` on the others.
+    `obj` can be any object that cloudpickle can pickle. For other objects, that rank raises the pickling error, and the
+    other ranks InvalidArgumentError.
     """
     sent = _Sent(obj, "allgather_object", name)
     sizes = allgather(np.array([sent.data.size], np.int64), _suffixed(name, "size"), process_set)

@@ -1,4 +1,4 @@
-"""How an optimizer combines gradients: what a DistributedOptimizer was asked for."""
+"""How an optimizer combines gradients: the arguments of DistributedOptimizer."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Options:
     predivide: float
     sparse_as_dense: bool
     process_set: ProcessSet
-    #: What this rank's gradients count in the average; None where all count alike.
+    #: The weight of this rank's gradients in the average; None for equal weights.
     weight: float | None = None
-    #: Whether the gradients of a group have their memory in common.
+    #: Whether the gradients of a group are contiguous in memory.
     has_buckets: bool = False
-    #: What an average divides by while ranks have joined.
+    #: The divisor of an average while ranks have joined.
     divisor: Divisor = "contributors"
-    #: What tells the optimizer from others, where its parameters have no names.
+    #: The identifier of the optimizer, if its parameters have no names.
     number: Number | None = None
     #: Whether gradients that are not combined are divided by the number of ranks.
     scale_local: bool = True
-    #: Whether what several passes have accumulated is divided by their number.
+    #: Whether gradients that several passes have accumulated are divided by their number.
     averages_passes: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Options:
             self.process_set = global_process_set
 
     def prepare(self, name: str, priority: int = 0, op: int | None = None) -> _core.PreparedRequest:
-        """Return the request for an allreduce, in place, that is made again and again; by another op, if given."""
+        """Return the request of a repeated allreduce, in place; by another op, if given."""
         chosen = self.op if op is None else op
         return _core.PreparedRequest(
             f"{PREFIX}.{name}",
@@ -72,12 +72,12 @@ class Options:
 
     @property
     def shares_buckets(self) -> bool:
-        """Whether the buckets, and all that is in them, travel between all ranks."""
+        """Whether buckets are combined over all ranks, with all their gradients."""
         is_global = id_of(self.process_set) == id_of(global_process_set)
         return self.has_buckets and is_global and self.compression is NoneCompressor
 
     def factors(self, op: int) -> tuple[float, float]:
-        """Return what inputs, and results, are multiplied with."""
+        """Return the factors of inputs and results."""
         return (1.0 / self.predivide, self.predivide) if op == Average else (1.0, 1.0)
 
 
@@ -89,7 +89,7 @@ def positive(passes: int) -> int:
 
 
 def check_factor(predivide: float, op: int) -> None:
-    """Raise InvalidArgumentError for a gradient_predivide_factor that is none, or does not go with the reduction."""
+    """Raise InvalidArgumentError for a gradient_predivide_factor that is invalid, or not allowed with the reduction."""
     if not math.isfinite(predivide) or predivide == 0:
         raise InvalidArgumentError(f"gradient_predivide_factor must be a finite number other than 0, not {predivide}")
     if predivide != 1.0 and op != Average:

@@ -1,12 +1,12 @@
-"""Which tensors of a program travel together, on which lane, and where each transfer starts and is waited for.
+"""The plan of a program's transfers: buckets of tensors, their lanes, and the positions of starts and waits.
 
-A pure decision: the same tensors give the same plan on every rank, in whatever order they are given. Nobody acts here;
-front ends insert what a plan says into their programs, or group hooks by it.
+A pure decision: the same tensors give the same plan on every rank, in whatever order they are given. Front ends insert
+the plan's starts and syncs into their programs, or group hooks by it.
 
-A program is operators 0 to n - 1. A *position* is the gap right before an operator; position n is the end. An executor
-may run what has no dependency on each other in any order, and a sync blocks the thread that runs it. So a plan says of
-each sync which starts must have run before it, on every rank: no rank then blocks while another still waits for a start
-of its own. Syncs must run in their order, for the same reason.
+A program is operators 0 to n - 1. A *position* is the gap just before an operator; position n is the end. An executor
+may run independent operators in any order, and a sync blocks the thread that runs it. So a plan lists for each sync the
+starts that must have run before it, on every rank: no rank then blocks while another still waits for a start of that
+rank. Syncs must run in their order, for the same reason.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Tensors that travel together."""
+    """Tensors that are sent together."""
 
     #: Its place in `Plan.buckets`.
     index: int
@@ -62,7 +62,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Sync:
-    """A place where a program waits."""
+    """A position at which a program waits."""
 
     position: int
     #: The buckets that it waits for, by index.
@@ -73,7 +73,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to insert into a program."""
+    """The insertions into a program."""
 
     #: In the order of their starts.
     buckets: tuple[Bucket, ...]
@@ -115,14 +115,14 @@ def plan(
 
     Args:
         tensors: in any order.
-        nrings: how many lanes there are, 1 to 16.
-        bucket_bytes: what a bucket holds at most, unless a tensor alone is larger; 0: each tensor goes alone.
-        end: how many operators the program has; by default as many as are mentioned.
-        syncs: "few": a sync, at the first reader of what has not been waited for, waits for all that has been started.
+        nrings: the number of lanes, 1 to 16.
+        bucket_bytes: the largest bucket, unless a tensor alone is larger; 0: each tensor alone.
+        end: the number of operators of the program; by default as many as are mentioned.
+        syncs: "few": a sync, at the first reader of a bucket that has not been waited for, waits for all started ones.
             "each": a bucket is waited for at its own first reader.
 
     Raises:
-        InvalidArgumentError: (a ValueError) a number is out of range, a name stands twice, or a tensor is read before
+        InvalidArgumentError: (a ValueError) a number is out of range, a name occurs twice, or a tensor is read before
             it is complete.
     """
     ordered = sorted(tensors, key=lambda tensor: (tensor.ready, tensor.name))
@@ -158,7 +158,7 @@ def _check(ordered: Sequence[Tensor], nrings: int, bucket_bytes: int) -> None:
 
 @dataclass
 class _Group:
-    """A bucket in the making."""
+    """An incomplete bucket."""
 
     due: int
     names: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A sampler that knows how far into an epoch the ranks together have come."""
+"""A sampler that tracks the progress of all ranks together within an epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ciranda.errors import NotInitializedError
 
 
 class ElasticIndices:
-    """What the `ElasticSampler` of a framework does, whose docstring says it; but for being one of its samplers."""
+    """The implementation of a framework's `ElasticSampler` (see its docstring), except its base class."""
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
         self.dataset = dataset
@@ -32,7 +32,7 @@ class ElasticIndices:
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Note that every rank has used a batch of `batch_size` samples; which of its batches changes nothing."""
+        """Note that every rank has used a batch of `batch_size` samples; the index of the batch is ignored."""
         n_samples = len(self.dataset) - len(self._recorded)
         self.processed_num = min(self.processed_num + batch_size * self.num_replicas, n_samples)
 
@@ -42,16 +42,16 @@ class ElasticIndices:
         return self.indices[start : start + batch_size]
 
     def record_indices(self, indices: Iterable[int]) -> None:
-        """Note that this rank has used these samples, for who does not use batches; not along with `record_batch()`."""
+        """Note that this rank has used these samples, without batches; not together with `record_batch()`."""
         self._recorded.update(indices)
 
     @property
     def processed_indices(self) -> set[int]:
-        """The samples that have been used, as far as this rank knows."""
+        """The used samples that this rank has recorded."""
         return {*self._order()[: self.processed_num], *self._recorded}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what `state_dict()` returned, here or on another rank; or that of Horovod, of any version."""
+        """Continue from a `state_dict()` of this or another rank, or of any version of Horovod."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict.get("processed_num", 0)
         self._recorded = set(state_dict.get("processed_indices", ()))
@@ -59,12 +59,12 @@ class ElasticIndices:
             self.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch, and how many of its samples have been used; also which, where they were recorded singly."""
+        """Return the epoch, the number of its used samples, and those that were recorded one by one."""
         state: dict[str, Any] = {"epoch": self.epoch, "processed_num": self.processed_num}
         return {**state, "processed_indices": set(self._recorded)} if self._recorded else state
 
     def reset(self) -> None:
-        """Divide what is left anew among the ranks that there are now."""
+        """Divide the remaining samples among the present ranks."""
         self.num_replicas = _basics.size()
         self.rank = _basics.rank()
         order = self._order()
@@ -75,7 +75,7 @@ class ElasticIndices:
         self.indices = [*self.remaining_indices, *padding][self.rank :: self.num_replicas]
 
     def _order(self) -> list[int]:
-        """The samples of the epoch, but for those that were recorded singly."""
+        """The samples of the epoch, except those that were recorded one by one."""
         order = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(order)

@@ -1,7 +1,7 @@
-"""Which classes of a shard take part in a step: those of the batch, and some others (PartialFC, An et al., 2020).
+"""The classes of a shard that a step uses: those of the batch, and some others (PartialFC, An et al., 2020).
 
-The softmax of a step is over the sampled classes alone. A sample is a pure function of its seed, so that every rank can
-compute that of every other, and a step that is made again has the same.
+The softmax of a step is over the sampled classes only. A sample is a pure function of its seed, so that every rank can
+compute that of every other, and a repeated step has the same.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def check_rate(rate: float) -> float:
 
 
 def sample(n_classes: int, positives: Any, rate: float, seed: int, step: int, shard: int) -> Any:
-    """Return the places of a shard's sampled classes, in ascending order.
+    """Return the positions of a shard's sampled classes, in ascending order.
 
     Args:
-        n_classes: how many the shard has.
-        positives: the places of the batch's classes there, in any order, some perhaps several times. All are sampled.
-        rate: the share of the classes to sample. Where the batch has more, no other is added.
+        n_classes: the number of the shard's classes.
+        positives: the positions of the batch's classes there, in any order, possibly repeated. All are sampled.
+        rate: the share of the classes to sample. If the batch has more, no other is added.
         seed: the same on all ranks.
-        step: how many samples were drawn before.
+        step: the number of samples drawn before.
         shard: the shard's number.
     """
     present = np.unique(np.asarray(positives, np.int64))

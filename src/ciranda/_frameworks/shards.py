@@ -40,7 +40,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Told:
-    """What a rank tells the others of its batch, as a row of whole numbers."""
+    """A rank's report on its batch, as a row of whole numbers."""
 
     n_samples: int
     n_labels: int
@@ -69,12 +69,12 @@ class Batches:
 
         Raises:
             MismatchError: ranks have joined.
-            InvalidArgumentError: a rank has given what cannot be. On all ranks.
+            InvalidArgumentError: a rank has given invalid arguments. On all ranks.
         """
         if len(rows) != n_ranks:
             raise MismatchError(
                 f"only {len(rows)} of {n_ranks} ranks take part in a sharded layer: the others have joined, and the "
-                "classes that they have are missing; let all ranks make as many steps, with empty batches if need be"
+                "classes that they have are missing; let all ranks make equally many steps, some with empty batches"
             )
         told = [Told(row[0], row[1], bool(row[2]), row[3]) for row in rows]
         for rank, each in enumerate(told):

@@ -1,4 +1,4 @@
-"""States of an elastic training: what each kind of value needs to be saved, restored and made the same on all ranks."""
+"""States of an elastic training: how each kind of value is saved, restored and synchronized."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class StateHandler:
         self.value = value
 
     def save(self) -> None:
-        """Remember how the value is."""
+        """Save the value."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Bring the value back to what was saved last."""
+        """Restore the value that was saved last."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Give every rank what the ranks together have of the value, and save it. A collective."""
+        """Synchronize the value over all ranks, and save it. A collective."""
         raise NotImplementedError
 
     def reset(self) -> None:
         """Adapt the value to a new world, which may have other ranks. Not a collective."""
 
     def set_value(self, value: Any) -> None:
-        """Take another value in this one's place, and save it."""
+        """Replace the value, and save the new one."""
         self.value = value
         self.save()
 
 
 class StateDictHandler(StateHandler):
-    """For what has state_dict() and load_state_dict()."""
+    """For objects with state_dict() and load_state_dict()."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -53,13 +53,13 @@ class StateDictHandler(StateHandler):
 
 
 class SamplerStateHandler(StateDictHandler):
-    """For an elastic sampler of whichever framework."""
+    """For an elastic sampler of any framework."""
 
     def __init__(self, sampler: Any) -> None:
         super().__init__(sampler)
 
     def sync(self) -> None:
-        """Go on where rank 0 is. Samples that were recorded singly, on any rank, are left out."""
+        """Continue at rank 0's position. Samples that were recorded one by one, on any rank, are left out."""
         everyones = allgather_object(self.value.state_dict())
         state = everyones[0]
         recorded = [each.get("processed_indices", ()) for each in everyones if each["epoch"] == state["epoch"]]
@@ -67,7 +67,7 @@ class SamplerStateHandler(StateDictHandler):
         self.save()
 
     def reset(self) -> None:
-        """Divide what is left anew."""
+        """Divide the remaining samples again."""
         self.value.reset()
 
 
@@ -75,8 +75,8 @@ class HandledState(ObjectState):
     """A state of values that have handlers, and of plain objects. All are attributes.
 
     Args:
-        registry: pairs of a type and the handler for its values; the first that fits is taken.
-        fixed: values that need not have a handler, and are then left alone.
+        registry: pairs of a type and the handler for its values; the first that matches is used.
+        fixed: values that need not have a handler, and are then not saved.
         kwargs: further ones; without a handler, they are objects that can be copied and pickled.
     """
 
@@ -99,7 +99,7 @@ class HandledState(ObjectState):
         super().__setattr__(name, value)
 
     def save(self) -> None:
-        """Remember how everything is."""
+        """Save all values."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
@@ -111,12 +111,12 @@ class HandledState(ObjectState):
         super().restore()
 
     def reset(self) -> None:
-        """Adapt to a new world: samplers divide what is left anew."""
+        """Adapt to a new world: samplers divide the remaining samples again."""
         for handler in self._handlers.values():
             handler.reset()
 
     def sync(self) -> None:
-        """Give every rank what rank 0 has; of samplers, what the ranks together have. A collective."""
+        """Broadcast rank 0's values to every rank; of samplers, merge the progress of all ranks. A collective."""
         for name in sorted(self._handlers):
             self._handlers[name].sync()
         super().sync()

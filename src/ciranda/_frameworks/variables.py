@@ -1,4 +1,4 @@
-"""Broadcasts of variables where a rank may have none: it takes part all the same, else the others would wait for it."""
+"""Broadcasts of variables of which a rank may have none: it takes part nevertheless, since the others wait for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHY = "a model or an optimizer that has not been built yet has no variables"
 
 
 def no_variables(name: str) -> np.ndarray[Any, Any]:
-    """Return what a rank without variables broadcasts in their place, and warn that it makes nothing equal."""
+    """Return the tensor that a rank without variables broadcasts instead, and warn that variables are not equalized."""
     warnings.warn(f"'{name}' has nothing to broadcast on this rank: {_WHY}", RuntimeWarning, stacklevel=3)
     return np.zeros(0, np.bool_)
 

@@ -41,7 +41,7 @@ def bench(
     warm_up: Annotated[int, typer.Option("-w", "--warm-up", min=1, help="Calls before those that count.")] = 5,
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Bind rank r to core r.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Measure each way that could be taken, beside what it should cost.")
+        bool, typer.Option("--explain", help="Measure each candidate algorithm, beside its expected cost.")
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Show how long each stage of a call takes.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results there.")] = None,
@@ -57,9 +57,9 @@ def bench(
         profile=profile,
     )  # fmt: skip
     if explain and (peers or plot is not None or plan.collective not in ("allreduce", "broadcast")):
-        raise typer.BadParameter("--explain is about allreduce and broadcast; it goes with neither --peers nor --plot")
+        raise typer.BadParameter("--explain is for allreduce and broadcast, without --peers and --plot")
     if profile and (explain or peers or plot is not None):
-        raise typer.BadParameter("--profile is about Ciranda alone: it goes with none of --explain, --peers and --plot")
+        raise typer.BadParameter("--profile measures Ciranda only, without --explain, --peers and --plot")
     for path in (json_file, plot):
         if path is not None and not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.absolute().parent}")

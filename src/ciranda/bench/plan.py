@@ -1,8 +1,8 @@
-"""What to measure, what the numbers mean, and what the right answer is. Pure.
+"""The plan of a measurement, the meaning of its numbers, and the correct results. Pure.
 
 A *time* is that of one blocking call on all ranks: from the moment when the last rank calls to the moment when the last
-rank has returned, by the clock that all processes of one machine share. Ranks come to a call at slightly different
-moments; counted this way, none is charged for another's being late.
+rank has returned, by the clock that all processes of one machine share. Ranks start a call at slightly different
+moments; counted this way, no rank is charged for another's delay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATTERN_LENGTH = 5
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run measures.
+    """The parameters of one run.
 
     Attributes:
         collective: of COLLECTIVES.
@@ -37,12 +37,12 @@ class Plan:
         np: the number of ranks.
         min_bytes, max_bytes, factor: sizes are min_bytes, min_bytes * factor, ... up to max_bytes.
         seconds: at most this long for each size and system, warm-up apart; but at least MIN_ITERATIONS calls.
-        iterations: at most so many calls for each size and system.
-        warm_up: calls before those that are measured.
-        peers: other systems, measured in turns with ciranda.
+        iterations: the most calls for each size and system.
+        warm_up: calls before the measured ones.
+        peers: other systems, measured alternately with ciranda.
         pin: bind rank r to core r.
-        explain: measure each way that could be taken, beside what is expected of it.
-        profile: find how long each stage of a call takes.
+        explain: measure each candidate algorithm, beside its expected time.
+        profile: measure the time of each stage of a call.
     """
 
     collective: str = "allreduce"
@@ -124,15 +124,15 @@ def format_size(n_bytes: int) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to carry a call out.
+    """A candidate algorithm for a call.
 
     Attributes:
         name: as "shm two-shot".
-        segment_bytes: what it moves at a time; 0 for all at once.
-        expected_us: what the cost model says; None where there is nothing to choose.
-        taken_us: what calls of this job took that tried it; None if none did.
-        is_chosen: whether such calls go this way now.
-        is_in_place: where all ranks' tensors lie in memory that all have mapped, this is what `name` becomes.
+        segment_bytes: the bytes that it moves at a time; 0 for all at once.
+        expected_us: the cost model's time; None without a choice.
+        taken_us: the time of calls of this job that tried it; None without such calls.
+        is_chosen: whether such calls use it now.
+        is_in_place: whether it is the form of `name` for tensors in memory that all ranks have mapped.
     """
 
     name: str
@@ -236,7 +236,7 @@ def bus_factor(case: Case) -> float:
 
 
 def pattern(case: Case, rank: int) -> Array:
-    """What this rank brings when the result is checked: small whole numbers that differ by place and rank."""
+    """This rank's input for checks of the result: small whole numbers that differ by position and rank."""
     lowest, span = (1, 2) if case.op == "product" else (0, 5)
     period = (np.arange(_PATTERN_LENGTH) * 2 + rank) % _PATTERN_LENGTH % span + lowest
     return np.resize(period.astype(case.dtype), case.count)

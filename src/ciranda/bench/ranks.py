@@ -1,8 +1,8 @@
-"""What each rank of a benchmark does. Runs in processes that `ciranda.launch.run` has started.
+"""The ranks' part of a benchmark. Runs in processes that `ciranda.launch.run` has started.
 
-Systems take turns of a few calls each, so that a change in the machine's mood meets all of them; the buffer is written
-anew before every call, because otherwise each rank would find its half of it in its own cache; the median and the
-minimum are kept. See benchmarks/README.md for what goes wrong otherwise.
+Systems alternate, a few calls each, so that a disturbance of the machine affects all of them. The buffer is rewritten
+before every call, because otherwise each rank would find its half of it in its own cache. The median and the minimum
+are kept. benchmarks/README.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def measure(plan: Plan, case: Case, systems: Mapping[str, System]) -> Row:
 
 
 def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
-    """As measure(), each way that could be taken being a system."""
+    """As measure(), with each candidate algorithm as a system."""
     try_all(case)
     found = candidates(case.collective, case.n_bytes)
     row = measure(plan, case, prescribed.of(each for each in found if not each.is_in_place))
@@ -99,7 +99,7 @@ def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
 
 
 def try_all(case: Case) -> None:
-    """Make calls until Ciranda has tried all ways that it thinks worth it, if it does so for this size."""
+    """Make calls until Ciranda's trials of this size are complete, if it has any."""
     settings = _core.effective_settings()
     has_choice = sum(not each.is_in_place for each in candidates(case.collective, case.n_bytes)) > 1
     tries = settings["CIRANDA_AUTOTUNE"] and case.collective == "allreduce"
@@ -155,7 +155,7 @@ def time_in_turns(
     buffer: Array | None = None,
     label_turn: Callable[[], str] | None = None,
 ) -> dict[str, Timed]:
-    """Check every system, and time them in turns on one buffer: what disturbs the machine then meets all of them.
+    """Check every system, and time them alternately on one buffer: a disturbance then affects all of them.
 
     Args:
         after_block: called after each turn of all, with how many calls each system is to make altogether.

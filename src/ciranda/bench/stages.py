@@ -13,8 +13,8 @@ from ciranda.bench.plan import Array
 STAGES = {
     "python": "before the engine is called",
     "enqueue": "until the engine looks at the request",
-    "ready": "until all that other ranks need to hear of it has been written",
-    "agree": "until this rank knows that all are to carry it out",
+    "ready": "until this rank has reported it ready, with its data for other ranks",
+    "agree": "until this rank knows that all ranks execute it",
     "execute": "until the result is there",
     "return": "until the waiting thread is back, and the call has returned",
     "others": "until the last rank has returned",

@@ -18,7 +18,7 @@ _MOST_LOAD = 10.0
 
 
 def warning(other_load_percent: float) -> str:
-    """What to say above everything else if others keep the machine busy; else nothing."""
+    """The warning at the top if other processes keep the machine busy; else nothing."""
     if other_load_percent <= _MOST_LOAD:
         return ""
     return (
@@ -28,7 +28,7 @@ def warning(other_load_percent: float) -> str:
 
 
 def header(plan: Plan, meta: dict[str, object]) -> str:
-    """What is measured, where, and the columns' names and units."""
+    """The measured system and machine, and the columns' names and units."""
     ratio = f"; ratio: the peer's time over ciranda's (torch {meta.get('torch')})" if plan.peers else ""
     lines = [
         f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
@@ -51,7 +51,7 @@ def explain_header(plan: Plan, meta: dict[str, object]) -> str:
     return "\n".join(
         (
             f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
-            "# every way that could be taken; expected: what the cost model says, tried: what calls took that tried it",
+            "# each candidate algorithm; expected: by the cost model, tried: the time of its calls in trials",
             "# measured: median of calls that all went this way; agreed on by: how ranks agree on a call made again",
             "#",
             f"#{'size':>11}   {'way':<26} {'expected':>10} {'tried':>10} {'measured':>10} {'min':>10} {'#wrong':>6}",

@@ -1,8 +1,8 @@
-"""`ciranda tune`: measure what algorithms are chosen by, and keep it.
+"""`ciranda tune`: measure the costs that choose the algorithms, and store them.
 
-Two ranks time one shot against two shot, a small and a large tensor, in turns. What two rounds cost more than one is
-the cost of a round; how both grow with the size gives the costs of a byte. On one host that is shared memory, between
-two hosts the link.
+Two ranks time one shot against two shot, with a small and a large tensor, alternately. The difference of two rounds and
+one is the cost of a round; the growth of both with the size gives the costs of a byte. On one host these are the costs
+of shared memory, between two hosts those of the link.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Line:
 
 
 def in_shared_memory(one: Line, two: Line) -> dict[str, int]:
-    """Costs of shared memory from what one shot and two shot took two ranks; see cpp/backend/algorithms.cc.
+    """Costs of shared memory from the times of one shot and two shot on two ranks; see cpp/backend/algorithms.cc.
 
     one = call + round + bytes (copy + 2 reduce), two = call + 2 rounds + bytes (3/2 copy + reduce).
     """
@@ -73,12 +73,12 @@ def _costs(**found: float) -> dict[str, int]:
 
 
 def defaults() -> dict[str, int]:
-    """What is assumed where nothing was measured."""
+    """The assumed costs, without a measurement."""
     return {row["name"]: row["default"] for row in _core.host_costs_table()}
 
 
 def known_costs() -> dict[str, int]:
-    """What is in use on this host: measured before, or assumed."""
+    """The costs in use on this host: measured before, or assumed."""
     try:
         measured = _core.measured_costs()
     except InvalidArgumentError:  # a broken file, which is to be replaced

@@ -1,4 +1,4 @@
-"""The frameworks whose bindings have a native part: does it find what it needs in the version that is installed?"""
+"""The frameworks whose bindings have a native part: whether the installed version has the functions that it needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = 60
 
 
 def bindings() -> Iterator[Finding]:
-    """Loads each in a process of its own, which takes seconds: nothing else says whether it works."""
+    """Load each binding in a separate process, which takes seconds: there is no other test of whether it works."""
     for framework, module in _NATIVE:
         if importlib.util.find_spec(framework) is not None:
             yield _examined(framework, module)

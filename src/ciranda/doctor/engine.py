@@ -70,9 +70,9 @@ def simd() -> Iterator[Finding]:
 
 
 def _probe() -> tuple[dict[str, str], str]:
-    """What the engine says of itself; or why it does not work.
+    """The engine's description of itself, or the reason why it does not work.
 
-    In a process of its own: an engine that does not fit this machine may crash, and must not take the report along.
+    In a separate process: an engine that does not fit this machine may crash, and must not end the report.
     """
     try:
         done = run_python(["-c", _ALONE], keep=("CIRANDA_SIMD",), seconds=_ALONE_SECONDS)
@@ -108,7 +108,7 @@ def run_python(arguments: Sequence[str], keep: Sequence[str], seconds: float) ->
 
 
 def two_ranks() -> Iterator[Finding]:
-    """A real job: launcher, agent, two processes, store, authentication, and an allreduce that must be right."""
+    """A complete job: launcher, agent, two processes, store, authentication, and an allreduce that must be correct."""
     command = ["-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, "-c", _TRIAL]
     start = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        name: what was looked at.
+        name: the checked thing.
         status: ``warn`` works but could be better, ``fail`` keeps jobs from running.
-        found: what is there.
-        advice: what to do; empty when there is nothing to do.
+        found: the result.
+        advice: the remedy; empty if none is needed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the system lets a process have."""
+"""The system's limits of a process."""
 
 from __future__ import annotations
 

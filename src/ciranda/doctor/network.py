@@ -77,11 +77,11 @@ def loopback() -> Iterator[Finding]:
                     received = accepted.recv(len(text), socket.MSG_WAITALL)
             seconds = time.perf_counter() - start
     except OSError as error:
-        advice = "ranks and launcher talk over loopback: bring it up (ip link set lo up) and let the firewall pass it"
+        advice = "ranks and launcher use loopback: bring it up (ip link set lo up) and allow it in the firewall"
         yield Finding("loopback", "fail", f"a connection to 127.0.0.1 failed: {error}", advice)
         return
     if received != text:
-        yield Finding("loopback", "fail", "what was sent to 127.0.0.1 came back changed", "look for a proxy in between")
+        yield Finding("loopback", "fail", "data sent to 127.0.0.1 was received changed", "look for a proxy in between")
     else:
         yield Finding("loopback", "ok", f"connected, sent and received in {seconds * 1e6:.0f} us")
 
@@ -103,7 +103,8 @@ def ports() -> Iterator[Finding]:
         found = f"{free} of {len(wanted)} free in CIRANDA_PORT_RANGE={text}"
         yield Finding("ports", "warn", found, "each rank and the launcher take one: widen the range if need be")
     else:
-        yield Finding("ports", "fail", f"no free port {text and 'in ' + text}", "end what holds them, or choose others")
+        advice = "end the processes that use them, or choose others"
+        yield Finding("ports", "fail", f"no free port {text and 'in ' + text}", advice)
 
 
 def _is_free(port: int) -> bool:

@@ -13,7 +13,7 @@ __all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "Non
 
 
 class _CastCompressor(Compressor):
-    """Sends floating-point arrays as `sent` (sums are formed in float32); leaves others as they are."""
+    """Sends floating-point arrays as `sent` (sums are computed in float32), and others unchanged."""
 
     sent: Any
 

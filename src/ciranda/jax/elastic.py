@@ -33,11 +33,10 @@ Result = TypeVar("Result")
 
 
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
-    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+    """Return `func(state, ...)`; it is called again, on all ranks, after a collective has failed on any.
 
-    Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new world, of the same processes. Programs that were compiled run in that one, too.
-    See `ciranda.elastic`.
+    Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
+    form a new world, of the same processes. Compiled programs run in that world, too. See `ciranda.elastic`.
     """
     return elastic.run(func, as_ciranda_error)
 
@@ -46,18 +45,18 @@ class ElasticSampler(ElasticIndices):
     """Divides the samples of an epoch that have not been used yet among the ranks of the world.
 
     An epoch is an order of all samples, the same on all ranks, of which the first `processed_num` have been used. The
-    ranks take the rest in turn, as many each. Call `record_batch()` after each batch, and put the sampler into the
-    state: after a failure the epoch goes on with the samples that are left.
+    ranks take the remaining ones in turn, the same number each. Call `record_batch()` after each batch, and put the
+    sampler into the state: after a failure the epoch continues with the remaining samples.
 
     Args:
         dataset: anything with a length.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether each epoch has a different random order.
         seed: for that order; the same on all ranks.
     """
 
 
 class JaxState(HandledState):
-    """What survives a failure of a training in JAX: parameters, states of optimizers, keys, numbers, samplers.
+    """The state that survives a failure of a training in JAX: parameters, optimizer states, keys, numbers, samplers.
 
     Args:
         kwargs: its attributes: pytrees, whose arrays are copied by JAX; ElasticSamplers; and objects that can be copied
@@ -70,7 +69,7 @@ class JaxState(HandledState):
         super().__init__(registry, {}, kwargs)
 
     def save(self) -> None:
-        """Keep copies of everything; of nothing, where a step that it depends on has failed."""
+        """Keep copies of all values; of none, if a step on which they depend has failed."""
         jax.block_until_ready(self._objects())
         super().save()
 
@@ -91,7 +90,7 @@ class JaxState(HandledState):
 
 
 class _Array:
-    """Stands for an array, of which it has all but the content."""
+    """The placeholder of an array, with everything except its content."""
 
     def __init__(self, array: Any, key_impl: Any) -> None:
         self.shape, self.dtype, self.is_jax = array.shape, np.dtype(array.dtype), isinstance(array, jax.Array)

@@ -1,4 +1,4 @@
-"""The same parameters and objects on every rank; errors of compiled programs as our own."""
+"""The same parameters and objects on every rank; errors of compiled programs as classes of `ciranda.errors`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "join_async",
 ]
 
-#: What a program fails with begins with the name of its status.
+#: The message of a program's error begins with the name of its status.
 _CLASSES: dict[str, type[errors.CirandaError]] = {
     "INVALID_ARGUMENT": errors.InvalidArgumentError,
     "FAILED_PRECONDITION": errors.MismatchError,
@@ -48,7 +48,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def _of_number(leaf: Any) -> np.ndarray[Any, Any] | None:
-    """Return a number of Python or NumPy as an array; None of what is none, or does not fit one."""
+    """Return a number of Python or NumPy as an array; None for other objects, or if it does not fit an array."""
     if not isinstance(leaf, (int, float, complex, np.generic)):
         return None
     array = np.asarray(leaf)
@@ -76,13 +76,13 @@ def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSe
 
     Args:
         params: a pytree, alike on all ranks. Arrays, keys of `jax.random` and numbers, such as the step of a state, are
-            broadcast; other leaves (strings, numbers of more than 64 bits) are left as they are.
+            broadcast; other leaves (strings, numbers of more than 64 bits) are unchanged.
         root_rank: the rank whose values are taken.
         process_set: the ranks that take part.
 
     Raises:
         InvalidArgumentError: there is no such rank.
-        MismatchError: the ranks' parameters differ; the message names the one.
+        MismatchError: the ranks' parameters differ; the message names the parameter.
     """
     _basics.require_rank(root_rank)
     named, structure = jax.tree_util.tree_flatten_with_path(params)
@@ -95,10 +95,10 @@ def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSe
 
 
 def check_consistency(params: Any, process_set: ProcessSet = global_process_set) -> None:
-    """Return if every rank has the same arrays and numbers, bit for bit. They stay: only checksums travel.
+    """Raise MismatchError unless every rank has the same arrays and numbers, bit for bit. Only checksums are sent.
 
     Args:
-        params: a pytree. Leaves that are neither arrays nor numbers are left out.
+        params: a pytree. Leaves that are neither arrays nor numbers are ignored.
         process_set: the ranks that compare, all of which must call this.
 
     Raises:
@@ -120,7 +120,7 @@ def check_consistency(params: Any, process_set: ProcessSet = global_process_set)
 
 
 def as_ciranda_error(error: Exception) -> errors.CirandaError | None:
-    """Return the error that `error` stands for, with its message; None if no collective of a program has failed."""
+    """Return the error of `ciranda.errors` for `error`, with its message; None if no collective has failed."""
     kind, _, message = str(error).partition(": ")
     if not isinstance(error, jax.errors.JaxRuntimeError) or kind not in _CLASSES or _OURS not in message:
         return None
@@ -129,10 +129,10 @@ def as_ciranda_error(error: Exception) -> errors.CirandaError | None:
 
 @contextmanager
 def ciranda_errors() -> Iterator[None]:
-    """Raise what a compiled program fails with, because of one of its collectives, as a class of `ciranda.errors`.
+    """Convert the error of a compiled program, if one of its collectives failed, to a class of `ciranda.errors`.
 
-    A program raises a JaxRuntimeError, whenever its result is asked for. Use it as a context manager, or as a decorator
-    of a function, such as one that `ciranda.elastic.run` is to begin again after a rank is lost:
+    A program raises a JaxRuntimeError when its result is read. Use this as a context manager, or as a decorator of a
+    function, such as one that `ciranda.elastic.run` calls again after a rank is lost:
 
         @ciranda.elastic.run
         @ciranda.jax.ciranda_errors()
@@ -149,20 +149,20 @@ def ciranda_errors() -> Iterator[None]:
 
 def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:
     """Start `join()`. `synchronize(handle)` returns the rank that was the last to join."""
-    # JAX runs programs behind the back of who calls them; one that has failed says so to who asks for its result.
+    # JAX runs programs asynchronously; a failed one raises when its result is read.
     with suppress(jax.errors.JaxRuntimeError):
         jax.effects_barrier()
     return _ops.join_async(process_set)
 
 
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
-    """Say that this rank has no more work, and wait until all ranks have said so; see `ciranda.join`.
+    """Declare that this rank has no more work, and wait until all ranks have joined; see `ciranda.join`.
 
-    The programs that this thread has called are done first: their collectives still have this rank's part.
+    First waits for the programs that this thread has called: this rank still contributes to their collectives.
 
     Args:
-        device: ignored; there for scripts written for Horovod.
-        process_set: whose collectives this is about.
+        device: ignored; accepted for scripts written for Horovod.
+        process_set: the set whose collectives this rank leaves out.
 
     Returns:
         The rank that was the last to join, counted in the whole world.

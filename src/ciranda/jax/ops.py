@@ -1,19 +1,19 @@
 """The collectives on JAX arrays, outside jit and inside.
 
-`tensor` is an array, or anything that `jax.numpy.asarray` takes, on one CPU device. What the functions are given
-decides how they are made. Values that are there are communicated at once, and an error is one of `ciranda.errors`.
-Traced ones, and any while a program is traced, become a call of the compiled program, which is made whenever it runs;
-an error is then a `jax.errors.JaxRuntimeError` with the same message. In a program, calls that do not depend on each
-other are under way at the same time, in whatever order each rank comes to them.
+`tensor` is an array, or anything that `jax.numpy.asarray` takes, on one CPU device. The kind of value decides when the
+call is made. Concrete values are communicated at once, and an error is one of `ciranda.errors`. Traced values, and any
+value while a program is traced, become a call of the compiled program, which is made whenever the program runs; an
+error is then a `jax.errors.JaxRuntimeError` with the same message. In a program, independent calls run concurrently, in
+any order on each rank.
 
-`name` identifies the call across ranks: all ranks must use the same one. A traced call without a name gets one, of the
-function that is compiled and of its place in it; outside jit, calls without names must be made in the same order on
-all ranks. A name may be used again for the next step, or in a loop; where it stands several times in a program, the
-later calls get a number behind it.
+`name` identifies the call across ranks: all ranks must use the same one. A traced call without a name is named after
+the compiled function and its position; outside jit, calls without names must be made in the same order on all ranks. A
+name may be used again for the next step, or in a loop; if it occurs several times in a program, the later calls get a
+number as suffix.
 
-Inside jit shapes are known beforehand: every rank brings as many rows to allgather, and alltoall sends equal parts. The
-functions with _async, and reduce, gather, scatter and scan, are for values outside jit. `grouped_` functions take a
-list, or any other pytree, and return the same; those that are for values outside jit take lists.
+Inside jit shapes are known beforehand: every rank contributes the same number of rows to allgather, and alltoall sends
+equal parts. The functions with _async, and reduce, gather, scatter and scan, are for values outside jit. `grouped_`
+functions take a list, or any other pytree, and return the same; those for values outside jit take lists.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _of_tree(function: Callable[..., Any]) -> Callable[..., Any]:
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return once every rank of the process set has called this.
 
-    While a function is traced it becomes a part of the program, which ends when all ranks have come to it; what else
-    the program does neither waits for it nor is waited for.
+    While a function is traced it becomes a part of the program, which completes when all ranks have reached it; the
+    rest of the program neither waits for it nor delays it.
     """
     collective_p.bind(call=Call(_ops.BARRIER, process_set=id_of(process_set)))
 

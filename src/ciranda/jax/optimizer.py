@@ -30,35 +30,34 @@ def distributed(
     divisor: Divisor = "contributors",
     name: str | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Return `optimizer` so that its `update()` combines the gradients of all ranks first, in one call.
+    """Return an optimizer like `optimizer` whose `update()` first combines the gradients of all ranks, in one call.
 
-    Its state is that of `optimizer`, so that a checkpoint of one is one of the other; with accumulation it is that of
-    `optax.MultiSteps`. Use it outside `jit` or inside, as any other. What `update()` is given for line searches and
-    schedules that follow the loss (`value`, `grad` and `value_fn`) is combined like the gradients: every rank gives its
-    own, and all take the same step.
+    Its state is that of `optimizer`, so checkpoints are interchangeable; with accumulation it is that of
+    `optax.MultiSteps`. Use it outside `jit` or inside, as any other. The arguments of `update()` for line searches and
+    schedules that follow the loss (`value`, `grad` and `value_fn`) are combined like the gradients: every rank gives
+    its own, and all take the same step.
 
     Args:
         optimizer: of optax.
         op: Average (the default), Sum or Adasum.
-        compression: what to send, as Compression.none, Compression.fp16 or Compression.bf16.
-        backward_passes_per_step: after so many calls of `update()` the mean of their gradients is combined, and makes
-            one step; the updates of the calls before are zero. What optax calls `every_k_schedule`.
+        compression: the compressor, as Compression.none, Compression.fp16 or Compression.bf16.
+        backward_passes_per_step: the number of calls of `update()` whose mean gradient is combined, and makes one step;
+            the updates of the calls before are zero. optax's `every_k_schedule`.
         gradient_predivide_factor: with op=Average: divides the gradients by this before they are summed, and by
             size() over this afterwards. Both are done by the engine.
         process_set: the ranks whose gradients are combined.
-        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+        divisor: the divisor of an average while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does.
-        name: of the call; needed where several optimizers are updated outside jit by several threads.
+        name: of the call; needed if several threads update several optimizers outside jit.
 
     Raises:
-        InvalidArgumentError: a factor with another op than Average; fewer than one backward pass; a divisor that is
-            none.
+        InvalidArgumentError: a factor with another op than Average; fewer than one backward pass; an invalid divisor.
     """
     require("optax", "ciranda.jax.distributed()")
     import optax
 
     check_factor(gradient_predivide_factor, op)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     passes = positive(backward_passes_per_step)
     factors = (1.0 / gradient_predivide_factor, gradient_predivide_factor) if op == Average else (1.0, 1.0)
     inner = optax.with_extra_args_support(optimizer)
@@ -100,7 +99,7 @@ def distributed(
 def _of_all_ranks(
     function: Callable[..., Any], combined_value: Callable[[Any], Any], combined: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return the function of which both the value and the gradient, by what it is given, are those of all ranks."""
+    """Return the function whose value, and gradient by its arguments, are those of all ranks."""
     value_of_all = jax.custom_vjp(combined_value)
     value_of_all.defvjp(lambda value: (combined_value(value), None), lambda _, gradient: (gradient,))
     of_all_ranks = jax.custom_vjp(lambda params: params)

@@ -8,7 +8,7 @@ batches = hvd.GlobalBatches(x, y, batch_size=64, shuffle=True)
 model.fit(batches, shuffle=False, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 """
 
-# ruff: noqa: E402 (whoever lacks Keras is told so before it is imported)
+# ruff: noqa: E402 (a missing Keras is reported before it is imported)
 
 from ciranda._frameworks import require
 

@@ -1,4 +1,4 @@
-"""What of Ciranda serves the backend that Keras computes with."""
+"""The modules of Ciranda for Keras' backend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def operations() -> Any:
 
 
 def as_ciranda_error(error: Exception) -> Exception | None:
-    """Return the error of `ciranda.errors` that an exception of the backend stands for, or None."""
+    """Return the error of `ciranda.errors` for an exception of the backend, or None."""
     module = operations()
     if backend() == "tensorflow":
         found: Exception | None = module.as_ciranda_error(error)
@@ -60,7 +60,7 @@ def tensor_of(array: Any) -> Any:
 
 
 def make_combiner(name: str, options: Options, groups: Groups) -> GradientCombiner:
-    """Return what combines gradients of Keras' backend; see GradientCombiner."""
+    """Return the combiner of gradients of Keras' backend; see GradientCombiner."""
     if backend() == "tensorflow":
         from ciranda.tensorflow import combining
 

@@ -35,10 +35,10 @@ _UNKNOWN = -1
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Gives every rank the model's and the optimizer's variables of rank `root_rank` when training starts.
+    """Broadcasts the model's and the optimizer's variables of rank `root_rank` when training starts.
 
-    Where the models of all ranks have been built by then, before the first step; else after the first batch, when they
-    have. It also warns, after some batches, if all ranks have had the same loss: they train with the same data then.
+    If the models of all ranks have been built by then, before the first step; otherwise after the first batch. It also
+    warns, after some batches, if all ranks have had the same loss: then they train with the same data.
 
     Args:
         root_rank: the rank whose variables are taken.
@@ -75,7 +75,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self._broadcast()
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcast, if that has not been done; look at the losses when there have been some."""
+        """Broadcast, if that has not been done; compare the losses after some batches."""
         if not self.broadcast_done:
             self._broadcast()
         self._n_batches += 1
@@ -91,16 +91,16 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 
 
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Averages the metrics of an epoch over all ranks, for the callbacks that stand behind it in the list.
+    """Averages the metrics of an epoch over all ranks, for the callbacks after it in the list.
 
     Put it before ReduceLROnPlateau, EarlyStopping, TensorBoard and checkpoints. All ranks must have the same metrics.
-    Where a DistributedOptimizer combines the gradients of each step, they must also make the same number of steps in an
-    epoch: if their data say how many, a MismatchError tells all ranks which do not, when training begins; else, a rank
-    that comes to the end of an epoch, or of training, while others make steps, which fail.
+    If a DistributedOptimizer combines the gradients of each step, they must also make the same number of steps in an
+    epoch. If their data have a length, ranks that differ get a MismatchError on all ranks when training begins;
+    otherwise the rank that first reaches the end of an epoch or of training gets it, and the others' steps fail.
 
     Args:
         device: accepted for compatibility; without effect.
-        weight: what this rank's metrics count, as the number of its samples; by default as much as those of others.
+        weight: the weight of this rank's metrics, as the number of its samples; by default equal weights.
     """
 
     def __init__(self, device: str = "", weight: float | None = None) -> None:
@@ -109,7 +109,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.weight = weight
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Make sure that no rank averages metrics while others still wait for its gradients."""
+        """Check that no rank will average metrics while others still wait for its gradients."""
         steps = self.params.get("steps") if combines_every_step(self.model.optimizer) else None
         of_ranks = allgather(np.array([_UNKNOWN if steps is None else steps]), name="MetricAverageCallback.steps")
         if _UNKNOWN not in of_ranks and len(set(of_ranks.tolist())) > 1:
@@ -121,7 +121,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
             )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Put the averages in the place of this rank's numbers."""
+        """Replace this rank's metrics by the averages."""
         own = {name: value for name, value in sorted((logs or {}).items()) if _is_number(value)}
         # Which raises what became of the steps, where the backend makes them in the background.
         numbers_here = np.array([float(value) for value in own.values()])
@@ -132,11 +132,11 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         logs.update(zip(own, averages.tolist(), strict=True))
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Make sure that all ranks have made the same number of epochs."""
+        """Check that all ranks have made the same number of epochs."""
         self._end_together("training")
 
     def _end_together(self, what: str) -> None:
-        """Raise MismatchError if other ranks still make steps, where their data did not say how many they make."""
+        """Raise MismatchError if other ranks still make steps, if their data have no length."""
         combiner = combiner_of(self.model.optimizer)
         if combiner is None:
             return
@@ -156,17 +156,17 @@ def _is_number(value: Any) -> bool:
 
 
 class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
-    """Keeps the best model that there was, in a file that rank 0 writes.
+    """Keeps the best model so far, in a file that rank 0 writes.
 
     Put MetricAverageCallback before it, so that "best" is decided by the metrics of all ranks.
 
     Args:
         monitor: the name of the metric.
-        verbose: 1 to say what is saved.
-        save_weights_only: whether the weights are saved only.
+        verbose: 1 to print each save.
+        save_weights_only: whether only the weights are saved.
         mode: "auto", "min" or "max".
-        save_freq: "epoch", or after how many batches.
-        filepath: where. It may also be set afterwards, as the attribute `filepath`.
+        save_freq: "epoch", or a number of batches.
+        filepath: the file. It may also be set afterwards, as the attribute `filepath`.
     """
 
     def __init__(

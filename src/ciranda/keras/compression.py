@@ -1,4 +1,4 @@
-"""Smaller tensors on the wire, as the backend of Keras has them."""
+"""Smaller tensors on the wire, by the backend of Keras."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Compression", "Compressor", "NoneCompressor"]
 
 
 class _Choices:
-    """The choices for the argument `compression`: none, and what the backend's `Compression` has."""
+    """The choices for the argument `compression`: none, and those of the backend's `Compression`."""
 
     none = NoneCompressor
 

@@ -33,22 +33,22 @@ def warn_of_same_data(loss: float, n_batches: int) -> None:
 class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
     """Arrays for `fit()`, cut into batches of which each rank gets its share.
 
-    A batch that the ranks cannot share evenly, as the last one may be, comes with sample weights, so that the average
-    of the ranks' gradients is that of the whole batch: training goes as on one process, with whichever loss that is a
-    mean over the batch. A rank for which there is nothing left gets one sample with weight 0.
+    A batch that cannot be divided evenly, as the last one may be, has sample weights, so that the average of the ranks'
+    gradients is that of the whole batch: training equals that of one process, with any loss that is a mean over the
+    batch. A rank for which no sample remains gets one sample with weight 0.
 
-    Give `fit()` `shuffle=False`: what Keras would shuffle are the batches, on each rank in another order, and that
-    raises InvalidArgumentError. Let this shuffle the samples.
+    Pass `shuffle=False` to `fit()`: Keras would shuffle the batches, on each rank in another order, which raises
+    InvalidArgumentError. Let this shuffle the samples.
 
-    Between passes, a rank may look at the first batch, as Keras does. One that looks at more has begun a pass: with
-    `shuffle`, it has other orders from then on than the ranks that have not, and trains with other parts.
+    Between passes, a rank may read the first batch, as Keras does. A rank that reads more has begun a pass: with
+    `shuffle`, its orders then differ from those of ranks that have not, and it trains with other parts.
 
     Args:
         x: an array, or a list or dictionary of arrays, with the same number of samples.
         y: the same, or None.
         batch_size: of the batch of all ranks.
         sample_weight: a weight for each sample, or None.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether each epoch has a different random order.
         seed: for that order; the same on all ranks.
         kwargs: for `keras.utils.PyDataset`; without several workers, which have nothing to do here.
     """
@@ -85,14 +85,14 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         self._order = np.random.default_rng((self.seed, self.epoch)).permutation(order) if self.shuffle else order
 
     def on_epoch_end(self) -> None:
-        """Make sure that the batches came in order. The next order begins with batch 0: see `__getitem__()`."""
+        """Check that the batches were read in order. The next order begins with batch 0: see `__getitem__()`."""
         self._check_order(self._n_taken >= len(self) > 1 and self._last == 0)
         self._n_taken = 0
         self._is_over = self._last >= 0 and not self._is_ahead
         self._is_ahead = False
 
     def _check_order(self, is_wrong: bool) -> None:
-        """Raise, if the batches are not taken one after the other. They may be begun again, as to look at the first."""
+        """Raise if the batches are not read in order. Reading may restart, as to look at the first batch."""
         if is_wrong:
             raise InvalidArgumentError(
                 "fit() takes the batches in an order of this rank's own, so that ranks would train with parts of "
@@ -127,7 +127,7 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         return (*parts, (weights * factor).astype(np.float32))
 
     def _is_even(self, size: int) -> bool:
-        """Whether the ranks share every batch evenly, so that none needs weights."""
+        """Whether every batch divides evenly among the ranks, so that none needs weights."""
         last = self.n_samples % self.batch_size
         return last % size == 0 and (self.n_samples < self.batch_size or self.batch_size % size == 0)
 

@@ -27,26 +27,26 @@ Result = TypeVar("Result")
 
 
 class VariablesHandler(StateHandler):
-    """For what has variables: models and optimizers."""
+    """For objects with variables: models and optimizers."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
         self.save()
 
     def save(self) -> None:
-        """Copy the values of the variables that there are now."""
+        """Copy the values of the present variables."""
         self._variables = values.variables_of(self.value)
         self._saved = values.values_of(self._variables)
 
     def restore(self) -> None:
-        """Bring the values back. A variable that came to be later gets zeros, with which optimizers begin."""
+        """Restore the values. A variable that was created later gets zeros, as in a new optimizer."""
         values.assign(self._variables, self._saved)
         known = {id(variable) for variable in self._variables}
         later = [variable for variable in values.variables_of(self.value) if id(variable) not in known]
         values.assign(later, [value * 0 for value in values.values_of(later)])
 
     def sync(self) -> None:
-        """Take rank 0's values."""
+        """Receive rank 0's values."""
         values.broadcast(values.variables_of(self.value), 0, f"elastic.{type(self).__name__}")
         self.save()
 
@@ -65,7 +65,7 @@ class OptimizerHandler(VariablesHandler):
 
 
 class KerasState(HandledState):
-    """What survives a failure of a training in Keras.
+    """The state that survives a failure of a training in Keras.
 
     Args:
         model: kept by its variables; it must have been built.
@@ -93,7 +93,7 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.batches_remaining = batches_per_commit
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Count anew, on all ranks alike."""
+        """Restart the count, on all ranks alike."""
         self.batches_remaining = self.batches_per_commit
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -129,7 +129,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Keeps `state.epoch`: how many epochs are done, also before training began anew, when Keras counts from 0."""
+    """Keeps `state.epoch`: the number of completed epochs, also those before a restart, when Keras counts from 0."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
@@ -137,18 +137,18 @@ class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.initial_epoch = state.epoch
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Count on from here."""
+        """Continue the count from here."""
         self.initial_epoch = self.state.epoch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Note that one more is done."""
+        """Count one more completed epoch."""
         self.state.epoch = self.initial_epoch + epoch + 1
 
 
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
-    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+    """Return `func(state, ...)`; it is called again, on all ranks, after a collective has failed on any.
 
-    Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new world, of the same processes. See `ciranda.elastic`.
+    Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
+    form a new world, of the same processes. See `ciranda.elastic`.
     """
     return elastic.run(func, backends.as_ciranda_error)

@@ -1,4 +1,4 @@
-"""Collectives on values that Keras takes: arrays, numbers, tensors. Also objects and models that were saved."""
+"""Collectives on Keras' values: arrays, numbers, tensors. Also objects and saved models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def allreduce(
     compression: type[Compressor] = NoneCompressor,
     process_set: ProcessSet = global_process_set,
 ) -> Array:
-    """Return what all ranks' `value` give together: their average, unless `op` says otherwise."""
+    """Return the reduction of all ranks' `value`: their average, or by `op`."""
     how: dict[str, Any] = {
         "op": choose_op(op, average),
         "name": name,
@@ -70,17 +70,17 @@ def broadcast(
 def reducescatter(
     value: Any, name: str | None = None, op: int = Average, process_set: ProcessSet = global_process_set
 ) -> Array:
-    """Return this rank's share of the rows of what all ranks' `value` give together."""
+    """Return this rank's share of the rows of the reduction of all ranks' `value`."""
     return ops.reducescatter(_array(value), name=name, op=op, process_set=process_set)
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
-    """Give the variables the values that they have on rank `root_rank`, as those of a model or an optimizer."""
+    """Broadcast the values of rank `root_rank`'s variables, as those of a model or an optimizer."""
     values.broadcast(list(variables), root_rank, "broadcast_variables", process_set)
 
 
 def broadcast_global_variables(root_rank: int, model: Any) -> None:
-    """Give every rank the variables of `model`, and of its optimizer, that rank `root_rank` has.
+    """Broadcast rank `root_rank`'s variables of `model`, and of its optimizer.
 
     Raises:
         InvalidArgumentError: the model has not been built, and so has no variables yet.
@@ -103,7 +103,7 @@ def load_model(
     legacy_opts: bool = False,
     **options: Any,
 ) -> Any:
-    """Return a model that was saved, with its optimizer, and what that had come to, as a DistributedOptimizer.
+    """Return a saved model whose optimizer, with its saved state, is a DistributedOptimizer.
 
     It does not matter whether the model was trained with Ciranda.
 

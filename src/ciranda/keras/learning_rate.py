@@ -1,4 +1,4 @@
-"""Learning rates that change as training goes on."""
+"""Learning rates that change during training."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _learning_rate(optimizer: Any) -> Any:
     rate = optimizer.learning_rate if rate is None else rate
     if not hasattr(rate, "assign"):
         raise InvalidArgumentError(
-            f"the learning rate of this optimizer is a {type(rate).__name__}, which says itself how it changes; give "
-            "the optimizer a number"
+            f"the learning rate of this optimizer is a {type(rate).__name__}, which is a schedule itself; give the "
+            "optimizer a number"
         )
     return rate
 
@@ -51,14 +51,14 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
 
     Args:
         initial_lr: the learning rate at the start.
-        multiplier: a function of the epoch; or a number, of which the power by the epochs since `start_epoch` is taken.
+        multiplier: a function of the epoch; or a number, raised to the power of the epochs since `start_epoch`.
         start_epoch: the first epoch in which the rate is changed.
-        end_epoch: the first in which it is not any more; None for no end.
+        end_epoch: the first in which it is no longer changed; None for no end.
         staircase: whether the rate changes with each epoch, or, False, with each batch: the function is then called
             with fractions of epochs.
-        momentum_correction: whether what momentum has collected is scaled with the rate (Goyal et al., 2017, section
-            2.1): without it, a rate that jumps up has its full effect late only.
-        steps_per_epoch: the number of batches; by default what Keras says.
+        momentum_correction: whether the accumulated momentum is scaled with the rate (Goyal et al., 2017, section 2.1):
+            without it, a rate that jumps up takes full effect only after some steps.
+        steps_per_epoch: the number of batches; by default Keras' number.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     Args:
         initial_lr: the learning rate that is reached.
-        warmup_epochs: in how many epochs.
+        warmup_epochs: the number of epochs.
         momentum_correction: as for LearningRateScheduleCallback.
         steps_per_epoch: the number of batches; by default what Keras says.
         verbose: 1 for a line on rank 0 when it is reached.
@@ -164,7 +164,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         return (done * (size - 1) / self.warmup_epochs + 1) / size
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Put the rate among the metrics, and say that it is reached."""
+        """Put the rate among the metrics, and report when it is reached."""
         super().on_epoch_end(epoch, logs)
         if epoch == self.warmup_epochs - 1 and self.verbose > 0 and _basics.rank() == 0:
             print(f"\nEpoch {epoch + 1}: the learning rate has reached {self._rate():g}.")  # noqa: T201

@@ -1,4 +1,4 @@
-"""Ranks that skip steps together: a LossScaleOptimizer leaves a step out where gradients are not finite."""
+"""Skipping steps on all ranks together: a LossScaleOptimizer skips a step if gradients are not finite."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Original = Callable[..., Any]
 
 
 def share_overflow() -> None:
-    """Make LossScaleOptimizers skip the steps that any rank skips, where ranks have gradients that others do not see.
+    """Make LossScaleOptimizers skip the steps that any rank skips, if ranks have local gradients.
 
     These are the gradients of a rank before a distributed inner optimizer combines them, and those of variables that a
-    tape leaves to each rank. Keras puts a LossScaleOptimizer around the optimizer of a model that computes in float16,
-    and has no other place where this could be said. Without it, a rank whose gradients are not finite would alone leave
-    out the step, or the collective that the others are in, and halve its scale.
+    tape keeps local. Keras wraps the optimizer of a model that computes in float16 by a LossScaleOptimizer, and has no
+    other hook for this. Without it, a rank whose gradients are not finite would alone skip the step, or the collective
+    in which the others wait, and halve its scale.
     """
     if backends.is_keras_3():
         scaler = keras.optimizers.LossScaleOptimizer
@@ -36,7 +36,7 @@ def share_overflow() -> None:
 
 
 def _wrap(scaler: type, names: Iterable[str], instead: Callable[..., Any]) -> None:
-    """Replace methods of a class by functions that get the original first."""
+    """Replace methods of a class by functions whose first argument is the original."""
     for name in names:
         original: Original | None = vars(scaler).get(name)
         if original is None or hasattr(original, _MARK):

@@ -1,4 +1,4 @@
-"""By what one tells the optimizers that DistributedOptimizer returned."""
+"""The mark of optimizers that DistributedOptimizer returned."""
 
 from __future__ import annotations
 

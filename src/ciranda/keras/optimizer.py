@@ -1,8 +1,8 @@
 """DistributedOptimizer of Keras 3: an optimizer of the wrapped one's class that steps with the gradients of all ranks.
 
 Keras calls `_backend_apply_gradients()` with the gradients of a step, on every backend, in and out of graphs, and
-before it clips them `_clip_gradients()`, where backward passes accumulate once for all of them. That is where the
-gradients are combined, so that what is clipped is what one process would clip.
+before it clips them `_clip_gradients()`; if backward passes accumulate, once for all of them. The gradients are
+combined there, so that clipping equals that of one process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ciranda.keras import backends
 
 
 class Combining:
-    """What DistributedOptimizer adds to an optimizer's class. A class made of both has `_make_combiner`."""
+    """The methods that DistributedOptimizer adds to an optimizer's class. The combined class has `_make_combiner`."""
 
     #: Returns a combiner for one more optimizer of this class.
     _make_combiner: Callable[[], GradientCombiner]
@@ -45,11 +45,11 @@ class Combining:
             self.gradient_accumulation_steps = self._passes
 
     def register_local_var(self, var: Any) -> None:
-        """Leave the gradient of `var` to each rank: it is not combined."""
+        """Keep the gradient of `var` local: it is not combined."""
         self._combiner.keep_local(var)  # type: ignore[attr-defined]
 
     def _all_finite(self, mine: Any) -> Any:
-        """Return whether the gradients of all ranks are finite, of which this rank's say `mine`."""
+        """Return whether the gradients of all ranks are finite; `mine`: whether this rank's are."""
         everyones = self._combiner.least(keras.ops.cast(mine, "float32"))  # type: ignore[attr-defined]
         return keras.ops.cast(everyones, "bool")
 
@@ -73,7 +73,7 @@ class Combining:
 
 
 class AdasumSteps(Combining):
-    """The same with op=Adasum: each rank makes its own step, and what the steps changed is combined."""
+    """The same with op=Adasum: each rank makes its own step, and the changes are combined."""
 
     def _clip_gradients(self, grads: Any) -> Any:
         return super(Combining, self)._clip_gradients(grads)  # type: ignore[misc]
@@ -89,5 +89,5 @@ class AdasumSteps(Combining):
 
 
 def added_for(op: int) -> type[Combining]:
-    """Return what is added to an optimizer's class for a reduction."""
+    """Return the class that is added to an optimizer's class for a reduction."""
     return AdasumSteps if op == Adasum else Combining

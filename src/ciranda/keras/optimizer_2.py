@@ -16,7 +16,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 class Keras2Combining:
-    """What is common to both ways to add combining to an optimizer's class."""
+    """The common part of both ways to add combining to an optimizer's class."""
 
     _make_combiner: Callable[[], GradientCombiner]
     _distribution: Options
@@ -40,14 +40,14 @@ class Keras2Combining:
         self._combiner.keep_local(var)  # type: ignore[attr-defined]
 
     def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Combine gradients; or, where several passes accumulate, add them to those before."""
+        """Combine gradients; or, if several passes accumulate, add them to the previous ones."""
         accumulator: Accumulator | None = self._accumulator  # type: ignore[attr-defined]
         if accumulator is not None:
             return self._added(accumulator, list(grads), list(vars))
         return self._combiner.combined(list(grads), list(vars))  # type: ignore[attr-defined,no-any-return]
 
     def _added(self, accumulator: Accumulator, grads: list[Any], vars: list[Any]) -> list[Any]:
-        """Add gradients, without their scale: that of the next pass may be another."""
+        """Add gradients, without their scale: the scale of the next pass may differ."""
         if self._computing_scaler is None:
             return accumulator.added(grads, vars)
         scale = self._computing_scaler.loss_scale
@@ -60,13 +60,13 @@ class Keras2Combining:
         return list(zip(self._allreduce([gradient for gradient, _ in pairs], variables), variables, strict=True))
 
     def _with_overflow_of_all(self, pairs: Pairs) -> Pairs:
-        """Return the gradients, or none that are finite where those that a rank still has to itself are not."""
+        """Return the gradients, or non-finite ones if any rank's local gradients are not finite."""
         combiner: GradientCombiner = self._combiner  # type: ignore[attr-defined]
         keeps_all = self._accumulator is not None  # type: ignore[attr-defined]
         return with_overflow_of_all(combiner, pairs, lambda variable: keeps_all or combiner.is_local(variable))
 
     def _applied(self, pairs: Pairs, apply: Callable[[], Any]) -> Any:
-        """Make the step that `apply` makes; or, while passes accumulate, count it only."""
+        """Make the step of `apply`; or, while passes accumulate, only count it."""
         accumulator: Accumulator | None = self._accumulator  # type: ignore[attr-defined]
         if accumulator is None:
             return apply()
@@ -94,7 +94,7 @@ class Keras2Combining:
 
 
 class AtApply(Keras2Combining):
-    """Combines the gradients that are applied, wherever they come from."""
+    """Combines the gradients that are applied, whatever their source."""
 
     def aggregate_gradients(self, grads_and_vars: Any) -> Pairs:
         """Return the gradients of all ranks."""
@@ -105,7 +105,7 @@ class AtApply(Keras2Combining):
         return self.aggregate_gradients(grads_and_vars)
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """Combine the gradients and use them, or accumulate them; see the class that this is added to."""
+        """Combine the gradients and use them, or accumulate them; see the wrapped class."""
         pairs = list(grads_and_vars)
         step = super().apply_gradients  # type: ignore[misc]
         if self._accumulator is None:  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ class AtApply(Keras2Combining):
         return self._applied(pairs, lambda: self._unless_overflow(pairs, lambda: step(pairs, *args, **kwargs)))
 
     def _unless_overflow(self, pairs: Pairs, step: Callable[[], Any]) -> Any:
-        """Make the step, unless gradients that were finite in each pass are so no more, now that they are combined."""
+        """Make the step, unless gradients that were finite in each pass are not finite once combined."""
         scaler = self._applying_scaler
         if scaler is None:
             return step()
@@ -134,9 +134,9 @@ class AtApply(Keras2Combining):
 
 
 class AtCompute(Keras2Combining):
-    """Combines the gradients that the optimizer computes; what is applied otherwise is taken as it is.
+    """Combines the gradients that the optimizer computes; other applied gradients are unchanged.
 
-    So does Horovod, whose scripts combine gradients with a tape, or call `_allreduce()`, before they apply them.
+    As in Horovod, whose scripts combine gradients with a tape, or call `_allreduce()`, before they apply them.
     """
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
@@ -155,7 +155,7 @@ class AtCompute(Keras2Combining):
         return self._allreduce(super().get_gradients(loss, params), params)  # type: ignore[misc]
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """Use the gradients, unless passes are still accumulating; see the class that this is added to."""
+        """Use the gradients, unless passes are still accumulating; see the wrapped class."""
         pairs = list(grads_and_vars)
         step = super().apply_gradients  # type: ignore[misc]
         return self._applied(pairs, lambda: step(pairs, *args, **kwargs))

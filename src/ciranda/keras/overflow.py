@@ -35,9 +35,9 @@ def are_finite_everywhere(combiner: GradientCombiner, gradients: Iterable[Any]) 
 
 
 def with_overflow_of_all(combiner: GradientCombiner, pairs: Pairs, is_own: Callable[[Any], bool]) -> Pairs:
-    """Return the gradients, or none that are finite where gradients that a rank keeps to itself are not.
+    """Return the gradients, or non-finite ones if any rank's local gradients are not finite.
 
-    Those that are combined tell all ranks anyway.
+    Combined gradients are the same on all ranks anyway.
     """
     own = [gradient for gradient, variable in pairs if is_own(variable)]
     if not own:

@@ -1,4 +1,4 @@
-"""The values of variables, of whichever Keras and backend, and making them the same on all ranks."""
+"""The values of variables, of any Keras and backend, and their broadcast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _value_of(variable: Any) -> np.ndarray[Any, Any]:
 
 
 def _is_without_eager() -> bool:
-    """Whether Keras 2 was told to make graphs, whose variables have values in its session only."""
+    """Whether Keras 2 makes graphs, whose variables have values in its session only."""
     if is_keras_3():
         return False
     import tensorflow
@@ -41,7 +41,7 @@ def values_of(variables: Sequence[Any]) -> Values:
 
 
 def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Give the variables these values."""
+    """Assign these values to the variables."""
     if _is_without_eager():
         keras.backend.batch_set_value(list(zip(variables, values, strict=True)))
         return
@@ -70,11 +70,11 @@ def variables_of(model_or_optimizer: Any) -> list[Any]:
 def broadcast(
     variables: Sequence[Any], root_rank: int, name: str, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Give the variables the values that they have on rank `root_rank`. A collective: one operation for all of them.
+    """Broadcast the variables' values of rank `root_rank`. A collective: one operation for all of them.
 
     Raises:
         InvalidArgumentError: there is no such rank.
-        MismatchError: the ranks' variables differ in number, shape or dtype; the message names the place of one.
+        MismatchError: the ranks' variables differ in number, shape or dtype; the message names the position of one.
     """
     _basics.require_rank(root_rank)
     values = values_of(variables)

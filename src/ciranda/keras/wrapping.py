@@ -1,6 +1,6 @@
 """How an optimizer of Keras is made distributed: an instance of a class derived from the optimizer's own.
 
-The class has the name and the module of the wrapped one, so that what is saved can be loaded without Ciranda.
+The class has the name and the module of the wrapped one, so that saved optimizers can be loaded without Ciranda.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ When = Literal["apply", "compute"]
 
 
 def combiner_of(optimizer: Any) -> GradientCombiner | None:
-    """Return what combines the gradients, if this is a DistributedOptimizer, or has one inside."""
+    """Return the combiner of the gradients, if this is a DistributedOptimizer, or has one inside."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return inner._combiner if is_distributed(inner) else None
 
 
 def combines_every_step(optimizer: Any) -> bool:
-    """Whether this is a DistributedOptimizer, or has one inside, of all ranks, for each step of which they all come."""
+    """Whether this is, or contains, a DistributedOptimizer of all ranks, each step of which all ranks make."""
     combiner = combiner_of(optimizer)
     return combiner is not None and combiner.is_of_all_in_every_step
 
@@ -105,31 +105,30 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 ) -> Any:
     """Return an optimizer of `optimizer`'s own class that steps with the gradients of all ranks.
 
-    It takes over the state of `optimizer`, which should not be used any more. What it saves can be loaded without
-    Ciranda, and then is the wrapped optimizer. A LossScaleOptimizer stays one: its inner optimizer is wrapped, and all
-    ranks skip a step if the gradients of any are not finite.
+    It takes over the state of `optimizer`, which should not be used any more. Once saved, it can be loaded without
+    Ciranda, as the wrapped optimizer. A LossScaleOptimizer stays one: its inner optimizer is wrapped, and all ranks
+    skip a step if the gradients of any are not finite.
 
     Args:
         optimizer: any optimizer of Keras.
-        name: by which the gradients are known to the other ranks. Without it, all ranks must wrap the same optimizers
-            in the same order.
+        name: identifies the gradients across ranks. Without it, all ranks must wrap the same optimizers in the same
+            order.
         device_dense: accepted for compatibility; without effect, as `device_sparse`.
         device_sparse: see `device_dense`.
-        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
         sparse_as_dense: combine sparse gradients as dense ones. By default the rows of all ranks are gathered.
         gradient_predivide_factor: f multiplies gradients by 1 / f before they are summed, and by f / size afterwards.
-        op: Average, Sum, Min, Max or Product; or Adasum, for which each rank makes its own step, and the changes that
-            the steps made are combined.
+        op: Average, Sum, Min, Max or Product; or Adasum, which combines the changes of each rank's own step.
         backward_passes_per_step: how many steps accumulate locally before gradients are combined and used.
         average_aggregated_gradients: whether accumulated gradients are divided by that number.
         num_groups: older form of `groups`.
-        groups: a number: that many groups of gradients that travel together; or the groups themselves, as lists of
-            variables; others go alone. By default all gradients of a step go as one operation.
+        groups: a number: that many groups of gradients that are combined together; or the groups themselves, as lists
+            of variables; others are combined one by one. By default all gradients of a step are one operation.
         process_set: the ranks whose gradients are combined; the others step with their own.
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
-        combine_when: "apply", wherever gradients come from; or, with Keras 2, "compute": only those that the optimizer
+        combine_when: "apply": all applied gradients; or, with Keras 2, "compute": only those that the optimizer
             computes itself, as Horovod does.
-        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+        divisor: the divisor of an average while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does.
 
     Raises:
@@ -139,7 +138,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     id_of(process_set)
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     if is_distributed(optimizer):
         raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     options = Options(
@@ -202,7 +201,7 @@ def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
         divisor: see `optimizer`.
 
     Raises:
-        InvalidArgumentError: also for a local layer that is none, or has not been built.
+        InvalidArgumentError: also for a local layer that is not a layer, or has not been built.
     """
     variables = local_variables(local_layers)
     distributed = DistributedOptimizer(

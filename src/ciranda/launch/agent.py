@@ -1,10 +1,10 @@
-"""The agent: one a host, whatever launched it. Starts the host's ranks, streams their output, sees their death at once.
+"""The agent: one a host. Starts the host's ranks, streams their output, detects their exit at once.
 
-It reads the job from its stdin (protocol.py) and ends every rank when told to, when its stdin ends (the launcher, or
-the ssh connection, has died), or on SIGTERM, SIGINT, SIGHUP: SIGTERM to all, SIGKILL after the grace period. It is a
-subreaper, so descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this;
-the *guardian*, its parent, only waits, and if the worker is killed ends what the worker leaves behind. If the guardian
-is killed, the worker ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
+It reads the job from its stdin (protocol.py). It ends every rank on request, when its stdin ends (the launcher, or the
+ssh connection, has died), or on SIGTERM, SIGINT, SIGHUP: SIGTERM to all, SIGKILL after the grace period. It is a
+subreaper, so descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this; the
+*guardian*, its parent, only waits, and if the worker is killed ends the remaining processes. If the guardian is killed,
+the worker ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Agent:
         self._wake_read, self._wake_write = os.pipe()
 
     def run(self) -> None:
-        """Serve until every descendant is gone and the launcher has been told, or is gone itself."""
+        """Serve until every descendant has ended and the launcher has been informed, or has ended itself."""
         self._watch_signals()
         os.set_blocking(self._inbox, False)
         self._selector.register(self._inbox, selectors.EVENT_READ, self._on_inbox)
@@ -249,7 +249,7 @@ class Agent:
                 n_left -= n_bytes
 
     def _reap(self) -> bool:
-        """Collect the dead, telling the launcher of ranks. Whether any child is left."""
+        """Reap ended children, and report ranks to the launcher. Whether any child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -333,7 +333,7 @@ class Agent:
 
 
 def _guard(worker: int) -> int:
-    """Wait for the worker; end what it leaves behind. Its exit status becomes ours."""
+    """Wait for the worker; end the processes that it leaves behind. Its exit status becomes the guardian's."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == worker:

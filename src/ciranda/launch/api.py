@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What ``run`` can be told beside the function and where it runs.
+    """The options of ``run``, except the function and the hosts.
 
     Attributes:
         env: variables to set for every rank.
@@ -34,11 +34,11 @@ class RunOptions:
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node, "none" lets it run
             on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.
-        jax_native: have JAX's own collectives come by the ranks' world.
-        ssh: how to call ssh.
-        prefix: put ``[rank]<stream>:`` in front of each line of output.
-        verbose: say what is done.
-        store_factory: what starts the rendezvous store.
+        jax_native: route JAX's own collectives through the ranks' world.
+        ssh: the ssh command and its options.
+        prefix: prefix each line of output with ``[rank]<stream>:``.
+        verbose: print each step.
+        store_factory: starts the rendezvous store.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class RunOptions:
 def chosen_hosts(
     np: int | None, hosts: str | None, hostfile: str | Path | None, per_host: int | None = None
 ) -> list[Host]:
-    """The hosts asked for, with ``per_host`` slots each if that is given; by default this machine with ``np`` slots.
+    """The requested hosts, with ``per_host`` slots each if that is given; by default this machine with ``np`` slots.
 
     Raises:
-        HostsError, LaunchError: that makes no sense.
+        HostsError, LaunchError: the combination is invalid.
     """
     if per_host is not None and np is not None:
         raise LaunchError(f"give either -np {np} or --nproc-per-node {per_host}, not both", exit_code=2)
@@ -97,10 +97,10 @@ def run(
     hostfile: str | Path | None = None,
     options: RunOptions | None = None,
 ) -> list[Result]:
-    """Call ``func(*args, **kwargs)`` on ``np`` ranks and return their results, in the order of ranks.
+    """Call ``func(*args, **kwargs)`` on ``np`` ranks and return their results, in rank order.
 
-    The function travels by cloudpickle, so that it may be a lambda or defined in a notebook. Output of the ranks
-    appears on this process's stdout and stderr, with the rank in front.
+    The function is sent by cloudpickle, so it may be a lambda or defined in a notebook. Output of the ranks appears on
+    this process's stdout and stderr, with the rank as prefix.
 
     Args:
         func: called once on each rank; its result must be picklable.
@@ -111,9 +111,9 @@ def run(
         options: everything else.
 
     Raises:
-        HostsError: the hosts or ``np`` make no sense.
+        HostsError: the hosts or ``np`` are invalid.
         LaunchError: a host cannot be used, or a rank failed; ``exit_code`` is that rank's.
-        KeyboardInterrupt: SIGINT came; all ranks are gone.
+        KeyboardInterrupt: after SIGINT; all ranks have ended.
     """
     import cloudpickle
 

@@ -1,4 +1,4 @@
-"""The rank's side of ``ciranda.launch.run``: load the function, call it, send back what it returned."""
+"""The rank's side of ``ciranda.launch.run``: load the function, call it, send back its result."""
 
 from __future__ import annotations
 

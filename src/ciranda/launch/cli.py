@@ -147,7 +147,7 @@ def _run(
                                      rich_help_panel=_JOB),
     ] = None,
     jax_native: Annotated[
-        bool, typer.Option("--jax-native", help="Have JAX's collectives (lax.psum, sharded jit) come by Ciranda; "
+        bool, typer.Option("--jax-native", help="Route JAX's collectives (lax.psum, sharded jit) through Ciranda; "
                                                 "with jax.distributed.initialize().", rich_help_panel=_JOB),
     ] = False,
     start_timeout: Annotated[
@@ -169,9 +169,9 @@ def _run(
 ) -> None:  # fmt: skip
     """Run COMMAND on every rank: here, or on several hosts over ssh.
 
-    Options of [bold]ciranda run[/bold] stand before the command; what follows the command is its own.
-    Output appears with the rank in front. When a rank fails the others are ended; its last words stand last on the
-    screen, and its exit code becomes that of this command.
+    Options of [bold]ciranda run[/bold] precede the command; later arguments belong to the command.
+    Each line of output has the rank as prefix. If a rank fails, the others are ended; the end of its stderr is the last
+    output on the screen, and its exit code becomes that of this command.
     """
     slots = assign(chosen_hosts(num_proc, hosts, hostfile, per_host), num_proc)
     settings = {
@@ -246,7 +246,7 @@ def _tune(
                                  show_default="the user's"),
     ] = None,
 ) -> None:  # fmt: skip
-    """Measure what algorithms are chosen by, in 50 ms, and keep it in the user's cache folder of each host."""
+    """Measure the costs that choose the algorithms, in 50 ms, and store them in each user's cache folder."""
     from ciranda.bench.tune import defaults, main
     from ciranda.launch.api import RunOptions
     from ciranda.launch.api import run as launch_function
@@ -270,7 +270,7 @@ def _tune(
 def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check this machine: what was found, what works, and what to do about what does not."""
+    """Check this machine: print what works, and a remedy for each problem."""
     from ciranda.doctor import examine, show, to_json
 
     findings = examine()

@@ -14,7 +14,7 @@ Core = Sequence[int]  # the CPUs, as the system counts them, that are threads of
 
 
 class Place(NamedTuple):
-    """Where a CPU is, by the system's numbers; -1 is what the system does not say."""
+    """The position of a CPU, by the system's numbers; -1 if the system does not report one."""
 
     node: int  # of memory that is near
     package: int
@@ -22,10 +22,10 @@ class Place(NamedTuple):
 
 
 def shares(cores: Sequence[Core], n_ranks: int) -> list[set[int]]:
-    """Share the cores out: neighbours go together, and no rank gets two more than another.
+    """Divide the cores: neighbours stay together, and no rank gets two more than another.
 
-    Threads of a core are shared out where there are fewer cores than ranks. Without even a thread for each rank nobody
-    is bound: then the system does better, and each set is empty.
+    If there are fewer cores than ranks, the threads of a core are divided. Without a thread for each rank, no rank is
+    bound, because the system schedules better then, and each set is empty.
     """
     units = [list(core) for core in cores]
     if len(units) < n_ranks:
@@ -38,8 +38,8 @@ def shares(cores: Sequence[Core], n_ranks: int) -> list[set[int]]:
 def spread(nodes: Sequence[Collection[int]], n_ranks: int) -> list[set[int]]:
     """Give each rank all CPUs of a node; of several, where there are fewer ranks than nodes.
 
-    Neighbours go together, and a node gets as many ranks as its share of the CPUs says. With one node nobody is bound,
-    and each set is empty.
+    Neighbours stay together, and each node gets ranks in proportion to its CPUs. With one node no rank is bound, and
+    each set is empty.
     """
     if len(nodes) < 2:
         return [set() for _ in range(n_ranks)]
@@ -57,7 +57,7 @@ def usable_places(root: str = _CPUS, cpus: Iterable[int] | None = None) -> dict[
 def cores_of(places: Mapping[int, Place]) -> list[list[int]]:
     """Put the CPUs of one core together, those of one node and of one package next to each other.
 
-    A CPU of which the system does not say what it belongs to stands by itself.
+    A CPU whose core the system does not report is a core by itself.
     """
     cores: dict[tuple[int, int, int], list[int]] = {}
     for cpu in sorted(places):
@@ -67,7 +67,7 @@ def cores_of(places: Mapping[int, Place]) -> list[list[int]]:
 
 
 def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
-    """Put the CPUs of one node together; those of which the system does not say it count as one."""
+    """Group the CPUs by node; those whose node the system does not report count as one node."""
     nodes: dict[int, list[int]] = {}
     for cpu in sorted(places):
         nodes.setdefault(places[cpu].node, []).append(cpu)

@@ -1,4 +1,4 @@
-"""The environment of a rank: what is passed on from the launcher, and what tells a rank who it is. Pure."""
+"""The environment of a rank: the inherited variables, and those of its position. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Meeting:
 
 
 def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
-    """What of the launcher's environment goes to a host's ranks.
+    """The variables of the launcher's environment that a host's ranks inherit.
 
     All but ``exclude`` (names, or patterns as in a shell), but JOB_IDENTITY, and but LOCAL_ONLY if remote.
     """
@@ -61,7 +61,7 @@ def _matches(name: bytes, patterns: list[str]) -> bool:
 
 
 def identity(slot: Slot, jax_native: bool = False) -> dict[str, str]:
-    """The variables that tell a rank who it is, under all launchers' names: JAX's if they are asked for."""
+    """The variables of a rank's position, under all launchers' names: JAX's on request."""
     values = (slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size)
     env = dict(_CONTROLLER)
     for name, value in zip(_IDENTITY, values, strict=True):
@@ -90,13 +90,13 @@ def identity(slot: Slot, jax_native: bool = False) -> dict[str, str]:
 
 
 def _endpoint(slot: Slot) -> str:
-    """What Paddle knows a rank by. Nobody listens there: Paddle's store is where torch's would be."""
+    """Paddle's identifier of a rank. No process listens there: Paddle's store is where torch's would be."""
     host = f"[{slot.host}]" if ":" in slot.host else slot.host
     return f"{host}:{_FIRST_ENDPOINT + slot.rank}"
 
 
 def _for_jax(slot: Slot) -> dict[str, str]:
-    """What `jax.distributed.initialize()` finds without arguments: Open MPI's words, which it knows."""
+    """The variables that `jax.distributed.initialize()` reads without arguments: Open MPI's."""
     return {
         "OMPI_MCA_orte_hnp_uri": "0.0;ciranda",  # that it is there is enough: the coordinator has a variable of its own
         "OMPI_COMM_WORLD_SIZE": str(slot.size),

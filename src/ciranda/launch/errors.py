@@ -1,4 +1,4 @@
-"""What can go wrong while launching, by what the caller can do about it."""
+"""The errors of launching, by what the caller can do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ciranda.launch.failure import RankFailure
 
 
 class HostsError(ValueError):
-    """The hosts, slots or number of processes asked for cannot be used; the text says why and what to write instead."""
+    """The requested hosts, slots or number of processes cannot be used; the text has the reason and the remedy."""
 
 
 class ProtocolError(ValueError):
@@ -17,8 +17,8 @@ class LaunchError(RuntimeError):
     """The job could not be started, or did not end well.
 
     Attributes:
-        exit_code: what ``ciranda run`` exits with: the first failing rank's own code, ``128 + n`` for signal ``n``.
-        failure: the rank to blame, if one is.
+        exit_code: the exit code of ``ciranda run``: that of the first failing rank, ``128 + n`` for signal ``n``.
+        failure: the rank that failed first, if any.
     """
 
     def __init__(self, text: str, exit_code: int = 1, failure: RankFailure | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Who failed, and what to show for it. Pure."""
+"""The rank that failed first, and its report. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RankFailure:
 
     @property
     def is_secondhand(self) -> bool:
-        """Whether it says itself that it ended because another rank was lost."""
+        """Whether its output reports that it ended because another rank was lost."""
         last_lines = self.stderr_tail.splitlines()[-TAIL_LINES:]
         return any(word in line for line in last_lines for word in _SECONDHAND)
 
@@ -45,12 +45,12 @@ class RankFailure:
 
 
 def culprit(failures: Sequence[RankFailure]) -> RankFailure:
-    """The one to blame: the first that does not itself point at another, else the first. REQUIRES: not empty."""
+    """The cause: the first failure that does not itself name another rank, else the first. REQUIRES: not empty."""
     return next((failure for failure in failures if not failure.is_secondhand), failures[0])
 
 
 def report(failure: RankFailure) -> str:
-    """What stands last on the screen: a header with rank, host and code, then the rank's own last words."""
+    """The last output on the screen: a header with rank, host and code, then the end of the rank's stderr."""
     header = f"ciranda: rank {failure.rank} on {failure.host} failed first: {failure.how()}"
     words = last_words(failure.stderr_tail).decode("utf-8", "surrogateescape")
     if not words:

@@ -1,8 +1,8 @@
-"""The launcher's event loop: starts an agent on every host, shows what the ranks write, ends everything when one fails.
+"""The launcher's event loop: starts an agent on every host, shows the ranks' output, ends all ranks when one fails.
 
-All agents must have said hello before any rank is started, so that a host that cannot be used costs nothing but a
-message. The first rank to fail ends the job: the others get SIGTERM, then SIGKILL after the grace period. The launcher
-leaves only when every agent has said that nothing is left on its host, or when it has waited long enough for that.
+All agents must have sent ``hello`` before any rank is started, so a host that cannot be used costs only a message. The
+first rank to fail ends the job: the others get SIGTERM, then SIGKILL after the grace period. The launcher exits only
+when every agent has reported that no process is left on its host, or when it has waited long enough for that.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
 
 
 class _Run:
-    """The state of one job under way."""
+    """The state of one running job."""
 
     def __init__(self, job: Job, show: Show, job_id: str, own_address: str, ports: range) -> None:
         self._job = job
@@ -131,7 +131,7 @@ class _Run:
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def until_end(self, secret: str) -> Outcome:
-        """Turn until every agent has left; then say how it went."""
+        """Run the loop until every agent has ended; then return the outcome."""
         self._secret = secret
         self._deadline = time.monotonic() + self._job.start_timeout_seconds
         try:
@@ -191,7 +191,7 @@ class _Run:
                 self._say(f"ciranda: {link.host}: {line}")
 
     def _on_lost(self, link: AgentLink) -> None:
-        """An agent left without a word."""
+        """Handle an agent that ended without a message."""
         link.done_reason = "lost"
         if self._ending:
             return
@@ -312,7 +312,7 @@ class _Run:
             self._end()
 
     def _check_output(self) -> None:
-        """A job whose output is lost is not to seem well, nor to go on unseen."""
+        """End the job if its output is lost: it must neither seem to succeed nor continue unseen."""
         failure = self._writer.failure
         if failure is not None and self._outcome.message is None:
             self._fail(f"{failure}: the job is ended", failure.exit_code)
@@ -327,7 +327,7 @@ class _Run:
         self._end()
 
     def _end(self, grace_seconds: float | None = None) -> None:
-        """Tell every agent to stop its ranks, once; a later call hastens it."""
+        """Request every agent to stop its ranks, once; a later call shortens the grace period."""
         if grace_seconds is None:
             if self._ending:
                 return

@@ -1,4 +1,4 @@
-"""The launcher's end of one agent: its process (a child, or an ssh to it), and what has been heard from it."""
+"""The launcher's end of one agent: its process (a child, or an ssh to it), and its messages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class AgentLink:
     """Owns the child process and its three pipes. Never blocks, but for wait().
 
     Attributes:
-        host, slots: what the agent is for.
-        greeted, done_reason: whether it said hello; why it ended, once it said so.
+        host, slots: those of the agent.
+        greeted, done_reason: whether it has sent ``hello``; the reason of its end, once reported.
         running: ranks it has started and not yet reported dead.
     """
 
@@ -59,7 +59,7 @@ class AgentLink:
         return bool(self._outgoing)
 
     def send(self, message: Message) -> None:
-        """Queue a message and write what the pipe takes. After close() it goes nowhere."""
+        """Queue a message and write what the pipe takes. After close() it is dropped."""
         if self._pipes[0].closed:
             return
         self._outgoing += protocol.encode(message)
@@ -81,7 +81,7 @@ class AgentLink:
         kept as part of its complaints (a login script may print some).
 
         Raises:
-            ProtocolError: it does not speak our language.
+            ProtocolError: the messages are not of this protocol.
         """
         lines = self._reader.feed(self._read(self.out_fd))
         messages = []

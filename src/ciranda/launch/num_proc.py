@@ -1,4 +1,4 @@
-"""The option that says how many ranks a command starts: its names, and what to say to names of other launchers."""
+"""The option for the number of ranks of a command: its names, and hints for names of other launchers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHER_NAME = re.compile(
 
 
 def is_other_name(option: str) -> bool:
-    """Whether another launcher calls the number of ranks so."""
+    """Whether it is another launcher's name of the number of ranks."""
     return option not in (*NUM_PROC, *PER_HOST) and _OTHER_NAME.match(option) is not None
 
 

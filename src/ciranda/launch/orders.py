@@ -1,4 +1,4 @@
-"""What an agent is told to start its host's ranks. Pure, but for the environment, part of which is passed on."""
+"""The messages that make an agent start its host's ranks. Pure, except that part of the environment is passed on."""
 
 from __future__ import annotations
 

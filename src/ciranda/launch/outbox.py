@@ -9,7 +9,7 @@ from ciranda.launch.protocol import Message
 
 
 class Outbox:
-    """Messages on their way to the launcher; never blocks. When the launcher is gone, messages go nowhere."""
+    """The queue of messages to the launcher; never blocks. When the launcher has ended, messages are dropped."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

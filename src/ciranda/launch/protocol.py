@@ -1,4 +1,4 @@
-"""What launcher and agent say to each other: one JSON object a line, over the agent's stdin and stdout.
+"""The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
                  ``end`` (stop the ranks).
@@ -138,12 +138,12 @@ def seconds_of(message: Message, key: str) -> float:
 
 
 class Spec:
-    """What an agent must know to run its host's ranks. Built from a ``spec`` message; every field is checked.
+    """The parameters by which an agent runs its host's ranks. Built from a ``spec`` message; every field is checked.
 
     Attributes:
         argv: the command, bytes as the system takes them.
         env: variables to set.
-        inherit: whether they come on top of the agent's own, as a remote host has some of its own.
+        inherit: whether they are added to the agent's own, as a remote host has some of its own.
         cwd: where the ranks run.
         rank_env: for each of this host's ranks, in order, its rank and the variables that are its alone.
         secret: 64 hex digits.
@@ -151,7 +151,7 @@ class Spec:
         blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
         want_results: give each rank a pipe for its result.
         bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
-        jax_native: whether jaxlib is to find the library of this host's ciranda that its collectives come by.
+        jax_native: whether to point jaxlib at the library of this host's ciranda for its collectives.
     """
 
     def __init__(self, message: Message) -> None:
@@ -207,5 +207,5 @@ def _ranks(message: Message) -> list[tuple[int, dict[bytes, bytes]]]:
         fields: Message = {**entry, "t": "spec"}
         ranks.append((int_of(fields, "rank", 0, 1 << 24), _environment(fields, "env")))
     if len({rank for rank, _ in ranks}) != len(ranks):
-        raise ProtocolError("spec: a rank stands twice in it")
+        raise ProtocolError("spec: a rank is in it twice")
     return ranks

@@ -1,9 +1,9 @@
-"""TCP ports of this host that are kept for what rank 0 makes there, and the address of this host.
+"""TCP ports of this host that are reserved for servers of rank 0, and the address of this host.
 
-torch.distributed.TCPStore and JAX's coordinator are made by rank 0 itself, at a port that all ranks have been told
-before. So that nobody else takes it meanwhile (another job on this host, a socket that asks for any port), the agent
-keeps a socket bound to it for as long as the job lasts. It does not listen, and has SO_REUSEADDR: the system then lets
-another socket with SO_REUSEADDR listen there, as torch's and JAX's have, but gives the port to nobody who asks for any.
+Rank 0 itself creates torch.distributed.TCPStore and JAX's coordinator, at a port that all ranks know before. So that no
+other process takes it meanwhile (another job on this host, a socket that requests any port), the agent keeps a socket
+bound to it for as long as the job lasts. It does not listen, and has SO_REUSEADDR: the system then lets another socket
+with SO_REUSEADDR listen there, as torch's and JAX's have, but does not assign the port to a socket that requests any.
 Standard library only.
 """
 
@@ -38,12 +38,12 @@ class ReservedPort:
         raise failure
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
         self._socket.close()
 
 
 def _bound(port: int) -> socket.socket:
-    """A socket bound to the port on every address, which nobody else has."""
+    """A socket bound to the port, otherwise unused, on every address."""
     try:
         made, anywhere = socket.socket(socket.AF_INET6, socket.SOCK_STREAM), "::"
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -89,7 +89,7 @@ def answer(message: Message) -> tuple[list[ReservedPort], Message]:
 
 
 def meeting_of(message: Message) -> Meeting:
-    """What a ``reserved`` message says; ProtocolError if it is malformed."""
+    """The content of a ``reserved`` message; ProtocolError if it is malformed."""
     ports = message.get("ports")
     if not isinstance(ports, list) or not 1 <= len(ports) <= MAX_PORTS:
         raise ProtocolError(f"reserved: ports must be a list, not {ports!r:.80}")
@@ -98,7 +98,7 @@ def meeting_of(message: Message) -> Meeting:
 
 
 def _own_address(interface: str) -> str:
-    """The address of the interface, or, without one, that by which the launcher's ssh has come."""
+    """The address of the interface, or, without one, that of the launcher's ssh connection."""
     if interface:
         from ciranda.launch.store import interface_addresses  # not in the standard library alone
 

@@ -1,4 +1,4 @@
-"""How to reach a host: as a child process here, or through the user's own ssh; and what ssh's complaints mean."""
+"""Starting an agent: as a child process here, or through the user's own ssh; and the meaning of ssh's errors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _is_own_address(family: int, address: object) -> bool:
     return True
 
 
-# What ssh says -> what it means and what to do. The first that matches counts.
+# ssh's message -> its meaning and the remedy. The first that matches counts.
 _COMPLAINTS = (
     ("CIRANDA-MISSING", "no ciranda package in Python there: install it, or name another Python with --remote-python"),
     ("Could not resolve hostname", "the host is unknown: check its name, or give it an address in ~/.ssh/config"),
@@ -112,7 +112,7 @@ _COMPLAINTS = (
     ("Permission denied", "ssh may not log in without a password: set up a key (ssh-copy-id), or choose one with -i"),
     ("Too many authentication failures", "ssh may not log in: choose the right key with -i"),
     ("Connection refused", "no ssh server listens there: start sshd on that host, or give its port with --ssh-port"),
-    ("Connection timed out", "the host does not answer: check that it is up and that no firewall stands between"),
+    ("Connection timed out", "the host does not answer: check that it is up and that no firewall blocks ssh"),
     ("No route to host", "there is no network route to it: check the network"),
     ("Network is unreachable", "there is no network route to it: check the network"),
     ("No such file or directory", "that Python is not there: give its path on that host with --remote-python"),
@@ -121,7 +121,7 @@ _COMPLAINTS = (
 
 
 def explain(host: str, exit_code: int, stderr: str) -> str:
-    """One clear error for an agent on ``host`` that did not start: what it means, what to do, the words themselves."""
+    """One clear error for an agent on ``host`` that did not start: meaning, remedy, and the original message."""
     words = stderr.strip()
     meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
     words = words.replace("CIRANDA-MISSING", "").strip()

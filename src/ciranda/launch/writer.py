@@ -17,7 +17,7 @@ _NAMES = {1: "the standard output", 2: "the standard error output"}
 
 @dataclass(frozen=True)
 class WriteFailure:
-    """What became of a descriptor."""
+    """The error of a descriptor."""
 
     fd: int
     error: OSError

@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 
 
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
-    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+    """Return `func(state, ...)`; it is called again, on all ranks, after a collective has failed on any.
 
-    Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new world, of the same processes. See `ciranda.elastic`.
+    Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
+    form a new world, of the same processes. See `ciranda.elastic`.
     """
     return elastic.run(func, as_ciranda_error)
 
@@ -37,7 +37,7 @@ class ParametersHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """Remember what is initialized, and how the others are to be."""
+        """Save the initialized parameters, and the initializers of the others."""
         items = self.value.items()
         saved = {name: param._data[0].copy() for name, param in items if param._data is not None}
         deferred = {name: param._deferred_init for name, param in items if param._data is None}
@@ -57,20 +57,20 @@ class ParametersHandler(StateHandler):
             param._deferred_init = how
 
     def sync(self) -> None:
-        """Give every rank those of rank 0."""
+        """Broadcast those of rank 0."""
         broadcast_parameters(self.value, root_rank=0)
         self.save()
 
 
 class TrainerHandler(StateHandler):
-    """For what the optimizer of a trainer keeps, with its number of updates, and for the loss scaler of AMP."""
+    """For the optimizer's state in a trainer, with its number of updates, and for the loss scaler of AMP."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
         self.save()
 
     def save(self) -> None:
-        """Remember it."""
+        """Save it."""
         mx.nd.waitall()  # as for parameters
         self._saved = self.value._updaters[0].get_states(dump_optimizer=True), dict(self._scaler())
 
@@ -86,7 +86,7 @@ class TrainerHandler(StateHandler):
         trainer._optimizer.param_dict = dict(enumerate(trainer._params))
 
     def sync(self) -> None:
-        """Give every rank that of rank 0."""
+        """Broadcast that of rank 0."""
         self.save()
         self._saved = broadcast_object(self._saved)
         self.restore()
@@ -105,7 +105,7 @@ _REGISTRY: list[tuple[type, type[StateHandler]]] = [
 
 
 class MXNetState(HandledState):
-    """What survives a failure: parameters, a trainer, and objects. All are attributes.
+    """The state that survives a failure: parameters, a trainer, and objects. All are attributes.
 
     Args:
         params: of a Gluon block, `net.collect_params()`.

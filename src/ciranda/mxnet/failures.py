@@ -1,4 +1,4 @@
-"""What operations of MXNet's engine fail with: exceptions that are both MXNet's and those of `ciranda.errors`."""
+"""The errors of operations of MXNet's engine: exceptions that are both MXNet's and those of `ciranda.errors`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
-    """A collective has failed in MXNet's engine: raised where MXNet raises, when an array is waited for.
+    """A collective has failed in MXNet's engine: raised where MXNet raises, by the wait for an array.
 
-    Each is also the error of `ciranda.errors` that says what can be done about it.
+    Each is also an error of `ciranda.errors`, by what the caller can do.
     """
 
     _kind: type[errors.CirandaError]
@@ -165,10 +165,10 @@ def _note(error: errors.CirandaError) -> None:
 
 
 def last_error() -> errors.CirandaError | None:
-    """Return what the collective that failed last has failed with, as one of `ciranda.errors`; None if none has.
+    """Return the error of the collective that failed last, as one of `ciranda.errors`; None if none has failed.
 
-    MXNet's engine hands an error on to all arrays that are made of those that have failed, and raises it once, at the
-    first wait for one of them. This says afterwards what it was.
+    MXNet's engine passes an error on to all arrays that are computed from failed ones, and raises it once, at the first
+    wait for one of them. This returns it afterwards.
     """
     from ciranda.mxnet._plugin import last_failure  # which needs this module
 
@@ -177,7 +177,7 @@ def last_error() -> errors.CirandaError | None:
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
-    """Return the error of `ciranda.errors` that an exception stands for; None if it is not a collective's."""
+    """Return the error of `ciranda.errors` for an exception; None if it is not a collective's."""
     if isinstance(error, errors.CirandaError):
         return error
     found = _MESSAGE.search(str(error)) if isinstance(error, MXNetError) else None

@@ -1,4 +1,4 @@
-"""What the trainer of Gluon and the optimizer of the Module API do alike with gradients."""
+"""The common handling of gradients by Gluon's trainer and the Module API's optimizer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Item = TypeVar("Item")
 
 
 def factors_of(predivide: float) -> tuple[float, float]:
-    """Return what gradients are multiplied with before they are averaged, and afterwards."""
+    """Return the factors of gradients before they are averaged, and afterwards."""
     check_factor(predivide, Average)
     return 1.0 / predivide, predivide
 
 
 def groups_of(items: Sequence[Item], num_groups: int, dtype_of: Callable[[Item], Any]) -> list[list[Item]]:
-    """Divide what is reduced into groups: as many of each dtype; 0: each by itself."""
+    """Divide the gradients into groups: that many of each dtype; 0: each by itself."""
     if num_groups < 0:
         raise InvalidArgumentError(f"num_groups must not be negative; got {num_groups}")
     if num_groups == 0:

@@ -2,21 +2,21 @@
 
 A tensor is a dense `mx.nd.NDArray` or `mx.np.ndarray` in the memory of the CPU, of any dtype of MXNet's: bool, uint8,
 int8, int32, int64, float16, bfloat16, float32, float64; results are of the same kind. allreduce, broadcast and
-reducescatter are operations of MXNet's engine, as those of `mx.nd` are: they return at once, wait for what writes their
-arrays, and what reads the results waits for them. A failure is raised where MXNet raises: at the next `asnumpy()`,
-`wait_to_read()` or `mx.nd.waitall()`, as an exception that is both an MXNetError and one of `ciranda.errors`. allgather
-and alltoall return when they are done, as nobody knows the shape of their results before.
+reducescatter are operations of MXNet's engine, as those of `mx.nd` are: they return at once, wait for operations that
+write their arrays, and operations that read the results wait for them. A failure is raised where MXNet raises: at the
+next `asnumpy()`, `wait_to_read()` or `mx.nd.waitall()`, as an exception that is both an MXNetError and one of
+`ciranda.errors`. allgather and alltoall return when they are done, as the shape of their results is not known before.
 
 `name` identifies the call across ranks: all ranks must use the same one; calls without names must be made in the same
-order on all ranks. A name may be used again when its result has been waited for, or at once on an array that the call
-before it writes. Of what is ready on all ranks, what has a higher `priority` is carried out first.
+order on all ranks. A name may be used again when its result has been waited for, or at once on an array that the
+previous call writes. Of the calls that are ready on all ranks, those of a higher `priority` are executed first.
 
-All have gradients, those of `ciranda.torch`, but for the forms in place.
+All have gradients, those of `ciranda.torch`, except the forms in place.
 
-Every call may end with these: InvalidArgumentError, at once, for a call that is wrong by itself (NotInitializedError
-without `init()`); MismatchError when ranks disagree about shape, dtype, operation, root, factors or kind of collective;
-RanksLostError when a rank has died; TimeoutError when one did not come in time; AbortedError when the world was shut
-down; InternalError when the system refuses something. All but the first are HorovodInternalErrors.
+Every call may raise: InvalidArgumentError, at once, for an invalid call (NotInitializedError without `init()`);
+MismatchError if ranks disagree about shape, dtype, operation, root, factors or kind of collective; RanksLostError if a
+rank has died; TimeoutError if one did not call in time; AbortedError if the world was shut down; InternalError if the
+system refuses a request. All but the first are HorovodInternalErrors.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def allreduce(
         postscale_factor: multiplies the result.
         process_set: the ranks that take part; all, if not given.
         op: Average (the default), Sum, Min, Max, Product or Adasum. Integer averages round toward zero.
-        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
+        divisor: the divisor of an average while some ranks have joined: "contributors", the number of ranks that take
             part; or "world", that of all ranks of the process set.
     """
     return grouped_allreduce(
@@ -173,8 +173,8 @@ def reducescatter(
 ) -> NDArray:
     """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
-    The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of the
-    first `rows mod size()`. The arguments are those of `allreduce()`.
+    The rows (along dimension 0) are distributed in rank order: the same number to each rank, and one more to each of
+    the first `rows mod size()`. The arguments are those of `allreduce()`.
     """
     return grouped_reducescatter([tensor], op, name, priority, process_set, prescale_factor, postscale_factor, divisor)[
         0
@@ -206,7 +206,7 @@ def allgather(
 ) -> NDArray:
     """Join the arrays of all ranks along dimension 0, in rank order; every rank gets the same new array.
 
-    Ranks may differ in the size of dimension 0, and in nothing else. Returns when it is done.
+    Ranks may differ in the size of dimension 0 only. Returns when it is done.
     """
     return grouped_allgather([tensor], name, priority, process_set)[0]
 
@@ -215,7 +215,7 @@ def allgather(
 def grouped_allgather(
     tensors: Sequence[NDArray], name: str | None = None, priority: int = 0, process_set: ProcessSet = global_process_set
 ) -> list[NDArray]:
-    """`allgather()` of several arrays as one operation: all of them or none."""
+    """`allgather()` of several arrays as one operation: all or none."""
     given = arrays.checked(tensors)
     its_name = _calls.named(name, "allgather", process_set)
     return _gradients.allgather(given, _calls.Call(its_name, process_set, priority))
@@ -229,20 +229,20 @@ def alltoall(
     priority: int = 0,
     process_set: ProcessSet = global_process_set,
 ) -> NDArray | tuple[NDArray, NDArray]:
-    """Send other rows of `tensor` (dimension 0) to each rank; return those that came, in the order of the ranks.
+    """Send different rows of `tensor` (dimension 0) to each rank; return the received rows, in rank order.
 
     Args:
-        tensor: at least one dimension. Ranks may differ in the size of dimension 0, and in nothing else.
-        splits: how many rows go to each rank of the set: whole numbers, as an array or a list, that add up to the first
-            dimension. They may differ between ranks and with every call. None: the same number to each, which must
-            divide the first dimension.
+        tensor: at least one dimension. Ranks may differ in the size of dimension 0 only.
+        splits: the number of rows for each rank of the set: whole numbers, as an array or a list, whose sum is the
+            first dimension. They may differ between ranks and with every call. None: the same number for each, which
+            must divide the first dimension.
         name: see the module.
         priority: see the module.
         process_set: the ranks that take part; all, if not given.
 
     Returns:
-        The received array when it is there; where `splits` is given, a pair of it and the number of rows received from
-        each rank, an array of int32.
+        The received array; if `splits` is given, a pair of it and the number of rows received from each rank, an array
+        of int32.
     """
     (given,) = arrays.checked([tensor])
     its_name = _calls.named(name, "alltoall", process_set)
@@ -258,14 +258,14 @@ def _counts(counts: Sequence[int], like: Any) -> Any:
 
 @raises_mxnet_errors
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
-    """Say that this rank has no more work, and wait until all ranks have said so; as `ciranda.join()`.
+    """Declare that this rank has no more work, and wait until all ranks have joined; as `ciranda.join()`.
 
-    What MXNet has under way is waited for before, on whichever process set: collectives among it are this rank's work
-    as well, also where they wait for other operations yet. What has failed of it is raised here.
+    First waits for all pending MXNet operations, on every process set: their collectives are this rank's work as well,
+    also if they still wait for other operations. Raises the error of a failed one.
 
     Args:
-        device: ignored; there for scripts written for Horovod.
-        process_set: whose collectives this is about.
+        device: ignored; accepted for scripts written for Horovod.
+        process_set: the set whose collectives this rank leaves out.
 
     Returns:
         The rank that was the last to join, counted in the whole world.
@@ -275,10 +275,10 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
 
 
 def shutdown() -> None:
-    """Leave the world, as `ciranda.shutdown()`, when the calls have ended that are in MXNet's queues or under way.
+    """Leave the world, as `ciranda.shutdown()`, after the calls in MXNet's queues and the pending ones have ended.
 
-    Calls that nobody waits for are the rule in MXNet: the last step of a training is one. Those that have not ended
-    after two seconds, as other ranks never make them, fail with AbortedError.
+    Many calls in MXNet are never waited for, as those of the last step of a training. Calls that have not ended after
+    two seconds, because other ranks never make them, fail with AbortedError.
     """
     deadline = time.monotonic() + _SHUTDOWN_SECONDS
     while _basics.is_initialized() and pushed_names() and time.monotonic() < deadline:

@@ -22,15 +22,15 @@ _OWN = ("_optimizer", "_process_set", "_predivide", "_num_groups", "_prefix")
 class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
     """An optimizer that averages every gradient over all ranks before `optimizer` uses it.
 
-    For `mod.init_optimizer(optimizer=...)` and `mod.fit(optimizer=...)`. With Gluon, use `DistributedTrainer`. All else
-    is what the wrapped optimizer does; its attributes are read and set there.
+    For `mod.init_optimizer(optimizer=...)` and `mod.fit(optimizer=...)`. With Gluon, use `DistributedTrainer`. The
+    wrapped optimizer does the rest; attributes are read and set on it.
 
     Args:
         optimizer: any `mx.optimizer.Optimizer`.
         gradient_predivide_factor: divides the gradients by this before they are summed, and by size() over this
             afterwards.
-        num_groups: into how many groups the gradients that are updated together are divided, each reduced as one; 0:
-            each by itself.
+        num_groups: the number of groups of gradients that are updated together, each reduced as one; 0: each by
+            itself.
         process_set: the ranks whose gradients are averaged.
     """
 

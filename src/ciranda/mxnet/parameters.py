@@ -73,23 +73,23 @@ class _Note(NamedTuple):
 def broadcast_parameters(
     params: Any, root_rank: int = 0, prefix: str | None = None, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Give every rank the parameters of rank `root_rank`.
+    """Broadcast the parameters of rank `root_rank` to every rank.
 
-    What is initialized is broadcast at once, as operations of MXNet's engine. A parameter of Gluon's whose
-    initialization is deferred, until the first forward pass says what shape it has, is broadcast when that happens, and
-    every parameter again when it is initialized anew (`initialize(force_reinit=True)`): all ranks must then initialize
-    it. Ranks may come to their parameters in different orders, and at different times. The call itself waits for the
-    other ranks, which tell each other what they have.
+    Initialized parameters are broadcast at once, as operations of MXNet's engine. A Gluon parameter whose
+    initialization is deferred, until the first forward pass determines its shape, is broadcast when it is initialized,
+    and every parameter again when it is initialized again (`initialize(force_reinit=True)`): all ranks must then
+    initialize it. Ranks may reach their parameters in different orders, and at different times. The call itself waits
+    for the other ranks, which exchange the names of their parameters.
 
     Args:
         params: of a Gluon block, `net.collect_params()`, or a dict or list of its parameters; or arrays by name, as
             `module.get_params()` returns them.
-        root_rank: the rank whose parameters they become.
-        prefix: tells calls for parameters of the same names apart; by default their order does.
+        root_rank: the rank whose parameters are taken.
+        prefix: distinguishes calls for parameters of the same names; by default their order does.
         process_set: the ranks that take part; all, if not given.
 
     Raises:
-        InvalidArgumentError: `params` is something else, or `root_rank` is no rank of the set.
+        InvalidArgumentError: `params` has another type, or `root_rank` is not a rank of the set.
         MismatchError: ranks have parameters of different names.
     """
     _basics.require_rank(root_rank)

@@ -48,18 +48,18 @@ class _Whole:
 class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     """A `gluon.Trainer` that averages every gradient over all ranks, without a kvstore.
 
-    `step(batch_size)` divides by the batch of one rank, as the average over the ranks is taken before. For gradient
-    clipping and the like, `allreduce_grads()` and `update(batch_size)` are its two halves.
+    `step(batch_size)` divides by the batch of one rank, as the gradients are averaged over the ranks before. For
+    gradient clipping and the like, `allreduce_grads()` and `update(batch_size)` are its two halves.
 
     Args:
         params: as for `gluon.Trainer`.
         optimizer: as for `gluon.Trainer`; a `DistributedOptimizer` is unwrapped, with a warning.
         optimizer_params: as for `gluon.Trainer`.
-        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
         gradient_predivide_factor: divides the gradients by this before they are summed, and by size() over this
             afterwards.
-        prefix: tells several trainers of a process apart; by default the order in which they are made does.
-        num_groups: into how many groups the gradients are divided, each reduced as one; 0: each by itself.
+        prefix: distinguishes several trainers of a process; by default their order does.
+        num_groups: the number of groups of gradients, each reduced as one; 0: each by itself.
         process_set: the ranks whose gradients are averaged.
     """
 
@@ -98,8 +98,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
         Args:
             batch_size: of one rank.
-            ignore_stale_grad: a parameter whose gradient no rank has computed since the last step is left as it is; one
-                that some ranks have used is updated on all, where the others count as zeros.
+            ignore_stale_grad: a parameter whose gradient no rank has computed since the last step is unchanged; one
+                that some ranks have used is updated on all, and the others contribute zeros.
         """
         if not ignore_stale_grad:
             super().step(batch_size)
@@ -114,9 +114,9 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
         Args:
             batch_size: of one rank.
-            ignore_stale_grad: a parameter whose gradient no rank has computed since the last step is left as it is; one
-                that some ranks have used is updated on all. `allreduce_grads()` has averaged what was there, as a
-                kvstore does: of ranks that have not used it, the gradient of before, or zeros.
+            ignore_stale_grad: a parameter whose gradient no rank has computed since the last step is unchanged; one
+                that some ranks have used is updated on all. `allreduce_grads()` has averaged the gradients as they
+                are, as a kvstore does: of ranks that have not used it, the previous gradient, or zeros.
         """
         if not ignore_stale_grad:
             super().update(batch_size)

@@ -1,4 +1,4 @@
-"""From NumPy arrays to what the engine takes, and back: contiguous, native byte order, bfloat16 by address."""
+"""Conversion of NumPy arrays for the engine, and back: contiguous, native byte order, bfloat16 by address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _is_bfloat16(array: Array) -> bool:
 
 
 def for_engine(array: Array) -> Array | _core.TensorDescription:
-    """Return what the engine can read: the contiguous array itself, or a description of it."""
+    """Return the engine's argument: the contiguous array itself, or a description of it."""
     if array.dtype.kind == "V" and _is_bfloat16(array):
         return _core.TensorDescription(array.ctypes.data, array.shape, _BFLOAT16, array)
     return array
@@ -37,7 +37,7 @@ def readable(tensor: npt.ArrayLike) -> Array:
 
 
 def writable(tensor: Array) -> Array:
-    """Return an array for the engine to work on in place: `tensor` if it can, else a copy to bring back later."""
+    """Return an array for the engine to work on in place: `tensor` if possible, else a copy to copy back later."""
     if not isinstance(tensor, np.ndarray):
         raise InvalidArgumentError(f"an in-place operation needs a numpy array, got {type(tensor).__name__}")
     if not tensor.flags.writeable:

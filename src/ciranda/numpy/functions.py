@@ -1,4 +1,4 @@
-"""What NumPy users have beside the collectives: arrays in shared memory, and comparing them."""
+"""Functions on NumPy arrays beside the collectives: arrays in shared memory, and comparisons."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ciranda.process_sets import ProcessSet, global_process_set
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
     """Return a new array in memory that the ranks of a host share, and combine without a copy. All ranks must call it.
 
-    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from about 16 KiB on. On several
-    hosts, or where `/dev/shm` has no room, it is an array like any other, on all ranks alike. It holds zeros.
+    `allreduce_` and `grouped_allreduce_` reduce it in place, from about 16 KiB on. On several hosts, or if `/dev/shm`
+    has no room, it is in private memory, on all ranks alike. It contains zeros.
 
     Args:
         shape: its shape; ranks need not agree.
@@ -30,7 +30,7 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> npt.
 
 
 def check_consistency(arrays: Mapping[str, npt.ArrayLike], process_set: ProcessSet = global_process_set) -> None:
-    """Return if every rank has the same arrays, bit for bit. They stay where they are: only checksums travel.
+    """Raise MismatchError unless every rank has the same arrays, bit for bit. Only checksums are sent.
 
     Args:
         arrays: by name, in the same order on every rank.

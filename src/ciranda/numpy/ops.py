@@ -1,17 +1,17 @@
 """The collectives on NumPy arrays.
 
-In all of them `tensor` is an array (or, where nothing is written to it, anything that `numpy.asarray` takes) of any
-shape, 0-d and empty included, whose dtype the engine knows: bool, signed and unsigned integers of 8 to 64 bits,
+In all of them `tensor` is an array (or, for read-only inputs, anything that `numpy.asarray` takes) of any
+shape, 0-d and empty included, whose dtype the engine supports: bool, signed and unsigned integers of 8 to 64 bits,
 float16, float32, float64, complex64, complex128, and bfloat16 of the package ml_dtypes. Arrays need not be contiguous:
 a non-contiguous one is copied, and an in-place result is copied back by `synchronize()`.
 
 `name` identifies the call across ranks: all ranks must use the same one. Without names, all ranks must make the same
 calls in the same order.
 
-Every call may raise, besides what stands with it: NotInitializedError; InvalidArgumentError for a dtype, operation or
-factor that cannot be; and, from the blocking form or from `synchronize()`, MismatchError when ranks disagree about
-shape, dtype, operation, root, factors or kind of collective, RanksLostError when a rank has died, AbortedError when the
-world was shut down.
+Every call may raise, besides its own errors: NotInitializedError; InvalidArgumentError for an invalid dtype, operation
+or factor; and, from the blocking form or from `synchronize()`, MismatchError if ranks disagree about shape, dtype,
+operation, root, factors or kind of collective, RanksLostError if a rank has died, AbortedError if the world was shut
+down.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
             weight: this rank's weight, 0 or more, in a weighted average: the sum of weight * tensor over the sum of the
                 weights. Ranks may differ in it, and calls too. Only with op=Average, of floating-point or complex
                 types.
-            divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that
-                take part; or "world", that of all ranks of the process set, as if the others brought zeros.
+            divisor: the divisor of an average while some ranks have joined: "contributors", the number of ranks that
+                take part; or "world", that of all ranks of the process set, as if the others contributed zeros.
         """
         if op is None or average is not None:
             op = choose_op(op, average)
@@ -76,7 +76,7 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
         weight: float | None = None,
         divisor: Divisor = "contributors",
     ) -> list[Array]:
-        """`allreduce()` of several arrays as one operation: all of them or none. They may differ in shape and dtype."""
+        """`allreduce()` of several arrays as one operation: all or none. They may differ in shape and dtype."""
         chosen = choose_op(op, average)
         return self.grouped_allreduce_async(
             tensors, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
@@ -110,7 +110,7 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
     ) -> list[Array]:
         """`reducescatter()` of several arrays as one operation: all or none. They may differ in shape and dtype.
 
-        `outputs`, if given, has an array for each, and is what is returned.
+        `outputs`, if given, has an array for each, and is returned.
         """
         call = Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
         return self._start_reducescatters(tensors, name, call, outputs).wait()
@@ -147,8 +147,8 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
     ) -> Array:
         """Combine `tensor` over all ranks, element by element, and return this rank's share of the rows.
 
-        The rows (along dimension 0) are shared out in rank order: the same number to each rank, and one more to each of
-        the first `rows mod size()`. They are bit for bit the rows that `allreduce()` would give.
+        The rows (along dimension 0) are distributed in rank order: the same number to each rank, and one more to each
+        of the first `rows mod size()`. They are bit for bit the rows of an `allreduce()`.
 
         Args:
             tensor: the same shape and dtype on every rank, with at least one dimension.
@@ -158,11 +158,11 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
             prescale_factor: multiplies every input before they are combined.
             postscale_factor: multiplies the result.
             divisor: of an average, as for `allreduce()`.
-            output: an array of the shape and dtype of the result, which it gets and which is returned; by default a new
-                one. It must have no memory in common with `tensor`. Some ranks may give one and others not.
+            output: an array of the shape and dtype of the result; the result is written to it, and it is returned. By
+                default a new one. It must not overlap `tensor`. Some ranks may give one and others not.
 
         Raises:
-            InvalidArgumentError: `output` has another shape or dtype, is read-only, or lies in `tensor`.
+            InvalidArgumentError: `output` has another shape or dtype, is read-only, or overlaps `tensor`.
         """
         return self._reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor, divisor, output)
 

@@ -1,4 +1,4 @@
-"""Ciranda for PaddlePaddle: collectives in dygraph and in programs of either IR, and what rewrites programs to train.
+"""Ciranda for PaddlePaddle: collectives in dygraph and in programs of either IR, and rewriters of programs.
 
 import ciranda.paddle as hvd
 

@@ -56,7 +56,7 @@ class OldProgram:
             pairs[name] = Pair(name, self._block.var(name), self._block.var(gradient))
         if not pairs and any(self._is_step(op) for block in self._program.blocks for op in block.ops):
             raise InvalidArgumentError(
-                "the program's optimizer stands within control flow, as where gradients are accumulated: have it write "
+                "the program's optimizer is within control flow, as where gradients are accumulated: have it write "
                 "the collectives itself, by GradientMergeOptimizer(DistributedOptimizer(optimizer), ...)"
             )
         if not pairs:

@@ -62,7 +62,7 @@ class PirProgram:
             if raw is None:
                 raise InvalidArgumentError(
                     f"the raw gradient of {name} was not found behind {op.name()}: between the backward pass and "
-                    "the optimizer stands what is neither clipping, regularization nor loss scaling"
+                    "the optimizer there is another operation than clipping, regularization and loss scaling"
                 )
             pairs[name] = Pair(name, parameter, raw)
         if not pairs:

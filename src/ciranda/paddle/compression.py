@@ -12,7 +12,7 @@ __all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "Non
 
 
 class _CastCompressor(Compressor):
-    """Sends floating-point tensors as `sent` (sums are formed in float32); leaves others as they are."""
+    """Sends floating-point tensors as `sent` (sums are computed in float32), and others unchanged."""
 
     sent: Any
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ciranda import errors
 
-#: What a program fails with names the kind of failure before the binding.
+#: The message of a program's error names the kind of failure before the binding.
 _KINDS: dict[str, type[errors.CirandaError]] = {
     "InvalidArgument": errors.InvalidArgumentError,
     "Mismatch": errors.MismatchError,

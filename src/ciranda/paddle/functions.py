@@ -39,18 +39,18 @@ def _pairs(params: Parameters) -> list[tuple[str, paddle.Tensor]]:
 
 
 def broadcast_parameters(params: Parameters, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
-    """Give every rank the values of rank `root_rank`, in place. For parameters and buffers of layers of dygraph.
+    """Broadcast the values of rank `root_rank`, in place. For parameters and buffers of layers of dygraph.
 
-    Those that are each rank's own (`is_distributed`) are left alone.
+    Local ones (`is_distributed`) are ignored.
 
     Args:
-        params: what `layer.state_dict()` or `layer.named_parameters()` return, alike on all ranks.
+        params: the result of `layer.state_dict()` or `layer.named_parameters()`, alike on all ranks.
         root_rank: the rank whose values are taken.
         process_set: the ranks that take part.
 
     Raises:
-        InvalidArgumentError: there is no such rank, or these are no names and tensors.
-        MismatchError: the ranks' parameters differ; the message names the one.
+        InvalidArgumentError: there is no such rank, or `params` has other contents than names and tensors.
+        MismatchError: the ranks' parameters differ; the message names the parameter.
     """
     _basics.require_rank(root_rank)
     with paddle.no_grad():
@@ -63,9 +63,9 @@ def broadcast_parameters(params: Parameters, root_rank: int = 0, process_set: Pr
 
 
 def broadcast_optimizer_state(optimizer: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
-    """Give the optimizer on every rank the state of the one on rank `root_rank`: moments, learning rates, counts.
+    """Broadcast the state of rank `root_rank`'s optimizer to every rank: moments, learning rates, counts.
 
-    That of parameters which are each rank's own (`is_distributed`) is left alone.
+    The state of local parameters (`is_distributed`) is ignored.
 
     Args:
         optimizer: of dygraph.
@@ -84,10 +84,10 @@ def broadcast_optimizer_state(optimizer: Any, root_rank: int = 0, process_set: P
 
 
 def check_consistency(params: Parameters, process_set: ProcessSet = global_process_set) -> None:
-    """Return if every rank has the same tensors, bit for bit. They stay where they are: only checksums travel.
+    """Raise MismatchError unless every rank has the same tensors, bit for bit. Only checksums are sent.
 
     Args:
-        params: what `layer.state_dict()` or `layer.named_parameters()` return.
+        params: the result of `layer.state_dict()` or `layer.named_parameters()`.
         process_set: the ranks that compare, all of which must call this.
 
     Raises:

@@ -1,14 +1,13 @@
 """The operators: collectives for programs of either IR, which also take tensors of dygraph.
 
 Each returns a tensor of the program, or, given one of dygraph, makes the call at once. `name` identifies the call
-across ranks; without one, an operator of a program is named by its place among the program's collectives, which must
-then be the same on all ranks. Calls of different rings do not wait for each other; a ring comes to be when it is first
-used.
+across ranks; without one, an operator of a program is named by its position among the program's collectives, which must
+then be the same on all ranks. Calls of different rings do not wait for each other; a ring is created on first use.
 
 Their gradients are those of the sum of all ranks' losses: of allreduce_sum the sum of the ranks' gradients, of
 allgather the reducescatter, of reducescatter the allgather, of broadcast the sum for the root and zeros elsewhere.
-allreduce_max, allreduce_min and allreduce_prod have none: whoever asks for one is refused. (The functions of Horovod's
-names with other forms, as grouped_allgather, have Horovod's gradients: `ciranda.paddle.ops`.)
+allreduce_max, allreduce_min and allreduce_prod have none: a request for one is refused. (The functions with Horovod's
+names and other forms, as grouped_allgather, have Horovod's gradients: `ciranda.paddle.ops`.)
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _in_program(kind: str, x: Tensor, name: str | None, ring_id: int, **more: An
 
 
 def _recorded(rule: Rule[Any], x: Tensor) -> Tensor:
-    """Return what the rule makes of one tensor of dygraph."""
+    """Return the result of the rule for one tensor of dygraph."""
     return Autograd.record(rule, [x])[0] if Autograd.needed([x]) else rule.forward([x])[0]
 
 
@@ -111,7 +110,7 @@ def _check_rows(kind: str, x: Tensor) -> None:
 
 
 def allgather(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
-    """Return the rows of all ranks, in rank order. Ranks may bring different numbers of rows.
+    """Return the rows of all ranks, in rank order. The number of rows may differ between ranks.
 
     Its gradient is the reducescatter: each rank gets the sum of all ranks' gradients of its own rows.
     """
@@ -146,10 +145,10 @@ def shard_labels(
     """Return, in a program, which samples of all ranks have their class in a shard, and which are this rank's.
 
     Args:
-        labels: of this rank's samples, int64; each rank may bring another number.
+        labels: of this rank's samples, int64; their number may differ between ranks.
         shape: that of this rank's features, int64.
         first: the first class of the shard.
-        end: the one behind its last.
+        end: the class after its last.
         n_classes: of all shards.
         n_shards: as many as there are ranks.
         ring_id: the lane.
@@ -175,7 +174,7 @@ def shard_labels(
 def sample_labels(
     places: Tensor, is_here: Tensor, name: str, n_classes: int, n_wanted: int, seed: int, shard: int
 ) -> list[Tensor]:
-    """Return, in a program, which classes of a shard take part in a run, and the labels' places among these.
+    """Return, in a program, the classes of a shard that a run uses, and the labels' positions among these.
 
     Args:
         places: as of `shard_labels()`.
@@ -222,8 +221,8 @@ def allreduce_start(
         ring_id: the lane.
         name: of the call.
         op: Sum, Average, Min, Max or Product.
-        prescale: what inputs are multiplied with.
-        postscale: what results are multiplied with.
+        prescale: the factor of inputs.
+        postscale: the factor of results.
     """
     tensors = list(x)
     if not tensors:

@@ -1,6 +1,6 @@
 """The collectives on tensors of dygraph. Names, arguments and defaults are Horovod's.
 
-Tensors live in CPU memory and have any shape. `name` identifies the call across ranks: all ranks must use the same one.
+Tensors are in CPU memory and have any shape. `name` identifies the call across ranks: all ranks must use the same one.
 Without names, all ranks must make the same calls in the same order. The blocking forms that return a new tensor are
 differentiable: see `ciranda._collectives.rules`. In programs, use the operators (`ciranda.paddle.operators`).
 """

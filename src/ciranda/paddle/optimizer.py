@@ -26,20 +26,19 @@ class DistributedOptimizer:
     """An optimizer that combines the gradients of all ranks before it applies them.
 
     Use it as the one that it wraps: `minimize()`, or `backward()` and `apply_gradients()`, in programs of either IR;
-    `step()` in dygraph, where gradients begin to travel during the backward pass. Clipping, regularization and loss
-    scaling see the combined gradients. All else is the wrapped optimizer's, by `__getattr__`.
+    `step()` in dygraph, where the reduction of gradients starts during the backward pass. Clipping, regularization and
+    loss scaling see the combined gradients. All else is the wrapped optimizer's, by `__getattr__`.
 
     Args:
         optimizer: of Paddle. In dygraph, with its parameters.
-        nrings: over how many lanes buckets are dealt out in turn, 1 to 16.
-        bucket_mb: up to how many MiB of gradients travel as one operation; 0: each alone.
+        nrings: the number of lanes over which buckets are distributed round-robin, 1 to 16.
+        bucket_mb: the largest MiB of gradients in one operation; 0: each alone.
         op: Average (the default) or Sum.
         gradient_predivide_factor: with op=Average: divides the gradients by this before they are summed, and by size()
             over this afterwards. Both are done by the engine.
         compression: Compression.none, Compression.fp16 or Compression.bf16.
-        distributed: names of parameters whose gradients each rank keeps for itself; also those with the attribute
-            `is_distributed`.
-        name: tells this optimizer's calls from those of others; the same on all ranks.
+        distributed: names of parameters whose gradients stay local; also those with the attribute `is_distributed`.
+        name: distinguishes this optimizer's calls from those of others; the same on all ranks.
 
     Raises:
         InvalidArgumentError: an argument is out of range.
@@ -79,7 +78,7 @@ class DistributedOptimizer:
         return getattr(self._optimizer, name)
 
     def _check_clipping(self, parameters: Iterable[Any] | None) -> None:
-        """Raise InvalidArgumentError where the norm of all gradients would differ between ranks, by their own ones."""
+        """Raise InvalidArgumentError if the norm of all gradients would differ between ranks, by local ones."""
         inner = getattr(self._optimizer, "_optimizer", self._optimizer)  # of paddle.static.amp.decorate()
         if not isinstance(getattr(inner, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
             return
@@ -91,7 +90,7 @@ class DistributedOptimizer:
                 )
 
     def _check_loss_scaling(self, pairs: Iterable[Pair]) -> None:
-        """Raise InvalidArgumentError where ranks would find different gradients finite, by their own ones."""
+        """Raise InvalidArgumentError if ranks would find different gradients finite, by local ones."""
         amp = self._optimizer
         if not getattr(amp, "_use_dynamic_loss_scaling", False) and getattr(amp, "_init_loss_scaling", 1.0) == 1.0:
             return
@@ -107,9 +106,9 @@ class DistributedOptimizer:
     def backward(
         self, loss: Any, startup_program: Any = None, parameters: Any = None, no_grad_set: Any = None, **more: Any
     ) -> list[tuple[Any, Any]]:
-        """Return pairs of parameter and combined gradient; in programs, with the collectives put in.
+        """Return pairs of parameter and combined gradient; in programs, insert the collectives.
 
-        The startup program then ends with all ranks having rank 0's parameters.
+        At the end of the startup program all ranks then receive rank 0's parameters.
         """
         found = self._optimizer.backward(loss, startup_program, parameters, no_grad_set, **more)
         if self._gradients is not None:
@@ -149,7 +148,7 @@ class DistributedOptimizer:
         return self._gradients
 
     def synchronize(self) -> None:
-        """Wait until all gradients are combined, for what has to happen before `step()`. Every rank must call it."""
+        """Wait until all gradients are combined, for changes before `step()`. Every rank must call it."""
         self._eager("synchronize()").synchronize()
 
     def no_sync(self) -> Any:

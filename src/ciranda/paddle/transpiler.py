@@ -1,4 +1,4 @@
-"""Transpilers: what turns a whole program, which contains its optimizer already, into one that trains on all ranks."""
+"""Transpilers: rewrite a whole program, which contains its optimizer already, to train on all ranks."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class _Transpiler:
         """Rewrite both programs, in place. Joins the world, unless this process is in one.
 
         Args:
-            startup_program: ends with all ranks having rank 0's parameters. By default the default one.
+            startup_program: at its end all ranks receive rank 0's parameters. By default the default one.
             main_program: contains the optimizer. By default the default one.
             rank: this process's, if given, must be that of the world.
-            endpoints: as many as the world has ranks, as a list or separated by commas; nobody listens there.
+            endpoints: as many as the world has ranks, as a list or separated by commas; no process listens there.
             current_endpoint: must be that of this rank in `endpoints`.
-            wait_port: changes nothing: whoever joins waits for all.
+            wait_port: without effect: joining always waits for all ranks.
 
         Raises:
-            InvalidArgumentError: rank or endpoints do not fit the world; the program has no optimizer, or has been
+            InvalidArgumentError: rank or endpoints do not match the world; the program has no optimizer, or has been
                 transpiled already; an argument is out of range.
             MismatchError: the ranks have different programs.
         """
@@ -68,13 +68,13 @@ class _Transpiler:
 
 
 class GradAllReduce(_Transpiler):
-    """Averages the gradients of all ranks: each begins to travel once the backward pass has written it.
+    """Averages the gradients of all ranks: the reduction of each starts once the backward pass has written it.
 
     Args:
-        nrings: over how many lanes buckets are dealt out in turn, 1 to 16.
-        bucket_mb: up to how many MiB of gradients travel as one operation; 0: each alone.
-        distributed: names of parameters that are each rank's own: their gradients are not combined, and they are not
-            broadcast. Also those with the attribute `is_distributed`.
+        nrings: the number of lanes over which buckets are distributed round-robin, 1 to 16.
+        bucket_mb: the largest MiB of gradients in one operation; 0: each alone.
+        distributed: names of local parameters: their gradients are not combined, and they are not broadcast. Also those
+            with the attribute `is_distributed`.
     """
 
     def _rewrite(self, program: Rewritable, main: Any) -> Plan:
@@ -82,20 +82,20 @@ class GradAllReduce(_Transpiler):
 
 
 class LocalSGD(_Transpiler):
-    """Lets each rank train by itself, and averages the parameters of all ranks every `k_steps` runs.
+    """Averages the parameters of all ranks every `k_steps` runs; in between, each rank trains by itself.
 
     Args:
         nrings: as of GradAllReduce.
-        k_steps: after how many runs of the program parameters are averaged.
+        k_steps: the number of runs of the program between averages.
         bucket_mb: as of GradAllReduce.
-        distributed: names of parameters that are each rank's own, and are left alone.
-        average_state: average what the optimizer keeps for each element of a parameter, momenta for example, as well;
-            by default it stays each rank's own.
+        distributed: names of local parameters, which are not averaged.
+        average_state: average the optimizer's state of each element of a parameter, momenta for example, as well; by
+            default it stays local.
         adaptive: begin with k_steps, and average more often as the loss falls, less often as the learning rate does.
             Call `report_loss()` after every run.
-        max_k_steps: the most runs between two averages, where it is adaptive.
-        differences: have each parameter's difference to a snapshot of the last average travel, in place of the
-            parameter: the same average, up to rounding, for a copy of all parameters more.
+        max_k_steps: the largest number of runs between two averages, if `adaptive`.
+        differences: send each parameter's difference to a snapshot of the last average, in place of the parameter: the
+            same average, up to rounding, at the cost of one more copy of all parameters.
 
     Raises:
         InvalidArgumentError: k_steps or max_k_steps is out of range.
@@ -121,7 +121,7 @@ class LocalSGD(_Transpiler):
 
     @property
     def k_steps(self) -> int:
-        """After how many runs parameters are averaged, now."""
+        """The current number of runs between averages."""
         return self._interval.k
 
     def _rewrite(self, program: Rewritable, main: Any) -> Plan:
@@ -144,9 +144,9 @@ class LocalSGD(_Transpiler):
             _plugin.set_interval(self._combining.name_of(bucket), every)
 
     def report_loss(self, loss: float, learning_rate: float = 1.0) -> None:
-        """Tell the loss of a run, where it is adaptive: after each run, on all ranks alike.
+        """Report the loss of a run, if adaptive: after each run, on all ranks alike.
 
-        After a run that has averaged, the ranks choose together how many there are until the next one.
+        After a run that has averaged, the ranks together choose the number of runs until the next average.
 
         Args:
             loss: of this rank.

@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 
 
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
-    """Return `func(state, ...)`, which is called again, on all ranks, when a collective has failed on any.
+    """Return `func(state, ...)`; it is called again, on all ranks, after a collective has failed on any.
 
-    Before each call the state is made that of rank 0. Between calls, all ranks have gone back to their last
-    `state.commit()` and formed a new world, of the same processes. See `ciranda.elastic`.
+    Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
+    form a new world, of the same processes. See `ciranda.elastic`.
     """
     return elastic.run(func, as_ciranda_error)
 

@@ -1,4 +1,4 @@
-"""What an op failed with, as the error of `ciranda.errors` that it stands for."""
+"""The error of `ciranda.errors` for an op's failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MESSAGE = re.compile(rf"\b({'|'.join(_BY_NAME)}): (.*?)(?:\n?\s+\[(?:Op:|\[).*)
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
-    """Return the error that `error` stands for, with its message; None if it is not one of an op of Ciranda."""
+    """Return the error of `ciranda.errors` for `error`, with its message; None if it is not of an op of Ciranda."""
     if isinstance(error, errors.CirandaError):
         return error
     if not isinstance(error, tf.errors.OpError):

@@ -17,11 +17,11 @@ from ciranda.tensorflow import ops
 def broadcast_variables(
     variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False
 ) -> Any:
-    """Give the variables the values that they have on rank `root_rank`, as one operation.
+    """Broadcast the variables' values of rank `root_rank`, as one operation.
 
     Args:
         variables: `tf.Variable`s, or those of Keras, in the same order on all ranks.
-        root_rank: whose values are taken; counted among all ranks.
+        root_rank: the rank whose values are taken, a rank of the world.
         process_set: the ranks that take part; all, if not given.
         inplace: accepted for compatibility; without effect.
 
@@ -34,15 +34,15 @@ def broadcast_variables(
 
 
 def _is_in_session_graph() -> bool:
-    """Whether what is called becomes part of a graph that a session of TensorFlow 1 runs."""
+    """Whether calls become part of a graph that a session of TensorFlow 1 runs."""
     return not tf.compat.v1.executing_eagerly_outside_functions()
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """Return the operation that gives all global variables of a graph of TensorFlow 1 rank `root_rank`'s values.
+    """Return the operation that broadcasts rank `root_rank`'s global variables of a graph of TensorFlow 1.
 
     Raises:
-        NotSupportedError: (a ValueError, and a RuntimeError) eager execution knows no global variables.
+        NotSupportedError: (a ValueError, and a RuntimeError) eager execution has no global variables.
     """
     if not _is_in_session_graph():
         raise EagerError(
@@ -53,15 +53,15 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 
 class EagerError(NotSupportedError, RuntimeError):
-    """Something that only graphs of TensorFlow 1 have was asked for in eager execution."""
+    """A function that needs a graph of TensorFlow 1 was called in eager execution."""
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """Gives all global variables rank `root_rank`'s values when a session of TensorFlow 1 begins.
+    """Broadcasts rank `root_rank`'s global variables when a session of TensorFlow 1 begins.
 
     Args:
-        root_rank: whose values are taken.
-        device: where; "" for where the variables are.
+        root_rank: the rank whose values are taken.
+        device: the device; "" for that of the variables.
     """
 
     def __init__(self, root_rank: int, device: str = "") -> None:
@@ -90,7 +90,7 @@ def broadcast_object(
 ) -> Any:
     """Return rank `root_rank`'s `obj` on every rank: itself there, a copy elsewhere.
 
-    Anything that cloudpickle can pickle will do. `session` is accepted for compatibility: none is needed.
+    `obj` can be any object that cloudpickle can pickle. `session` is accepted for compatibility: none is needed.
     """
     return objects.broadcast_object(obj, root_rank, name, process_set)
 

@@ -1,19 +1,18 @@
 """The collectives on TensorFlow's tensors. Names, arguments and defaults are those of `horovod.tensorflow`.
 
-Each is an op, which runs at once or as a node of a graph (`tf.function`), where independent ones run in any order; and
-compiled (`jit_compile=True`). Tensors live in CPU memory, have any shape and a dtype that the engine knows: bool, the
+Each is an op, which runs eagerly, as a node of a graph (`tf.function`), where independent ones run in any order, or
+compiled (`jit_compile=True`). Tensors are in CPU memory, have any shape and a dtype that the engine supports: bool, the
 integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64, complex128.
 
 `name` identifies the call across ranks: all ranks must use the same one. In a graph it is the node's name, which begins
 with the name scope unless `ignore_name_scope` is set, and ends with a number if another node has that name already; a
-call without a name is named after its tensor. Calls that are made at once and have no name must be made in the same
-order on all ranks.
+call without a name is named after its tensor. Eager calls without a name must be made in the same order on all ranks.
 
-Every call may end with: `tf.errors.InvalidArgumentError` for a call that is wrong by itself, or without `init()`;
-`tf.errors.FailedPreconditionError` when ranks disagree about shape, dtype, operation, root, factors or kind of
-collective; `tf.errors.AbortedError` when a rank has died, did not come in time, or the world was shut down.
-`as_ciranda_error()` returns the error of `ciranda.errors` that one of these stands for. What is wrong before an op is
-made is an InvalidArgumentError of `ciranda.errors` (a ValueError).
+Every call may raise: `tf.errors.InvalidArgumentError` for an invalid call, or without `init()`;
+`tf.errors.FailedPreconditionError` if ranks disagree about shape, dtype, operation, root, factors or kind of
+collective; `tf.errors.AbortedError` if a rank has died or did not call in time, or the world was shut down.
+`as_ciranda_error()` returns the corresponding error of `ciranda.errors`. Errors before an op is created are
+InvalidArgumentErrors of `ciranda.errors` (ValueErrors).
 """
 
 from __future__ import annotations
@@ -84,11 +83,11 @@ def allreduce(
 
     Args:
         tensor: the same shape and dtype on every rank; or `tf.IndexedSlices`, whose rows are gathered (with op=Average
-            or Sum), and may be others on each rank.
+            or Sum), and may differ between ranks.
         average: deprecated, use `op`.
         device_dense: where to run; "" for where the tensor is.
         device_sparse: the same for IndexedSlices.
-        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
         op: Average (the default), Sum, Min, Max or Product; BitwiseAnd, BitwiseOr or BitwiseXor of integers;
             LogicalAnd, LogicalOr or LogicalXor of bool; Adasum of floating-point types. Averages are divided when the
             op runs, by the number of ranks at that time; those of integers round toward zero.
@@ -97,9 +96,9 @@ def allreduce(
         name: see the module.
         process_set: the ranks that take part; all, if not given.
         ignore_name_scope: see the module.
-        divisor: what an average divides by while some ranks have joined: "contributors", the number of ranks that take
+        divisor: the divisor of an average while some ranks have joined: "contributors", the number of ranks that take
             part; or "world", that of all ranks of the process set.
-        weight: a number, or a scalar tensor: what this rank's tensor counts in the average, as the size of its batch.
+        weight: a number, or a scalar tensor: the weight of this rank's tensor in the average, as the size of its batch.
             All ranks must give one, or none. Only with op=Average, of floating-point and complex tensors, without
             compression.
     """
@@ -130,7 +129,7 @@ def grouped_allreduce(
     divisor: Divisor = "contributors",
     weight: Any = None,
 ) -> list[Tensor]:
-    """Combine several tensors as one request: all are done at once, or fail together. Otherwise as `allreduce()`.
+    """Combine several tensors as one request: all complete or all fail. Otherwise as `allreduce()`.
 
     IndexedSlices among them are gathered one by one.
     """
@@ -160,7 +159,7 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Return all ranks' tensors after one another along dimension 0, which alone may differ between ranks."""
+    """Join the tensors of all ranks along dimension 0, in rank order; only dimension 0 may differ between ranks."""
     return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
 
 
@@ -184,7 +183,7 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Return the tensor of rank `root_rank`, which is counted among all ranks. All ranks give one of that shape."""
+    """Return the tensor of rank `root_rank`, a rank of the world. All ranks must give the same shape."""
     return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
 
 
@@ -207,7 +206,7 @@ def broadcast_(
 ) -> list[Any]:
     """Assign rank `root_rank`'s values to the variables, as one request.
 
-    Returns the variables; in a graph of TensorFlow 1, what has to be evaluated for them to be assigned to.
+    Returns the variables; in a graph of TensorFlow 1, tensors whose evaluation assigns the values.
 
     Args:
         variables: `tf.Variable` or Keras's variables, which have values; the same on all ranks.
@@ -230,18 +229,18 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Deal out the rows of each rank's tensor to all ranks.
+    """Send different rows of `tensor` to each rank; return the received rows, in rank order.
 
     Args:
-        tensor: of the same shape on every rank but for its first dimension.
-        splits: how many rows go to each rank, whole numbers that add up to all; if not given, equal parts.
+        tensor: of the same shape on every rank except for its first dimension.
+        splits: the number of rows for each rank: whole numbers whose sum is the first dimension; None: equal parts.
         name: see the module.
         ignore_name_scope: see the module.
         process_set: the ranks that take part; all, if not given.
 
     Returns:
-        The rows received, in the order of the ranks they are from; with `splits`, a pair of these and how many came
-        from each rank, in the dtype of `splits`.
+        The received rows, in rank order; with `splits`, a pair of these and the number of rows from each rank, in the
+        dtype of `splits`.
     """
     outputs, received = _alltoall([tensor], None if splits is None else [splits], name, ignore_name_scope, process_set)
     return outputs[0] if splits is None else (outputs[0], received[0])
@@ -326,7 +325,7 @@ def grouped_reducescatter(
 
 @unconverted
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> Any:
-    """Say that this rank has no more work, and wait until all ranks have said so; see `ciranda.join`.
+    """Declare that this rank has no more work, and wait until all ranks have joined; see `ciranda.join`.
 
     In a graph it is a node, which does not wait for the collectives before it: let it depend on their results.
     """

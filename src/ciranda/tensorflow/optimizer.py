@@ -22,7 +22,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """What wraps an optimizer of TensorFlow 1: all but gradients is left to that."""
+    """The wrapper of an optimizer of TensorFlow 1, which does everything except the gradients."""
 
     def __init__(self, optimizer: Any, name: str, use_locking: bool, combiner: GradientCombiner) -> None:
         super().__init__(name=name, use_locking=use_locking)
@@ -30,11 +30,11 @@ class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         self._combiner = combiner
 
     def register_local_var(self, var: Any) -> None:
-        """Leave the gradient of `var` to each rank: it is not combined."""
+        """Keep the gradient of `var` local: it is not combined."""
         self._combiner.keep_local(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Pairs:
-        """Return what the wrapped optimizer's method does."""
+        """Return the result of the wrapped optimizer's method."""
         pairs: Pairs = self._optimizer.compute_gradients(*args, **kwargs)
         return pairs
 
@@ -56,7 +56,7 @@ class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
 
 
 class _Combining(_Wrapping):
-    """Combines the gradients that it computes, as they are or when several passes have accumulated."""
+    """Combines the gradients that it computes, in every pass or after several accumulated passes."""
 
     def __init__(self, *args: Any, accumulator: Accumulator | None) -> None:
         super().__init__(*args)
@@ -97,7 +97,7 @@ class _Combining(_Wrapping):
 
 
 class _AdasumSteps(_Wrapping):
-    """Lets each rank make its own step, and combines what the steps changed."""
+    """Makes each rank's own step, and combines the changes."""
 
     def __init__(self, *args: Any, passes: int) -> None:
         super().__init__(*args)
@@ -107,7 +107,7 @@ class _AdasumSteps(_Wrapping):
             )
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
-        """Make the wrapped optimizer's step, and then what Adasum makes of all ranks' steps."""
+        """Make the wrapped optimizer's step, and combine all ranks' steps by Adasum."""
         pairs = list(grads_and_vars)
         variables = [variable for gradient, variable in pairs if gradient is not None]
         before = [tf.identity(variable) for variable in variables]
@@ -167,17 +167,17 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         use_locking: for optimizers of TensorFlow 1.
         device_dense: where dense gradients are combined; "" for where they are.
         device_sparse: the same for sparse ones.
-        compression: what to send.
+        compression: the compressor.
         sparse_as_dense: whether sparse gradients are made dense.
         backward_passes_per_step: how many passes accumulate.
-        op: how gradients are combined.
-        gradient_predivide_factor: how an average is divided up.
+        op: the reduce op of the gradients.
+        gradient_predivide_factor: how the division of an average is split.
         average_aggregated_gradients: whether accumulated gradients are divided by the number of passes.
         num_groups: older form of `groups`.
-        groups: which gradients travel together.
+        groups: the gradients that are combined together.
         process_set: the ranks whose gradients are combined.
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
-        divisor: what an average divides by while ranks have joined.
+        divisor: the divisor of an average while ranks have joined.
         for_keras: further arguments of `ciranda.keras.DistributedOptimizer`.
     """
     id_of(process_set)
@@ -206,7 +206,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         )
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     options = Options(
         compression,
         positive(backward_passes_per_step),

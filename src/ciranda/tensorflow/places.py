@@ -1,4 +1,4 @@
-"""Who this process is, as ops: found out when a graph runs, so that it stays right when ranks have left or come."""
+"""The rank of this process and the sizes, as ops: read when a graph runs, so they stay correct in later worlds."""
 
 from __future__ import annotations
 

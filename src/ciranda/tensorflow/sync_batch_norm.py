@@ -25,7 +25,7 @@ def _moments_of_all(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
 
 
 def _count(inputs: Any, axes: Any, mask: Any, dtype: Any) -> Any:
-    """Return how many values each channel has."""
+    """Return the number of values of each channel."""
     shape = tf.shape(inputs)
     if mask is None:
         return tf.cast(tf.reduce_prod(tf.gather(shape, list(axes))), dtype)
@@ -35,12 +35,12 @@ def _count(inputs: Any, axes: Any, mask: Any, dtype: Any) -> Any:
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
-    """Batch normalization whose statistics, while training, are those of all ranks' batches together.
+    """Batch normalization whose statistics, in training, are those of the joined batches of all ranks.
 
     It equals `BatchNormalization` on the whole batch, forward and backward, also where ranks' batches differ in size.
 
     Args:
-        fused: False; the fused kernels know nothing of other ranks.
+        fused: False; the fused kernels do not communicate.
         kwargs: as for `tf.keras.layers.BatchNormalization`.
 
     Raises:
@@ -49,7 +49,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
     def __init__(self, fused: bool = False, **kwargs: Any) -> None:
         if fused is not False:
-            raise InvalidArgumentError("SyncBatchNormalization needs fused=False: fused kernels know of no other ranks")
+            raise InvalidArgumentError("SyncBatchNormalization needs fused=False: fused kernels do not communicate")
         if _IS_KERAS_3:
             super().__init__(**kwargs)
         else:

@@ -19,13 +19,13 @@ Pairs = list[tuple[Any, Any]]
 
 
 class _CombiningTape:
-    """What DistributedGradientTape adds to a tape's class."""
+    """The methods that DistributedGradientTape adds to a tape's class."""
 
     _combiner: GradientCombiner
     _generic: GradientCombiner
 
     def register_local_source(self, source: Any) -> None:
-        """Leave the gradient with regard to `source` to each rank: it is not combined."""
+        """Keep the gradient with regard to `source` local: it is not combined."""
         from ciranda.keras.loss_scale import share_overflow
 
         self._combiner.keep_local(source)
@@ -43,8 +43,8 @@ class _CombiningTape:
         """Return the gradients of all ranks together: see `tf.GradientTape.gradient`.
 
         Args:
-            target: what is differentiated.
-            sources: with regard to what: variables or tensors, in any structure.
+            target: the differentiated tensors.
+            sources: the variables or tensors of the gradients, in any structure.
             output_gradients: as for `tf.GradientTape`.
             unconnected_gradients: as for `tf.GradientTape`.
             use_generic_names: whether the gradients have the same names wherever in the graph they are.
@@ -61,7 +61,7 @@ class _CombiningTape:
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
     ) -> tuple[Pairs, Pairs]:
-        """Return pairs of source and gradient: those that are left to each rank, and those that are combined."""
+        """Return pairs of source and gradient: the local ones, and those that are combined."""
         flat = tf.nest.flatten(sources)
         gradients = self.gradient(target, flat, output_gradients, use_generic_names=use_generic_names)
         pairs = list(zip(flat, gradients, strict=True))
@@ -89,18 +89,18 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
 
     Args:
         gradtape: a `tf.GradientTape`.
-        device_dense: where dense gradients are combined; "" for where they are.
+        device_dense: the device on which dense gradients are combined; "" for that of the gradients.
         device_sparse: the same for sparse ones.
-        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+        compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
         sparse_as_dense: combine sparse gradients as dense ones. By default the rows of all ranks are gathered.
         op: Average, Sum, Min, Max, Product or Adasum.
         gradient_predivide_factor: f multiplies gradients by 1 / f before they are summed, and by f / size afterwards.
         num_groups: older form of `groups`.
-        groups: a number: that many groups of gradients that travel together; or the groups themselves, as lists of
-            variables; others go alone. By default all gradients of a call go as one operation.
+        groups: a number: that many groups of gradients that are combined together; or the groups themselves, as lists
+            of variables; others are combined one by one. By default all gradients of a call are one operation.
         process_set: the ranks whose gradients are combined; the others get their own.
         scale_local_gradients: whether gradients that are not combined are divided by the number of ranks.
-        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+        divisor: the divisor of an average while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does.
 
     Raises:
@@ -109,7 +109,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     id_of(process_set)
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     if isinstance(gradtape, _CombiningTape):
         raise InvalidArgumentError("the tape is a DistributedGradientTape already")
     options = Options(

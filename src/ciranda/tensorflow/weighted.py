@@ -1,4 +1,4 @@
-"""Averages in which each rank's tensor counts as much as that rank says."""
+"""Weighted averages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tensor = Any
 def allreduce(tensors: Sequence[Tensor], weight: Any, call: Call) -> list[Tensor]:
     """Return, of each tensor, the sum of weight * tensor over the sum of the weights.
 
-    The weight is known when this runs, so it travels as a tensor, with the others in one request.
+    The weight is known only at run time, so it is sent as a tensor, with the others in one request.
     """
     if call.op != Average or call.divisor == "world":
         raise InvalidArgumentError('weights are for op=Average only, and not with divisor="world"')
@@ -39,7 +39,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _factor(total: Tensor, n_wrong: Tensor, call: Call) -> Tensor:
-    """Return what sums are multiplied with. Fails on all ranks if a weight is wrong; a compiled function gets NaN."""
+    """Return the factor of the sums. Fails on all ranks if a weight is invalid; a compiled function gets NaN."""
     is_right = tf.logical_and(n_wrong == 0, total > 0)
     what = f"allreduce of {call.name}" if call.name else "allreduce"  # TensorFlow would escape quotes
     text = f"InvalidArgument: ciranda.tensorflow: {what}: weights must be finite, 0 or more, and not 0 on all ranks"

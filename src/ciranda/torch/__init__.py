@@ -8,7 +8,7 @@ hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 """
 
-# ruff: noqa: E402 (whoever lacks torch is told so before it is imported)
+# ruff: noqa: E402 (a missing torch is reported before it is imported)
 
 from ciranda._frameworks import require
 

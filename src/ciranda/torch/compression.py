@@ -10,13 +10,13 @@ __all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "Non
 
 
 class _CastCompressor(Compressor):
-    """Sends floating-point tensors as `sent` (sums are formed in float32); leaves others as they are."""
+    """Sends floating-point tensors as `sent` (sums are computed in float32), and others unchanged."""
 
     sent: torch.dtype
 
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
-        """Return the tensor in the smaller dtype, and its own one."""
+        """Return the tensor in the smaller dtype, and its own dtype."""
         if not tensor.dtype.is_floating_point or tensor.dtype.itemsize <= cls.sent.itemsize:
             return tensor, None
         return tensor.to(cls.sent), tensor.dtype

@@ -31,8 +31,8 @@ NamedTensors = Mapping[str, Any] | Iterable[tuple[str, torch.Tensor | None]]
 def empty(*size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return a new tensor in memory that the ranks of a host share, and combine without a copy. All ranks must call it.
 
-    What `allreduce_` or `grouped_allreduce_` changes in it is reduced where it lies, from about 16 KiB on. On several
-    hosts, or where `/dev/shm` has no room, it is a tensor like any other, on all ranks alike. It holds zeros.
+    `allreduce_` and `grouped_allreduce_` reduce it in place, from about 16 KiB on. On several hosts, or if `/dev/shm`
+    has no room, it is in private memory, on all ranks alike. It contains zeros.
 
     Args:
         size: its shape; ranks need not agree.
@@ -49,7 +49,7 @@ def _wait_all(handles: Iterable[Handle[Any]]) -> None:
 
 
 def _named_tensors(params: NamedTensors) -> list[tuple[str, torch.Tensor]]:
-    """Return the pairs of name and tensor, a mapping's in the order of the names, but for what is distributed."""
+    """Return the pairs of name and tensor, a mapping's in the order of the names, without distributed tensors."""
     if isinstance(params, Mapping):
         named = sorted(params.items())
     elif isinstance(params, Iterable) and not isinstance(params, (str, torch.Tensor)):
@@ -62,11 +62,11 @@ def _named_tensors(params: NamedTensors) -> list[tuple[str, torch.Tensor]]:
 
 
 def broadcast_parameters(params: NamedTensors, root_rank: int) -> None:
-    """Give every rank the values of rank `root_rank`, in place.
+    """Broadcast the values of rank `root_rank` to every rank, in place.
 
     Args:
-        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left alone, and
-            so are those whose attribute `is_distributed` is True.
+        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are ignored, and so are
+            those whose attribute `is_distributed` is True.
         root_rank: the rank whose values are taken.
 
     Raises:
@@ -81,11 +81,11 @@ def broadcast_parameters(params: NamedTensors, root_rank: int) -> None:
 
 
 def check_consistency(params: NamedTensors, process_set: ProcessSet = global_process_set) -> None:
-    """Return if every rank has the same tensors, bit for bit. They stay where they are: only checksums travel.
+    """Raise MismatchError unless every rank has the same tensors, bit for bit. Only checksums are sent.
 
     Args:
-        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are left out, and so
-            are those whose attribute `is_distributed` is True.
+        params: `model.state_dict()` or `model.named_parameters()`. Entries that are not tensors are ignored, and so are
+            those whose attribute `is_distributed` is True.
         process_set: the ranks that compare, all of which must call this.
 
     Raises:
@@ -100,7 +100,7 @@ def check_consistency(params: NamedTensors, process_set: ProcessSet = global_pro
 
 
 class _Hole(NamedTuple):
-    """Stands in a state_dict for a tensor that is sent by itself."""
+    """The placeholder in a state_dict for a tensor that is sent separately."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -160,13 +160,13 @@ def _load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> No
 
 
 def _distributed_in(optimizer: torch.optim.Optimizer) -> set[int]:
-    """Return the places of an optimizer's parameters that are each rank's own."""
+    """Return the positions of an optimizer's parameters that are local to each rank."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     return {place for place, parameter in enumerate(parameters) if is_distributed(parameter)}
 
 
 def _state_of(optimizer: torch.optim.Optimizer, places: set[int], *, is_of: bool) -> dict[str, Any]:
-    """Return the optimizer's state_dict(), of the parameters at these places alone, or of all others."""
+    """Return the optimizer's state_dict(), of the parameters at these positions only, or of all others."""
     state = optimizer.state_dict()
     if not places:
         return state
@@ -176,11 +176,11 @@ def _state_of(optimizer: torch.optim.Optimizer, places: set[int], *, is_of: bool
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Give every rank rank `root_rank`'s optimizer state: hyperparameters, step counts, momenta.
+    """Broadcast rank `root_rank`'s optimizer state to every rank: hyperparameters, step counts, momenta.
 
-    Works for every optimizer whose state_dict() says all, LBFGS included. Ranks whose optimizer has no state yet get
-    it; no step is made for that. State of parameters whose attribute `is_distributed` is True stays each rank's own.
-    `model` is accepted for compatibility and not needed.
+    Works for every optimizer whose state_dict() is complete, LBFGS included. Ranks whose optimizer has no state yet get
+    it, without a dummy step. State of parameters whose attribute `is_distributed` is True stays local. `model` is
+    accepted for compatibility and not needed.
 
     Raises:
         InvalidArgumentError: there is no such rank.

@@ -1,7 +1,7 @@
-"""GradientOptimizer: what DistributedOptimizer adds to an optimizer, so that it steps with the gradients of all ranks.
+"""GradientOptimizer: the methods by which DistributedOptimizer makes an optimizer step with the gradients of all ranks.
 
-As soon as the backward pass has computed a gradient, its allreduce starts, in place, while the backward pass goes on;
-`step()` waits for all of them and then makes the wrapped optimizer's step; or leaves that to the next forward pass
+When the backward pass has computed a gradient, its allreduce starts, in place, while the backward pass continues.
+`step()` waits for all of them and then makes the wrapped optimizer's step, or defers it to the next forward pass
 (overlapping_optimizer.py).
 """
 
@@ -43,9 +43,9 @@ def _remove(hooks: list[Any]) -> None:
 
 
 def is_asked_by_scaler() -> bool:
-    """Whether it is GradScaler that reads `param_groups`, to change the gradients, of which it tells in no other way.
+    """Whether GradScaler reads `param_groups`, to change the gradients: there is no other sign of that.
 
-    What it does to them torch counts as no new version, so that it would not be noticed afterwards either.
+    torch does not count its change as a new version of the gradients, so it could not be detected afterwards either.
     """
     frame = sys._getframe(2)
     while frame.f_code.co_name == "param_groups" and frame.f_back is not None:
@@ -56,7 +56,7 @@ def is_asked_by_scaler() -> bool:
 class GradientOptimizer(WrappedOptimizer):
     """The methods that DistributedOptimizer adds to the class that it wraps."""
 
-    #: Whether a step is over when step() returns, and all that others have told of it is heard.
+    #: Whether a step is complete when step() returns, with all reports of other ranks received.
     _may_settle = True
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
@@ -65,7 +65,7 @@ class GradientOptimizer(WrappedOptimizer):
         self._warned: set[str] = set()
         self._synchronized = False
         self._should_synchronize = True
-        #: Whether who called synchronize() ought to step within skip_synchronize().
+        #: Whether the caller of synchronize() should step within skip_synchronize().
         self._is_expected_to_skip = False
         #: What is under way between the ranks about the step that has begun.
         self._numbers: Handle[Tensor] | None = None
@@ -75,7 +75,7 @@ class GradientOptimizer(WrappedOptimizer):
         super()._distribute(options, names, members)
 
     def _priority_of(self, _parameters: list[Tensor]) -> int:
-        """Return the priority with which the gradients of these parameters travel."""
+        """Return the priority of the gradients of these parameters."""
         return 0
 
     def _add_group(self, parameters: list[Tensor]) -> None:
@@ -97,10 +97,10 @@ class GradientOptimizer(WrappedOptimizer):
 
     @property
     def param_groups(self) -> Any:
-        """The parameter groups. Who reads them when a backward pass is complete gets to gradients that are combined.
+        """The parameter groups. Reading them after a complete backward pass waits until the gradients are combined.
 
-        So does `GradScaler`, which divides the gradients by its scale right before it calls step(), also where a
-        backward pass has not reached all of them: only those that nobody has begun to combine are its own to change.
+        The same holds for `GradScaler`, which divides the gradients by its scale just before it calls step(), also if a
+        backward pass has not reached all of them: it may change only those whose reduction has not begun.
         """
         attributes = vars(self)
         groups = attributes.get("_groups")
@@ -125,21 +125,21 @@ class GradientOptimizer(WrappedOptimizer):
         return self._options.passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Change how many backward passes accumulate locally; gradients not yet combined are given all of them."""
+        """Change how many backward passes accumulate locally; gradients not yet combined get the full number."""
         self._options.passes = positive(passes)
         for group in self._groups:
             group.restart_passes()
 
     def set_weight(self, weight: float | None) -> None:
-        """Say what this rank's gradients count in the average from now on, as the number of its samples.
+        """Set the weight of this rank's gradients in later averages, for example its number of samples.
 
-        What comes out is the sum of weight * gradient over the sum of the weights, so that ranks whose batches differ
-        in size train as one process does with all of them. 0 is a rank that has no samples, and need not make a
-        backward pass. All ranks must set weights, or none; None ends it. Call it before the backward pass.
+        The average is the sum of weight * gradient over the sum of the weights, so that ranks whose batches differ in
+        size train as one process does with all of them. A rank of weight 0 has no samples, and need not run a backward
+        pass. All ranks must set weights, or none; None removes the weight. Call it before the backward pass.
 
         Raises:
             InvalidArgumentError: the weight is negative or not finite, or the optimizer's op is not Average.
-            AssertionError: a backward pass has begun, whose gradients may be under way.
+            AssertionError: a backward pass has begun, whose gradients may already be in reduction.
         """
         if weight is not None and (self._options.op != Average or not 0 <= weight < float("inf")):
             raise InvalidArgumentError(f"set_weight({weight}): weights are 0 or more, and for op=Average only")
@@ -152,11 +152,11 @@ class GradientOptimizer(WrappedOptimizer):
     def synchronize(self) -> None:
         """Wait until all gradients are combined; start those that the backward pass did not reach.
 
-        For what has to happen between the backward pass and the step, as gradient clipping; then step within
+        Use it for changes between the backward pass and the step, as gradient clipping; then step within
         `skip_synchronize()`. Every rank must call it.
 
         Raises:
-            AssertionError: a gradient was changed while it travelled.
+            AssertionError: a gradient was changed during its reduction.
             HorovodInternalError: a gradient could not be combined: ranks disagree, a rank has died.
         """
         # Who has read param_groups since the backward pass has combined the gradients already.
@@ -179,13 +179,13 @@ class GradientOptimizer(WrappedOptimizer):
         self._warn_of_missing(missing)
 
     def _restart(self) -> None:
-        """Be ready for the gradients of the next backward pass."""
+        """Prepare for the gradients of the next backward pass."""
         for group in self._groups:
             group.reset()
         self._presence.restart()
 
     def _tell(self) -> None:
-        """Start to tell the others what this rank has, and that it has come to this step."""
+        """Start to exchange which gradients this rank has, and its step number."""
         if self._presence.begin():
             self._numbers = None
         self._hear()  # about a step that was left out
@@ -198,7 +198,7 @@ class GradientOptimizer(WrappedOptimizer):
         return (self._numbers is None or self._numbers.poll()) and self._presence.poll()
 
     def _hear(self) -> None:
-        """Wait for what the others tell, and make sure that it goes together with what this rank has."""
+        """Wait for the other ranks' reports, and check that they are consistent with this rank's."""
         if not self._presence.is_to_be_heard:
             return
         self._share_buckets()
@@ -249,13 +249,13 @@ class GradientOptimizer(WrappedOptimizer):
         return missing
 
     def _kinds(self) -> list[list[Kind]]:
-        """Return what all ranks together have, group by group."""
+        """Return the kinds of gradients of all ranks together, group by group."""
         kinds = self._presence.kinds()
         ends = itertools.accumulate(map(len, self._members))
         return [kinds[end - len(group) : end] for group, end in zip(self._members, ends, strict=True)]
 
     def _wait_before_step(self) -> None:
-        """Wait for the gradients alone, as the others may need this rank to go on before they come to their step."""
+        """Wait for the gradients only: other ranks may need this rank's next calls before they reach their step."""
         operations = [group.operation for group in self._groups if group.operation is not None]
         while not self._has_heard() and operations:
             if is_done_within(operations[-1], _PATIENCE):
@@ -268,14 +268,14 @@ class GradientOptimizer(WrappedOptimizer):
         if new:
             self._warned.update(new)
             warnings.warn(
-                f"parameters got a gradient on other ranks, but none on this one, which takes part with zeros: "
-                f"{', '.join(new)} (said once for each parameter)",
+                f"parameters got a gradient on other ranks, but none on this one, which contributes zeros: "
+                f"{', '.join(new)} (shown once for each parameter)",
                 stacklevel=4,
             )
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Within this, step() takes the gradients as they are. Call synchronize() before."""
+        """Within this, step() uses the gradients unchanged. Call synchronize() before."""
         if not self._should_synchronize:
             raise AssertionError("skip_synchronize() is entered twice")
         self._should_synchronize = False
@@ -317,7 +317,7 @@ class GradientOptimizer(WrappedOptimizer):
             self._synchronize()
 
     def _has_combined(self) -> bool:
-        """Whether the gradients that there are have been combined, and not yet used."""
+        """Whether the present gradients have been combined, and not yet used."""
         return (
             self._synchronized
             and not self._has_started()
@@ -337,7 +337,7 @@ class GradientOptimizer(WrappedOptimizer):
         return synchronized
 
     def _combined_loss(self, loss: Any) -> Tensor:
-        """Return the loss of all ranks. Ranks that decided by their own would make different steps."""
+        """Return the loss of all ranks: with their own losses, ranks would make different steps."""
         mine = torch.as_tensor(loss).detach()
         name = f"{PREFIX}.{joined(list(self._parameter_names.values()))}.loss"
         options = self._options
@@ -361,7 +361,7 @@ class GradientOptimizer(WrappedOptimizer):
         super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Load the wrapped optimizer's state. What the last backward pass has begun is dropped."""
+        """Load the wrapped optimizer's state. Reductions of the last backward pass are dropped."""
         self._restart()
         self._hear_nobody()
         self._synchronized = False

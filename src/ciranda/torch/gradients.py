@@ -1,11 +1,11 @@
-"""The gradients of a DistributedOptimizer on their way: groups of them, combined step after step.
+"""The gradients of a DistributedOptimizer during their reduction: groups of them, combined step after step.
 
-A backward pass that computes a gradient calls the group's hook, and when all members of the group are there the
-group's allreduce starts, in place. Gradients that a rank did not compute are dealt with when the optimizer waits: the
-ranks tell each other what they have (presence.py), by a call of its own or along with the gradients, and
+A backward pass that computes a gradient calls the group's hook, and when all members of the group are computed the
+group's allreduce starts, in place. Gradients that a rank did not compute are handled when the optimizer waits: the
+ranks exchange which gradients they have (presence.py), by a separate call or together with the gradients:
 
-- what nobody has is left out: the gradient stays None, as in one process;
-- what others have takes part with zeros, or without rows if it is sparse.
+- a gradient that no rank has is left out: it stays None, as in one process;
+- a gradient that other ranks have is contributed as zeros, or without rows if it is sparse.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class GradientGroup:
         presence.add_group()
 
     def reset(self) -> None:
-        """Be ready for the next step."""
+        """Prepare for the next step."""
         self._is_new = False
         n_members = len(self.names)
         self._remaining[:] = [self._options.passes] * n_members
@@ -112,28 +112,28 @@ class GradientGroup:
         self._watched: tuple[Tensor, int] | None = None
 
     def restart_passes(self) -> None:
-        """Let every member that is not there yet make all of its backward passes."""
+        """Restart the count of backward passes of every member that is not complete yet."""
         for member, is_here in enumerate(self.is_here):
             if not is_here:
                 self._remaining[member] = self._options.passes
 
     @property
     def is_under_way(self) -> bool:
-        """Whether all members have come, and are being combined."""
+        """Whether all members are complete, and are being combined."""
         return self._waiting_for == 0
 
     @property
     def is_usual(self) -> bool:
-        """Whether every member has come with a dense gradient."""
+        """Whether every member is complete, with a dense gradient."""
         return self._waiting_for == 0 and not (self.sparse or self.densified or self._lacking)
 
     @property
     def carries(self) -> bool:
-        """Whether the gradients take along what the ranks tell each other of them."""
+        """Whether the reduction of the gradients also carries the ranks' reports on them."""
         return not self._is_new and self._presence.is_settled
 
     def kinds(self, parameters: Sequence[Tensor]) -> list[Kind]:
-        """Return what this rank has of each member."""
+        """Return the kind of this rank's gradient of each member."""
         return [self._kind(member, parameter.grad) for member, parameter in enumerate(parameters)]
 
     def _kind(self, member: int, gradient: Tensor | None) -> Kind:
@@ -152,7 +152,7 @@ class GradientGroup:
     # --- a gradient comes ---
 
     def make_hook(self, member: int) -> Hook:
-        """Return what to call whenever a gradient of `member` has been accumulated."""
+        """Return the hook to call whenever a gradient of `member` has been accumulated."""
         remaining, come, is_here = self._remaining, self._come, self.is_here
 
         def on_gradient(parameter: Tensor) -> None:
@@ -179,7 +179,7 @@ class GradientGroup:
         return on_gradient
 
     def add(self, member: int, parameter: Tensor) -> None:
-        """Take this step's gradient of `member`; start when all members are there. REQUIRES: it has a gradient."""
+        """Add this step's gradient of `member`; start when all members are complete. REQUIRES: it has a gradient."""
         self._come[member] = parameter
         self._count_in(member)
 
@@ -199,7 +199,7 @@ class GradientGroup:
             raise
 
     def _start(self) -> None:
-        """Send what has come, in one call: to look at each gradient as it comes costs a small model's step more."""
+        """Start the reduction of all members in one call: handling each gradient separately slows small models."""
         come = self._come
         members = [member for member, each in enumerate(come) if each is not None and each.grad is not None]
         gradients: list[Any] = [come[member].grad for member in members]  # type: ignore[union-attr]
@@ -220,7 +220,7 @@ class GradientGroup:
         come[:] = [None] * len(come)
 
     def _filled(self, members: list[int], gradients: list[Tensor]) -> tuple[list[int], list[Tensor]]:
-        """Return what to send of all members: zeros for those that are sparse. REQUIRES: all have come."""
+        """Return the tensors of all members to send: zeros for sparse ones. REQUIRES: all are complete."""
         n_members = len(self.names)
         if len(members) == n_members:
             return members, gradients
@@ -232,7 +232,7 @@ class GradientGroup:
         return list(range(n_members)), [given[member] for member in range(n_members)]
 
     def _tell(self) -> Tensor:
-        """Return what this rank tells the others of the members. REQUIRES: all have come."""
+        """Return this rank's report on the members. REQUIRES: all are complete."""
         self._presence.note_told()
         is_odd = self._presence.is_odd
         if self.is_usual:
@@ -240,7 +240,7 @@ class GradientGroup:
         return self._told.tell(self.kinds(cast("list[Tensor]", self._come)), is_odd)
 
     def _is_apart(self, member: int, parameter: Tensor | None) -> bool:
-        """Whether the gradient travels by itself, as sparse ones do; where they are not to, it is made dense."""
+        """Whether the gradient is combined separately, as sparse ones are; with sparse_as_dense it is made dense."""
         assert parameter is not None
         gradient = parameter.grad
         assert gradient is not None
@@ -297,7 +297,7 @@ class GradientGroup:
     # --- the optimizer waits ---
 
     def complete(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
-        """Start with what there is. `kinds` says what all ranks together have of each member, if that is known."""
+        """Start with the present gradients. `kinds`: those of all ranks together for each member, if known."""
         for member, parameter in enumerate(parameters):
             if not self.is_here[member]:
                 self._add_late(member, parameter, Kind.DENSE if self.carries else kinds[member])
@@ -320,9 +320,9 @@ class GradientGroup:
             self.add(member, parameter)
 
     def learn(self, parameters: Sequence[Tensor]) -> list[Kind]:
-        """Return what all ranks together have of each member; nothing, if that is what they are to have.
+        """Return the kinds of all ranks together for each member; nothing, if they are as expected.
 
-        REQUIRES: the operation is done, and the gradients carry what the ranks tell each other.
+        REQUIRES: the operation is done, and the gradients carried the ranks' reports.
 
         Raises:
             MismatchError: as Told.check() does.
@@ -341,14 +341,14 @@ class GradientGroup:
         return kinds
 
     def missing(self, kinds: Sequence[Kind]) -> list[str]:
-        """Return the names of the members that others have and this rank does not."""
+        """Return the names of the members that other ranks have and this rank lacks."""
         return [self.names[member] for member in sorted(self._lacking) if kinds[member]]
 
     def finish(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
-        """Bring the results to the gradients. REQUIRES: the operation is done. `kinds` is as for complete().
+        """Write the results to the gradients. REQUIRES: the operation is done. `kinds` is as for complete().
 
         Raises:
-            AssertionError: a gradient was changed while it travelled.
+            AssertionError: a gradient was changed during its reduction.
         """
         if self._watched is not None and self._watched[0]._version != self._watched[1]:
             raise AssertionError(

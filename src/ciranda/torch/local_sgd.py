@@ -1,7 +1,7 @@
 """LocalSGD: every rank steps by itself, and every k steps the parameters of all ranks are averaged.
 
-What travels is parameters, once in k steps, in place of gradients in each. With k=1 and plain SGD that is the same
-training; with larger k, or with momenta, which are each rank's own unless they are averaged too, it is another.
+Parameters are sent, once in k steps, in place of gradients in each. With k=1 and plain SGD the training is the same; it
+differs with larger k, or with momenta, which are local unless they are averaged too.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class LocalOptimizer(OwnSteps):
         #: Steps since the last average, and the losses that were reported in these.
         self._n_steps = 0
         self._losses: list[float] = []
-        #: The world in which the ranks were found to have begun with the same parameters.
+        #: The world in which the ranks were checked to begin with the same parameters.
         self._begun_in: int | None = None
         grouped = {parameter for group in members for parameter in group}
-        #: The parameters that are each rank's own.
+        #: The parameters that are local to each rank.
         self._own = {parameter for parameter in names if parameter not in grouped}
         super()._distribute(options, names, members)
 
@@ -62,7 +62,7 @@ class LocalOptimizer(OwnSteps):
 
     @property
     def k(self) -> int:
-        """How many steps there are between two averages, now."""
+        """The current number of steps between two averages."""
         return self._options.interval.k
 
     # --- stepping
@@ -70,8 +70,8 @@ class LocalOptimizer(OwnSteps):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make the wrapped optimizer's step with this rank's gradients; after each k-th, average the parameters.
 
-        Where torch.amp.GradScaler has found gradients that are not finite, this rank's parameters stay; the step is
-        counted all the same, so that the ranks average after the same ones.
+        If torch.amp.GradScaler has found gradients that are not finite, this rank's parameters do not change; the step
+        counts nevertheless, so that the ranks average after the same steps.
         """
         self._begin()
         loss = None if self._must_skip else self._step_alone(closure)
@@ -88,14 +88,14 @@ class LocalOptimizer(OwnSteps):
     step.hooked = True  # type: ignore[attr-defined]
 
     def report_loss(self, loss: Any) -> None:
-        """Tell an adaptive optimizer the loss of a step, unless a closure returns it."""
+        """Report the loss of a step to an adaptive optimizer, unless a closure returns it."""
         self._losses.append(float(loss))
 
     def _begin(self) -> None:
-        """Make sure, once in each world, that the ranks begin with the same parameters.
+        """Check, once in each world, that the ranks begin with the same parameters.
 
         Raises:
-            MismatchError: on all ranks; else they would average what has nothing to do with each other.
+            MismatchError: on all ranks; otherwise they would average unrelated parameters.
         """
         if not self._takes_part or self._begun_in == world.epoch:
             return
@@ -115,7 +115,7 @@ class LocalOptimizer(OwnSteps):
     # --- averaging
 
     def average(self) -> None:
-        """Average the parameters now: before they are evaluated or saved, or after the last step. Counts anew.
+        """Average the parameters now: before they are evaluated or saved, or after the last step. Restarts the count.
 
         All ranks must call it, and may have made different numbers of steps.
         """
@@ -145,7 +145,7 @@ class LocalOptimizer(OwnSteps):
             self._options.interval.adapt(progress)
 
     def _states(self) -> dict[str, Tensor]:
-        """Return the optimizer's state of the parameters that are averaged: momenta and the like, no counts."""
+        """Return the optimizer's state of the averaged parameters: momenta and the like, no counts."""
         found = {}
         for parameter in self._averaged():
             name = self._parameter_names[parameter]
@@ -156,7 +156,7 @@ class LocalOptimizer(OwnSteps):
         return found
 
     def _check(self, n_steps: int, names: list[str]) -> None:
-        """Make sure that all ranks average the same, and for the same reason: a k-th step, or a call (0 steps).
+        """Check that all ranks average the same, and for the same reason: a k-th step, or a call (0 steps).
 
         Raises:
             MismatchError: on all ranks.
@@ -183,7 +183,7 @@ class LocalOptimizer(OwnSteps):
         """Return the progress of all ranks together.
 
         Raises:
-            InvalidArgumentError: on all ranks; no rank knows a loss.
+            InvalidArgumentError: on all ranks; no rank has a loss.
         """
         rate = float(self.param_groups[0].get("lr", 1.0))
         mine = torch.tensor([sum(self._losses), len(self._losses), rate, 1.0], dtype=torch.float64)
@@ -221,21 +221,20 @@ def LocalSGD(  # noqa: N802 (a class to its users, as DistributedOptimizer is)
     Args:
         optimizer: any torch optimizer.
         named_parameters: as `model.named_parameters()`: all parameters of the optimizer, with unique names that are
-            the same on every rank. Without them parameters are known by their position.
-        k: how many steps there are from one average to the next. 1 averages after each step.
+            the same on every rank. Without them parameters are identified by their position.
+        k: the number of steps between averages. 1 averages after each step.
         adaptive: begin with k, and average more often as the loss falls, less often as the learning rate does
             (`report_loss()`).
-        max_k: the most steps between two averages, where it is adaptive.
+        max_k: the largest number of steps between two averages, if `adaptive`.
         average_state: average the optimizer's state of the parameters, momenta for example, with them; by default each
             rank keeps its own.
-        distributed: parameters that are each rank's own, themselves or their names; those whose attribute
-            `is_distributed` is True, as those of `ciranda.torch.nn.ShardedLinear`, need not be listed. They are not
-            averaged.
+        distributed: local parameters, themselves or their names, which are not averaged. Parameters whose attribute
+            `is_distributed` is True, as those of `ciranda.torch.nn.ShardedLinear`, need not be listed.
         process_set: the ranks whose parameters are averaged; the others step alone.
 
     Raises:
-        InvalidArgumentError: (a ValueError) names are missing or not unique, an argument is out of range, or what is
-            listed as distributed is no parameter of the optimizer.
+        InvalidArgumentError: (a ValueError) names are missing or not unique, an argument is out of range, or an entry
+            of `distributed` is not a parameter of the optimizer.
     """
     id_of(process_set)
     if isinstance(optimizer, WrappedOptimizer):

@@ -43,38 +43,37 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     """Return an optimizer of `optimizer`'s own class whose `step()` uses the gradients of all ranks.
 
     It takes over the state and the parameter groups of `optimizer`, which should not be used any more. A parameter
-    that got no gradient on this rank takes part with zeros; if it got none on any rank it is left alone. The gradients
-    of parameters whose attribute `is_distributed` is True, as those of `ciranda.torch.nn.ShardedLinear`, stay each
-    rank's own.
+    without a gradient on this rank contributes zeros; without a gradient on any rank it is unchanged. The gradients of
+    parameters whose attribute `is_distributed` is True, as those of `ciranda.torch.nn.ShardedLinear`, stay local.
 
     Args:
         optimizer: any torch optimizer.
         named_parameters: as `model.named_parameters()`: all parameters of the optimizer, with unique names that are
-            the same on every rank. Without them parameters are known by their position.
-        compression: what to send, as Compression.none or Compression.fp16 or a class of your own.
+            the same on every rank. Without them parameters are identified by their position.
+        compression: the compressor, as Compression.none or Compression.fp16 or a class of your own.
         backward_passes_per_step: how many backward passes accumulate locally before gradients are combined.
-        op: Average, Sum, Min, Max or Product; or Adasum, for which each rank makes its own step, and the changes that
-            the steps made are combined.
+        op: Average, Sum, Min, Max or Product; or Adasum, which combines the changes of each rank's own step.
         gradient_predivide_factor: f multiplies gradients by 1 / f before they are averaged, and by f afterwards.
         num_groups: deprecated, use `groups`.
         groups: a number: that many groups of parameters whose gradients are combined together; or the groups
-            themselves, as lists of parameters; others go alone. By default small neighbours go together.
+            themselves, as lists of parameters; others are combined one by one. By default small neighbours are grouped.
         sparse_as_dense: combine sparse gradients as dense ones, and make them sparse again for the step. By default the
             rows of all ranks are gathered.
         process_set: the ranks whose gradients are combined; the others step with their own.
-        gradient_as_bucket_view: the gradients that are combined together also lie together in memory, as one tensor
-            for each dtype, which travels as one. On one host they lie, from the second step on, in memory that the
-            ranks share, and are combined where they are. Not with op=Adasum, which combines no gradients.
-        divisor: what an average divides by while ranks have joined: "contributors", the number of ranks that take part;
+        gradient_as_bucket_view: the gradients that are combined together are also contiguous in memory, as one tensor
+            for each dtype, which is sent as one. On one host, from the second step on, they are in memory that the
+            ranks share, and are combined in place. Not with op=Adasum, which combines no gradients.
+        divisor: the divisor of an average while ranks have joined: "contributors", the number of ranks that take part;
             or "world", that of all ranks of the process set, as Horovod does. Weighted averages divide by the sum of
             the weights.
-        overlap_forward: the model: `step()` waits for nothing, and each module's parameters are updated right before
-            the module's next forward pass, while later ones' gradients still travel. Who reads parameters otherwise
-            than through the model or its state_dict() calls `synchronize()` first. Not with op=Adasum or LBFGS.
+        overlap_forward: the model: `step()` does not wait, and each module's parameters are updated just before the
+            module's next forward pass, while gradients of later modules are still being combined. Code that reads
+            parameters otherwise than through the model or its state_dict() must call `synchronize()` first. Not with
+            op=Adasum or LBFGS.
 
     Raises:
-        InvalidArgumentError: (a ValueError) names are missing or not unique, or an argument is out of range.
-        NotSupportedError: (a ValueError) an argument asks for what is not available yet.
+        InvalidArgumentError: (a ValueError) names are missing or not unique, an argument is out of range, or arguments
+            cannot be combined.
     """
     id_of(process_set)
     chosen = choose_op(op, None)
@@ -85,9 +84,9 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     passes = positive(backward_passes_per_step)
-    divides_by_all(divisor)  # which refuses what is none
+    divides_by_all(divisor)  # raises for an invalid one
     if gradient_as_bucket_view and chosen == Adasum:
-        raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients travel")
+        raise InvalidArgumentError("gradient_as_bucket_view=True cannot be used with op=Adasum: no gradients are sent")
     if overlap_forward is not None and (chosen == Adasum or isinstance(optimizer, torch.optim.LBFGS)):
         raise InvalidArgumentError("overlap_forward cannot be used with op=Adasum or LBFGS: they step with all at once")
     options = Options(

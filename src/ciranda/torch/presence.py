@@ -83,8 +83,8 @@ class Told:
             return
         if both[-1]:
             raise MismatchError(
-                f"{self._name}: since they began together, ranks have made different numbers of steps with this "
-                "optimizer. All must call step() alike: whether to skip one is to be decided by what all ranks know"
+                f"{self._name}: since their common start, ranks have made different numbers of steps with this "
+                "optimizer. All must call step() equally often: skip a step only by values that all ranks have"
             )
         if not self._sparse_as_dense:
             mixed = [name for name, is_mixed in zip(names, both.tolist(), strict=False) if is_mixed]

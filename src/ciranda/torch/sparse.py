@@ -1,9 +1,9 @@
 """Allreduce of sparse (COO) tensors: their rows are gathered, or the tensors made dense where that is cheaper.
 
-First the ranks tell each other what they have, how many rows of it, and their weights; from these numbers all draw the
-same conclusion, also if it is that they disagree. Then the rows travel, or the dense tensors do. Nobody waits for the
-numbers when a reduction is started: whoever waits for it starts the second half, or a thread as soon as they have come,
-because other ranks may wait for what this one waits for only later, or never.
+First the ranks exchange their dtypes, numbers of rows and weights; from these numbers all draw the same conclusion,
+also if they disagree. Then the rows are gathered, or the dense tensors reduced. Starting a reduction does not wait for
+the numbers: the thread that waits for the reduction starts the second half, or another thread as soon as they have
+arrived, because other ranks may wait for a reduction for which this rank waits only later, or never.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _unnamed = Numbering()
 
 
 class _Told(NamedTuple):
-    """What a rank tells the others, in front of the shape; of all ranks, columns of a table of float64."""
+    """A rank's report to the others, which precedes the shape; of all ranks, columns of a table of float64."""
 
     rank: Any
     n_rows: Any
@@ -75,7 +75,7 @@ def _said(row: list[float], what: str) -> str:
 
 
 def _check_alike(table: Tensor, name: str) -> None:
-    """Raise, on all ranks alike, if they did not make the same call."""
+    """Raise, on all ranks alike, unless they made the same call."""
     columns = _Told(*range(_N_TOLD))
     for text, what in (
         ("reduce op", "op"),
@@ -116,12 +116,12 @@ def _shares_of(told: _Told, name: str) -> Tensor | None:
 
 
 class SparseReduction:
-    """A sparse allreduce under way. `wait()`, or a call, returns the coalesced sparse result.
+    """A pending sparse allreduce. `wait()`, or a call, returns the coalesced sparse result.
 
     Args:
         tensor: the sparse tensor, or None for one without any rows.
         like: a tensor of the same shape and dtype.
-        name: known to no other operation under way; None for one that is numbered.
+        name: of no other pending operation; None for one that is numbered.
         op: Average or Sum.
         weight: this rank's, in a weighted average.
         divisor: of an average, as for `allreduce()`.
@@ -167,7 +167,7 @@ class SparseReduction:
         call_when_done(self._told._operation, self._advance)
 
     def _advance(self) -> None:
-        """Learn how many rows there are and start what is cheaper, once. A failure is kept for wait()."""
+        """Receive the numbers of rows and start the cheaper reduction, once. A failure is kept for wait()."""
         with self._advancing:
             if self._is_advanced:
                 return
@@ -184,7 +184,7 @@ class SparseReduction:
         self._n_ranks = n_members or table.shape[0]  # those that take part
         self._n_sparse_dims = int(told.n_sparse_dims.max())
         shares = _shares_of(told, self._name)
-        if self._n_sparse_dims == 0:  # nobody has anything, which leaves nothing to send
+        if self._n_sparse_dims == 0:  # no rank has rows: nothing to send
             return
         self._n_told, self._n_rows = table.shape[0], int(told.n_rows.sum())
         row_bytes = math.prod(self._shape[self._n_sparse_dims :]) * self._dtype.itemsize
@@ -228,7 +228,7 @@ class SparseReduction:
         )
 
     def poll(self) -> bool:
-        """Whether wait() will find everything done. Never blocks."""
+        """Whether wait() will not block. Never blocks itself."""
         if not self._told.poll():
             return False
         self._advance()
@@ -238,7 +238,7 @@ class SparseReduction:
         return [handle for handle in (self._gathered, *(self._dense or ())) if handle is not None]
 
     def wait(self) -> Tensor:
-        """Return the result; raise what the reduction failed with."""
+        """Return the result, or raise the reduction's error."""
         self._advance()
         if self._failure is not None:
             raise self._failure
@@ -296,11 +296,11 @@ def sparse_allreduce_async(
     Returns:
         A handle: `synchronize(handle)`, `handle.wait()` or `handle()` returns the result, a coalesced sparse tensor.
 
-    The rows of all ranks are gathered and added up; where they would be more bytes than the dense tensor, the dense
-    tensors are combined instead, with the same result up to rounding.
+    The rows of all ranks are gathered and summed; if they would be more bytes than the dense tensor, the dense tensors
+    are combined instead, with the same result up to rounding.
 
     Raises:
-        InvalidArgumentError: the tensor is not sparse, `op` is another one, or a weight or the divisor cannot be.
+        InvalidArgumentError: the tensor is not sparse, `op` is another one, or a weight or the divisor is invalid.
         MismatchError: ranks differ in dtype, shape, number of sparse dimensions, op or divisor, or some give weights
             and others do not.
     """

@@ -1,7 +1,7 @@
 """Batch normalisation over the batches of all ranks, as if they were one.
 
-Each rank tells the others how many values it has of each channel, their mean and their sum of squared deviations; from
-these all compute the same statistics. The backward pass adds up two sums over all ranks. What travels is float64.
+Each rank sends the others its number of values of each channel, their mean and their sum of squared deviations; from
+these all compute the same statistics. The backward pass adds up two sums over all ranks. All of it is sent as float64.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _by_channel(tensor: Tensor) -> list[int]:
 
 
 def _shaped(values: Tensor, like: Tensor) -> Tensor:
-    """Return the values of the channels, in the type of `like` and so that they broadcast to it."""
+    """Return the values of the channels, in the type of `like` and in a shape that broadcasts to it."""
     return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
 
 
@@ -34,7 +34,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _statistics(batch: Tensor, process_set: ProcessSet) -> tuple[float, Tensor, Tensor]:
-    """Return, of all ranks' batches, how many values each channel has, and their means and (biased) variances."""
+    """Return the number of values of each channel in all ranks' batches, their means and (biased) variances."""
     n_channels = batch.shape[1]
     count = batch.numel() // max(n_channels, 1)
     mine = torch.zeros(1, 1 + 2 * n_channels, dtype=torch.float64)
@@ -92,21 +92,21 @@ class _Normalize(torch.autograd.Function):
 class SyncBatchNorm(_BatchNorm):
     """`torch.nn.BatchNorm1d/2d/3d` over the batches of all ranks, on CPU tensors as well.
 
-    Forward and backward, it equals BatchNorm on the ranks' batches put together, which may differ in size, or be empty
+    Forward and backward, it equals BatchNorm on the joined batches of all ranks, which may differ in size, or be empty
     on some ranks. In evaluation it is BatchNorm. All ranks must make the same calls, backward ones included; a rank's
     gradients are, as with allreduce, those of the sum of all ranks' losses.
 
     Args:
         num_features: C, for inputs of shape [N, C] or [N, C, ...] and of a floating-point dtype.
         eps: added to the variance.
-        momentum: how much of a new batch's statistics goes into the running ones; None for their plain mean.
-        affine: whether there are a weight and a bias for each channel.
-        track_running_stats: whether there are running statistics, for evaluation.
-        process_set: the ranks whose batches are put together.
+        momentum: the share of a new batch's statistics in the running ones; None for their plain mean.
+        affine: whether each channel has a weight and a bias.
+        track_running_stats: whether to keep running statistics, for evaluation.
+        process_set: the ranks whose batches are joined.
 
     Raises:
-        InvalidArgumentError: (a ValueError) the input has fewer than two dimensions, or training has one value for a
-            channel in all.
+        InvalidArgumentError: (a ValueError) the input has fewer than two dimensions, or a training batch has only one
+            value for a channel on all ranks together.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class SyncBatchNorm(_BatchNorm):
         return normal if self.bias is None else normal + _shaped(self.bias, normal)
 
     def _track(self, total: float, mean: Tensor, variance: Tensor) -> None:
-        """Take a batch into the running statistics."""
+        """Update the running statistics with a batch."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)

@@ -143,7 +143,7 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         if now != (self.shards.n_shards, self.shard):
             raise InvalidArgumentError(
                 f"this is shard {self.shard} of {self.shards.n_shards} of a ShardedLinear, but this is now rank "
-                f"{now[1]} of {now[0]}: make the layer anew, and load_dense() what to_dense() returned before"
+                f"{now[1]} of {now[0]}: create the layer again, and load_dense() the result of an earlier to_dense()"
             )
 
     # --- all classes

@@ -6,9 +6,9 @@
 Then DistributedDataParallel, FSDP2, DTensor and the functions of torch.distributed work over Ciranda's engine, with
 subgroups. Nothing is compiled against torch.
 
-Under `ciranda run` the process group is the world itself; `ciranda.init()` need not be called. Under `torchrun`, or
-wherever else torch's own variables say who is who, the ranks find each other through the process group's store: rank 0
-hosts Ciranda's rendezvous, and leaves its address and the job's secret in that store. That is as safe as the store is.
+Under `ciranda run` the process group is the world itself; `ciranda.init()` need not be called. Under `torchrun`, and
+other launchers that set torch's variables, rendezvous goes through the process group's store: rank 0 hosts Ciranda's
+rendezvous, and puts its address and the job's secret into that store. That is as safe as the store is.
 """
 
 import torch.distributed as _dist

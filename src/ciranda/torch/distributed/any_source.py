@@ -1,4 +1,4 @@
-"""A message that is received from whoever sends one."""
+"""Receiving a message from any source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ dist: Any = torch.distributed
 
 
 class AnySourceWork(dist._Work):  # type: ignore[misc, unused-ignore]
-    """A message under way from a rank that is not known before one has sent it."""
+    """A pending message from a rank that is not known before it has sent it."""
 
     def __init__(
         self, offers: Offers, tag: int, receive: Callable[[int], Work], timeout: timedelta | None = None
     ) -> None:
-        """Say that a message is wanted. `receive` receives it from a rank."""
+        """Request a message. `receive` receives it from a rank."""
         super().__init__()
         self._offers = offers
         self._tag = tag
@@ -45,7 +45,7 @@ class AnySourceWork(dist._Work):  # type: ignore[misc, unused-ignore]
             return self._work
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Return when the message is here. Raises as that of other work does."""
+        """Return when the message has arrived. Raises as other work does."""
         timeout = timeout or self._timeout
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
         for n_looks in itertools.count():

@@ -1,4 +1,4 @@
-"""A communication hook for DistributedDataParallel, with which gradients are averaged where they lie."""
+"""A communication hook for DistributedDataParallel that averages gradients in place."""
 
 # Without `from __future__ import annotations`: DDP compares the annotations of a hook with types.
 
@@ -23,7 +23,7 @@ _MIN_BYTES = 64 * 1024
 
 
 class _Seen:
-    """The buckets that have come in this world: how often, by the address of torch's record of their memory.
+    """The number of uses of each bucket in this world, by the address of torch's record of its memory.
 
     The weak reference to that record keeps its address from being used again.
     """
@@ -33,7 +33,7 @@ class _Seen:
         self._epoch = -1
 
     def count(self, storage: torch.UntypedStorage) -> int:
-        """Return how often the bucket has come, with this time."""
+        """Return the number of uses of the bucket, with this one."""
         if self._epoch != world.epoch:
             self._by_address.clear()
             self._epoch = world.epoch
@@ -49,18 +49,18 @@ _seen = _Seen()
 
 
 def ddp_comm_hook(group: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients, from the second time that it comes in memory that the ranks share.
+    """Average a bucket of gradients, from its second use on in memory that the ranks share.
 
         model = DistributedDataParallel(module, gradient_as_bucket_view=True)
         model.register_comm_hook(None, ciranda.torch.distributed.ddp_comm_hook)
 
-    All ranks must register it. What it does to a gradient bit for bit is what DDP does without it, but for the order of
-    summing and dividing.
+    All ranks must register it. The result of a gradient is bit for bit that of DDP without it, except for the order of
+    sum and division.
 
     Args:
-        group: of the backend ciranda; None is the default one. Memory is shared if it is of all ranks, and they are on
+        group: of the backend ciranda; None is the default one. Memory is shared if the group has all ranks, they are on
             one host with room in /dev/shm, and torch can move tensors' memory (2.13 can).
-        bucket: what DDP passes.
+        bucket: DDP's argument.
 
     Raises:
         InvalidArgumentError: the group is of another backend.
@@ -79,9 +79,9 @@ def _first(done: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
 
 
 def _share_when_due(gradients: torch.Tensor) -> None:
-    """Move the bucket, and with it all views of it, into memory that the ranks share when it comes the second time.
+    """Move the bucket, and all views of it, into memory that the ranks share at its second use.
 
-    DDP makes other buckets after its first step. All of this is the same on all ranks.
+    DDP creates other buckets after its first step. All of this is the same on all ranks.
     """
     storage = gradients.untyped_storage()
     if storage.nbytes() < _MIN_BYTES or _seen.count(storage) != 2:

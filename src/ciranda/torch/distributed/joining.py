@@ -1,7 +1,8 @@
-"""Joining the world through a store of torch's, where torch's launchers have told the ranks who they are.
+"""Joining the world through torch's store, under launchers that set torch's variables.
 
-Every rank leaves a claim: which host it is on. Rank 0 waits for all of them, hosts Ciranda's rendezvous, and leaves an
-answer for each rank: the address, the job's secret, and the rank's place among the hosts; or why there is none.
+Every rank puts a claim into the store: its host. Rank 0 waits for all claims, hosts Ciranda's rendezvous, and puts an
+answer for each rank into the store: the address, the job's secret, and the rank's position among the hosts; or the
+reason of a failure.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ANSWER_SECONDS = 10  # for rank 0 to host the rendezvous, once all have come
 
 
 class _Met:
-    """How this process has met the others: kept while it lives, so that they find each other again after a failure."""
+    """The rendezvous of this process: kept while it lives, for worlds after a failure."""
 
     who: tuple[int, int] | None = None  # the rank and size that `told` is for
     told: Told | None = None
@@ -50,7 +51,7 @@ _met = _Met()
 
 @dataclass(frozen=True)
 class _Seat:
-    """Who this process is, and where it can leave and find words."""
+    """The rank of this process, and its store."""
 
     store: Store
     rank: int
@@ -59,7 +60,7 @@ class _Seat:
 
 
 def by_variables() -> Told:
-    """What to tell the engine where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where torch's store is."""
+    """The engine's settings if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT give torch's store."""
     limit = start_timeout()
     where = f"the store of torch.distributed at {os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}"
     try:
@@ -73,16 +74,16 @@ def by_variables() -> Told:
 
 
 def by_group() -> Told:
-    """What to tell the engine where torch.distributed has a default process group."""
+    """The engine's settings if torch.distributed has a default process group."""
     store = dist.PrefixStore("ciranda", dist.distributed_c10d._get_default_store())
     return meet(store, dist.get_rank(), dist.get_world_size(), start_timeout())
 
 
 def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
-    """What to tell the engine, found through `store`, which all `size` ranks have; the same again, if they have met.
+    """The engine's settings, found through `store`, which all `size` ranks use; the same again in later worlds.
 
     Raises:
-        TimeoutError: a rank did not come within `limit`; all that have come are told which.
+        TimeoutError: a rank did not use the store within `limit`; all other ranks get an error that names it.
     """
     if _met.told is not None and _met.who == (rank, size):
         return _met.told
@@ -111,7 +112,7 @@ def start_timeout() -> timedelta:
 
 
 def _claim_and_wait(seat: _Seat) -> dict[str, Any]:
-    """Leave this rank's claim and return rank 0's answer to it."""
+    """Put this rank's claim into the store and return rank 0's answer to it."""
     mine = {**asdict(_own_claim()), "sees": _seen_address(_host_of(seat.store))}
     seat.store.set(f"claim/{seat.rank}", json.dumps(mine))
     if seat.rank == 0:
@@ -138,7 +139,7 @@ def _answer_all(seat: _Seat) -> None:
 
 
 def _answers(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Host the rendezvous, and say what each rank must know."""
+    """Host the rendezvous, and return the answer for each rank."""
     secret, job = secrets.token_hex(32), secrets.token_hex(8)
     address = _address_for_all(claims)
     try:
@@ -152,7 +153,7 @@ def _answers(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _wait(seat: _Seat, ranks: Sequence[int], what: str, limit: timedelta) -> None:
-    """Wait for what these ranks leave; TimeoutError names those that have not."""
+    """Wait for the entries of these ranks; TimeoutError names the missing ones."""
     try:
         seat.store.wait([f"{what}/{rank}" for rank in ranks], limit)
     except RuntimeError as error:
@@ -177,7 +178,7 @@ def _is_there(store: Store, key: str) -> bool:
 
 
 def _own_claim() -> Claim:
-    """Ranks of one torchrun say that they are together; other launchers tell less, and the machine is asked."""
+    """Ranks of one torchrun share a host by its variables; under other launchers the machine identifies the host."""
     environ = os.environ
     local_rank = int(environ["LOCAL_RANK"]) if environ.get("LOCAL_RANK", "").isdigit() else None
     if "GROUP_RANK" in environ and "LOCAL_WORLD_SIZE" in environ:

@@ -1,8 +1,8 @@
-"""Receiving from whoever sends.
+"""Receiving from any source.
 
-The engine's transfers are between two ranks that name each other. So a rank that receives from any source says in the
-group's store that it wants to hear of messages; from then on the others say there how many they have sent it. Nobody
-looks into the store as long as its messages are taken: only who waits, while some of its messages are not.
+The engine's transfers are between two ranks that name each other. So a rank that receives from any source requests
+offers in the group's store; from then on the others put there how many messages they have sent to it. A rank reads the
+store only while it waits and some of its messages have not been received.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import weakref
 from collections import Counter
 from typing import Any
 
-#: How often who waits looks into the store: soon, then less and less.
+#: The times between reads of the store by a waiting rank: short at first, then longer.
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.05
 
 
 def pause_seconds(n_looks: int) -> float:
-    """How long to wait after the n-th look."""
+    """The time to wait after the n-th read of the store."""
     return min(_FIRST_PAUSE_SECONDS * 1.5 ** min(n_looks, 20), _LAST_PAUSE_SECONDS)
 
 
 class Offers:
-    """What a rank of a group has sent to the others and received from them, by tag; and who wants to hear of it."""
+    """The messages that a rank of a group has sent and received, by tag; and the ranks that request offers."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class Offers:
     # --- who sends
 
     def sent(self, destination: int, tag: int, work: Any) -> None:
-        """Note a message. Whoever is known to want to hears of it."""
+        """Note a message, and offer it to ranks that are known to request offers."""
         with self._lock:
             self._n_sent[destination, tag] += 1
             self._unsettled[destination, tag] = weakref.ref(work)
@@ -47,11 +47,11 @@ class Offers:
             self.make()
 
     def are_open(self) -> bool:
-        """Whether somebody may wait for an offer of this rank."""
+        """Whether another rank may wait for an offer of this rank."""
         return bool(self._unsettled)
 
     def make(self) -> None:
-        """Offer what is not taken to those who want to hear of it."""
+        """Offer the unreceived messages to ranks that request offers."""
         with self._lock:
             for (destination, tag), last in list(self._unsettled.items()):
                 work = last()
@@ -74,7 +74,7 @@ class Offers:
             self._n_received[source, tag] += 1
 
     def want(self) -> None:
-        """Say that this rank receives from any source."""
+        """Request offers: this rank receives from any source."""
         self._store.set(f"ciranda/wanted/{self._rank}", "1")
 
     def find(self, tag: int) -> int | None:

@@ -75,14 +75,14 @@ def _is_plain(tensor: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _check_types(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    """Raise InvalidArgumentError where a result would have to be converted."""
+    """Raise InvalidArgumentError if a result would need a conversion."""
     for output, tensor in zip(outputs, inputs, strict=True):
         if output.dtype != tensor.dtype:
             raise InvalidArgumentError(f"the input is of type {tensor.dtype}, but the output of {output.dtype}")
 
 
 def _write_back(work: Sequence[Tensor], tensors: Sequence[Tensor]) -> Callable[[_core.Operation], None]:
-    """Return what brings the results in `work` to the tensors that it was made of, where it is not they."""
+    """Return the function that copies the results in `work` to the original tensors, if they differ."""
 
     def finish(_operation: _core.Operation) -> None:
         for each, tensor in zip(work, tensors, strict=True):
@@ -93,7 +93,7 @@ def _write_back(work: Sequence[Tensor], tensors: Sequence[Tensor]) -> Callable[[
 
 
 def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
-    """Return what copies the results of an operation into `outputs`, one each."""
+    """Return the function that copies the results of an operation into `outputs`, one each."""
 
     def finish(done: _core.Operation) -> None:
         for whole, output in zip(done.outputs(), outputs, strict=True):

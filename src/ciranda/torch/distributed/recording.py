@@ -1,12 +1,12 @@
-"""What torch.profiler shows of a collective, in the manner of torch's own backends.
+"""The events of a collective in torch.profiler, in the manner of torch's own backends.
 
     ciranda:all_reduce          from its submission until it is done, on whatever thread
     ciranda:all_reduce submit   its submission: shapes, and how much of which type goes through which group
-    ciranda:all_reduce wait     a wait for it, in which this thread drives the engine
-    ciranda:all_reduce finish   where results do not lie where they are wanted: bringing them there
+    ciranda:all_reduce wait     a wait for it, in which this thread runs the progress loop
+    ciranda:all_reduce finish   the copy of results to tensors that the engine cannot write to
 
-torch's record_param_comms needs what only code compiled against torch can give it; its attributes are the submission's.
-While no profiler runs nothing is recorded, and a look at a flag is all that it costs.
+Only code compiled against torch can write torch's record_param_comms; its attributes are the submission's. While no
+profiler runs nothing is recorded, at the cost of reading a flag.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class Span:
         record._call_end_callbacks_on_future(self._end)
 
     def part(self, what: str) -> AbstractContextManager[Any]:
-        """Record what is done for it on this thread."""
+        """Record work for it on this thread."""
         context: AbstractContextManager[Any] = _profiler.record_function(f"{self._name} {what}")
         return context
 
     def end(self) -> None:
-        """Say that the collective is done."""
+        """Report that the collective is done."""
         self._end.set_result(None)
 
     def wait_for_end(self) -> None:
-        """Return when the other thread has said so: the profile may end right after."""
+        """Return when the other thread has reported the end: the profile may end right after."""
         self._end.wait()
 
 
 def part_of(span: Span | None, what: str) -> AbstractContextManager[Any]:
-    """Record what is done on this thread for a collective, if that is recorded."""
+    """Record work on this thread for a collective, if that is recorded."""
     return nullcontext() if span is None else span.part(what)
 
 

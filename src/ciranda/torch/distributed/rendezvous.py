@@ -32,7 +32,7 @@ _formed = _Formed()
 
 
 def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
-    """Make the process group that torch asks for, which it does on the group's members only."""
+    """Create the process group that torch requests, which it does on the group's members only."""
     store, rank, timeout = options.store, options.group_rank, getattr(options, "timeout", None)
     is_default = not options.global_ranks_in_group
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
@@ -52,7 +52,7 @@ def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
 def answer_for_the_environment() -> None:
     """Under `ciranda run`, find the store of `init_process_group()` in the world.
 
-    torch's way of finding it, by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, is left alone where RANK is set.
+    torch's own lookup, by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, is unchanged if RANK is set.
     """
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     of_torch: Callable[..., Iterator[tuple[Store, int, int]]] = handlers["env"]
@@ -80,7 +80,7 @@ def _store_of_world(timeout: timedelta) -> Store:
 
 
 def _host_store(timeout: timedelta) -> Store:
-    """It also tells the others of its port, or why there is none."""
+    """Host torch's store, and send the others its port, or the reason why there is none."""
     try:
         store = dist.TCPStore("0.0.0.0", 0, None, is_master=True, timeout=timeout, wait_for_workers=False)
     except Exception as error:

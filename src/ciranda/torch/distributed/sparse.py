@@ -1,4 +1,4 @@
-"""Sums of sparse (COO) tensors: what every rank has is gathered, and each rank adds it up."""
+"""Sums of sparse (COO) tensors: the rows of all ranks are gathered, and each rank adds them up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 
 def parts_of(tensor: Tensor, op: int) -> list[Tensor]:
-    """Return what is to be gathered of a sparse tensor: an index a row, a value a row, and its shape."""
+    """Return the parts of a sparse tensor to gather: an index a row, a value a row, and its shape."""
     if tensor.layout is not torch.sparse_coo:
         raise NotSupportedError(
             f"all_reduce() of a tensor with layout {tensor.layout}; dense and COO tensors are supported"
@@ -29,7 +29,7 @@ def parts_of(tensor: Tensor, op: int) -> list[Tensor]:
 
 
 def delivery(tensor: Tensor, op: int, ranks: Sequence[int]) -> Callable[[_core.Operation], None]:
-    """Return what adds up the gathered parts, in the order of the ranks, into `tensor`."""
+    """Return the function that adds up the gathered parts, in rank order, into `tensor`."""
 
     def finish(done: _core.Operation) -> None:
         indices, values, shapes = (torch.as_tensor(each) for each in done.outputs())

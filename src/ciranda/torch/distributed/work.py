@@ -1,4 +1,4 @@
-"""Handles of collectives under way, as torch.distributed knows them."""
+"""Handles of pending collectives, in the form of torch.distributed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _node_under_way: Callable[[], Any] = getattr(torch._C, "_current_autograd_node",
 
 
 def _call_at_end_of_backward(callback: Callable[[], None]) -> bool:
-    """Queue a final callback of the backward pass under way, if that comes before DDP waits; return whether it does.
+    """Queue a final callback of the running backward pass, if it runs before DDP waits; return whether it does.
 
     DDP reduces a bucket right after the gradient of a parameter was accumulated, and queues the callback that waits
     after that of the last bucket. But in the first step of a static graph it does both in one final callback: what is
@@ -53,13 +53,13 @@ def late(timeout: timedelta) -> Exception:
     """Return the error of a wait that took too long."""
     error: Exception = dist.DistBackendError(
         f"a collective of the backend ciranda was not done within {timeout.total_seconds():g} s; some rank has "
-        "not called it, or is slow. It goes on, and uses its tensors: do not touch them"
+        "not called it, or is slow. It continues, and uses its tensors: do not touch them"
     )
     return error
 
 
 class Work(dist._Work):  # type: ignore[misc, unused-ignore]
-    """A collective under way. Whoever waits for it drives the engine."""
+    """A pending collective. A thread that waits for it runs the progress loop."""
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         """Return when the operation is done; without a timeout, or with one of 0, that of the group holds.
 
         Raises:
-            DistBackendError: (torch's, a RuntimeError) the time is over. The operation goes on; its tensors are in use.
+            DistBackendError: (torch's, a RuntimeError) after the timeout. The operation continues; its tensors are in
+                use.
         """
         with part_of(self._span, "wait"):
             self._wait_for_operation(timeout or self._timeout)
@@ -94,7 +95,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
             if self._finish is not None:
                 with part_of(self._span, "finish"):
                     self._finish(self._operation)
-                self._finish = None  # if it failed, whoever waits next tries again
+                self._finish = None  # if it failed, the next wait tries again
         return True
 
     def _wait_for_operation(self, timeout: timedelta | None) -> None:
@@ -153,7 +154,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
     def future_for_ddp(self) -> torch.futures.Future[list[Tensor]]:
         """Return a future for which DDP waits when the backward pass ends.
 
-        Just before that the same thread drives the engine, if it can: this saves handing over to others.
+        Just before that the same thread runs the progress loop, if it can: this saves a hand-over to other threads.
         """
 
         def complete() -> None:

@@ -28,7 +28,7 @@ class ModelStateHandler(StateDictHandler):
         super().__init__(model)
 
     def sync(self) -> None:
-        """Take rank 0's parameters and buffers."""
+        """Receive rank 0's parameters and buffers."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
@@ -40,7 +40,7 @@ class OptimizerStateHandler(StateDictHandler):
         super().__init__(optimizer)
 
     def sync(self) -> None:
-        """Take rank 0's state."""
+        """Receive rank 0's state."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
@@ -53,17 +53,17 @@ _registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Return pairs of a type and the handler for its values; the first that fits is taken."""
+    """Return pairs of a type and the handler for its values; the first that matches is used."""
     return list(_registry)
 
 
 def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> None:
-    """Replace the pairs that `get_handler_registry()` returns, for states that are made from now on."""
+    """Replace the pairs that `get_handler_registry()` returns, for states that are created afterwards."""
     _registry[:] = registry
 
 
 class TorchState(HandledState):
-    """What survives a failure of a training in torch.
+    """The state that survives a failure of a training in torch.
 
     Args:
         model: kept by its state_dict().

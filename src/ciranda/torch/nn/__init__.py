@@ -1,4 +1,4 @@
-"""Layers whose parameters are divided over the ranks."""
+"""Layers whose parameters are sharded over the ranks."""
 
 from ciranda.torch.nn.sharded_linear import ShardedLinear
 from ciranda.torch.nn.sharded_loss import sharded_softmax_cross_entropy

@@ -1,4 +1,4 @@
-"""The samples of all ranks, where every rank has some of the classes: gathered, and their gradients brought back."""
+"""The samples of all ranks for a sharded layer: gathered, and their gradients returned to their ranks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def gather(
     process_set: ProcessSet,
     prepare: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, Tensor, Batches]:
-    """Return the features of all ranks, prepared, their labels (none without), and which are whose: one collective.
+    """Return the prepared features of all ranks, their labels (if any), and the owner of each, by one collective.
 
     The gradient of a rank's features is that of the sum of all ranks' losses.
 
     Raises:
-        InvalidArgumentError: on all ranks; the features or labels of one are not what they ought to be.
+        InvalidArgumentError: on all ranks; the features or labels of one are invalid.
         MismatchError: on all ranks; they have features of different dtypes, or some have joined.
     """
     problem = 0

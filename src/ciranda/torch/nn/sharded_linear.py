@@ -24,7 +24,7 @@ _layers = Numbering()
 
 
 class ShardedParameter(nn.Parameter):
-    """A parameter that is a rank's own; copies and pickles of it too."""
+    """A parameter that is local to a rank; copies and pickles of it too."""
 
     def __new__(cls, data: Tensor, requires_grad: bool = True) -> ShardedParameter:
         """Mark `data`."""
@@ -53,20 +53,20 @@ class ShardedLinear(nn.Module):
     and optimizer state leave them alone. Train it with `sharded_softmax_cross_entropy()`. Each rank saves and loads a
     state_dict of its own.
 
-    The objective is the mean of all ranks' losses. The gradient of a shard is of that: complete, and not to be
-    averaged. The gradient of a rank's features is of the sum of the losses, n times as much: averaging what comes of it
-    in the layers below, as `DistributedOptimizer` does, gives the objective's gradient there.
+    The objective is the mean of all ranks' losses. The gradient of a shard is that of the objective: complete, and not
+    to be averaged. The gradient of a rank's features is that of the sum of the losses, n times as much: averaging the
+    gradients of the layers below, as `DistributedOptimizer` does, gives the objective's gradient there.
 
     Args:
-        in_features: how many numbers there are for each sample.
-        n_classes: of all ranks together.
-        bias: whether each class has a number that is added.
+        in_features: the number of features of each sample.
+        n_classes: the number of classes of all ranks together.
+        bias: whether each class has a bias.
         normalize: take the cosine of the angle between sample and class in place of the product. Has no bias.
-        sample_rate: which share of a shard's classes takes part in a training step (PartialFC): those of the batch
-            always, others by chance. In evaluation all do.
+        sample_rate: the share of a shard's classes that a training step uses (PartialFC): those of the batch always,
+            others at random. In evaluation all are used.
         seed: of the samples; the same on all ranks.
-        sparse: where classes are sampled, give the weight a sparse gradient of their rows, for optimizers that can.
-        process_set: the ranks that have the classes. All ranks must make the same layers in the same order.
+        sparse: if classes are sampled, give the weight a sparse gradient of their rows, for optimizers that accept it.
+        process_set: the ranks that have the classes. All ranks must create the same layers in the same order.
         dtype: of the parameters; by default torch's default dtype.
 
     Raises:
@@ -121,9 +121,9 @@ class ShardedLinear(nn.Module):
                 parameter.uniform_(-bound, bound, generator=generator)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the logits of this rank's classes, a column for each, for the samples of all ranks, in their order.
+        """Return the logits of this rank's classes, a column for each, for the samples of all ranks, in rank order.
 
-        All ranks must call it, with batches that may differ in size or be empty, and make the backward pass too.
+        All ranks must call it, with batches that may differ in size or be empty, and run the backward pass too.
         """
         self.check_ranks()
         everyones, _, _ = gather(
@@ -139,23 +139,23 @@ class ShardedLinear(nn.Module):
         return logits
 
     def prepared(self, features: Tensor) -> Tensor:
-        """Return what is gathered of a rank's features: as they are, or divided by their length."""
+        """Return the features to gather: unchanged, or divided by their length."""
         if not self.normalize:
             return features
         return functional.normalize(features.to(wide_dtype(features.dtype, self.weight.dtype)))
 
     def check_ranks(self) -> None:
-        """Raise InvalidArgumentError unless the shards are those of the ranks that there are now."""
+        """Raise InvalidArgumentError unless the shards are those of the present ranks."""
         now = self.process_set.size(), self.process_set.rank()
         if now != (self.shards.n_shards, self.shard):
             raise InvalidArgumentError(
                 f"this is shard {self.shard} of {self.shards.n_shards} of a ShardedLinear, but this is now rank "
-                f"{now[1]} of {now[0]}: make the layer anew, and load_dense() what to_dense() returned before"
+                f"{now[1]} of {now[0]}: create the layer again, and load_dense() the result of an earlier to_dense()"
             )
 
     @property
     def name(self) -> str:
-        """What tells the layer from others, on all ranks."""
+        """The name that identifies the layer on all ranks."""
         return self._name
 
     # --- all classes
@@ -172,7 +172,7 @@ class ShardedLinear(nn.Module):
         """Take this rank's classes from the weight and the bias of all.
 
         Raises:
-            InvalidArgumentError: (a ValueError) they have other shapes, or there is a bias where the layer has none.
+            InvalidArgumentError: (a ValueError) they have other shapes, or a bias is given and the layer has none.
         """
         if weight.shape != (self.n_classes, self.in_features) or (bias is None) is not (self.bias is None):
             raise InvalidArgumentError(
@@ -192,11 +192,11 @@ class ShardedLinear(nn.Module):
             destination[prefix + name].is_distributed = True
 
     def get_extra_state(self) -> dict[str, int]:
-        """Return whose classes a state_dict has."""
+        """Return the shard of a state_dict."""
         return {"n_classes": self.n_classes, "first": self.first, "end": self.end}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        """Raise InvalidArgumentError where a state_dict is loaded that has other classes than this rank."""
+        """Raise InvalidArgumentError if a loaded state_dict has other classes than this rank."""
         mine = self.get_extra_state()
         if state != mine:
             raise InvalidArgumentError(
@@ -206,7 +206,7 @@ class ShardedLinear(nn.Module):
             )
 
     def extra_repr(self) -> str:
-        """Return what stands in the layer's representation."""
+        """Return the layer's representation."""
         return (
             f"in_features={self.in_features}, n_classes={self.n_classes} ({self.first} to {self.end - 1} here), "
             f"bias={self.bias is not None}, normalize={self.normalize}, sample_rate={self.sample_rate}"
@@ -214,5 +214,5 @@ class ShardedLinear(nn.Module):
 
 
 def wide_dtype(*dtypes: torch.dtype) -> torch.dtype:
-    """Return what to compute in: float64 if any is that, else float32."""
+    """Return the dtype of the computation: float64 if any tensor has it, else float32."""
     return torch.float64 if torch.float64 in dtypes else torch.float32

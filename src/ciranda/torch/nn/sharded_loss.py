@@ -1,9 +1,9 @@
-"""The softmax cross entropy over classes that are divided over the ranks.
+"""The softmax cross entropy over classes that are sharded over the ranks.
 
-Each rank computes the logits of its classes for the samples of all ranks, a piece of the classes at a time: of these,
-the greatest, the sum of exponentials, and that of each sample's own class. These three numbers a sample travel, and all
-ranks combine them in the order of the ranks. Labels are places in a shard: there is no table of classes times samples
-but the piece that is being computed. The backward pass computes the pieces again, unless there is but one.
+Each rank computes the logits of its classes for the samples of all ranks, a piece of the classes at a time, and from
+them three numbers a sample: the largest logit, the sum of exponentials, and the logit of the sample's own class. These
+are gathered, and all ranks combine them in rank order. Labels are positions in a shard: the only table of classes times
+samples is the piece that is being computed. The backward pass recomputes the pieces, unless there is only one.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ def sharded_softmax_cross_entropy(
 ) -> Tensor:
     """Return the loss of this rank's samples, over the classes of all ranks.
 
-    All ranks must call it, with batches that may differ in size or be empty, and make the backward pass. The objective
+    All ranks must call it, with batches that may differ in size or be empty, and run the backward pass. The objective
     is the mean of their losses (see `ShardedLinear`).
 
     Args:
-        features: of this rank's samples, a row for each, of any floating-point dtype. What is float16 or bfloat16 is
-            computed in float32.
+        features: of this rank's samples, a row for each, of any floating-point dtype; float16 and bfloat16 are computed
+            in float32.
         labels: their classes, whole numbers of any dtype, counted over all ranks' classes.
-        layer: the classes.
+        layer: the layer with the classes.
         m1: multiplies the angle between a sample and its class. Margins need a layer with `normalize=True`.
         m2: is added to that angle.
-        m3: is taken off the cosine of the angle.
+        m3: is subtracted from the cosine of the angle.
         scale: multiplies all logits.
-        reduction: "mean" of this rank's samples, 0 where there are none; their "sum"; "none", a loss for each sample;
-            or "global_mean": such that the mean over the ranks is the mean over all ranks' samples.
+        reduction: "mean" of this rank's samples, 0 without samples; their "sum"; "none", a loss for each sample; or
+            "global_mean": the mean over the ranks is the mean over all ranks' samples.
 
     Returns:
-        The loss, in float32, or float64 where features or layer are.
+        The loss, in float32, or float64 if features or layer are.
 
     Raises:
         InvalidArgumentError: (a ValueError) margins or reduction are out of range; or, on all ranks, one gives labels
-            that are no classes, or other features than the layer takes.
+            that are not classes, or features of another width.
         MismatchError: ranks have joined, or their features have different dtypes.
     """
     margins = Margins(m1, m2, m3, scale)
@@ -89,7 +89,7 @@ def sharded_softmax_cross_entropy(
 
 @dataclass
 class _Step:
-    """What is to be computed, but for the tensors."""
+    """The parameters of the computation, except the tensors."""
 
     layer: ShardedLinear
     batches: Batches
@@ -101,7 +101,7 @@ class _Step:
     places: Tensor
 
     def pieces(self, n_classes: int) -> Iterator[slice]:
-        """Yield which classes are computed together."""
+        """Yield the classes of each piece."""
         length = max(1, _PIECE // max(self.batches.total, self.layer.in_features, 1))
         for start in range(0, n_classes, length):
             yield slice(start, min(start + length, n_classes))
@@ -126,7 +126,7 @@ def _plan(layer: ShardedLinear, all_labels: Tensor, batches: Batches, margins: M
 
 
 class _Rows:
-    """The classes that take part, a piece at a time, in the dtype that is computed in."""
+    """The classes in use, a piece at a time, in the dtype of the computation."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, step: _Step, dtype: torch.dtype) -> None:
         self._weight, self._bias, self._step, self._dtype = weight, bias, step, dtype
@@ -137,7 +137,7 @@ class _Rows:
         return (tensor[piece] if chosen is None else tensor[chosen[piece]]).to(self._dtype)
 
     def vectors(self, piece: slice) -> tuple[Tensor, Tensor | None]:
-        """Return the weights, and what they were divided by."""
+        """Return the weights, and their divisors."""
         rows = self._of(self._weight, piece)
         if not self._step.layer.normalize:
             return rows, None
@@ -207,7 +207,7 @@ def _combined(mine: Tensor, step: _Step) -> tuple[Tensor, Tensor]:
 
 
 class _Backward:
-    """The gradients, piece by piece. Those of the parameters are of the mean of all ranks' losses."""
+    """The gradients, piece by piece; for the parameters, of the mean of all ranks' losses."""
 
     def __init__(
         self, features: Tensor, weight: Tensor, bias: Tensor | None, step: _Step, needed: tuple[bool, ...]
@@ -243,7 +243,7 @@ class _Backward:
             self._of_numbers[piece] = by_logit.sum(0).to(self._of_numbers.dtype)
 
     def of_weight(self) -> Tensor | None:
-        """Return the gradient of the weight: sparse, where that was asked for and classes were sampled."""
+        """Return the gradient of the weight: sparse, if that was requested and classes were sampled."""
         chosen = self._step.chosen
         if self._of_rows is not None and chosen is not None and self._step.layer.sparse:
             indices = chosen[None]

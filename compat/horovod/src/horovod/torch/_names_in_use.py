@@ -77,7 +77,7 @@ class HeldHandle(Handle[Any]):
         return is_done
 
     def wait(self) -> Any:
-        """Return the result when the operation is done; raise what it failed with. Ctrl-C interrupts the wait."""
+        """Wait until the operation is done; return its result or raise its error. Ctrl-C interrupts the wait."""
         try:
             return self._handle.wait()
         finally:

@@ -1,18 +1,18 @@
-// Call: one request of a framework, from its submission to the one call that tells the framework how it ended.
+// Call: one request of a framework, from its submission to the call that reports its outcome to the framework.
 //
-//   struct Allreduce {                                   // the framework's tensors, and how it hears of the end
+//   struct Allreduce {                                   // the framework's tensors, and its completion callback
 //     TF_Tensor* tensor;
 //     Done done;
-//     void end(const native::Outcome& outcome);          // called once, whatever happens
+//     void end(const native::Outcome& outcome);          // called exactly once
 //   };
 //   native::submit(std::make_unique<Allreduce>(...), request);
 //
-// Ownership: what is held lives until end() has returned, and is then destroyed; until then the memory of the request's
-// tensors must be valid, which holding the tensors sees to.
-// Threads: submit() from any. end() runs on a thread of the engine, or in submit(), also before that returns. What it
-// may do there is said at ciranda_request.callback.
-// Failure: every failure comes to end(), also that there is no world. What end() throws goes no further: it is told on
-// standard error and counted, as no framework hears of that call any more.
+// Ownership: the held object lives until end() has returned, and is then destroyed; until then the memory of the
+// request's tensors must be valid, which holding the tensors ensures.
+// Threads: submit() from any. end() runs on a thread of the engine, or in submit(), also before that returns. See
+// ciranda_request.callback for what it may do there.
+// Failure: every failure is reported to end(), also that there is no world. An exception from end() is not propagated:
+// it is reported on standard error and counted, since the framework can no longer be informed of that call.
 #pragma once
 
 #include <ciranda/table.h>
@@ -33,7 +33,7 @@ inline namespace CIRANDA_NATIVE_VERSION {
 // How a call ended. Valid during end().
 struct Outcome {
   ciranda_status status;
-  const char* message;                 // "" if it ended well
+  const char* message;                 // "" if it succeeded
   const ciranda_operation* operation;  // null if the engine never had the request
 };
 
@@ -95,7 +95,7 @@ class Call {
     }
   }
 
-  // The ciranda_callback. Owns the call from when the engine has taken the request.
+  // The ciranda_callback. Owns the call once the engine has accepted the request.
   static void done(const ciranda_operation* operation, void* user_data) noexcept {
     const std::unique_ptr<Call> call(static_cast<Call*>(user_data));
     call->end({ciranda_operation_status(operation), ciranda_operation_message(operation), operation});
@@ -110,8 +110,8 @@ class Call {
   std::unique_ptr<Held> held_;
 };
 
-// Hands in `request` to that context, which may have been shut down. Its callback and user_data are set here; it may
-// point into what is held.
+// Submits `request` to that context, which may have been shut down. Its callback and user_data are set here; it may
+// point into the held object.
 template <Ends Held>
 void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request) {
   auto call = std::make_unique<Call<Held>>(std::move(held));
@@ -123,15 +123,14 @@ void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_reques
   request.user_data = call.get();
   const ciranda_status status = ciranda_submit(context, &request, nullptr);
   if (status == CIRANDA_OK) {
-    (void)call.release();  // done() has it, or has had it
+    (void)call.release();  // done() owns it, or has destroyed it
   } else {
     call->end({status, "the engine could not take in the request", nullptr});
   }
 }
 
-// The same, but this thread first waits for the end, for so many seconds at most: what ends by then costs no thread
-// that is woken, and end() has run when this returns. For one call that is waited for, of a framework that would wait,
-// too.
+// The same, but this thread first waits for the end, for `seconds` at most: a call that ends by then wakes no thread,
+// and end() has run when this returns. For a single call whose framework would wait, too.
 template <Ends Held>
 void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request, double seconds) {
   auto call = std::make_unique<Call<Held>>(std::move(held));
@@ -149,7 +148,7 @@ void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciran
   } else {
     Call<Held>* given = call.release();
     if (ciranda_operation_call_back(operation, &Call<Held>::done, given) != CIRANDA_OK) {
-      (void)ciranda_wait(operation);  // there is no memory, but what is held must stay until then
+      (void)ciranda_wait(operation);  // out of memory, but the held object must stay until then
       Call<Held>::done(operation, given);
     }
   }

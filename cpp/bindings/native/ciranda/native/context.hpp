@@ -1,10 +1,10 @@
-// Context: the world that this process is in at the moment, held while a call is made. What calls a plug-in, a graph
-// or a compiled program, may outlive a world: look it up at each call, and keep neither rank nor size.
+// Context: the current world of this process, held during a call. The caller of a plug-in (a graph, a compiled program)
+// may outlive a world: look it up at each call, and cache neither rank nor size.
 #pragma once
 
 #include <ciranda/table.h>
 
-// What calls by a table has names of its own, so that it can meet the rest in one program.
+// Code that calls by a table has its own names, so that one program can contain both.
 #ifdef CIRANDA_USE_TABLE
 #define CIRANDA_NATIVE_VERSION by_table
 #else

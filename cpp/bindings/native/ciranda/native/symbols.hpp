@@ -1,12 +1,12 @@
-// symbols: the functions of a framework that is in the process already, found by name. So that one binary serves many
-// versions, which need not be there when it is compiled, and says what is missing when it is imported.
+// symbols: the functions of a framework that is loaded already, found by name. So one binary serves many versions,
+// which need not be installed when it is compiled, and reports missing functions when it is imported.
 //
 //   struct Symbols { TF_Tensor* (*new_tensor)(...); ... } symbols;
 //   const std::string problem = native::find_symbols(library, "TensorFlow", version,
 //                                                    {native::wanted("TF_NewTensor", symbols.new_tensor), ...});
 //
-// Threads: any; nothing is kept.
-// Failure: as text, for the binding to raise when it is imported; "" if all is well.
+// Threads: any; no state is kept.
+// Failure: as text, for the binding to raise when it is imported; "" on success.
 #pragma once
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 
 namespace ciranda::native {
 
-// One function to be found, and where its address goes.
+// One function to be found, and the place of its address.
 struct Wanted {
   const char* name;
   void** address;
@@ -26,15 +26,15 @@ struct Wanted {
 template <typename Function>
 Wanted wanted(const char* name, Function*& where) {
   static_assert(std::is_function_v<Function>, "a pointer to a function");
-  // POSIX: what dlsym() gives fits a pointer to a function, written to as a void*.
+  // POSIX: the result of dlsym() fits a pointer to a function, written as a void*.
   return {name, reinterpret_cast<void**>(&where)};
 }
 
 // The handle of a library that is loaded already, for dlsym(); never loads one. Null if it is not in the process.
-// Nothing has to be given back as long as the library stays.
+// It need not be closed as long as the library stays loaded.
 inline void* loaded_library(const char* name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
 
-// Looks all of them up: what is there is written, what is not is null, and told by name.
+// Looks all of them up: writes the address of each, or null; the result names the missing ones.
 inline std::string find_symbols(void* library, const std::string& framework, const std::string& version,
                                 std::initializer_list<Wanted> all) {
   const std::string who = "framework " + framework + " version " + version;

@@ -3,9 +3,9 @@
 //   constexpr native::DtypeTable<TF_DataType> kDtypes({{CIRANDA_BOOL, TF_BOOL}, {CIRANDA_UINT8, TF_UINT8}, ...});
 //   constexpr native::StatusTable<TF_Code> kCodes({{CIRANDA_OK, TF_OK}, ...});
 //
-// A table has one row for each of the engine's numbers, in their order; std::nullopt where the framework has nothing. A
-// table that is too short, too long or out of order does not compile, so that what is added to the engine's enums is
-// not forgotten here.
+// A table has one row for each of the engine's numbers, in their order; std::nullopt if the framework has none. A table
+// that is too short, too long or out of order does not compile, so additions to the engine's enums are not forgotten
+// here.
 #pragma once
 
 #include <ciranda/table.h>
@@ -35,13 +35,13 @@ class Table {
     }
   }
 
-  // Nothing for a number that is out of range, or that the framework lacks.
+  // std::nullopt for a number that is out of range, or that the framework lacks.
   constexpr std::optional<Theirs> theirs(std::int32_t ours) const {
     if (ours < 0 || static_cast<std::size_t>(ours) >= kRows) return std::nullopt;
     return theirs_[static_cast<std::size_t>(ours)];
   }
 
-  // The first row that has it.
+  // The first row with it.
   constexpr std::optional<std::int32_t> ours(const Theirs& theirs) const {
     for (std::size_t i = 0; i < kRows; ++i) {
       if (theirs_[i] == theirs) return static_cast<std::int32_t>(i);
