@@ -35,7 +35,6 @@ if(CIRANDA_BUILD_FUZZERS)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "CIRANDA_BUILD_FUZZERS needs clang: configure with -DCMAKE_CXX_COMPILER=clang++")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 function(ciranda_compile_options target)

@@ -18,10 +18,6 @@ function(ciranda_cpp_test name)
   ciranda_compile_options(${target})
   # The tests' own code is hardly worth optimizing: that would take half as long again as compiling it takes.
   set(not_optimized -O1)
-  if(CIRANDA_BUILD_FUZZERS)
-    # What a fuzzer steers by are the lines of the engine; to count those of tests takes a quarter of their compile time.
-    target_compile_options(${target} PRIVATE -fno-sanitize=fuzzer-no-link)
-  endif()
   # A header that was read beforehand serves what is compiled alike.
   set(on_their_own ${ARG_SOURCES})
   list(FILTER on_their_own INCLUDE REGEX "\\.c$")
@@ -63,7 +59,8 @@ endfunction()
 # ciranda_fuzz_target(<name> [DEPS <layer or target>...] SOURCES <file>...)
 #
 # One libFuzzer binary <name> with AddressSanitizer and UndefinedBehaviorSanitizer; `make fuzz` finds it by its name
-# in build/asan/tests/fuzz, which is why the name must end in _fuzz.
+# in build/asan/tests/fuzz, which is why the name must end in _fuzz. What it steers by are its own lines and those of the
+# layers in DEPS: to count those of what it never calls takes time, when that is compiled and when it runs.
 function(ciranda_fuzz_target name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "DEPS;SOURCES")
   if(NOT name MATCHES "_fuzz$")
@@ -74,5 +71,9 @@ function(ciranda_fuzz_target name)
   ciranda_compile_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cpp)
   target_link_libraries(${name} PRIVATE ${deps})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  foreach(layer IN LISTS ARG_DEPS)
+    target_compile_options(ciranda_${layer} PRIVATE -fsanitize=fuzzer-no-link)
+  endforeach()
 endfunction()
