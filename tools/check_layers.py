@@ -36,7 +36,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     # with those that come by the C ABI (capi).
     "capi": frozenset({"base", "call", "observe", "engine", "membership", "ciranda"}),
     "bindings": frozenset({"base", "call", "kernels", "observe", "engine", "membership", "capi", "ciranda"}),
-    # The public headers stand on their own: they are installed without the rest. The tables take their values from them.
+    # The public headers stand on their own: they are installed without the rest. The tables take their values from
+    # them.
     "ciranda": frozenset(),
 }
 

@@ -1,5 +1,5 @@
-"""Ranks that share no memory and send each other small inputs (docs/reference/negotiation.md), one of which dies or is stopped in
-the middle of it. Also of what they would do instead, and of broadcasts that ranks pass on to each other."""
+"""Ranks that share no memory and send each other small inputs (docs/reference/negotiation.md), one of which dies or is
+stopped in the middle of it. Also of what they would do instead, and of broadcasts that ranks pass on to each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ pytestmark = pytest.mark.multiprocess
 
 APART = {"CIRANDA_SHARED_MEMORY": "0"}
 IMPATIENT = {"CIRANDA_STALL_WARNING_SECONDS": "0.2", "CIRANDA_STALL_SHUTDOWN_SECONDS": "1"}
-WAYS = {"direct rounds": {}, "by the log": {"CIRANDA_DIRECT_ROUNDS": "0"}, "doubling": {"CIRANDA_ALGORITHM": "doubling"}}
+WAYS = {
+    "direct rounds": {},
+    "by the log": {"CIRANDA_DIRECT_ROUNDS": "0"},
+    "doubling": {"CIRANDA_ALGORITHM": "doubling"},
+}
 
 
 def _reduce_until_it_fails() -> tuple[float, str, str]:
