@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+#: Options of gcc that clang refuses.
+_OF_GCC = re.compile(r" -m(memset|memcpy)-strategy=\S+")
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,18 @@ class Source:
     command: str
 
 
-def sources_of(build: Path) -> list[Source]:
+def commands_for_clang(build: Path) -> Path:
+    """Write the build's compile commands as clang understands them; return the folder that has them."""
+    commands = (build / "compile_commands.json").read_text(encoding="utf-8")
+    folder = build / "tidy"
+    folder.mkdir(exist_ok=True)
+    (folder / "compile_commands.json").write_text(_OF_GCC.sub("", commands), encoding="utf-8")
+    return folder
+
+
+def sources_of(folder: Path) -> list[Source]:
     """Return the sources under cpp/ that the build compiles, without the bindings (their headers are not ours)."""
-    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    commands = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
     by_path = {Path(entry["file"]): entry["command"] for entry in commands}
     ours = ROOT / "cpp"
     return [
@@ -64,12 +75,12 @@ def key_of(source: Source, flags: list[str]) -> str:
     return digest.hexdigest()
 
 
-def tidy(source: Source, build: Path, flags: list[str]) -> str:
+def tidy(source: Source, folder: Path, flags: list[str]) -> str:
     """Return what clang-tidy says against `source`; empty if nothing, now or when it last looked the same."""
-    stamp = build / "tidy" / key_of(source, flags)
+    stamp = folder / key_of(source, flags)
     if stamp.exists():
         return ""
-    command = ["clang-tidy", "-p", str(build), "--quiet", *flags, str(source.path)]
+    command = ["clang-tidy", "-p", str(folder), "--quiet", *flags, str(source.path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         stamp.touch()
@@ -79,11 +90,10 @@ def tidy(source: Source, build: Path, flags: list[str]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Run clang-tidy, with the flags behind it, for the build folder arguments[0]; return the exit status."""
-    build = Path(arguments[0]).resolve()
-    (build / "tidy").mkdir(exist_ok=True)
-    sources = sources_of(build)
+    folder = commands_for_clang(Path(arguments[0]).resolve())
+    sources = sources_of(folder)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = [words for words in pool.map(lambda source: tidy(source, build, arguments[1:]), sources) if words]
+        said = [words for words in pool.map(lambda source: tidy(source, folder, arguments[1:]), sources) if words]
     for words in said:
         print(words)
     print(f"run_tidy: {len(sources)} sources, {len(said)} with findings")

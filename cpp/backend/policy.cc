@@ -82,10 +82,11 @@ Memory Policy::needed(Collective collective) const {
 
 Pick Policy::best(Collective collective, std::size_t n_bytes) const {
   const Memory needs = needed(collective);
-  const AlgorithmRow* best = nullptr;
-  for (const AlgorithmRow& row : algorithms()) {
-    if (!is_possible(row, collective, needs, n_bytes)) continue;
-    if (best == nullptr || is_better(row, *best, n_bytes)) best = &row;
+  const auto is_candidate = [&](const AlgorithmRow& row) { return is_possible(row, collective, needs, n_bytes); };
+  const std::span<const AlgorithmRow> rows = algorithms();
+  auto best = std::find_if(rows.begin(), rows.end(), is_candidate);
+  for (auto row = best + 1; row < rows.end(); ++row) {
+    if (is_candidate(*row) && is_better(*row, *best, n_bytes)) best = row;
   }
   return usual(*best);
 }
