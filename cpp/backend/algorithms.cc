@@ -150,25 +150,33 @@ bool can_double(const Policy& policy, std::size_t /*n_bytes*/) {
 constexpr auto kArena = Memory::kArena;
 constexpr auto kChannels = Memory::kChannels;
 
+// Of an allreduce. A reduce is carried out by the same, as its plan says who receives.
+constexpr AlgorithmRow kShmOneShot{Collective::kAllreduce, kArena,          "shm one-shot", shm_one_shot,
+                                   shm_one_shot_cost,      Segments::kNone, fits_a_slot};
+constexpr AlgorithmRow kShmTwoShot{Collective::kAllreduce, kArena,           "shm two-shot", shm_two_shot,
+                                   shm_two_shot_cost,      Segments::kSlots, nullptr,        in_place_cost};
+constexpr AlgorithmRow kDirectOneShot{Collective::kAllreduce, kChannels, "direct one-shot", direct_one_shot,
+                                      direct_one_shot_cost};
+constexpr AlgorithmRow kDirectTwoShot{Collective::kAllreduce, kChannels,        "direct two-shot", direct_two_shot,
+                                      direct_two_shot_cost,   Segments::kPairs, rounds_inputs};
+constexpr AlgorithmRow as_reduce(AlgorithmRow row) {
+  row.collective = Collective::kReduce;
+  return row;
+}
+
 constexpr std::array kAlgorithms{
-    AlgorithmRow{Collective::kAllreduce, kArena, "shm one-shot", shm_one_shot, shm_one_shot_cost, Segments::kNone,
-                 fits_a_slot},
-    AlgorithmRow{Collective::kAllreduce, kArena, "shm two-shot", shm_two_shot, shm_two_shot_cost, Segments::kSlots,
-                 nullptr, in_place_cost},
-    AlgorithmRow{Collective::kAllreduce, kChannels, "direct one-shot", direct_one_shot, direct_one_shot_cost},
-    AlgorithmRow{Collective::kAllreduce, kChannels, "direct two-shot", direct_two_shot, direct_two_shot_cost,
-                 Segments::kPairs, rounds_inputs},
+    kShmOneShot,
+    kShmTwoShot,
+    kDirectOneShot,
+    kDirectTwoShot,
     AlgorithmRow{Collective::kAllreduce, kChannels, "direct by-hosts", by_hosts, by_hosts_cost, Segments::kBlocks,
                  hosts_can_combine},
     AlgorithmRow{Collective::kAllreduce, kChannels, "direct doubling", doubling, doubling_cost, Segments::kBlocks,
                  can_double},
-    AlgorithmRow{Collective::kReduce, kArena, "shm one-shot", shm_one_shot, shm_one_shot_cost, Segments::kNone,
-                 fits_a_slot},
-    AlgorithmRow{Collective::kReduce, kArena, "shm two-shot", shm_two_shot, shm_two_shot_cost, Segments::kSlots,
-                 nullptr, in_place_cost},
-    AlgorithmRow{Collective::kReduce, kChannels, "direct one-shot", direct_one_shot, direct_one_shot_cost},
-    AlgorithmRow{Collective::kReduce, kChannels, "direct two-shot", direct_two_shot, direct_two_shot_cost,
-                 Segments::kPairs, rounds_inputs},
+    as_reduce(kShmOneShot),
+    as_reduce(kShmTwoShot),
+    as_reduce(kDirectOneShot),
+    as_reduce(kDirectTwoShot),
     AlgorithmRow{Collective::kReducescatter, Memory::kSharedSlots, "shm reducescatter",
                  [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
     AlgorithmRow{Collective::kReducescatter, kChannels, "direct reducescatter",

@@ -57,7 +57,7 @@ struct Cost {
   std::uint64_t unseen_ns = 0;
 };
 
-// What costs are made of, where as many ranks share a core, a host and its link as do.
+// What costs are made of: HostCosts and Placement (cost_model.hpp). Times include that ranks wait for a shared core.
 struct CostTerms {
   std::uint64_t n_ranks;
   std::uint64_t on_host;  // ranks
