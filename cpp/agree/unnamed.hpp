@@ -27,6 +27,7 @@ inline bool is_unnamed(std::string_view name) {
 class UnnamedSignatures {
  public:
   static constexpr std::size_t kMostBytes = 4 << 10;  // of a tensor
+  static constexpr std::size_t kHeadBytes = 64;       // before it in an area: which call it is of
   static constexpr std::size_t kMost = 64;
 
   static bool may_meet(const Signature& signature) {

@@ -31,9 +31,8 @@ Ticket UnnamedRounds::missed() {
 }
 
 void UnnamedRounds::open(const Signature& signature, std::vector<DirectRound>& to_close) {
-  constexpr std::size_t kHeadBytes = 64;
   if (!UnnamedSignatures::may_meet(signature)) return;
-  if (!rounds_.open(op_, Room{kHeadBytes + UnnamedSignatures::kMostBytes})) return;
+  if (!rounds_.open(op_, Room{UnnamedSignatures::kHeadBytes + UnnamedSignatures::kMostBytes})) return;
   signatures_.learn(signature);
   if (calls_.has_numbered()) DirectRounds::close(op_, to_close);
 }

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "agree/unnamed.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -32,7 +34,6 @@ std::byte* area_of(int member, const SharedArena& arena, const DirectRound& roun
 
 constexpr std::size_t kTagBytes = sizeof(std::uint32_t);
 constexpr std::size_t kLittleBytes = 4;
-constexpr std::size_t kHeadBytes = 64;  // of an area, for the tag
 
 bool has_place_beside_word(const SharedArena& arena) {
   const auto n_places = 2 * static_cast<std::size_t>(arena.n_members());
@@ -46,7 +47,8 @@ std::byte* tag_of(int member, const SharedArena& arena, const DirectRound& round
 
 std::byte* unnamed_memory_of(int member, const SharedArena& arena, const DirectRound& round) {
   const bool is_little = has_place_beside_word(arena) && round.place.n_exact_bytes <= kLittleBytes;
-  return is_little ? tag_of(member, arena, round) + kTagBytes : area_of(member, arena, round) + kHeadBytes;
+  return is_little ? tag_of(member, arena, round) + kTagBytes
+                   : area_of(member, arena, round) + UnnamedSignatures::kHeadBytes;
 }
 
 // ---
