@@ -1,6 +1,6 @@
 // DirectRounds: this rank's calls of names that the log has opened to *direct rounds*: they may be carried out without
 // the log, if all ranks come to the round. In memory (round_places.hpp) such a call is not reported, and a rank that
-// reports it instead closes the round: avoid(). By messages (rounds_by_messages.hpp) it is reported by what all ranks
+// reports it instead closes the round: avoid(). By messages (sent_inputs.hpp) it is reported by what all ranks
 // are sent, and the log may answer it. Either way the name's calls stay paired, and all ranks count the same rounds.
 // Pure.
 #pragma once

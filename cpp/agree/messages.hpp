@@ -62,7 +62,7 @@ struct JoinMessage {
 
 // The cache id's name is ready with the signature this rank had last time, and waited for: a report, which goes to
 // all members, the coordinator among them, with what this rank contributes to the name's `round`
-// (rounds_by_messages.hpp). Whoever has all members' inputs carries the call out; then the log has no answer.
+// (sent_inputs.hpp). Whoever has all members' inputs carries the call out; then the log has no answer.
 struct InputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
@@ -129,7 +129,7 @@ struct NoticeMessage {
 enum class Direct : std::uint8_t {
   kNot,
   kInMemory,    // each leaves its input in memory that all share (round_places.hpp)
-  kByMessages,  // each sends its input to all others (rounds_by_messages.hpp)
+  kByMessages,  // each sends its input to all others (sent_inputs.hpp)
 };
 
 // One request that all ranks are ready for, or have joined.

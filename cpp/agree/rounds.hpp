@@ -1,6 +1,6 @@
 // Rounds: the rounds of all names of a lane, as its coordinator sees them through: a first report opens one, and it
 // ends when it is carried out, when it has failed, or when all members have come to it by messages
-// (rounds_by_messages.hpp).
+// (sent_inputs.hpp).
 //
 // When something is wrong (members disagree, a duplicate, one that never comes) the round fails at once for those that
 // reported it, and the others *owe* it: their next report of the name is answered with the same error (failures.hpp).

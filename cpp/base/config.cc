@@ -147,8 +147,7 @@ constexpr std::array kSettings{
             "counts."),
     boolean("DIRECT_ROUNDS", "", &Config::direct_rounds,
             "Let ranks run small blocking collectives directly, without the coordinator: in shared memory, or up to 8 "
-            "ranks "
-            "by messages (one hop instead of two). The lowest rank's value counts."),
+            "ranks by messages (one hop instead of two). The lowest rank's value counts."),
     integer(
         "DIRECT_BYTES", "", &Config::direct_bytes, -1, kMiB,
         "Largest input of a direct round: in shared memory of each rank, by messages of all ranks together. 0: "

@@ -570,8 +570,8 @@ INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfRoundsByMessages, ::testing:
 class InterleavingsOfCancellations : public InterleavingsOfRoundsByMessages {};
 
 TEST_P(InterleavingsOfCancellations, KeepTheAgreement) { expect_agreement(GetParam(), GetParam().n_stalls); }
-INSTANTIATE_TEST_SUITE_P(SentInputs, InterleavingsOfCancellations, ::testing::ValuesIn(rounds_that_are_cancelled()),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(RoundsByMessages, InterleavingsOfCancellations,
+                         ::testing::ValuesIn(rounds_that_are_cancelled()), name_of);
 
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {

@@ -336,7 +336,7 @@ TEST(RandomSchedules, DirectRoundsWithoutNames) {
 }
 
 // Messages between ranks overtake those to and from the coordinator, and the other way round.
-TEST(RandomSchedules, SentInputs) {
+TEST(RandomSchedules, RoundsByMessages) {
   for (const int n_ranks : {2, 3, 5}) {
     Groups seen;
     for (std::uint64_t seed = 1; seed <= repetitions(60); ++seed) {
