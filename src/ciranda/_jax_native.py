@@ -14,10 +14,10 @@ def join() -> int | str:
     """Join the world of JAX's processes; return the address of the engine's functions, or the reason of a failure."""
     try:
         ciranda.init()
-        _basics.ending.leave_first()  # as JAX's coordinator waits for all processes
+        _basics.ending.leave_first()  # because JAX's coordinator waits for all processes
         _basics.ending.finish_first(_wait_for_programs)
         problem = _difference()
-    except Exception as error:  # it is told by jaxlib's errors: what is raised here would get lost
+    except Exception as error:  # jaxlib reports it as its own error: an exception raised here would be lost
         return str(error)
     return problem or ciranda.get_c_table_address()
 
@@ -35,18 +35,18 @@ def describe() -> str:
 
 
 def _wait_for_programs() -> None:
-    """Wait for the programs that this thread has begun: other ranks may need their collectives, though this does not.
+    """Wait for the programs that this thread has started: other ranks may need their collectives.
 
-    JAX carries out one thread's programs in order, and this begins another.
+    JAX runs the programs of one thread in order, so waiting for a new one waits for all.
     """
     jax = importlib.import_module("jax")
-    with suppress(Exception):  # nobody asks any more how those ended
+    with suppress(Exception):  # the outcome of those programs no longer matters
         here = jax.device_put(0.0, jax.local_devices()[0])
         jax.jit(lambda value: value + 1)(here).block_until_ready()
 
 
 def _difference() -> str | None:
-    """What is wrong if JAX counts its processes otherwise than the world its ranks."""
+    """Return the error if JAX's number of processes or process id differs from the world's size or rank."""
     distributed = sys.modules.get("jax._src.distributed")
     state = getattr(distributed, "global_state", None)
     n_processes, process_id = getattr(state, "num_processes", None), getattr(state, "process_id", None)

@@ -13,7 +13,7 @@ def step(params, state, batch):
     return optax.apply_updates(params, updates), state, hvd.allreduce(loss)
 """
 
-# ruff: noqa: E402 (whoever lacks JAX is told so before it is imported)
+# ruff: noqa: E402 (require() reports a missing JAX before the imports)
 
 from ciranda._frameworks import require
 

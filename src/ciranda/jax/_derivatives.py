@@ -1,9 +1,9 @@
-"""What JAX's transformations make of a collective: its derivatives, in both modes, and `vmap`.
+"""JAX's transformations of a collective: its derivatives, forward and reverse, and `vmap`.
 
-Collectives but Min and Max are linear: the tangent of the result is the same collective of the tangents. The transposes
-are those of `ciranda._collectives.rules`, for the gradients of averaged losses. What a rule there asks of the ranks one
-after the other is one more collective here, in a program that keeps neither rank nor size: allgather's gradient is a
-reducescatter, broadcast's a reduce.
+Except for Min and Max, a collective with a derivative is linear: the tangent of the result is the same collective of
+the tangents. The transposes are those of `ciranda._collectives.rules`, for the gradients of averaged losses. A compiled
+program contains neither rank nor size, so steps of a rule that depend on them are one collective here: allgather's
+gradient is a reducescatter, broadcast's a reduce.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ciranda.errors import NotSupportedError
 from ciranda.jax import _eager
 from ciranda.jax._primitive import Call, collective_p, size_p
 
-#: Of which each element of the result is made of the elements at its place.
+#: Collectives that combine tensors element by element.
 _ELEMENTWISE = (ALLREDUCE, BROADCAST, REDUCE)
 _TANGENT = "tangent"
 
@@ -43,7 +43,7 @@ def _made(call: Call, tensors: Sequence[Any]) -> list[Any]:
 
 
 def _of_gradient(call: Call) -> Call:
-    """Return the call with the name that its gradient has: that of the user's call, whose tangents it is made for."""
+    """Return the gradient's call, named after the user's call. The transposed call has the name of the tangents."""
     name = None if call.name is None else f"{call.name.removesuffix(f'.{_TANGENT}')}.gradient"
     return call._replace(name=name, rows=None, received=None)
 
@@ -52,7 +52,7 @@ def _of_gradient(call: Call) -> Call:
 
 
 def _tangents(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
-    """Return the results, and their tangents: of all tensors that can have one, as on the other ranks."""
+    """Return the results, and the tangents of all inexact tensors, so that all ranks make the same call."""
     results = _made(call, primals)
     moving = [index for index, primal in enumerate(primals) if jnp.issubdtype(primal.dtype, jnp.inexact)]
     given = [ad.instantiate_zeros(tangents[index]) for index in moving]
@@ -70,7 +70,7 @@ def _no_tangent(value: Any) -> Any:
 
 
 def _only(call: Call, chosen: Sequence[int], results: Sequence[Any], n_tensors: int) -> Call:
-    """Return the call of the tangents of some of its tensors."""
+    """Return the call that computes the tangents of the chosen tensors."""
     own = call._replace(name=call.named(_TANGENT))
     if call.rows is None and call.splits is None:
         return own
@@ -78,14 +78,14 @@ def _only(call: Call, chosen: Sequence[int], results: Sequence[Any], n_tensors: 
     if call.splits is None:
         return own
     counts = results[n_tensors:]
-    if any(isinstance(each, jax.core.Tracer) for each in counts):  # in jit, where such a call is refused
+    if any(isinstance(each, jax.core.Tracer) for each in counts):  # in jit, where _lower() rejects splits
         return own._replace(splits=tuple(call.splits[index] for index in chosen))
     received = tuple(tuple(np.asarray(counts[index]).tolist()) for index in chosen)
     return own._replace(splits=tuple(call.splits[index] for index in chosen), received=received)
 
 
 def _of_extremes(call: Call, primals: Sequence[Any], results: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Return the tangents of the least or largest elements: means over the ranks that have brought them."""
+    """Return the tangents of Min and Max: their mean over the ranks that have the selected element."""
     if call.collective == REDUCESCATTER:
         raise NotSupportedError("reducescatter has a gradient for op=Average and op=Sum only")
     if call.op not in (Min, Max):
@@ -95,7 +95,7 @@ def _of_extremes(call: Call, primals: Sequence[Any], results: Sequence[Any], tan
     plain = call._replace(prescale=1.0, postscale=1.0)
     inner = results
     if (call.prescale, call.postscale) != (1.0, 1.0):
-        # The factors may have changed what was compared, or turned the order around.
+        # The factors may round the compared values or reverse their order: compare the unscaled ones.
         op = call.op if call.prescale >= 0 else Min + Max - call.op
         inner = _made(plain._replace(op=op, name=call.named("unscaled")), primals)
     chosen = [(mine == best).astype(mine.dtype) for mine, best in zip(primals, inner, strict=True)]
@@ -135,17 +135,17 @@ def _gradients(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> lis
     if call.collective == REDUCESCATTER:
         return _of_reducescatter(own, rows, gradients)
     if call.collective == REDUCE:
-        # Of broadcast's gradient: what the root's result gets, in equal parts.
+        # The transpose of broadcast's gradient: the root's gradient over the number of ranks.
         parts = _made(own._replace(collective=BROADCAST, op=Sum), gradients)
         return [part / _size(call).astype(part.dtype) for part in parts]
-    if call.splits is not None:  # back the way that the rows came
+    if call.splits is not None:  # rows return to the ranks that sent them
         return _made(own._replace(splits=call.received, rows=tuple(rows)), gradients)[: len(gradients)]
     return _made(own, gradients)
 
 
 def _of_allgather(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
     if core.trace_state_clean() and not any(isinstance(each, jax.core.Tracer) for each in gradients):
-        # Outside jit ranks may bring different numbers of rows.
+        # Outside jit, the number of rows may differ between ranks.
         reduced = _made(call._replace(collective=ALLREDUCE), gradients)
         begins = _eager.rows_of_ranks_before(rows, call.process_set)
         return [each[begin : begin + n] for each, begin, n in zip(reduced, begins, rows, strict=True)]

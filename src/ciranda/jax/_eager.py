@@ -1,4 +1,4 @@
-"""Traced calls whose values are known after all, as in the passes of grad outside jit: made at once, by the engine."""
+"""Traced calls with concrete values, as in the passes of grad outside jit: the engine executes them at once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ size_p.def_impl(lambda *, call: jnp.asarray(len(ranks_of(call.process_set)), jnp
 
 
 def rows_of_ranks_before(rows: Sequence[int], process_set: int) -> list[int]:
-    """Return where this rank's rows begin in what the ranks bring together, for several tensors."""
+    """Return the offset of this rank's rows in the allgathered tensor, for several tensors."""
     mine = np.array([rows], np.int64)
     (everyones,) = _basics.engine().run(ALLGATHER, mine, None, None, Sum, -1, 1.0, 1.0, None, process_set)
     position = ranks_of(process_set).index(_basics.rank())

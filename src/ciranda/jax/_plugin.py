@@ -1,4 +1,4 @@
-"""The native part, registered with XLA: the targets of our custom calls."""
+"""Registers the native plugin with XLA: the targets of our custom calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ciranda.jax import _versions
 COLLECTIVE = "ciranda_jax_collective"
 SIZE = "ciranda_jax_size"
 NOTHING = "ciranda_jax_nothing"
-#: What the calls run on.
+#: The platform of the calls.
 PLATFORM = "cpu"
 
 library = plugin.opened("jax", _versions.check())
@@ -23,7 +23,7 @@ def _register(target: str) -> None:
     address = ctypes.cast(getattr(library, target), ctypes.c_void_p).value
     try:
         jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(address), platform=PLATFORM, api_version=1)
-    except Exception as error:  # of jaxlib's own making; it names the two versions that do not fit
+    except Exception as error:  # jaxlib's error names the two versions that do not match
         raise ImportError(f"ciranda.jax: jaxlib {_versions.check()} does not take {target}: {error}") from error
 
 
@@ -32,11 +32,11 @@ for _target in (COLLECTIVE, SIZE, NOTHING):
 
 
 def live_calls() -> int:
-    """How many calls of compiled programs have not ended."""
+    """Return the number of pending calls of compiled programs."""
     return int(library.ciranda_plugin_live_calls())
 
 
 def describe() -> str:
-    """Return what was found, for `ciranda doctor`."""
+    """Return the findings for `ciranda doctor`."""
     taken = f"{COLLECTIVE}, {SIZE} and {NOTHING}"
     return f"jaxlib {_versions.check()} has taken {taken}, for programs of its platform {PLATFORM}"

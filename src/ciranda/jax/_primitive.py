@@ -1,7 +1,7 @@
-"""The collectives as one primitive of JAX: what traced programs are made of, and how it is compiled.
+"""The collectives as one primitive of JAX, and its lowering.
 
-A program says of a call what it is, its process set's number and its name; not who this rank is, and not how many ranks
-there are but in the shapes of results. So it outlives worlds.
+A program contains a call's parameters, its process set's number and its name, but not this rank, and the number of
+ranks only in the shapes of results. So it outlives worlds.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from ciranda.errors import NotSupportedError
 from ciranda.jax import _plugin
 
 _NAMES = {number: name for name, number in _core.COLLECTIVES.items()}
-#: Whose results can be written to the memory of their tensors.
+#: Collectives whose results can overwrite their tensors.
 _IN_PLACE = (ALLREDUCE, BROADCAST, REDUCE)
 #: ciranda_request.flags: divide by the number of all ranks, and fail while one has joined.
 _DIVIDE_BY_ALL, _NEEDS_ALL = 4, 32
-#: XLA:CPU does a computation one step after the other, waiting for each, if all of its buffers are that small, or if
-#: it has so few steps. Ranks that come to its calls in different orders would wait for each other. One larger buffer,
-#: which nobody reads, and so many steps more, which do nothing, prevent it.
+#: XLA:CPU runs a computation sequentially, waiting for each step, if all of its buffers have at most _SMALL_BYTES or it
+#: has at most _FEW_STEPS steps. Ranks that reach its calls in different orders would deadlock. One larger, unused
+#: buffer and _FEW_STEPS empty steps prevent it.
 _SMALL_BYTES = 512
 _FEW_STEPS = 8
 
 
 class Call(NamedTuple):
-    """A collective but for its tensors.
+    """The parameters of a collective, without its tensors.
 
     Attributes:
-        process_set: as `id_of()` gives it: with its lane, and whether all of its ranks are needed.
-        name: None: made of the program's name and the place of the call in it.
-        rows: the first dimensions of the results, where they are not those of the tensors.
-        splits: of an alltoall outside jit, which then also results in the numbers of rows received, for each tensor.
-        received: of the tangents of such a one: how many rows of each came from each rank.
-        n_ranks: how many ranks the process set has, where shapes depend on that; else 0.
+        process_set: the number from `id_of()`, which includes the lane and whether the call needs all ranks.
+        name: None: the program's name with the position of the call.
+        rows: the first dimensions of the results, where they differ from those of the tensors.
+        splits: of an alltoall outside jit, whose results include the numbers of rows received, for each tensor.
+        received: in a tangent of such an alltoall: the number of rows of each tensor from each rank.
+        n_ranks: the size of the process set, where shapes depend on it; else 0.
     """
 
     collective: int
@@ -62,16 +62,16 @@ class Call(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is called."""
+        """The collective's name."""
         return _NAMES[self.collective]
 
     def named(self, suffix: str) -> str | None:
-        """Return the name of a call that belongs to this one."""
+        """Return the name of a call that is derived from this one."""
         return None if self.name is None else f"{self.name}.{suffix}"
 
 
 class CollectiveEffect(effects.Effect):  # type: ignore[misc]
-    """A call is made even if nothing needs its result: the other ranks wait for it."""
+    """Keeps a call in the program even if its result is unused: the other ranks wait for it."""
 
     def __str__(self) -> str:
         return "Ciranda"
@@ -88,7 +88,7 @@ for _allowed in (
 
 collective_p = Primitive("ciranda")
 collective_p.multiple_results = True
-#: How many ranks a process set has, when it is run.
+#: The size of a process set at run time.
 size_p = Primitive("ciranda_size")
 
 
@@ -96,7 +96,7 @@ def _abstract(*tensors: Any, call: Call) -> Any:
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if call.rows is not None:
         shapes = [(rows, *shape[1:]) for rows, shape in zip(call.rows, shapes, strict=True)]
-    # Where it is on a mesh stays as it is: of one device, in shard_map.
+    # update() keeps the sharding: one device, in shard_map.
     results = [tensor.update(shape=shape, weak_type=False) for shape, tensor in zip(shapes, tensors, strict=True)]
     if call.splits is not None:
         results += [jax.core.ShapedArray((call.n_ranks,), np.dtype(np.int32))] * len(tensors)
@@ -113,18 +113,18 @@ size_p.def_abstract_eval(lambda *, call: jax.core.ShapedArray((), np.dtype(np.in
 
 
 class _Names(Counter[str]):
-    """How often a name was given in one program, and where; kept where JAX keeps what belongs to a program."""
+    """The names given in one program, with their counts; stored in JAX's lowering cache of the program."""
 
     _programs: ClassVar[defaultdict[str, itertools.count[int]]] = defaultdict(itertools.count)
 
     def __init__(self, program: str) -> None:
         super().__init__()
         self.program = program
-        #: No other program of this process has it: jaxlib 0.5.3 numbers the runs of programs that are alike with the
-        #: same numbers. It depends on programs of the same name only, so that one kept on disk is found again.
+        #: Unique in this process: jaxlib 0.5.3 gives runs of identical programs the same numbers. It depends only on
+        #: earlier programs of the same name, so that a program in the compilation cache on disk is found again.
         self.unique = f"{program}/{next(self._programs[program])}"
         self._n_calls = 0
-        #: Where there are steps enough.
+        #: The blocks that have enough steps.
         self._long_blocks: list[Any] = []
 
     def next(self, name: str) -> int:
@@ -132,9 +132,9 @@ class _Names(Counter[str]):
         return self[name] - 1
 
     def needs_steps(self, block: Any) -> bool:
-        """Whether another call, in this block, may be in a computation of few steps with one before; true once for it.
+        """Whether this call, not the program's first, needs added steps in its block; true once for each block.
 
-        Blocks may become one computation later: of two calls in such a one, the second is not the first of the program.
+        XLA may merge blocks into one computation: of two calls in it, the second is not the program's first.
         """
         self._n_calls += 1
         if self._n_calls == 1 or block in self._long_blocks:
@@ -144,7 +144,7 @@ class _Names(Counter[str]):
 
 
 def _names_of(context: Any) -> _Names:
-    """Return those of the program that is compiled. They stand with what JAX has compiled of it already."""
+    """Return the names of the program that is compiled, from JAX's cache of its lowered primitives."""
     compiled = context.cached_primitive_lowerings
     if _Names not in compiled:
         compiled[_Names] = _Names(mlir.ir.StringAttr(context.module.operation.attributes["sym_name"]).value)
@@ -153,7 +153,7 @@ def _names_of(context: Any) -> _Names:
 
 
 def _name_of(call: Call, names: _Names) -> str:
-    """Return a name that no other call of the program has, the same on all ranks that compile the same program."""
+    """Return a name that is unique in the program, the same on all ranks that compile the same program."""
     if call.name is None:
         return f"{names.program}.{call.kind}.{names.next(call.kind)}"
     nth = names.next(f"name {call.name}")
@@ -178,8 +178,8 @@ def _attributes(call: Call, name: str, program: str) -> dict[str, Any]:
 
 
 def _check_program(context: Any, call: Call) -> None:
-    """Raise NotSupportedError for a program that would make the call on several devices, or cannot make it."""
-    axes = context.module_context.axis_context  # of a program for several, it has their number, a mesh, or replicas
+    """Raise NotSupportedError for a program for several devices, or for splits inside jit."""
+    axes = context.module_context.axis_context  # for several devices, it has their number, a mesh, or replicas
     n_devices: Any = getattr(axes, "num_devices", None) or getattr(getattr(axes, "mesh", None), "size", 1)
     n_devices = max(n_devices, getattr(getattr(axes, "axis_env", None), "nreps", 1))
     if n_devices > 1:
@@ -231,7 +231,7 @@ def _refuse(context: Any, *tensors: Any, call: Call) -> Any:
     )
 
 
-# Newer versions share what was compiled for one call with all that are like it: they would have one name.
+# Newer versions cache the lowering of a call and share it with equal calls, which would then share a name.
 _EACH_ITSELF: dict[str, Any] = (
     {"cacheable": False} if "cacheable" in inspect.signature(mlir.register_lowering).parameters else {}
 )

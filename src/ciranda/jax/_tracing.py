@@ -1,4 +1,4 @@
-"""Traced calls: those that `ciranda._collectives.rules` describes. Their derivatives are in `_derivatives`."""
+"""Traced calls of the collectives in `ciranda._collectives.rules`. Their derivatives are in `_derivatives`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from ciranda._ops import (
     divides_by_all,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError, ScalarError
-from ciranda.jax import _derivatives, _uses, arrays  # noqa: F401 (two say how JAX treats the primitive)
+from ciranda.jax import _derivatives, _uses, arrays  # noqa: F401 (two register the primitive's rules)
 from ciranda.jax._primitive import Call, collective_p, size_p
 from ciranda.process_sets import ProcessSet, id_of
 
-# The engine's limit.
+# The engine's limit, in bytes.
 _LONGEST_NAME = 1024
 
 
 def is_traced(tensor: Any) -> bool:
-    """Whether a transformation stands between this value and its content."""
+    """Whether this is a traced value, whose content is unknown."""
     return isinstance(tensor, jax.core.Tracer)
 
 
 class Tracing(Gradients[jax.Array]):
-    """What the collectives do with values that are traced: by jit, grad, vmap or what stands on them."""
+    """The collectives of traced values, under jit, grad, vmap and transformations that use them."""
 
     def needed(self, tensors: Sequence[Any]) -> bool:
-        """Whether one of them is traced; or all are known, but while a program is made, which is to make the call."""
+        """Whether one of them is traced, or a program is being traced, which then contains the call."""
         return any(map(is_traced, tensors)) or not core.trace_state_clean()
 
     def record(self, rule: rules.Rule[jax.Array], tensors: Sequence[Any]) -> list[jax.Array]:
@@ -63,7 +63,7 @@ class Tracing(Gradients[jax.Array]):
 
 
 def _call_of(rule: rules.Rule[jax.Array], tensors: Sequence[jax.Array]) -> Call:
-    """Return what a rule of the collectives asks for, as a call of a traced program. Raises as the engine would."""
+    """Return the traced program's call for a rule. Raises the engine's errors for invalid arguments."""
     name = _checked_name(rule.name)
     if isinstance(rule, rules.Allreduce):
         return _reduction(ALLREDUCE, name, rule.call)
@@ -161,6 +161,6 @@ def _equal_or_given(splits: Sequence[Any] | None) -> tuple[tuple[int, ...], ...]
 
 
 def _equal_counts(call: Call, tensor: jax.Array) -> jax.Array:
-    """Return how many rows come from each rank; a program in which nobody asks does not ask either."""
+    """Return the number of rows from each rank. A program that does not use it does not compute it."""
     size = size_p.bind(call=Call(ALLREDUCE, process_set=call.process_set, name=call.name, n_ranks=call.n_ranks))
     return jnp.broadcast_to(tensor.shape[0] // size, (call.n_ranks,))

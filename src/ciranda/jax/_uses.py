@@ -1,9 +1,8 @@
-"""Functions that a program uses several times, and the collectives in them.
+"""Functions that a program uses several times, and that contain collectives.
 
-JAX traces a jitted function, or the body of a loop, once for all its uses, and newer versions compile it once, too.
-Then the calls of two uses would be one, with one name, and ranks could match one use with the other. So what has a
-collective is copied where a program uses it: each use is compiled by itself, and gives its calls names of their own, in
-the order in which the program has them.
+JAX traces a jitted function, or the body of a loop, once for all its uses, and newer versions compile it once, too. The
+calls of two uses would share one name, and ranks could match one use with the other. So a function with a collective is
+copied for each use in a program: each use is compiled separately, and its calls get their own names, in program order.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from jax._src.lax.control_flow import conditionals, loops
 
 from ciranda.jax._primitive import CollectiveEffect
 
-#: A jitted function; newer versions call it otherwise.
+#: The primitive of a jitted function; its name differs between versions.
 _JIT: Any = getattr(jits, "jit_p", None) or jits.pjit_p  # type: ignore[attr-defined,unused-ignore]
-#: What is used by a program with another function, of which it is made. `eval_jaxpr_p` is a step of an unrolled scan.
+#: Primitives that contain other functions. `eval_jaxpr_p` is a step of an unrolled scan.
 _USERS: tuple[Any, ...] = (
     _JIT,
     loops.eval_jaxpr_p,
@@ -37,7 +36,7 @@ def _has_collective(what: Any) -> bool:
 
 
 def _copied(value: Any) -> Any:
-    """Return the parameter of an operation with copies of all functions in it that have a collective."""
+    """Return an operation's parameter, in which all functions with a collective are copies."""
     if isinstance(value, core.ClosedJaxpr):
         return value.replace(jaxpr=_copied(value.jaxpr)) if _has_collective(value) else value
     if isinstance(value, core.Jaxpr):
@@ -70,7 +69,7 @@ def _register(primitive: Any) -> None:
     partial_eval.custom_staging_rules[primitive] = stage
 
 
-#: Whether the rules are given, first, where in the user's code the operation stands.
+#: Whether a rule's first argument is the operation's position in the user's code.
 _HAS_SOURCE = "source_info" in inspect.signature(partial_eval.DynamicJaxprTrace.default_process_primitive).parameters
 for _primitive in _USERS:
     _register(_primitive)

@@ -1,10 +1,10 @@
-"""Which versions of JAX there is a way for."""
+"""The supported versions of JAX."""
 
 from __future__ import annotations
 
 from importlib import metadata
 
-#: Before it, XLA carries the calls of a program out one after the other, and has no `jax.ffi`.
+#: Older versions of XLA execute the calls of a program sequentially, and have no `jax.ffi`.
 OLDEST = (0, 5)
 
 

@@ -1,4 +1,4 @@
-"""From JAX arrays to what the engine takes, and back."""
+"""Conversion of JAX arrays to the engine's tensors, and back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ciranda import _core
 from ciranda.errors import InvalidArgumentError
 from ciranda.jax._plugin import PLATFORM
 
-#: What is accepted as a tensor: whatever `jax.numpy.asarray` takes.
+#: A tensor argument: anything that `jax.numpy.asarray` takes.
 ArrayLike = Any
-#: How many rows go to each rank.
+#: The number of rows for each rank.
 Splits = Any
 
-# XLA takes such memory as its own, without a copy.
+# XLA uses memory of this alignment, in bytes, without a copy.
 _ALIGNMENT = 64
 
 _NUMBER_OF = {
@@ -53,10 +53,10 @@ def readable(tensor: ArrayLike) -> jax.Array:
 
 
 def _row_major(array: jax.Array) -> jax.Array:
-    """Return the array, or a copy: a program may have been asked to leave its result in another order in memory."""
+    """Return the array, or a row-major copy: a program may leave its result in another layout."""
     if array.ndim < 2:
         return array
-    # Older versions call it a layout.
+    # Older versions name the format `layout`.
     layout: Any = array.format.layout if hasattr(array, "format") else array.layout.device_local_layout
     is_row_major = layout is None or layout.major_to_minor == tuple(range(array.ndim))
     return array if is_row_major else jnp.copy(array)
@@ -79,18 +79,18 @@ def writable(tensor: jax.Array) -> jax.Array:
 
 
 def for_engine(array: jax.Array) -> _core.TensorDescription:
-    """Return the array by address, which the description keeps alive."""
+    """Return a description by address, which keeps the array alive."""
     return _core.TensorDescription(array.unsafe_buffer_pointer(), array.shape, _NUMBER_OF[np.dtype(array.dtype)], array)
 
 
 def from_memory(memory: np.ndarray[Any, Any], like: jax.Array) -> jax.Array:
-    """Return an array of NumPy's as one of JAX's, on the same device as `like`: without a copy, if it is aligned."""
+    """Return a NumPy array as a JAX array on the device of `like`: without a copy, if it is aligned."""
     (device,) = like.devices()
     return jax.device_put(memory, device).block_until_ready()
 
 
 def new_like(array: jax.Array) -> jax.Array:
-    """Return a new array of the same shape and dtype, for the engine to write to before anybody has seen it."""
+    """Return a new array of the same shape and dtype, which the engine writes before it is returned to the user."""
     n_bytes = math.prod(array.shape) * array.dtype.itemsize
     memory = np.empty(n_bytes + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
@@ -98,7 +98,7 @@ def new_like(array: jax.Array) -> jax.Array:
 
 
 def from_engine(output: Any, array: jax.Array) -> jax.Array:
-    """Return what the engine allocated as an array of the dtype of its input."""
+    """Return the engine's output as an array of the dtype of its input."""
     return from_memory(output.view(array.dtype), array)
 
 
@@ -109,6 +109,6 @@ def share_memory(one: jax.Array, other: jax.Array) -> bool:
 
 
 def counts(numbers: Any, splits: Splits | None) -> jax.Array:
-    """Return numbers of rows as an array, of the dtype of the splits that they go with, or int32."""
+    """Return numbers of rows as an array of the dtype of `splits`; int32 for a list or None."""
     wanted = np.dtype(np.int32) if splits is None or isinstance(splits, Sequence) else np.asarray(splits).dtype
     return jnp.asarray(numbers, jax.dtypes.canonicalize_dtype(wanted))

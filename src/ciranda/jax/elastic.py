@@ -81,7 +81,7 @@ class JaxState(HandledState):
         paths = list(map(jax.tree_util.keystr, (path for path, _ in jax.tree_util.tree_flatten_with_path(values)[0])))
         described = list(map(_description_of, leaves))
         roots_paths, roots = broadcast_object((paths, described))
-        # Functions and types in a structure stay this rank's, unless it is another.
+        # A rank keeps the functions and types in its own structure, unless its paths differ from the root's.
         if any(allgather_object(paths != roots_paths)):
             skeleton = broadcast_object(jax.tree_util.tree_unflatten(structure, described))
             structure = structure if paths == roots_paths else jax.tree_util.tree_structure(skeleton)
@@ -90,7 +90,7 @@ class JaxState(HandledState):
 
 
 class _Array:
-    """The placeholder of an array, with everything except its content."""
+    """The placeholder of an array, with shape, dtype and type, without its content."""
 
     def __init__(self, array: Any, key_impl: Any) -> None:
         self.shape, self.dtype, self.is_jax = array.shape, np.dtype(array.dtype), isinstance(array, jax.Array)

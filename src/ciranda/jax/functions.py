@@ -43,7 +43,7 @@ _OURS = "ciranda.jax: "
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether it is a key of `jax.random`, of a dtype of its own."""
+    """Whether the leaf is a key of `jax.random`, which has a dtype of its own."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 

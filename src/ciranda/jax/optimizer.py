@@ -105,7 +105,7 @@ def _of_all_ranks(
     of_all_ranks = jax.custom_vjp(lambda params: params)
     of_all_ranks.defvjp(lambda params: (params, None), lambda _, gradient: (combined(gradient, ".grad"),))
 
-    @functools.wraps(function)  # whose signature says which of update()'s arguments are for it
+    @functools.wraps(function)  # optax passes the arguments of update() that the signature names
     def of_all(params: Any, *arguments: Any, **options: Any) -> Any:
         return value_of_all(function(of_all_ranks(params), *arguments, **options))
 
