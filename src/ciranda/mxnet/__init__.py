@@ -8,7 +8,7 @@ hvd.broadcast_parameters(net.collect_params())
 trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
 """
 
-# ruff: noqa: E402 (whoever lacks MXNet is told so before it is imported)
+# ruff: noqa: E402 (require() reports a missing MXNet before the imports)
 
 from ciranda._frameworks import require
 

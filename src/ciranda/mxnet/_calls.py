@@ -1,4 +1,4 @@
-"""The collectives without gradients: those that MXNet's engine makes, and those that wait."""
+"""The collectives without gradients: operations of MXNet's engine, and blocking calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _unnamed = Numbering()
 
 @dataclass(frozen=True)
 class Call:
-    """What is asked for, but for the arrays. Its name is the same on all ranks."""
+    """The parameters of a call, without its arrays. The name is the same on all ranks."""
 
     name: str
     process_set: ProcessSet
@@ -42,20 +42,20 @@ class Call:
     postscale: float = 1.0
     divisor: Divisor = "contributors"
     root: int = -1
-    #: Whether MXNet carries it out after the last of its name, because of arrays between the two.
+    #: Whether dependencies of other arrays order it after the previous call of its name.
     is_chained: bool = False
 
     def for_gradient(self, part: str = "gradient", **changes: Any) -> Call:
-        """Return the call of the backward pass: as this one, under a name of its own."""
+        """Return this call under a name of its own, for the backward pass."""
         return replace(self, name=f"{self.name}.{part}", **changes)
 
     def plain(self, part: str, op: int) -> Call:
-        """Return a reduction that belongs to this call, without factors."""
+        """Return a reduction without factors, under a name derived from this call's."""
         return Call(f"{self.name}.{part}", self.process_set, self.priority, op)
 
 
 def named(name: str | None, function: str, process_set: ProcessSet) -> str:
-    """Return the name of a call: what the user gave, or its number among those without names on this set."""
+    """Return the user's name of a call, or one with the call's number among the unnamed calls on this set."""
     if name is not None:
         return name
     _basics.engine()
@@ -99,31 +99,31 @@ def _new(tensors: Sequence[NDArray]) -> list[NDArray]:
 
 
 def allreduce(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
-    """Push it, and return the results."""
+    """Push an allreduce; return its results."""
     outputs = _new(tensors)
     _push(ALLREDUCE, tensors, outputs, call)
     return outputs
 
 
 def allreduce_(tensors: Sequence[NDArray], call: Call) -> None:
-    """Push it, in place."""
+    """Push an allreduce in place."""
     _push(ALLREDUCE, tensors, tensors, call)
 
 
 def broadcast(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
-    """Push it, and return the results."""
+    """Push a broadcast; return its results."""
     outputs = _new(tensors)
     _push(BROADCAST, tensors, outputs, call)
     return outputs
 
 
 def broadcast_(tensors: Sequence[NDArray], call: Call) -> None:
-    """Push it, in place."""
+    """Push a broadcast in place."""
     _push(BROADCAST, tensors, tensors, call)
 
 
 def reducescatter(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
-    """Push it, and return this rank's rows."""
+    """Push a reducescatter; return this rank's rows."""
     size, position = call.process_set.size(), call.process_set.rank()
     if size is None or position is None:
         raise InvalidArgumentError(f"rank {_basics.rank()} is not in {call.process_set!r}")
@@ -144,14 +144,14 @@ def _shape_of_rows(tensor: NDArray, name: str) -> tuple[int, ...]:
 
 
 def _run(collective: int, tensors: Sequence[NDArray], call: Call, splits: list[list[int]] | None = None) -> list[Any]:
-    """Make a collective whose results' shapes nobody knows beforehand, and wait for it."""
+    """Run a collective whose results have unknown shapes; block until it is done."""
     engine = _basics.engine()
     with arrays.described(tensors) as described:
         return engine.run(collective, described, None, call.name, Sum, -1, 1.0, 1.0, splits, id_of(call.process_set))
 
 
 def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
-    """Wait for the inputs, make it, and return the results."""
+    """Wait for the inputs, run an allgather, and return its results."""
     if not tensors:
         return []
     outputs = _run(ALLGATHER, tensors, call)
@@ -159,7 +159,7 @@ def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
 
 
 def alltoall(tensor: NDArray, splits: Any, call: Call) -> tuple[NDArray, list[int]]:
-    """Wait for the input, make it, and return the result, and how many rows came from each rank."""
+    """Wait for the input, run an alltoall, and return its result and the number of rows from each rank."""
     numbers = [] if splits is None else arrays.whole_numbers(splits)
     output, counts = _run(ALLTOALL, [tensor], call, [numbers])
     return arrays.from_engine(output, tensor), [int(count) for count in counts]

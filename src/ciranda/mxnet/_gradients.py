@@ -1,7 +1,7 @@
 """Gradients of the collectives, for MXNet's autograd: the rules of `ciranda._collectives.rules`.
 
-Backward passes run on threads of MXNet, several at a time and in no order: all of their calls have names, made of that
-of the call that they belong to.
+Backward passes run on MXNet's threads, several at a time and in any order: all of their calls have names, derived from
+those of the forward calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ciranda._ops import Average, Max, Min, Sum
 from ciranda.mxnet import _calls, arrays
 from ciranda.mxnet._calls import Call
 
-#: What makes results of arrays, and what makes their gradients of those of the results.
+#: Functions from tensors to results, and from the results' gradients to those of the tensors.
 Forward = Callable[[Sequence[NDArray]], Sequence[NDArray]]
 Backward = Callable[[Sequence[NDArray]], Sequence[NDArray]]
 
@@ -41,12 +41,12 @@ class _Recorded(autograd.Function):  # type: ignore[misc]
 def _differentiated(tensors: Sequence[NDArray], forward: Forward, backward: Backward) -> list[NDArray]:
     if not tensors or not autograd.is_recording():
         return list(forward(tensors))
-    # MXNet's Function leaves out gradients that are to be added up (grad_req="add"), where its input is a variable.
+    # MXNet's Function drops gradients that accumulate (grad_req="add") if its input is a variable: give it copies.
     inputs = [tensor.copy() for tensor in tensors]
     try:
         results = _Recorded(forward, backward)(*inputs)
     finally:
-        autograd.set_recording(True)  # a Function that has failed leaves it switched off
+        autograd.set_recording(True)  # a failed Function leaves it switched off
     return list(results)
 
 
@@ -73,12 +73,12 @@ def allreduce(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
 
 
 def _chosen(inputs: Sequence[NDArray], results: Sequence[NDArray], call: Call) -> list[NDArray]:
-    """Return, for Min and Max, 1 where this rank's element was chosen, and else 0."""
+    """Return, for Min and Max, 1 where this rank's element was selected, else 0."""
     inner = results
     if (call.prescale, call.postscale) != (1.0, 1.0):
-        # The factors may have changed what was compared, or turned the order around.
+        # The factors may round the compared values or reverse their order: compare the unscaled ones.
         inner = _calls.allreduce(inputs, call.plain("unscaled", compared_by(call.op, call.prescale)))
-    # As mx.nd's arrays, which backward passes are given, whatever the inputs were: those of mx.np compare to booleans.
+    # As arrays of mx.nd, the type in backward passes for all inputs: comparisons of mx.np's give booleans.
     return [tensor.as_nd_ndarray() == result.as_nd_ndarray() for tensor, result in zip(inputs, inner, strict=True)]
 
 
@@ -116,7 +116,7 @@ def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:
 
 
 def alltoall(tensor: NDArray, splits: Any, call: Call) -> tuple[NDArray, list[int]]:
-    """Return the result of an alltoall, and how many rows came from each rank."""
+    """Return the result of an alltoall, and the number of rows from each rank."""
     received: list[int] = []
 
     def forward(inputs: Sequence[NDArray]) -> list[NDArray]:

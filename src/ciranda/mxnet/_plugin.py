@@ -1,4 +1,4 @@
-"""The native part: collectives as operations of MXNet's engine."""
+"""The native plugin: collectives as operations of MXNet's engine."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MESSAGE_BYTES = 4096
 
 
 class _Buffer(threading.local):
-    """Where the native part writes messages, and what MXNet gives back: each thread has its own.
+    """A thread's buffers for the plugin's messages and for memory that MXNet has released.
 
-    To make them for each call takes as long as a tenth of it.
+    Allocating them for each call would take a tenth of its time.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ _buffer = _Buffer()
 library = plugin.opened("mxnet", _VERSION)
 
 if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
-    # Each call waits for its end: in another order of them, ranks would wait for each other for ever.
+    # Each call blocks until it is done: ranks with different orders of calls would deadlock.
     os.environ.setdefault("CIRANDA_FAIL_OTHER_ORDERS", "1")
 
 _push = library.ciranda_mxnet_push
@@ -102,27 +102,27 @@ def push(
     carrier: Any = None,
     is_chained: bool = False,
 ) -> None:
-    """Put a collective into MXNet's engine, which makes it when `inputs` are there, and `outputs` may be written.
+    """Push a collective to MXNet's engine, which runs it when `inputs` are ready and `outputs` may be written.
 
-    Returns at once, unless the engine is MXNet's naive one. What is given as both is reduced where it lies.
+    Returns at once, except with MXNet's NaiveEngine. An array that is both input and output is reduced in place.
 
     Args:
-        collective: one whose outputs have shapes that are known beforehand.
+        collective: one whose outputs' shapes are known beforehand.
         inputs: arrays of MXNet.
-        outputs: as many.
+        outputs: the same number of arrays.
         name: the same on all ranks.
-        process_set: as `id_of()` gives it.
-        op: of a reduction; and so on.
+        process_set: the number from `id_of()`.
+        op: of a reduction.
         root: of a broadcast.
         prescale: multiplies inputs.
         postscale: multiplies results.
-        divides_by_all: what an average divides by.
-        priority: in both engines.
-        carrier: on the root of a broadcast, an array for the error; what is sent is then only read.
-        is_chained: the name may be in use, as this call waits for the one before by what MXNet knows of other arrays.
+        divides_by_all: whether an average divides by the number of all ranks.
+        priority: in MXNet's engine and in Ciranda's.
+        carrier: on the root of a broadcast, an array that gets the error; the sent array is then only read.
+        is_chained: the name may be in use: dependencies of other arrays order this call after the previous one.
 
     Raises:
-        InvalidArgumentError: what is wrong with the call, whatever the other ranks do.
+        InvalidArgumentError: the call is invalid, whatever the other ranks do.
     """
     _basics.engine()
     count = len(inputs)
@@ -155,10 +155,10 @@ def push(
 
 @contextmanager
 def held(arrays: Sequence[Any]) -> Iterator[list[int]]:
-    """Wait for arrays, and keep them as they are while their memory is read; gives where they lie.
+    """Wait for arrays, and protect them from writes while their memory is read. Yields their addresses.
 
     Raises:
-        MXNetError: what MXNet raises for an array that has failed.
+        MXNetError: an array has failed.
     """
     count = len(arrays)
     addresses, holder = (ctypes.c_void_p * count)(), ctypes.c_void_p()
@@ -178,19 +178,19 @@ def held(arrays: Sequence[Any]) -> Iterator[list[int]]:
 
 
 def note_failure(status: int, message: str) -> None:
-    """Remember what a call has failed with that is none of MXNet's engine."""
+    """Record the error of a call that is not an operation of MXNet's engine."""
     library.ciranda_mxnet_note_error(status, message.encode())
 
 
 def last_failure() -> tuple[int, str]:
-    """Return the status of the call that has failed last, 0 if none has, and its message."""
+    """Return the status and the message of the call that failed last; status 0 if none has."""
     message = ctypes.create_string_buffer(_MESSAGE_BYTES)
     status = int(library.ciranda_mxnet_last_error(message, _MESSAGE_BYTES))
     return status, message.value.decode(errors="replace")
 
 
 def address_of(array: Any) -> int:
-    """Return where an array lies that nothing writes any more."""
+    """Return the address of an array that nothing writes any more."""
     data = ctypes.c_void_p()
     if _LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)):
         raise InvalidArgumentError(f"ciranda.mxnet: {_LIB.MXGetLastError()!r}")
@@ -198,10 +198,10 @@ def address_of(array: Any) -> int:
 
 
 def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
-    """Return the handle of a new array of MXNet's in the memory of `array`; None where MXNet cannot have one there.
+    """Return the handle of a new MXNet array in the memory of `array`; None if MXNet cannot have one there.
 
-    `dtype` is the engine's. What MXNet has given back since the last call is let go of, here, where Python runs: MXNet
-    gives it back on its own threads, and perhaps when the process ends.
+    `dtype` is the engine's number. Memory that MXNet has released since the last call is freed here, under the GIL:
+    MXNet releases it on its own threads, and perhaps when the process exits.
     """
     owner = ctypes.py_object(array)
     given_back = _buffer.given_back
@@ -218,27 +218,27 @@ def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
 
 
 def note_raised(array: Any = None, text: str = "") -> None:
-    """Note that MXNet has raised an error, for an array, or all that there were."""
+    """Record that MXNet has raised an error, for this array; without arguments, that it has raised all errors."""
     library.ciranda_mxnet_raised(None if array is None else array.handle, text.encode())
 
 
 def failure_of(array: Any) -> str:
-    """Return what an array has failed with that nothing writes; "" if it has not."""
+    """Return the error of an array that nothing writes; "" if it has not failed."""
     message = _buffer.message
     has_failed = library.ciranda_mxnet_failure_of(array.handle, message, _MESSAGE_BYTES)
     return message.value.decode(errors="replace") if has_failed else ""
 
 
 def pushed_names() -> int:
-    """Return by how many names calls are in MXNet's queues or under way."""
+    """Return the number of names of calls that are in MXNet's queues or pending."""
     return int(library.ciranda_mxnet_pushed_names())
 
 
 def live_calls() -> int:
-    """Return how many calls are under way."""
+    """Return the number of pending calls."""
     return int(library.ciranda_plugin_live_calls())
 
 
 def describe() -> str:
-    """Return what was found, for `ciranda doctor`."""
+    """Return the findings for `ciranda doctor`."""
     return f"MXNet {_VERSION}: all symbols found; collectives are operations of its engine"

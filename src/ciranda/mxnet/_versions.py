@@ -1,11 +1,11 @@
-"""Which versions MXNet works with: its last release is older than what pip installs beside it today."""
+"""The versions that MXNet works with: its last release is older than the packages that pip installs with it."""
 
 from __future__ import annotations
 
 import warnings
 from importlib import metadata
 
-#: What its last release was tried with.
+#: The versions with which its last release was tested.
 TRIED = "mxnet 1.9.1 with numpy 1.23.5, scipy 1.10.1 and setuptools 68, on Python 3.11"
 #: From this version on, NumPy lacks names that MXNet uses when it is imported.
 FIRST_NUMPY_WITHOUT = (1, 24)
@@ -21,7 +21,7 @@ def check() -> str:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what NumPy was to do without: this version still has it
+            warnings.simplefilter("ignore")  # deprecations in NumPy: this version still has those names
             import mxnet
     except Exception as error:
         raise ImportError(
@@ -32,6 +32,6 @@ def check() -> str:
 
 
 def _version() -> str:
-    """Return the version of MXNet without importing it: its package may have another name, or there is none."""
+    """Return the version of MXNet without importing it. Its distribution may have another name, or be missing."""
     distributions = metadata.packages_distributions().get("mxnet")
     return metadata.version(distributions[0]) if distributions else "of unknown version"

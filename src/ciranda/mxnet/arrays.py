@@ -1,4 +1,4 @@
-"""From MXNet's arrays to what the engine takes, and back."""
+"""Conversion of MXNet's arrays to the engine's tensors, and back."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ciranda import _core
 from ciranda.errors import InvalidArgumentError
 from ciranda.mxnet._plugin import address_of, held, lend
 
-#: How many rows go to each rank: an array, or anything that `numpy.asarray` takes.
+#: The number of rows for each rank: an array, or anything that `numpy.asarray` takes.
 Splits = Any
 
 _DENSE = "default"
-#: From how many bytes on a result is not copied. Below, a copy takes less time than to lend its memory.
+#: Results of at least this many bytes are not copied. A smaller copy takes less time than lending memory.
 _LENT_FROM = 1 << 16
 _IS_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
 def checked(tensors: Sequence[Any]) -> list[NDArray]:
-    """Return the arrays. Raises InvalidArgumentError for what is none of MXNet's."""
+    """Return the arrays as a list. Raises InvalidArgumentError for other types."""
     if isinstance(tensors, NDArray) or not isinstance(tensors, (list, tuple)):
         raise InvalidArgumentError(f"a grouped call needs a list of arrays, got {type(tensors).__name__}")
     wrong = [tensor for tensor in tensors if not isinstance(tensor, NDArray)]
@@ -38,7 +38,7 @@ def checked(tensors: Sequence[Any]) -> list[NDArray]:
 
 
 def empty(shape: tuple[int, ...], like: NDArray) -> NDArray:
-    """Return a new array of that shape, otherwise like another."""
+    """Return a new array of that shape, otherwise like `like`."""
     maker = mx.np if isinstance(like, mx.np.ndarray) else mx.nd
     if 0 in shape or shape == ():
         with mx.util.np_shape(True):
@@ -53,7 +53,7 @@ def shape_of(array: NDArray) -> tuple[int, ...]:
 
 
 def number_of(dtype: Any) -> int:
-    """Return the engine's number of a dtype of MXNet."""
+    """Return the engine's number of one of MXNet's dtypes."""
     name = "bfloat16" if dtype == _IS_BFLOAT16 else np.dtype(dtype).name
     if name not in _core.DATA_TYPES:
         raise InvalidArgumentError(f"an array of dtype {name} cannot be communicated")
@@ -62,7 +62,7 @@ def number_of(dtype: Any) -> int:
 
 @contextmanager
 def described(arrays: Sequence[NDArray]) -> Iterator[list[_core.TensorDescription]]:
-    """Wait for arrays, and give them by address, which the descriptions keep alive; nothing writes them meanwhile."""
+    """Wait for arrays, and yield descriptions by address, which keep them alive; nothing writes them meanwhile."""
     for array in arrays:
         _require_dense(array)
     with held(arrays) as addresses:
@@ -85,7 +85,7 @@ def _require_dense(array: NDArray) -> None:
 
 
 def from_engine(output: np.ndarray[Any, Any], like: NDArray) -> NDArray:
-    """Return what the engine allocated as an array of the dtype of its input: in its memory, unless it is small."""
+    """Return the engine's output as an array of the dtype of its input: in its memory, unless it is small."""
     if output.nbytes >= _LENT_FROM and (handle := lend(output, number_of(like.dtype))) is not None:
         return mx.np.ndarray(handle=handle) if isinstance(like, mx.np.ndarray) else mx.nd.NDArray(handle=handle)
     made = empty(output.shape, like)

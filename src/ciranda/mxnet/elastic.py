@@ -41,14 +41,14 @@ class ParametersHandler(StateHandler):
         items = self.value.items()
         saved = {name: param._data[0].copy() for name, param in items if param._data is not None}
         deferred = {name: param._deferred_init for name, param in items if param._data is None}
-        mx.nd.waitall()  # what has failed must not take the place of what was saved before
+        mx.nd.waitall()  # a failed operation raises here, before it replaces the last save
         self._saved, self._deferred = saved, deferred
 
     def restore(self) -> None:
         """Bring back what was saved last."""
         for name, array in self._saved.items():
             param = self.value[name]
-            # Not into the arrays, which may have failed with the world.
+            # Into new arrays: the old ones may have failed with the world.
             with without_broadcast(param):
                 param._load_init(array, None) if param._data is None else param._init_impl(array, param.list_ctx())
         for name, how in self._deferred.items():
@@ -57,7 +57,7 @@ class ParametersHandler(StateHandler):
             param._deferred_init = how
 
     def sync(self) -> None:
-        """Broadcast those of rank 0."""
+        """Broadcast rank 0's parameters."""
         broadcast_parameters(self.value, root_rank=0)
         self.save()
 
@@ -70,7 +70,7 @@ class TrainerHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """Save it."""
+        """Save the optimizer's and the scaler's state."""
         mx.nd.waitall()  # as for parameters
         self._saved = self.value._updaters[0].get_states(dump_optimizer=True), dict(self._scaler())
 
@@ -86,13 +86,13 @@ class TrainerHandler(StateHandler):
         trainer._optimizer.param_dict = dict(enumerate(trainer._params))
 
     def sync(self) -> None:
-        """Broadcast that of rank 0."""
+        """Broadcast rank 0's state."""
         self.save()
         self._saved = broadcast_object(self._saved)
         self.restore()
 
     def _scaler(self) -> dict[str, Any]:
-        """Return the numbers of the loss scaler, which has no more than these; none without AMP."""
+        """Return the attributes of the loss scaler, all of them numbers; none without AMP."""
         scaler = getattr(self.value, "_amp_loss_scaler", None)
         return {} if scaler is None else vars(scaler)
 

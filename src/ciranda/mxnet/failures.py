@@ -42,7 +42,7 @@ class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
 
     @property
     def text(self) -> str:
-        """What it was made of."""
+        """The message as the plugin sends it."""
         return f"{_word(self._kind)}: {self}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,7 +50,7 @@ class MXNetCollectiveError(MXNetError):  # type: ignore[misc]
 
 
 class _Failures:
-    """Whether any call has failed. As long as none has, reading takes no longer."""
+    """Whether any call has failed. Until then reads need no extra check."""
 
     any = False
 
@@ -59,7 +59,7 @@ _failures = _Failures()
 
 
 def _reading(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
-    """Return a method that reads an array, and raises whenever that has failed: MXNet itself raises an error once."""
+    """Return a method that reads an array, and raises its error each time: MXNet itself raises an error once."""
 
     @wraps(own)
     def read(self: NDArray) -> Any:
@@ -76,7 +76,7 @@ def _reading(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
 
 
 def _waiting(own: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that waits for all arrays, and raises one of the errors that there are."""
+    """Return a function that waits for all arrays, and raises one of their errors."""
 
     @wraps(own)
     def waitall() -> None:
@@ -90,7 +90,7 @@ def _waiting(own: Callable[[], None]) -> Callable[[], None]:
 
 
 def _note_raised(array: NDArray | None = None, text: str = "") -> None:
-    from ciranda.mxnet._plugin import note_raised  # which needs this module
+    from ciranda.mxnet._plugin import note_raised  # imported late: _plugin imports this module
 
     note_raised(array, text)
 
@@ -118,7 +118,7 @@ def _make(kind: type[errors.CirandaError]) -> type[MXNetCollectiveError]:
     members = {"__doc__": kind.__doc__, "__module__": __name__, "_kind": kind}
     made = _by_kind[kind] = type(kind.__name__, (MXNetCollectiveError, kind), members)
     if kind in _KINDS:
-        # MXNet looks for the word before the first colon of a message: cpp/bindings/mxnet/tables.hpp.
+        # MXNet finds the class by the word before a message's first colon: cpp/bindings/mxnet/tables.hpp.
         register_error(_word(kind), made)
     return made
 
@@ -136,13 +136,13 @@ _MESSAGE = re.compile(rf"\b({'|'.join(_MADE)}): (.*)", re.DOTALL)
 
 
 def of_message(text: str) -> MXNetCollectiveError:
-    """Return the exception that MXNet makes of a message of the native part."""
+    """Return the exception that MXNet raises for a message of the plugin."""
     found = _MESSAGE.search(text)
     return _MADE[found[1]](text) if found else MXNetCollectiveError(text)
 
 
 def raises_mxnet_errors(function: Function) -> Function:
-    """Return `function`, whose errors of `ciranda.errors` are MXNetErrors as well, which users of MXNet catch."""
+    """Return `function` with errors that are MXNetErrors as well as those of `ciranda.errors`."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -159,7 +159,7 @@ def raises_mxnet_errors(function: Function) -> Function:
 
 
 def _note(error: errors.CirandaError) -> None:
-    from ciranda.mxnet._plugin import note_failure  # which needs this module
+    from ciranda.mxnet._plugin import note_failure  # as above
 
     note_failure(_KINDS.index(type(error)) + 1, str(error))
 
@@ -170,7 +170,7 @@ def last_error() -> errors.CirandaError | None:
     MXNet's engine passes an error on to all arrays that are computed from failed ones, and raises it once, at the first
     wait for one of them. This returns it afterwards.
     """
-    from ciranda.mxnet._plugin import last_failure  # which needs this module
+    from ciranda.mxnet._plugin import last_failure  # as above
 
     status, message = last_failure()
     return _KINDS[status - 1](message) if 1 <= status <= len(_KINDS) else None

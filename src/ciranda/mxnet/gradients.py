@@ -28,7 +28,7 @@ def factors_of(predivide: float) -> tuple[float, float]:
 
 
 def groups_of(items: Sequence[Item], num_groups: int, dtype_of: Callable[[Item], Any]) -> list[list[Item]]:
-    """Divide the gradients into groups: that many of each dtype; 0: each by itself."""
+    """Divide the gradients of each dtype into `num_groups` groups; 0: each by itself."""
     if num_groups < 0:
         raise InvalidArgumentError(f"num_groups must not be negative; got {num_groups}")
     if num_groups == 0:
@@ -58,7 +58,7 @@ def reduce_(gradients: Sequence[NDArray], call: Call, compression: type[Compress
 
 
 def _reduce_rows_(gradient: RowSparseNDArray, call: Call) -> None:
-    """Average a row-sparse gradient: the rows of all ranks, of which those of one number are added."""
+    """Average a row-sparse gradient: gather the rows of all ranks, and add rows of equal index."""
     if gradient.stype != "row_sparse":
         raise InvalidArgumentError(f"{call.name!r}: gradients of storage type {gradient.stype} cannot be averaged")
     size = call.process_set.size() or 1

@@ -36,7 +36,7 @@ from ciranda.mxnet.arrays import Splits
 from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set
 
-#: How long shutdown() waits for calls.
+#: The time that shutdown() waits for calls.
 _SHUTDOWN_SECONDS = 2.0
 
 

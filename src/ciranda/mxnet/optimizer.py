@@ -41,7 +41,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
     ) -> None:
-        # Not the base class's: it would make attributes that hide those of the wrapped optimizer.
+        # Without the base class's __init__, whose attributes would hide those of the wrapped optimizer.
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise InvalidArgumentError(
                 f"DistributedOptimizer wraps an mx.optimizer.Optimizer, not {type(optimizer).__name__}: "
@@ -68,7 +68,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
             setattr(self._optimizer, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The set of all ranks is one object, which a pickle must not double.
+        # The set of all ranks is one object, which a pickle must not duplicate.
         is_global = self._process_set is global_process_set
         return {**vars(self), "_process_set": None if is_global else self._process_set}
 
@@ -78,11 +78,11 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
             self._process_set = global_process_set
 
     def create_state(self, index: Any, weight: Any) -> Any:
-        """Return what the wrapped optimizer keeps for a weight."""
+        """Return the wrapped optimizer's state for a weight."""
         return self._optimizer.create_state(index, weight)
 
     def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
-        """Return what the wrapped optimizer keeps for a weight of float16."""
+        """Return the wrapped optimizer's state for a weight of float16."""
         return self._optimizer.create_state_multi_precision(index, weight)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
@@ -91,7 +91,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         self._optimizer.update(index, weight, grad, state)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Average the gradients over all ranks, and update the weights, of which the state has one in float32."""
+        """Average the gradients over all ranks, and update the weights and their float32 copies in the state."""
         self._reduce(index, grad)
         self._optimizer.update_multi_precision(index, weight, grad, state)
 
@@ -109,7 +109,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
 
     @property
     def learning_rate(self) -> float:
-        """That of the wrapped optimizer."""
+        """The learning rate of the wrapped optimizer."""
         return float(self._optimizer.learning_rate)
 
     def _reduce(self, index: Any, grad: Any) -> None:

@@ -23,13 +23,13 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 _calls = Numbering()
 
-#: Where a parameter keeps what is to be done when it is initialized: numbers and text, so that it can be pickled and
-#: copied, and read by a Python that has no Ciranda.
+#: The attribute of a parameter with the broadcasts of its next initialization: numbers and text, so that it can be
+#: pickled, copied, and read without Ciranda.
 _ATTRIBUTE = "_ciranda_broadcast"
 _DENSE = "default"
 _IS_WRAPPED = "_ciranda_broadcasts"
 
-#: How often what has a name was initialized: copies of a net share the names of its parameters.
+#: The number of initializations by name: copies of a net share the names of its parameters.
 _initializations: dict[str, int] = {}
 _basics.at_end.append(_initializations.clear)
 
@@ -43,7 +43,7 @@ class _Broadcast(NamedTuple):
     process_set: int
 
     def plain(self) -> _Plain:
-        """Return it as a tuple that any Python can read."""
+        """Return a plain tuple, which can be unpickled without Ciranda."""
         return self.name, self.root_rank, self.process_set
 
     def under_next_name(self) -> str:
@@ -54,17 +54,17 @@ class _Broadcast(NamedTuple):
 
 
 class _Note(NamedTuple):
-    """What a parameter keeps, all of it as plain tuples."""
+    """The value of a parameter's attribute, with broadcasts as plain tuples."""
 
-    #: A `_Broadcast`, to be made whenever the parameter is initialized.
+    #: The broadcast of every initialization.
     standing: _Plain
-    #: Those that are to be made at the first initialization instead, as ranks that had the parameter have made them.
+    #: Broadcasts of the first initialization instead: ranks that had the parameter have already made them.
     made_elsewhere: tuple[_Plain, ...]
-    #: Of the world in which they were.
+    #: The epoch of their world.
     epoch: int
 
     def due(self) -> list[_Broadcast]:
-        """Return what is to be made at an initialization."""
+        """Return the broadcasts of an initialization."""
         is_of_this_world = self.epoch == _basics.world.epoch
         return [_Broadcast(*each) for each in (is_of_this_world and self.made_elsewhere) or (self.standing,)]
 
@@ -103,7 +103,7 @@ def broadcast_parameters(
 
 
 def _each_once(params: Any) -> dict[str, Any]:
-    """Return parameters or arrays by name; what several blocks share by the first of its names."""
+    """Return parameters or arrays by name; one that several blocks share has the first of its names."""
     found: dict[str, Any] = {}
     seen: set[int] = set()
     for name, value in sorted(_named(params), key=lambda pair: pair[0]):
@@ -114,7 +114,7 @@ def _each_once(params: Any) -> dict[str, Any]:
 
 
 def _there_somewhere(found: dict[str, Any], begin: str, process_set: ProcessSet) -> set[str]:
-    """Return the names of what any rank has initialized. Raises MismatchError on all ranks if they differ in names."""
+    """Return the names that any rank has initialized. Raises MismatchError on all ranks if their names differ."""
     mine = {name: isinstance(value, NDArray) or value._data is not None for name, value in found.items()}
     everyones = allgather_object(mine, f"{begin}.names", process_set)
     ranks = process_set.ranks or range(len(everyones))
@@ -146,7 +146,7 @@ def _named(params: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _broadcast(value: Any, broadcast: _Broadcast, is_there: bool) -> None:
-    """Broadcast an array or a parameter now, or when it is initialized; `is_there`: some rank does so now."""
+    """Broadcast an array or a parameter now, or at its initialization; `is_there`: some rank broadcasts it now."""
     if isinstance(value, NDArray):
         _push([value], broadcast.name, broadcast)
         return
@@ -162,7 +162,7 @@ def _broadcast(value: Any, broadcast: _Broadcast, is_there: bool) -> None:
 
 
 def _push(copies: list[NDArray], name: str, broadcast: _Broadcast) -> None:
-    """Broadcast an array, which the process has on several devices perhaps."""
+    """Broadcast the first of an array's copies on this process's devices, and update the others."""
     with mx.autograd.pause():
         first = copies[0] if copies[0].stype == _DENSE else copies[0].tostype(_DENSE)
         push(BROADCAST, [first], [first], name, broadcast.process_set, root=broadcast.root_rank)
@@ -173,11 +173,11 @@ def _push(copies: list[NDArray], name: str, broadcast: _Broadcast) -> None:
 
 
 def _sent(data: NDArray, name: str, broadcast: _Broadcast) -> NDArray:
-    """Return what a parameter is to be initialized with: the root's `data`.
+    """Return the data with which a parameter is initialized: the root's `data`.
 
-    What makes a rank's own data must not wait for the broadcasts before: MXNet's operations share scratch memory, so
-    that what draws random numbers waits for a forward pass that waits for parameters. The root only reads its data, and
-    so waits for nobody; the others do not wait for theirs.
+    Operations that make a rank's own data must not wait for earlier broadcasts: MXNet's operations share scratch
+    memory, so random initializers may wait for a forward pass that waits for parameters. The root only reads its data,
+    so it waits for no other rank; other ranks receive into a new array, and do not wait for their data.
     """
     with mx.autograd.pause():
         dense = data if data.stype == _DENSE else data.tostype(_DENSE)
@@ -190,7 +190,7 @@ def _sent(data: NDArray, name: str, broadcast: _Broadcast) -> NDArray:
 
 @contextmanager
 def without_broadcast(param: Parameter) -> Iterator[None]:
-    """Have a parameter initialized with this rank's own data: by a rank that does so alone."""
+    """Initialize a parameter with this rank's own data, without the other ranks."""
     asked = vars(param).pop(_ATTRIBUTE, None)
     try:
         yield
@@ -200,7 +200,7 @@ def without_broadcast(param: Parameter) -> Iterator[None]:
 
 
 def _wrap(kind: Any) -> None:
-    """Have the class of a parameter initialize it with what is broadcast, where that is asked of it."""
+    """Make a parameter's class broadcast the data of an initialization, if the parameter has the attribute."""
     owner = next(each for each in kind.__mro__ if "_init_impl" in vars(each))
     own = vars(owner)["_init_impl"]
     if not hasattr(own, _IS_WRAPPED):
@@ -210,14 +210,14 @@ def _wrap(kind: Any) -> None:
 def _broadcasting(own: Callable[..., None]) -> Callable[..., None]:
     @wraps(own)
     def initialize(self: Any, data: NDArray, ctx_list: Any) -> None:
-        # Not for the one of a base class that this one calls.
+        # Without the attribute, a base class's method that this one calls does not broadcast.
         asked = vars(self).pop(_ATTRIBUTE, None)
         if asked is None:
             own(self, data, ctx_list)
             return
         note = _Note(*asked)
         try:
-            if self._data is None:  # else it only moves to other devices
+            if self._data is None:  # otherwise it only moves to other devices
                 for broadcast in note.due():
                     data = _sent(data, broadcast.under_next_name(), broadcast)
             own(self, data, ctx_list)

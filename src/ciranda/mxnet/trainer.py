@@ -25,14 +25,14 @@ from ciranda.process_sets import ProcessSet, global_process_set
 
 
 class _LeftOut:
-    """Stands for a parameter that a step does without."""
+    """The placeholder of a parameter that a step skips."""
 
     grad_req = "null"
-    _grad = None  # AMP's loss scaler asks
+    _grad = None  # for AMP's loss scaler
 
 
 class _Whole:
-    """Stands for a parameter with row-sparse weights, which MXNet's Trainer leaves to a kvstore."""
+    """A parameter with row-sparse weights, which MXNet's Trainer would leave to a kvstore."""
 
     def __init__(self, param: Parameter) -> None:
         self._param = param
@@ -41,7 +41,7 @@ class _Whole:
         return getattr(self._param, name)
 
     def list_data(self) -> list[Any]:
-        """Return the weights, of which every rank has all rows."""
+        """Return the weights: every rank has all rows."""
         return list(self._param._data)
 
 
@@ -128,7 +128,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     @contextmanager
     def _with_used(self, make_used: Callable[[Parameter], None]) -> Iterator[bool]:
-        """Have the base class see what any rank has used since the last step; `make_used`: what this one has not."""
+        """Show the base class the parameters that any rank has used since the last step; `make_used`: on others."""
         used = [_is_used(param) for param in self._params]
         used_somewhere = self._used_somewhere(used)
         for param, is_used, is_needed in zip(self._params, used, used_somewhere, strict=True):
@@ -139,7 +139,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             yield any(used_somewhere)
 
     def _used_somewhere(self, used: list[bool]) -> list[bool]:
-        """Whether a rank has computed a gradient of each parameter since the last step; `used`: whether this one."""
+        """Return whether any rank has computed each parameter's gradient since the last step; `used`: this rank."""
         if not self._params:
             return []
         deferred = [param.grad_req != "null" and param._data is None for param in self._params]
@@ -158,7 +158,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     @contextmanager
     def _with_params(self, params: list[Any]) -> Iterator[None]:
-        """Have the base class see others in the parameters' places."""
+        """Replace the parameters that the base class sees."""
         every, self._params = self._params, params
         try:
             yield
@@ -171,12 +171,12 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             super()._update(ignore_stale_grad)
 
     def _init_kvstore(self) -> None:
-        """There is none: parameters may be deferred, and are the same on all ranks by `broadcast_parameters()`."""
+        """Create no kvstore: `broadcast_parameters()` makes parameters equal on all ranks, also deferred ones."""
         self._distributed = False
         self._kv_initialized = True
 
     def _row_sparse_pull(self, parameter: Any, out: Any, row_id: Any, full_idx: bool = False) -> None:
-        """Row-sparse weights are whole on every rank: what asks for rows has them."""
+        """Copy the weights to `out`: every rank has all rows."""
         weight = next((each for each in parameter._data if each.ctx == out.ctx), parameter._data[0])
         if weight is not out:
             weight.copyto(out)
@@ -201,7 +201,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     def _compare(self, may_be_deferred: bool = False) -> None:
         """Once in each world: raise MismatchError on all ranks unless they train the same parameters.
 
-        `may_be_deferred`: the initialization of one may be deferred on some ranks only.
+        `may_be_deferred`: an initialization may be deferred on some ranks only.
         """
         era = era_of(self._process_set)
         if self._compared_in == era:
@@ -243,7 +243,7 @@ def _check_alike(ours: list[Any], theirs: list[Any], rank: int, other: int) -> N
 
 
 def _fit(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
-    """Whether two shapes may be the same once all is known of them."""
+    """Whether two shapes can be equal once their unknown dimensions are known."""
     if one is None or other is None:
         return True
     return len(one) == len(other) and all(a == b or a <= 0 or b <= 0 for a, b in zip(one, other, strict=True))
