@@ -1,4 +1,4 @@
-"""Which versions of Keras there is a way for."""
+"""The supported versions of Keras."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import keras
 
-#: Of Keras 3. Before it, Keras clips the gradients of each backward pass, without saying whose they are.
+#: The oldest Keras 3. Earlier ones clip the gradients of each backward pass, without the variables.
 OLDEST = (3, 5)
 
 

@@ -28,9 +28,9 @@ __all__ = [
 ]
 
 
-#: Losses of the first may be the same whatever the data: where weights begin with zeros.
+#: The number of compared batches: with zero weights, the losses of the first may be the same for any data.
 _N_BATCHES_OF_SAME_DATA = 3
-#: Steps of an epoch, where the data do not say how many.
+#: The steps of an epoch whose data have no length.
 _UNKNOWN = -1
 
 
@@ -123,7 +123,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Replace this rank's metrics by the averages."""
         own = {name: value for name, value in sorted((logs or {}).items()) if _is_number(value)}
-        # Which raises what became of the steps, where the backend makes them in the background.
+        # Raises errors of steps that the backend runs asynchronously.
         numbers_here = np.array([float(value) for value in own.values()])
         self._end_together(f"epoch {epoch}")
         if not own or logs is None:
@@ -136,7 +136,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self._end_together("training")
 
     def _end_together(self, what: str) -> None:
-        """Raise MismatchError if other ranks still make steps, if their data have no length."""
+        """Raise MismatchError if other ranks still make steps, as data without a length allow."""
         combiner = combiner_of(self.model.optimizer)
         if combiner is None:
             return

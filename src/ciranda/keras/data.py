@@ -1,4 +1,4 @@
-"""Batches of all ranks together: each rank gets its share of every one."""
+"""Global batches: each rank gets its share of every batch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         self._is_ahead = False
 
     def _check_order(self, is_wrong: bool) -> None:
-        """Raise if the batches are not read in order. Reading may restart, as to look at the first batch."""
+        """Raise if the batches are not read in order. Reading may restart from the first."""
         if is_wrong:
             raise InvalidArgumentError(
                 "fit() takes the batches in an order of this rank's own, so that ranks would train with parts of "
@@ -108,8 +108,8 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
         begins = index == 0 and (self._last > 0 or self._is_over)
         self._is_ahead = begins and not self._is_over
         if begins:
-            # Not at the end of an epoch, which has fewer batches with steps_per_epoch; Keras may be ahead by some, too.
-            # Nor when batch 0 is taken again: it was only looked at, perhaps on this rank alone.
+            # The order changes here, not at the end of an epoch: with steps_per_epoch that has fewer batches, and Keras
+            # may prefetch. It does not change when batch 0 is only read again, perhaps on this rank alone.
             self.epoch += 1
             self._is_over = False
             self._reorder()

@@ -77,7 +77,7 @@ class KerasState(HandledState):
         chosen = optimizer or model.optimizer
         registry: list[tuple[type, type[StateHandler]]] = [(type(model), ModelHandler)]
         if chosen is not None:
-            registry.append((type(chosen), OptimizerHandler))  # legacy ones are no Optimizer
+            registry.append((type(chosen), OptimizerHandler))  # a legacy one is not an Optimizer
         if chosen is not None and hasattr(chosen, "built") and not chosen.built and model.built:
             chosen.build(model.trainable_variables)
         super().__init__(registry, {"model": model, "optimizer": chosen}, kwargs)
@@ -108,7 +108,7 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self._commit()
 
     def _commit(self) -> None:
-        _ = self.model  # brings the variables up to date, where Keras keeps their values elsewhere while it trains
+        _ = self.model  # updates the variables, whose values Keras may keep elsewhere during training
         self.state.commit()
 
 
@@ -120,7 +120,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.state = state
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note the batch."""
+        """Record the batch."""
         self.state.batch = batch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

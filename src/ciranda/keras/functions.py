@@ -25,7 +25,7 @@ def _array(value: Any) -> Array:
         return values.values_of([value])[0]
     detached = value.detach() if hasattr(value, "detach") else value
     array = np.asarray(detached)
-    # As Keras makes tensors of Python's numbers.
+    # Keras converts Python's floats to float32.
     is_python = isinstance(value, (bool, int, float, list, tuple))
     return array.astype(np.float32) if is_python and array.dtype == np.float64 else array
 
@@ -50,7 +50,7 @@ def allreduce(
     }
     if compression is NoneCompressor:
         return ops.allreduce(_array(value), **how)
-    # Compressors are made for the tensors of the backend.
+    # Compressors take the backend's tensors.
     reduced = backends.operations().allreduce(backends.tensor_of(_array(value)), compression=compression, **how)
     return _array(reduced)
 

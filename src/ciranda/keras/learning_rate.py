@@ -13,7 +13,7 @@ from ciranda.keras import values
 
 
 def _innermost(optimizer: Any) -> Any:
-    """Return the optimizer that makes the steps: not one that scales losses."""
+    """Return the optimizer that makes the steps, inside one that scales losses."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
@@ -30,7 +30,7 @@ def _learning_rate(optimizer: Any) -> Any:
 
 
 def _velocities(optimizer: Any) -> list[Any]:
-    """Return the variables in which momentum collects steps, that were multiplied by the learning rate already."""
+    """Return the variables of the momentum: sums of steps, which include the learning rate."""
     if not _momentum(optimizer):
         return []
     slots = getattr(optimizer, "_slots", {})  # of legacy optimizers
@@ -87,7 +87,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         return lambda epoch: factor ** (epoch - self.start_epoch)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Find out how many batches an epoch has."""
+        """Determine the number of batches in an epoch."""
         if not self.staircase and not self.steps_per_epoch:
             samples, size = self.params.get("samples"), self.params.get("batch_size")  # of Keras 2 without eager
             self.steps_per_epoch = self.params.get("steps") or (-(-samples // size) if samples and size else None)
@@ -97,7 +97,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
                 )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Note the epoch."""
+        """Record the epoch."""
         self.current_epoch = epoch
 
     def on_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -135,7 +135,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         initial_lr: the learning rate that is reached.
         warmup_epochs: the number of epochs.
         momentum_correction: as for LearningRateScheduleCallback.
-        steps_per_epoch: the number of batches; by default what Keras says.
+        steps_per_epoch: the number of batches; by default Keras' number.
         verbose: 1 for a line on rank 0 when it is reached.
     """
 
@@ -160,7 +160,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     def _warming_up(self, epoch: float) -> float:
         size = _basics.size()
-        done = epoch + 1.0 / self.steps_per_epoch  # type: ignore[operator]  # the rate behind this batch
+        done = epoch + 1.0 / self.steps_per_epoch  # type: ignore[operator]  # the rate after this batch
         return (done * (size - 1) / self.warmup_epochs + 1) / size
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -51,7 +51,7 @@ def _wrap(scaler: type, names: Iterable[str], instead: Callable[..., Any]) -> No
 
 @contextmanager
 def _told(inner: Any, attribute: str, value: Any) -> Iterator[None]:
-    """Set an attribute of an optimizer, past what Keras does with attributes, for what is done meanwhile."""
+    """Set an attribute of an optimizer within the context, bypassing Keras' own setter."""
     before = getattr(inner, attribute, None)
     object.__setattr__(inner, attribute, value)
     try:

@@ -21,9 +21,9 @@ from ciranda.keras import backends
 class Combining:
     """The methods that DistributedOptimizer adds to an optimizer's class. The combined class has `_make_combiner`."""
 
-    #: Returns a combiner for one more optimizer of this class.
+    #: Returns a combiner for a further optimizer of this class.
     _make_combiner: Callable[[], GradientCombiner]
-    #: How many passes accumulate before their gradients are combined, and what multiplies these.
+    #: The number of passes that accumulate before their gradients are combined, and the factor of the gradients.
     _passes: int
     _scale: float
 
@@ -66,7 +66,7 @@ class Combining:
             return self._combiner.combined(gradients, variables, self._scale)  # type: ignore[attr-defined,no-any-return]
 
         steps = self.gradient_accumulation_steps
-        if steps and backends.backend() == "jax":  # whose other passes come here too
+        if steps and backends.backend() == "jax":  # which calls this in the other passes, too
             is_last = (self._iterations + 1) % steps == 0  # type: ignore[attr-defined]
             return keras.ops.cond(is_last, combine, lambda: gradients)  # type: ignore[no-any-return]
         return combine()

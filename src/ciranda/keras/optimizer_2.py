@@ -20,7 +20,7 @@ class Keras2Combining:
 
     _make_combiner: Callable[[], GradientCombiner]
     _distribution: Options
-    #: The LossScaleOptimizers that this one is asked by, while it computes or applies gradients.
+    #: The LossScaleOptimizers that call this optimizer while it computes or applies gradients.
     _computing_scaler: Any = None
     _applying_scaler: Any = None
 
@@ -85,7 +85,7 @@ class Keras2Combining:
         return tf.group(n_steps) if getattr(self, "_is_wrapped_by_loss_scale_optimizer", False) else n_steps
 
     def _make_variables(self, variables: list[Any]) -> None:
-        """Make the optimizer's variables, which must not be made in one branch of a graph."""
+        """Create the optimizer's variables, which must not be created within a branch of a graph."""
         with tf.init_scope():
             if hasattr(self, "build"):
                 self.build(variables)

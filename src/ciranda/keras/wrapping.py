@@ -1,4 +1,4 @@
-"""How an optimizer of Keras is made distributed: an instance of a class derived from the optimizer's own.
+"""Makes an optimizer of Keras distributed: an instance of a class derived from the optimizer's own.
 
 The class has the name and the module of the wrapped one, so that saved optimizers can be loaded without Ciranda.
 """
@@ -76,7 +76,7 @@ def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], Gradi
 
 
 def _with_inner(scaler: Any, inner: Any) -> Any:
-    """Return the LossScaleOptimizer `scaler`, now around `inner`, which has the state of the one before."""
+    """Return the LossScaleOptimizer `scaler` with `inner`, which has the state of its inner optimizer."""
     if hasattr(inner, "_backend_apply_gradients"):
         scaler.inner_optimizer = inner
     else:

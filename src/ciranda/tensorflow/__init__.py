@@ -6,7 +6,7 @@ hvd.init()
 total = hvd.allreduce(tf.constant([1.0]), op=hvd.Sum)
 """
 
-# ruff: noqa: E402 (whoever lacks TensorFlow is told so before it is imported)
+# ruff: noqa: E402 (require() reports a missing TensorFlow before the imports)
 
 from ciranda._frameworks import require
 

@@ -1,4 +1,4 @@
-"""What AutoGraph is to leave as it is."""
+"""Exemptions from AutoGraph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def unconverted(function: Function) -> Function:
-    """Keep `tf.function` from rewriting a function and what it calls, which takes longer than to trace them."""
+    """Exempt a function and its callees from AutoGraph, whose conversion takes longer than tracing them."""
     return tf.autograph.experimental.do_not_convert(function)  # type: ignore[no-any-return]
 
 
 def _keep_classes_of_errors() -> None:
-    """Have AutoGraph raise Ciranda's errors, which are made of a string, as what they are, not as a StagingError."""
+    """Make AutoGraph raise Ciranda's errors, which take a string, in their own classes, not as a StagingError."""
     known = getattr(error_utils, "KNOWN_STRING_CONSTRUCTOR_ERRORS", None)
     if isinstance(known, tuple):
         error_utils.KNOWN_STRING_CONSTRUCTOR_ERRORS = (*known, *(getattr(errors, name) for name in errors.__all__))

@@ -18,7 +18,7 @@ from ciranda.tensorflow._loops import iterations_at_once
 
 Tensor = Any
 
-#: By the ops' names; see `gradients`.
+#: The gradient functions by op name; see `gradients`.
 GRADIENTS: dict[str, _xla.Gradient] = {}
 
 _DIVIDE_BY_ALL = 4  # CIRANDA_REQUEST_DIVIDE_BY_ALL
@@ -26,7 +26,7 @@ _NOT_IN_NAMES_OF_NODES = re.compile(r"[^A-Za-z0-9_.\\/-]")
 
 
 class Call(NamedTuple):
-    """What is asked of a collective, but for its tensors."""
+    """The parameters of a collective, without its tensors."""
 
     name: str | None = None
     op: int = 1
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """The attributes `tensor_name` and `node_name`, and what the node is to be called."""
+    """The attributes `tensor_name` and `node_name`, and the requested name of the node."""
 
     tensor: str
     node: str
@@ -52,7 +52,7 @@ def is_building_graph() -> bool:
 
 
 def is_building_session_graph() -> bool:
-    """Whether calls become nodes of a graph for a session, as in TensorFlow 1: it runs what it is asked to alone."""
+    """Whether calls become nodes of a graph for a session of TensorFlow 1, which runs only requested nodes."""
     return is_building_graph() and not tf.compat.v1.get_default_graph().building_function
 
 
@@ -76,7 +76,7 @@ def run(op_type: str, tensors: Sequence[Tensor], call: Call, splits: Sequence[Te
 def perform(
     op_type: str, inputs: dict[str, list[Tensor]], attributes: dict[str, Any], n_outputs: int, name: str | None
 ) -> list[Tensor]:
-    """Return the outputs of any op, and see to it that tapes know of it."""
+    """Return the outputs of any op, and record it on tapes."""
     attrs = tuple(part for pair in attributes.items() for part in pair)
     flat = [tensor for each in inputs.values() for tensor in each]
     if not is_building_graph():
@@ -84,7 +84,7 @@ def perform(
             op_type.encode(), n_outputs, inputs=flat, attrs=attrs, ctx=context.context(), name=name
         )
     else:
-        # What follows from the inputs is not told.
+        # TensorFlow infers these from the inputs.
         told = {key: value for key, value in attributes.items() if key not in ("T", "N", "S")}
         _, _, node, outputs = op_def_library._apply_op_helper(op_type, name=name, **inputs, **told)
         flat, outputs = list(node.inputs), list(node.outputs)
@@ -122,7 +122,7 @@ def _names_at_once(call: Call) -> _Names:
 
 
 def _names_in_graph(op_type: str, tensors: Sequence[Tensor], call: Call) -> _Names:
-    """Return names that no other node of the graph has: a graph runs its calls in no order that could number them."""
+    """Return names that are unique in the graph, which runs its calls in any order: they cannot be numbered."""
     name = _checked(call.name) or _name_after(op_type, tensors)
     node = as_node_name(name)
     if call.ignore_name_scope:

@@ -1,4 +1,4 @@
-"""How many iterations of a loop TensorFlow may have under way at once, of which each needs names of its own."""
+"""The number of iterations of a loop that TensorFlow runs concurrently, each of which needs its own names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import tensorflow as tf
 from tensorflow.python.ops import while_v2
 
 _ARGUMENT = "parallel_iterations"
-#: In a loop that is known, so that most have the same names; and in one that calls a function which was traced before.
+#: The least for a known loop, so that most have the same names; and the number for a function traced before its loop.
 _FEWEST, _UNKNOWN = 32, 1024
 
 
 def iterations_at_once() -> int:
-    """Return it for the loop whose body is traced now, or more.
+    """Return the number, or more, for the loop whose body is being traced.
 
-    TensorFlow writes it down when the body has been traced. Before, it is an argument of who traces it.
+    TensorFlow stores it after the body has been traced. Before, it is an argument of a calling function.
     """
     graph = tf.compat.v1.get_default_graph()
     if not graph.building_function:

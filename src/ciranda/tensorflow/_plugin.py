@@ -1,4 +1,4 @@
-"""The native part: the ops that TensorFlow gets, and what has to be told of them."""
+"""The native plugin: its ops, which run in any order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ciranda._frameworks.plugin import opened
 library = opened("tensorflow", tf.__version__)
 library.ciranda_tensorflow_xla_problem.restype = ctypes.c_char_p
 
-#: Ops that may run in any order, each as soon as its inputs are there.
+#: Ops that may run in any order, each as soon as its inputs are ready.
 ASYNCHRONOUS = (
     "CirandaAllreduce",
     "CirandaAllgather",
@@ -24,9 +24,9 @@ ASYNCHRONOUS = (
 
 
 def _let_run_in_any_order() -> None:
-    """Have `tf.function` put no order between these ops, though they are stateful.
+    """Let `tf.function` add no control dependencies between these ops, though they are stateful.
 
-    Otherwise each waits for the one that was traced before it; ranks that traced in another order wait for each other.
+    Otherwise each waits for the op that was traced before it, and ranks with different orders of tracing deadlock.
     """
     known: frozenset[str] = auto_control_deps.ASYNC_STATEFUL_OPS
     if not isinstance(known, frozenset):
@@ -41,18 +41,18 @@ _let_run_in_any_order()
 
 
 def live_calls() -> int:
-    """Return how many calls have not ended."""
+    """Return the number of pending calls."""
     return int(library.ciranda_plugin_live_calls())
 
 
 def xla_problem() -> str:
-    """Return why no collective can be compiled by XLA with this TensorFlow; "" if they can."""
+    """Return the reason if XLA cannot compile collectives with this TensorFlow, else ""."""
     text: bytes = library.ciranda_tensorflow_xla_problem()
     return text.decode()
 
 
 def describe() -> str:
-    """Return what was found, for `ciranda doctor`."""
+    """Return the findings for `ciranda doctor`."""
     problem = xla_problem()
     compiled = f"but not in compiled functions: {problem}" if problem else "also in compiled functions (jit_compile)"
     return f"TensorFlow {tf.__version__}: all symbols found; collectives work, {compiled}"

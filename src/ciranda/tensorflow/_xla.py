@@ -21,13 +21,13 @@ from ciranda.tensorflow import _plugin
 Tensor = Any
 Gradient = Callable[..., list[Tensor]]
 
-#: Those whose results have shapes that are known when a program is compiled.
+#: The collectives whose results have shapes that are known when a program is compiled.
 _COLLECTIVES = {"CirandaAllreduce": ALLREDUCE, "CirandaBroadcast": BROADCAST, "CirandaBarrier": BARRIER}
 _TOKEN = "_ciranda_token"
 
 
 class Node(NamedTuple):
-    """What a gradient has to know of a call, as it does of an op."""
+    """A call as a gradient function reads it: the used attributes of an op."""
 
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
@@ -39,13 +39,13 @@ class Node(NamedTuple):
 
 
 def is_compiling() -> bool:
-    """Whether XLA will compile what is traced now."""
+    """Whether XLA will compile the graph that is being traced."""
     graph = tf.compat.v1.get_default_graph()
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
 def run(op_type: str, tensors: Sequence[Tensor], attributes: dict[str, Any], gradient: Gradient | None) -> list[Tensor]:
-    """Return the outputs of a collective, by a call that XLA compiles in."""
+    """Return the outputs of a collective, as a custom call of XLA."""
     collective = _COLLECTIVES.get(op_type)
     if collective is None:
         kind = op_type.removeprefix("Ciranda").lower()
@@ -70,12 +70,12 @@ def run(op_type: str, tensors: Sequence[Tensor], attributes: dict[str, Any], gra
 
 
 def place(number: int, process_set: int) -> Tensor:
-    """Return one of `places`, by a call that XLA compiles in."""
+    """Return one of `places`, as a custom call of XLA."""
     return _emit("ciranda_place", f"{number} {process_set} ", (), [tf.zeros([], tf.int32)])[0]
 
 
 def _description(collective: int, tensors: Sequence[Tensor], attributes: dict[str, Any]) -> str:
-    """Return what cpp/bindings/tensorflow/xla.cc reads."""
+    """Return the text of the call that cpp/bindings/tensorflow/xla.cc reads."""
     numbers = [
         collective,
         attributes["reduce_op"],

@@ -14,11 +14,11 @@ from ciranda.tensorflow.combining import densified
 
 
 class Accumulator:
-    """Adds gradients up, and combines the sums with those of the other ranks after every `passes` passes.
+    """Accumulates gradients, and combines the sums with those of the other ranks after every `passes` passes.
 
     Args:
-        combiner: combines them.
-        passes: how many.
+        combiner: combines the sums.
+        passes: the number of passes.
         averages: whether the sums are divided by that number.
         sparse_as_dense: whether IndexedSlices are made dense; else they are refused.
     """
@@ -55,7 +55,7 @@ class Accumulator:
         return densified(gradient)
 
     def added(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """Add gradients; return the sums: in the last of some passes those of all ranks, else this rank's."""
+        """Add gradients; return the sums: this rank's, or in the last of `passes` passes those of all ranks."""
         gradients = [self._dense(gradient) for gradient in gradients]
         self._prepare(gradients, variables)
         present = [index for index, gradient in enumerate(gradients) if gradient is not None]
@@ -82,7 +82,7 @@ class Accumulator:
             return [tf.identity(one) for one in combined]
 
     def when_complete(self, action: Callable[[], Any], otherwise: Callable[[], Any], after: Sequence[Any] = ()) -> Any:
-        """Return what `action` returns if no sums are under way, and else what `otherwise` does."""
+        """Return the result of `action` if no sums are pending, else that of `otherwise`."""
         if self._n_passes is None:
             return action()
         with tf.control_dependencies([one for one in after if one is not None]):

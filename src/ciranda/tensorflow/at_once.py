@@ -1,8 +1,8 @@
-"""reduce, gather, scatter, send and recv, grouped and asynchronous: of tensors that have values, and not in graphs.
+"""reduce, gather, scatter, send and recv, also grouped and asynchronous, of eager tensors.
 
-They are those of `ciranda.numpy`, with tensors, variables, or what `tf.convert_to_tensor` takes, in the place of
-arrays; what they bring and give is copied. In a graph, where a rank that gets nothing would leave out its part of them,
-they raise a NotSupportedError: call them outside of `tf.function`. They have no gradient.
+They are the functions of `ciranda.numpy`, on tensors, variables, or what `tf.convert_to_tensor` takes; inputs and
+results are copied. In a graph they raise NotSupportedError, since a rank without a result would skip its part of the
+call: call them outside of `tf.function`. They have no gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Function = Callable[..., Any]
 
 
 def _array_of(value: Any) -> Any:
-    return np.array(value.numpy()) if tf.is_tensor(value) else value  # also of scalars, and to write to
+    return np.array(value.numpy()) if tf.is_tensor(value) else value  # a copy, also of scalars, and writable
 
 
 def _result_in_place_of(given: Any, result: Any) -> Any:
@@ -36,7 +36,7 @@ def _result_in_place_of(given: Any, result: Any) -> Any:
 
 
 def _without_gradient(name: str, result: Any, tensors: list[Any]) -> Any:
-    """Return the tensor `result` so that a tape that asks for its gradient is told, and does not get None."""
+    """Return the tensor `result`, whose gradient raises NotSupportedError: a tape would return None otherwise."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def told(result: Any, *_tensors: Any) -> Any:
@@ -49,7 +49,7 @@ def _without_gradient(name: str, result: Any, tensors: list[Any]) -> Any:
 
 
 def _of_tensors(function: _Function, receives: bool = False) -> _Function:
-    """Return a function of `ciranda.numpy` as one of tensors; one that `receives` takes the variables to write to."""
+    """Return a function of `ciranda.numpy` as one of tensors; if it `receives`, it assigns to variables."""
     name = function.__name__
     parameters = signature(function)
 

@@ -1,4 +1,4 @@
-"""The gradients of a step, combined: what tapes and optimizers of TensorFlow share."""
+"""Combines the gradients of a step, for tapes and optimizers of TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ciranda.tensorflow.places import size_op
 
 
 class _Placed:
-    """The operations on devices."""
+    """The combiner's operations, on the given devices."""
 
     def __init__(self, device_dense: str, device_sparse: str, ignore_name_scope: bool) -> None:
         self._where: dict[str, Any] = {
@@ -35,7 +35,7 @@ class _Placed:
 
 
 def _require_one_replica() -> None:
-    """Raise NotSupportedError where a strategy of `tf.distribute` makes of this process several, or one of several."""
+    """Raise NotSupportedError if a strategy of `tf.distribute` has several replicas."""
     n_replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if n_replicas > 1:
         raise NotSupportedError(
@@ -50,7 +50,7 @@ def densified(gradient: Any) -> Any:
 
 
 def _prepared(sparse_as_dense: bool, gradient: Any, variable: Any) -> Any:
-    """Return what is combined: also where a graph does not say so, it has the shape of its variable."""
+    """Return the gradient to combine, dense with the static shape of its variable, or sparse."""
     if isinstance(gradient, tf.IndexedSlices):
         return densified(gradient) if sparse_as_dense else gradient
     gradient.set_shape(variable.shape)
@@ -58,7 +58,7 @@ def _prepared(sparse_as_dense: bool, gradient: Any, variable: Any) -> Any:
 
 
 def _divided(process_set: ProcessSet, gradient: Any) -> Any:
-    """Return the gradient divided by the number of ranks that there are when this runs."""
+    """Return the gradient divided by the number of ranks at run time."""
     size = tf.cast(size_op(id_of(process_set)), gradient.dtype)
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
@@ -66,7 +66,7 @@ def _divided(process_set: ProcessSet, gradient: Any) -> Any:
 
 
 def after(call: Callable[[Any], Any], gradient: Any) -> Any:
-    """Return the gradient, in a graph made to depend on a call, which would be left out."""
+    """Return the gradient, which in a graph depends on a call: the call would be pruned otherwise."""
     with tf.control_dependencies(call(tf.constant(False))):
         return tf.identity(gradient)
 
@@ -80,7 +80,7 @@ def make_combiner(
     ignore_name_scope: bool = True,
     after: After | None = None,
 ) -> GradientCombiner:
-    """Return what combines gradients of TensorFlow; see GradientCombiner."""
+    """Return a combiner of TensorFlow's gradients; see GradientCombiner."""
     operations = _Placed(device_dense, device_sparse, ignore_name_scope)
     divided = partial(_divided, options.process_set)
     prepared = partial(_prepared, options.sparse_as_dense)

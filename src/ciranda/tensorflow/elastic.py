@@ -30,7 +30,7 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class TensorFlowState(ObjectState):
-    """What survives a failure: variables, and objects.
+    """The state that survives a failure: variables, and objects.
 
     Args:
         variables: `tf.Variable`s; by default the global variables of a graph of TensorFlow 1.
@@ -55,12 +55,12 @@ class TensorFlowState(ObjectState):
             self._values = self.session.run(self.variables)
 
     def save(self) -> None:
-        """Remember how everything is."""
+        """Save the variables and the objects."""
         self._save_variables()
         super().save()
 
     def restore(self) -> None:
-        """Go back to what was saved last."""
+        """Restore the last save."""
         for variable, value in zip(self.variables, self._values, strict=True):
             if self._in_graph is None:
                 variable.assign(value)
@@ -69,7 +69,7 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Give every rank what rank 0 has. A collective."""
+        """Broadcast rank 0's variables and objects. A collective."""
         if self._in_graph is None:
             broadcast_variables(self.variables, root_rank=0)
         else:

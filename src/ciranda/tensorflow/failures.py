@@ -16,12 +16,12 @@ _BY_NAME: dict[str, type[errors.CirandaError]] = {
     "Aborted": errors.AbortedError,
     "Internal": errors.InternalError,
 }
-# What the native part says, between where TensorFlow says that it happened.
+# The plugin's message, without the op that TensorFlow adds.
 _MESSAGE = re.compile(rf"\b({'|'.join(_BY_NAME)}): (.*?)(?:\n?\s+\[(?:Op:|\[).*)?$", re.DOTALL)
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
-    """Return the error of `ciranda.errors` for `error`, with its message; None if it is not of an op of Ciranda."""
+    """Return the error of `ciranda.errors` for `error`, with its message; None if no op of Ciranda has failed."""
     if isinstance(error, errors.CirandaError):
         return error
     if not isinstance(error, tf.errors.OpError):

@@ -71,13 +71,13 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
         self.bcast_op: Any = None
 
     def begin(self) -> None:
-        """Put the operation into the graph."""
+        """Add the operation to the graph."""
         if self.bcast_op is None or self.bcast_op.graph != tf.compat.v1.get_default_graph():
             with tf.device(self.device):
                 self.bcast_op = broadcast_global_variables(self.root_rank)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Run it."""
+        """Run the operation."""
         session.run(self.bcast_op)
 
 

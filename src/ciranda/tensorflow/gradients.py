@@ -1,4 +1,4 @@
-"""Gradients of the ops, as `ciranda._collectives.rules` says them; second derivatives are those of what is called here.
+"""Gradients of the ops, by `ciranda._collectives.rules`; second derivatives are those of the ops that they call.
 
 The backward pass communicates, so all ranks must make it.
 """
@@ -21,7 +21,7 @@ _SET_BITS = 0xFFFFFFFF
 
 
 class _SetOfNode(ProcessSet):
-    """The process set that a node names, which may have been removed: then the op says so."""
+    """The process set of a node. If it has been removed, the op fails."""
 
     def __init__(self, number: int) -> None:
         self.process_set_id = number & _SET_BITS
@@ -31,7 +31,7 @@ class _SetOfNode(ProcessSet):
 
 
 def _call_of(node: Any) -> Call:
-    """Return what a node asks for, without its name."""
+    """Return the parameters of a node, without its name."""
     return Call(
         op=int(node.get_attr("reduce_op")),
         root_rank=int(node.get_attr("root_rank")),
@@ -78,7 +78,7 @@ def _allreduce(node: Any, *gradients: Any) -> list[Any]:
 
 
 def _compared(node: Any, call: Call) -> list[Any]:
-    """Return the smallest or largest inputs: factors may have changed what was compared, or turned the order around."""
+    """Return the selected inputs. Factors may round the compared values or reverse their order."""
     if (call.prescale, call.postscale) == (1.0, 1.0):
         return list(node.outputs)
     op = call.op if call.prescale >= 0 else Min + Max - call.op

@@ -22,7 +22,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """The wrapper of an optimizer of TensorFlow 1, which does everything except the gradients."""
+    """Wraps an optimizer of TensorFlow 1, and delegates to it everything except the gradients."""
 
     def __init__(self, optimizer: Any, name: str, use_locking: bool, combiner: GradientCombiner) -> None:
         super().__init__(name=name, use_locking=use_locking)

@@ -12,7 +12,7 @@ _RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE, _IS_INCLUDED, _RANK_IN_SET = range(6)
 
 
 def _place(place: int, process_set_id: int, name: str | None) -> Any:
-    # A lane of the set is the same set.
+    # A lane has the ranks of its set.
     process_set = process_set_id & 0xFFFFFFFF
     if is_building_graph() and _xla.is_compiling():
         return _xla.place(place, process_set)

@@ -1,4 +1,4 @@
-"""Reductions of `tf.IndexedSlices`: all ranks' rows, which are added up wherever they are used."""
+"""Reductions of `tf.IndexedSlices`: all ranks' rows, which TensorFlow adds where they are used."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ciranda.tensorflow.places import size_op
 
 
 def allreduce(slices: Any, call: Call, compression: type[Compressor]) -> Any:
-    """Return the IndexedSlices of all ranks; an average divides them as `allreduce()` does, when it runs."""
+    """Return the IndexedSlices of all ranks; an average is divided at run time, as by `allreduce()`."""
     if call.op not in (Average, Sum):
         raise InvalidArgumentError(f"IndexedSlices can be combined with Average and Sum only, not with op={call.op}")
     by_all = divides_by_all(call.divisor, call.op)
     values, context = compression.compress(tf.convert_to_tensor(slices.values))
-    # The engine gathers, and so knows nothing of what becomes of the rows.
+    # The engine only gathers, and cannot compare the parameters of the reduction.
     mine = tf.constant([[call.op, by_all, call.prescale, call.postscale]], tf.float64)
     gather = Call(call.name, process_set=call.process_set, ignore_name_scope=call.ignore_name_scope)
     given = [values, tf.convert_to_tensor(slices.indices), mine]
@@ -37,7 +37,7 @@ def allreduce(slices: Any, call: Call, compression: type[Compressor]) -> Any:
 
 
 def _alike(everyones: Any, mine: Any, name: str | None) -> Any:
-    """Return what fails, on all ranks, unless all ask for the same."""
+    """Return an operation that fails on all ranks unless their parameters are equal."""
     what = f"IndexedSlices {name}" if name else "IndexedSlices"  # TensorFlow would escape quotes
     differences = "op, divisor, prescale_factor or postscale_factor, of which each is a row"
     text = f"Mismatch: ciranda.tensorflow: allreduce of {what}: ranks differ in {differences}"

@@ -14,8 +14,8 @@ from ciranda.tensorflow import ops
 def _moments_of_all(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
     """Return the mean and the variance over all ranks, of which this one has `count` values with these moments.
 
-    The ranks' variances and the variance between their means are added up, which loses no digits where means are large,
-    as a difference of squares does. Gradients go through both calls.
+    Adds the ranks' variances and the variance between their means, which loses no digits if means are large, unlike a
+    difference of squares. Gradients go through both calls.
     """
     weight = tf.fill(tf.shape(mean), tf.cast(count, mean.dtype))
     total, n_all = ops.grouped_allreduce([mean * weight, weight], op=Sum, name="sync_batch_norm_mean")
@@ -56,7 +56,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
             super().__init__(fused=False, **kwargs)
 
     def _moments(self, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Return the mean and the variance of all ranks. Keras 2 says along which axes; Keras 3 gives a mask only."""
+        """Return the mean and the variance over all ranks. Keras 2 passes the axes; Keras 3 only a mask."""
         own = super()._moments(inputs, *args, **kwargs)
         mean, variance = (tf.convert_to_tensor(moment) for moment in own)
         mask = kwargs.get("mask", args[0] if _IS_KERAS_3 and args else None)

@@ -126,7 +126,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     base = type(gradtape)
     derived: Any = type(base.__name__, (_CombiningTape, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     tape = derived.__new__(derived)
-    tape.__dict__.update(vars(gradtape), _recording=False)  # the block of `gradtape`, if it goes on, is its own
+    tape.__dict__.update(vars(gradtape), _recording=False)  # an open `with` block of `gradtape` is not this tape's
     devices = (device_dense, device_sparse)
     tape._combiner = make_combiner("DistributedGradientTape", options, checked, *devices, ignore_name_scope=False)
     tape._generic = make_combiner("DistributedGradientTape.grad", options, checked, *devices)
