@@ -7,7 +7,7 @@ optimizer = hvd.DistributedOptimizer(paddle.optimizer.Adam(1e-3))
 optimizer.minimize(loss)
 """
 
-# ruff: noqa: E402 (whoever lacks Paddle is told so before it is imported)
+# ruff: noqa: E402 (require() reports a missing Paddle before the imports)
 
 from ciranda._frameworks import require
 

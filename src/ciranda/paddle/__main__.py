@@ -1,7 +1,7 @@
 """What is done with programs and operators from the command line.
 
 `python -m ciranda.paddle build` compiles the operators, so that no job has to. `python -m ciranda.paddle draw MODEL [-o
-FILE.svg]` shows what travels when in a program that Paddle has saved: as a picture, or as text.
+FILE.svg]` shows the operators and the transfers of a program that Paddle has saved: as a picture, or as text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the command line says; return the exit status."""
+    """Run the command of the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m ciranda.paddle", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="compile the operators for the Paddle that is installed")

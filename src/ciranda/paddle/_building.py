@@ -1,4 +1,4 @@
-"""The operators' shared library: made when the package was built, or just in time by this machine's compiler."""
+"""The operators' shared library: built with the package, or just in time by this machine's compiler."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _PACKAGE = Path(ciranda.__file__).parent
 _NAME = "libciranda_paddle.so"
 #: The sources that came with the package.
 _SOURCES = _PACKAGE / "lib" / "sources"
-#: Says that Paddle's headers are used from outside, which leaves out what is not installed.
+#: Leaves out the parts of Paddle's headers that are not installed; and calls the engine through the table.
 _DEFINES = ("PADDLE_WITH_CUSTOM_KERNEL", "CIRANDA_USE_TABLE")
 _SECONDS = 600
 
 
 class CannotBuildError(Exception):
-    """There is no library, and none can be made; the message says why."""
+    """There is no library, and none can be built; the message has the reason."""
 
 
 def made_ahead() -> Path:
-    """Return the library that came with the package, which serves every supported version of Paddle.
+    """Return the library that was built with the package, which serves every supported version of Paddle.
 
     Raises:
-        CannotBuildError: none did.
+        CannotBuildError: there is none.
     """
     path = _PACKAGE / "lib" / _NAME
     if not path.exists():
@@ -60,7 +60,7 @@ def _command(compiler: str, output: Path) -> list[str]:
         *(f"-D{name}" for name in _DEFINES),
         *(f"-I{folder}" for folder in includes),
         *(str(_SOURCES / "bindings" / "paddle" / "ops.cc"), "-o", str(output)),
-        # By its name alone, so that the library finds whichever Paddle is loaded.
+        # By file name alone, so that the library uses the Paddle that is loaded.
         *(f"-L{libpaddle}", "-Wl,--no-as-needed", "-l:libpaddle.so", "-Wl,-z,now", "-ldl"),
     ]
 
@@ -86,7 +86,7 @@ def just_in_time() -> Path:
     """Return the library for this Paddle, compiled unless it has been before. Takes some 20 seconds.
 
     Raises:
-        CannotBuildError: there is no compiler, or it fails; the message has its words.
+        CannotBuildError: there is no compiler, or it fails; the message has its output.
     """
     compiler = _compiler()
     path = _cached(compiler)
@@ -95,7 +95,7 @@ def just_in_time() -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with (path.parent / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a host come here at once
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a host may compile at the same time
             if not path.exists():
                 _compile(compiler, path)
     except (OSError, subprocess.TimeoutExpired) as error:

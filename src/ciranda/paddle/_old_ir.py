@@ -1,4 +1,4 @@
-"""Programs of Paddle's old IR, rewritten: blocks of operators that read and write variables by name."""
+"""Rewrites programs of Paddle's old IR: blocks of operators that read and write variables by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
 _SPARSE = core.VarDesc.VarType.SELECTED_ROWS
-#: What is for sparse gradients alone.
+#: Operators for sparse gradients.
 _OF_SPARSE = ("merge_selected_rows", "get_tensor_from_selected_rows")
 _BACKWARD = int(core.op_proto_and_checker_maker.OpRole.Backward)
 _OPTIMIZE = int(core.op_proto_and_checker_maker.OpRole.Optimize)
@@ -36,13 +36,13 @@ class OldProgram:
         self._program = program
         self._block = program.global_block()
         self._ops = list(self._block.ops)
-        #: At which positions of the program as it was operators have been put in.
+        #: The positions of the inserted operators in the original program.
         self._added: list[int] = []
 
     # --- reading
 
     def updates(self) -> list[Pair]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         raw: dict[str, str] = {}
         for op in self._ops:
             if _role(op) & _BACKWARD and op.has_attr(_ROLE_VAR):
@@ -75,11 +75,11 @@ class OldProgram:
         return bool(_role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param"))
 
     def updated(self, pairs: list[Pair]) -> list[Pair]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         return [pair._replace(gradient=pair.parameter) for pair in pairs]
 
     def states(self, pairs: list[Pair]) -> list[Pair]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         shapes = {pair.name: tuple(pair.parameter.shape) for pair in pairs}
         found = []
         for op in self._steps():
@@ -90,12 +90,12 @@ class OldProgram:
         return found
 
     def operators(self) -> list[str]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         kinds = [programs.kind_of(op) for op in self._ops]
         return [programs.PREFIX + kind if kind else op.type for kind, op in zip(kinds, self._ops, strict=True)]
 
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         variable, name = pair.gradient, pair.gradient.name
         if not is_own and variable.type == _SPARSE:
             self._make_dense(pair)
@@ -119,7 +119,7 @@ class OldProgram:
         return Tensor(pair.name, self._n_bytes(pair.parameter), ready, tuple(readers), None, is_own)
 
     def _make_dense(self, pair: Pair) -> None:
-        """Have the embeddings of a parameter write all rows of its gradient, and not those of the batch alone."""
+        """Make the embeddings of a parameter write its dense gradient, not only the rows of the batch."""
         parts = {each for each in self._block.vars if each.startswith(pair.name + core.grad_var_suffix())}
         for op in self._ops:
             if op.has_attr("is_sparse") and pair.name in op.input_arg_names:
@@ -133,7 +133,7 @@ class OldProgram:
             self._block.var(each).desc.set_type(pair.parameter.type)
 
     def readers(self, pair: Pair) -> list[str]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         return [op.type for op in self._ops if pair.gradient.name in op.input_arg_names]
 
     def _n_bytes(self, variable: Any) -> int:
@@ -146,7 +146,7 @@ class OldProgram:
         self._added.append(position)
 
     def _role_at(self, position: int) -> int:
-        """Return the role of what an operator put there stands in: of what it follows."""
+        """Return the role of an operator inserted there: that of the operator before it."""
         return _role(self._ops[min(position, len(self._ops)) - 1]) if self._ops else _BACKWARD
 
     def _cast(self, position: int, source: Any, target: Any, role: int) -> None:
@@ -156,7 +156,7 @@ class OldProgram:
         )
 
     def _sent(self, pair: Pair, wire: Any) -> Any:
-        """Return the variable that travels: the gradient itself, or one of a smaller type."""
+        """Return the variable to send: the gradient itself, or one of a smaller type."""
         if wire is None or pair.gradient.dtype not in (paddle.float32, paddle.float64):
             return pair.gradient
         name = f"{pair.gradient.name}.sent"
@@ -165,7 +165,7 @@ class OldProgram:
         return self._block.create_var(name=name, shape=pair.gradient.shape, dtype=wire, persistable=False)
 
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         role = self._role_at(position) & (_BACKWARD | _OPTIMIZE) or _BACKWARD
         sent = [self._sent(pair, combining.wire) for pair in pairs]
         for pair, variable in zip(pairs, sent, strict=True):
@@ -176,10 +176,10 @@ class OldProgram:
         self._insert(position, **programs.description("allreduce_start", names, names, attributes))
 
     def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         role = self._role_at(position) & (_BACKWARD | _OPTIMIZE) or _BACKWARD
         sent = [self._sent(pair, wire) for pair in pairs]
-        # As Paddle's own operators say which gradients they have made: what accumulates them asks.
+        # Marks the gradients as made here, as Paddle's own operators do: gradient accumulation reads the mark.
         of_parameters = [pair for pair in pairs if pair.gradient is not pair.parameter]
         made = [name for pair in of_parameters for name in (pair.name, pair.gradient.name)]
         attributes = {"names": list(names), "ring_id": ring, _ROLE: role, **({_ROLE_VAR: made} if made else {})}
@@ -190,7 +190,7 @@ class OldProgram:
                 self._cast(position, variable, pair.gradient, role)
 
     def agree_on_finite(self, name: str) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         for index, op in enumerate(self._ops):
             if op.type != FINITE:
                 continue
@@ -203,11 +203,11 @@ class OldProgram:
             self._cast(index + 1, number, self._block.var(found), _role(op))
 
     def current(self, pair: Pair) -> Any:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         return pair.gradient
 
     def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         block = startup.global_block()
         for parameter in self._program.global_block().all_parameters():
             name = parameter.name
@@ -216,20 +216,20 @@ class OldProgram:
             attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
             block.append_op(**programs.description("broadcast", [name], [name], attributes))
 
-    # --- what is kept
+    # --- snapshots
 
     @contextmanager
     def behind_optimizer(self) -> Iterator[None]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         with paddle.static.program_guard(self._program), self._program._optimized_guard([]):
             yield
 
     def snapshot(self, pair: Pair) -> Any:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         return _kept(self._block, pair.parameter)
 
     def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         block = startup.global_block()
         for name in names:
             if block.has_var(name):

@@ -1,4 +1,4 @@
-"""Programs of PIR, rewritten: operators that use each other's results."""
+"""Rewrites programs of PIR: operators that use each other's results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZES = {
     "COMPLEX128": 16,
 }
 _SUMS = ("pd_op.add_n", "pd_op.add")
-#: What takes several tensors and gives as many, each its own.
+#: Operators on lists: each result is that of the tensor at its position.
 _ELEMENTWISE_LISTS = ("pd_op.check_finite_and_unscale_", programs.PIR_PREFIX + programs.PREFIX + "sync_comm")
 
 
@@ -46,7 +46,7 @@ class PirProgram:
         self._program = program
         self._ops = list(program.global_block().ops)
         self._index = {op.id(): index for index, op in enumerate(self._ops)}
-        #: What stands for a gradient by now: what a start, a sync or a cast has made of it.
+        #: The current value of a gradient: the result of its last start, sync or cast.
         self._current: dict[str, Any] = {}
         #: The last sync's first result.
         self._token: Any = None
@@ -54,7 +54,7 @@ class PirProgram:
     # --- reading
 
     def updates(self) -> list[Pair]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         pairs: dict[str, Pair] = {}
         for op, parameter in self._steps():
             name = name_of(parameter)
@@ -83,7 +83,7 @@ class PirProgram:
         return found
 
     def _raw(self, value: Any, parameter: Any) -> Any:
-        """Return what the backward pass has left of the gradient that `value` is made of; None if of none."""
+        """Return the gradient of the backward pass from which `value` is computed, or None."""
         op = _source(value)
         if op is None or list(value.shape) != list(parameter.shape):
             return None
@@ -109,7 +109,7 @@ class PirProgram:
         return None
 
     def _is_sum_of_gradients(self, op: Any) -> bool:
-        """Whether a sum is part of the backward pass: a parameter that is used twice has such a gradient."""
+        """Whether a sum is part of the backward pass: the gradient of a parameter that is used twice is such a sum."""
         values = op.operands_source()
         if op.name() == "pd_op.add_n":
             values = _source(values[0]).operands_source()
@@ -119,30 +119,30 @@ class PirProgram:
         return op is not None and (_is_backward(op) or (op.name() in _SUMS and self._is_sum_of_gradients(op)))
 
     def updated(self, pairs: list[Pair]) -> list[Pair]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         results = {name_of(parameter): op.result(0) for op, parameter in self._steps()}
         return [pair._replace(gradient=results[pair.name]) for pair in pairs]
 
     def states(self, pairs: list[Pair]) -> list[Pair]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         shapes = {pair.name: list(pair.parameter.shape) for pair in pairs}
         found = []
         for op, parameter in self._steps():
             name = name_of(parameter)
             for index, value in enumerate(op.results()):
-                # Those that the optimizer has no use for, as moments of others, are results without a type.
+                # States that this optimizer does not use are results without a type.
                 if index > 0 and value.initialized() and list(value.shape) == shapes.get(name):
                     found.append(Pair(f"{name}.{index}", parameter, value))
         return found
 
     def operators(self) -> list[str]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         kinds = [programs.kind_of(op) for op in self._ops]
         ours = programs.PIR_PREFIX + programs.PREFIX
         return [ours + kind if kind else op.name() for kind, op in zip(kinds, self._ops, strict=True)]
 
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         value = pair.gradient
         if not is_own and value.is_selected_row_type():
             raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
@@ -162,7 +162,7 @@ class PirProgram:
         return Tensor(pair.name, _n_bytes(pair.parameter), ready, tuple(readers), None, is_own)
 
     def readers(self, pair: Pair) -> list[str]:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         users = list(pair.gradient.all_used_ops_in_same_block())
         of_lists = [op for op in users if op.name() == "builtin.combine"]
         users += [user for op in of_lists for user in op.result(0).all_used_ops_in_same_block()]
@@ -171,21 +171,21 @@ class PirProgram:
     # --- writing
 
     def _at(self, position: int) -> Any:
-        """Return a context in which operators come to that position of the program as it was."""
+        """Return a context that inserts operators at that position of the original program."""
         return _Insertion(self._program, self._ops, position)
 
     def _add(self, kind: str, values: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
         return list(programs.call(kind, list(values), attributes))
 
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         with self._at(position):
             sent = [_cast(pair.gradient, combining.wire) for pair in pairs]
             started = self._add("allreduce_start", sent, combining.start(bucket))
         self._current.update({pair.name: value for pair, value in zip(pairs, started, strict=True)})
 
     def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         with self._at(position):
             tokens = [] if self._token is None else [self._token]
             values = [*tokens, *(self._current[pair.name] for pair in pairs)]
@@ -200,7 +200,7 @@ class PirProgram:
             self._replace(pair.gradient, value, position)
 
     def _replace(self, value: Any, by: Any, position: int) -> None:
-        """Have the operators of the program as it was, from that position, read another value."""
+        """Make the original operators from that position on read another value."""
         readers = {op.id() for op in self._ops[position:]}
         for user in value.all_used_ops_in_same_block():
             if user.id() in readers:
@@ -209,7 +209,7 @@ class PirProgram:
                         operand.set_source(by)
 
     def agree_on_finite(self, name: str) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         for index, op in enumerate(self._ops):
             if op.name().rstrip("_") == f"pd_op.{FINITE}":
                 found = op.results()[-1]
@@ -220,11 +220,11 @@ class PirProgram:
                 self._replace(found, agreed, index + 1)
 
     def current(self, pair: Pair) -> Any:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         return self._current.get(pair.name, pair.gradient)
 
     def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         marked = {name_of(each) for each in self._program.global_block().all_parameters() if is_distributed(each)}
         known = {name_of(each) for each in self._program.global_block().all_parameters()}
         for index, op in enumerate(ops := list(startup.global_block().ops)):
@@ -240,14 +240,14 @@ class PirProgram:
                 value.persistable = True
             op.operand(0).set_source(value)
 
-    # --- what is kept
+    # --- snapshots
 
     def behind_optimizer(self) -> Any:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         return paddle.static.program_guard(self._program)
 
     def snapshot(self, pair: Pair) -> Any:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         with _Insertion(self._program, self._ops, 0):
             name, parameter = SNAPSHOT.format(pair.name), pair.parameter
             value = paddle._pir_ops.data(name, parameter.shape, parameter.dtype, paddle.base.core.Place())
@@ -255,7 +255,7 @@ class PirProgram:
         return value
 
     def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
-        """As of `Rewritable`."""
+        """See `Rewritable`."""
         ops = list(startup.global_block().ops)
         with paddle.static.program_guard(startup):
             for op in ops:
@@ -266,7 +266,7 @@ class PirProgram:
 
 
 class _Insertion:
-    """Puts what is written within it right before an operator, or at the end."""
+    """A context that inserts operators right before an operator, or at the end."""
 
     def __init__(self, program: Any, ops: Sequence[Any], position: int) -> None:
         self._guard = paddle.static.program_guard(program)

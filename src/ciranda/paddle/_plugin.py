@@ -18,7 +18,7 @@ from ciranda._frameworks import plugin
 from ciranda.errors import NotSupportedError
 from ciranda.paddle import _building, _py_func, _py_op
 
-#: "ahead", "jit" or "py_func": which alone to try, for tests; by default the first that works.
+#: "ahead", "jit" or "py_func": the only one to try, for tests; by default the first that works.
 CHOICE = "CIRANDA_PADDLE_OPS"
 
 
@@ -42,7 +42,7 @@ class _Taken:
     build: Build
     path: Path | None = None
     library: Any = None
-    #: Why not what comes before it.
+    #: The reasons why the choices before it failed.
     why: str = ""
 
 
@@ -60,7 +60,7 @@ _FINDERS = {Build.AHEAD: _building.made_ahead, Build.JIT: _building.just_in_time
 
 @cache
 def _taken() -> _Taken:
-    """Register the operators with Paddle, once in a process: those of the first library that there is."""
+    """Register the operators with Paddle, once in a process: those of the first library that works."""
     choice = os.environ.get(CHOICE, "")
     whys = []
     for build, find in _FINDERS.items():
@@ -87,7 +87,7 @@ def require_operators(what: str, is_pir: bool) -> None:
     """Register the operators.
 
     Raises:
-        NotSupportedError: this is for a program of PIR, there is no library, and Paddle has nothing in its place.
+        NotSupportedError: a program of PIR, without a library, in a Paddle without Python operators.
     """
     if load() is not Build.PY_FUNC or not is_pir:
         return
@@ -102,19 +102,19 @@ def require_operators(what: str, is_pir: bool) -> None:
 
 
 def require_library(what: str) -> None:
-    """Register the operators. Raises NotSupportedError if there is no library of them, saying why."""
+    """Register the operators. Raises NotSupportedError, with the reason, if there is no library of them."""
     if load() is Build.PY_FUNC:
         raise NotSupportedError(f"{what} needs the operators' library: {_taken().why}")
 
 
 def live_calls() -> int:
-    """How many collectives of programs have been started and not waited for."""
+    """Return the number of collectives of programs that have been started and not waited for."""
     taken = _taken()
     return _py_func.live_calls() if taken.library is None else int(taken.library.ciranda_plugin_live_calls())
 
 
 def set_interval(name: str, every: int) -> None:
-    """Have a start of that name communicate in every so many runs from now on; 0: as its attribute says."""
+    """Make a start of that name communicate in every `every`-th run from now on; 0: by its attribute."""
     taken = _taken()
     if taken.library is None:
         _py_func.set_interval(name, every)
@@ -123,7 +123,7 @@ def set_interval(name: str, every: int) -> None:
 
 
 def describe() -> str:
-    """Return what was found, for `ciranda doctor`."""
+    """Return the findings for `ciranda doctor`."""
     taken = _taken()
     found = f"Paddle {paddle.__version__} {_SAID[taken.build]}"
     return f"{found}, as {taken.why}" if taken.path is None else f"{found} ({taken.path})"

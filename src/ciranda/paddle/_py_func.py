@@ -1,7 +1,7 @@
-"""The operators of programs where there is no library of them: Python functions, which Paddle's `py_func` calls.
+"""The operators of programs without their library: Python functions, which Paddle's `py_func` calls.
 
-Names and results are those of the library, so that ranks with and without it meet. Starts copy what they are given,
-and syncs return the copies. Paddle's PIR has no `py_func`: for its programs the same functions are operators of another
+Names and results are the library's, so that ranks with and without it work together. Starts copy their tensors, and
+syncs return the copies. Paddle's PIR has no `py_func`: for its programs the same functions are operators of another
 kind (`_py_op`).
 """
 
@@ -29,23 +29,23 @@ Array: TypeAlias = Any
 Attributes: TypeAlias = Mapping[str, Any]
 
 TYPE = "py_func"
-#: What takes any number of tensors, and returns as many.
+#: Operators on any number of tensors, with as many results.
 OF_LISTS = ("allreduce_start", "sync_comm")
-#: Paddle's executor then runs a program's operators in its order, those of the backward pass too, which Paddle writes:
-#: else ranks could wait for each other in different ones.
+#: Makes Paddle's executor run operators in program order, also those of the backward pass, which Paddle writes: ranks
+#: with different orders could deadlock.
 IN_ORDER = "FLAGS_new_executor_sequential_run"
 _OPS = {"allreduce_sum": Sum, "allreduce_max": Max, "allreduce_min": Min, "allreduce_prod": Product}
 _TENSOR = getattr(core, "DenseTensor", None) or core.LoDTensor
 
 
 class Function(NamedTuple):
-    """What one operator of a program is."""
+    """The collective of an operator."""
 
     kind: str
     attributes: Attributes
 
 
-#: By the number that Paddle knows them by.
+#: By Paddle's number of the function.
 _functions: dict[int, Function] = {}
 
 
@@ -61,13 +61,13 @@ def attribute(op: Any, name: str) -> Any:
 
 
 def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Attributes) -> dict[str, Any]:
-    """Return the operator in place of the library's, to be put into a block.
+    """Return the operator that replaces the library's, for insertion into a block.
 
     Args:
         kind: the collective.
         inputs: variables, or their names.
         outputs: of its results.
-        attributes: those of the library's operator; what Paddle adds to them begins with op_role.
+        attributes: those of the library's operator, and Paddle's own, which begin with op_role.
     """
     ours = {name: value for name, value in attributes.items() if not name.startswith("op_role")}
     forward = PyFuncRegistry(_on_tensors(FORWARD[kind], ours)).id
@@ -82,13 +82,13 @@ def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attrib
         "type": TYPE,
         "inputs": {"X": list(inputs)},
         "outputs": {"Out": list(outputs)},
-        # Where printed programs say what it is.
+        # Shown in printed programs.
         "attrs": {**numbers, **roles, "op_namescope": f"/ciranda/{kind}/{ours.get('name', '')}/"},
     }
 
 
 def shape_of(kind: str, shape: Sequence[int]) -> list[int]:
-    """Return the shape of the result of a collective with one: how many rows there are is known to the ranks only."""
+    """Return the shape of the result of a collective with one; -1 rows if only the ranks know their number."""
     return [-1, *shape[1:]] if kind in ("allgather", "reducescatter") else list(shape)
 
 
@@ -115,7 +115,7 @@ def array_of(tensor: Any) -> Array:
 def _tensor(array: Array) -> Any:
     plain = np.ascontiguousarray(array).reshape(np.shape(array))
     tensor = _TENSOR()
-    # 16 bits without a sign are what Paddle has of bfloat16 in NumPy.
+    # Paddle represents bfloat16 in NumPy as uint16.
     tensor.set(plain.view(np.uint16) if plain.dtype.name == "bfloat16" else plain, paddle.CPUPlace())
     return tensor
 
@@ -131,7 +131,7 @@ def _lane(attributes: Attributes) -> ProcessSet:
     return global_process_set.lane(attributes["ring_id"])
 
 
-# --- what returns its result
+# --- collectives that return their result
 
 
 def _reduced(kind: str) -> Any:
@@ -190,13 +190,13 @@ def _sample_labels(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     step = _runs.get(name, 0)
     _runs[name] = step + 1
     here = np.flatnonzero(is_here)
-    rate = (attributes["n_wanted"] - 0.5) / n_classes  # which rounds up to as many
+    rate = (attributes["n_wanted"] - 0.5) / n_classes  # rounds up to n_wanted
     chosen = sample(n_classes, places[here, 1], rate, attributes["seed"], step, attributes["shard"])
     places[here, 1] = np.searchsorted(chosen, places[here, 1])
     return [chosen, places]
 
 
-#: How many numbers a rank tells before its labels.
+#: The number of values that a rank sends before its labels.
 _N_TOLD = 2
 
 
@@ -262,21 +262,21 @@ class _Started(NamedTuple):
     tensors: list[Any]
 
 
-#: What has been started and not been waited for, by name; None where a run does not communicate.
+#: The calls that have been started and not waited for, by name; None if a run does not communicate.
 _started: dict[str, _Started | None] = {}
-#: How many runs there have been since one communicated, and after how many one does where the program does not say.
+#: The number of runs since one communicated, and the intervals that replace those of the program.
 _runs: dict[str, int] = {}
 _intervals: dict[str, int] = {}
 at_end.append(_runs.clear)
 
 
 def set_interval(name: str, every: int) -> None:
-    """As of the library."""
+    """The counterpart of the library's function."""
     _runs[name], _intervals[name] = 0, every
 
 
 def live_calls() -> int:
-    """As of the library."""
+    """The counterpart of the library's function."""
     return len(_started)
 
 
@@ -290,7 +290,7 @@ def _is_due(attributes: Attributes) -> bool:
 
 
 def must_start(attributes: Attributes) -> bool:
-    """Whether a start has to begin its call, in this run. Refuses one whose last call goes on."""
+    """Whether a start begins its call in this run. Raises InvalidArgumentError if the last one is pending."""
     name = attributes["name"]
     before = _started.get(name)
     if before is not None and not before.handle.poll():
@@ -302,7 +302,7 @@ def must_start(attributes: Attributes) -> bool:
 
 
 def start_in_place(attributes: Attributes, tensors: list[Any]) -> None:
-    """Start to combine the memory of tensors, which are kept until a sync."""
+    """Start to combine tensors in their memory; they are kept until a sync."""
     handle = ops.grouped_allreduce_async_(
         [_memory(each, array_of(each)) for each in tensors],
         op=REDUCE_OPS[attributes["op"]],
@@ -338,7 +338,7 @@ def _sync_comm(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     return tensors
 
 
-#: What operators do to tensors of Paddle's, and attributes: return arrays, or the tensors that they are given.
+#: The operators' functions of attributes and Paddle's tensors, which return arrays, or the given tensors.
 FORWARD: dict[str, Any] = {
     **{kind: _reduced(kind) for kind in _OPS},
     "allgather": _allgather,
@@ -349,7 +349,7 @@ FORWARD: dict[str, Any] = {
     "allreduce_start": _allreduce_start,
     "sync_comm": _sync_comm,
 }
-#: What makes their gradients.
+#: The functions of their gradients.
 BACKWARD: dict[str, Any] = {
     "allreduce_sum": _allreduce_gradient,
     "allreduce_max": _no_gradient,

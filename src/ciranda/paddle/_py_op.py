@@ -1,7 +1,7 @@
-"""The operators of PIR's programs where there is no library of them: Python functions, which Paddle 3.3 and newer call.
+"""The operators of PIR's programs without their library: Python functions, which Paddle 3.3 and newer call.
 
-Paddle has no names and no documentation for it yet but `paddle.static.register_op`; what that stands on takes functions
-of any number of tensors. Such an operator has no gradient: one that needs it stands in a `static_pylayer`.
+Paddle documents only `paddle.static.register_op`; this uses the function below it, which takes functions of any number
+of tensors. Such an operator has no gradient: one that needs a gradient is placed in a `static_pylayer`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PYLAYER = "pd_op.pylayer"
 
 #: By the name of the operator.
 _functions: dict[str, Function] = {}
-#: What Paddle has the addresses of.
+#: Keeps the functions of which Paddle has only the addresses.
 _kept: list[Any] = []
-#: Why functions have failed, in this run: Paddle says only that they have.
+#: The exceptions of functions in this run: Paddle reports only that they have failed.
 _failures: list[BaseException] = []
 
 
@@ -34,7 +34,7 @@ def is_there() -> bool:
 
 
 def is_one(op: Any) -> bool:
-    """Whether an operator of either IR may be one of these."""
+    """Whether an operator of either IR may be one of this module's."""
     name = "" if hasattr(op, "type") else op.name()
     return name == _PYLAYER or name.startswith(_DIALECT)
 
@@ -64,7 +64,7 @@ def attribute(op: Any, name: str) -> Any:
 
 def _eager(found: Any) -> Any:
     array = np.ascontiguousarray(found).reshape(np.shape(found))
-    # 16 bits without a sign are what Paddle has of bfloat16 in NumPy.
+    # Paddle represents bfloat16 in NumPy as uint16.
     plain = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
     with paddle.base.dygraph.base.guard():
         return core.eager.Tensor(value=plain, place=paddle.CPUPlace())
@@ -74,7 +74,7 @@ def _on_tensors(function: Callable[[Attributes, list[Any]], Sequence[Any]], attr
     def call(*tensors: Any) -> Any:
         try:
             found = function(attributes, [each.get_tensor() for each in tensors])
-            # An operator that returns what it is given shares its memory with its result.
+            # An operator that returns its inputs shares their memory with its results.
             results = tuple(_eager(each) for each in found) or tensors
         except BaseException as error:
             _failures.append(error)
@@ -84,7 +84,7 @@ def _on_tensors(function: Callable[[Attributes, list[Any]], Sequence[Any]], attr
     return call
 
 
-# What works in place returns nothing.
+# Functions in place return nothing.
 
 
 def _started(attributes: Attributes, tensors: list[Any]) -> Sequence[Any]:
@@ -106,7 +106,7 @@ _FORWARD = {**_py_func.FORWARD, "allreduce_start": _started, "sync_comm": _synce
 
 
 def raise_failures() -> None:
-    """Have Paddle's executors fail with what a function has failed with, from now on, once in a process."""
+    """Patch Paddle's executor, once in a process, to raise the exception of a function that has failed."""
     plain = paddle.static.Executor.run
     if hasattr(plain, "__wrapped__") and plain.__module__ == __name__:
         return
@@ -125,7 +125,7 @@ def raise_failures() -> None:
     paddle.static.Executor.run = run
 
 
-# --- what is written into a program
+# --- writing to a program
 
 
 def _shapes(kind: str, shapes: Sequence[Sequence[int]] | None) -> Any:
@@ -147,7 +147,7 @@ def _added(
     kind: str, function: Any, values: Sequence[Any], attributes: Attributes, shapes: Sequence[Sequence[int]] | None
 ) -> list[Any]:
     """Add one operator, and return its results: as many as there are shapes, or values."""
-    # Paddle looks for the operator that a name with _grad in it is the gradient of.
+    # Paddle takes a name with _grad in it for a gradient, and looks for its forward operator.
     name = f"c_ciranda_{kind.replace('_grad', '_backward')}_{len(_functions)}"
     call, infer = _on_tensors(function, attributes), _shapes(kind, shapes)
     _kept.extend((call, infer))
@@ -174,7 +174,7 @@ def call(
         kind: the collective.
         values: its tensors.
         attributes: those of the library's operator.
-        shapes: of the results, if they are not the operators' own.
+        shapes: of the results, if they differ from the operator's own.
     """
     if kind not in _py_func.BACKWARD or values[0].stop_gradient:
         return _added(kind, _FORWARD[kind], values, attributes, shapes)

@@ -1,4 +1,4 @@
-"""How Paddle's autograd hears of the collectives. What their gradients are, says `ciranda._collectives.rules`."""
+"""Registers the collectives with Paddle's autograd. Their gradients are in `ciranda._collectives.rules`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Autograd:
 
     @staticmethod
     def needed(tensors: Sequence[Any]) -> bool:
-        """Whether autograd has to hear of an operation on these tensors."""
+        """Whether autograd must record an operation on these tensors."""
         return paddle.is_grad_enabled() and any(not getattr(tensor, "stop_gradient", True) for tensor in tensors)
 
     @staticmethod

@@ -1,14 +1,14 @@
-"""The literal form of LocalSGD: what travels is each parameter's difference to a snapshot of the last average.
+"""The literal form of LocalSGD, which sends each parameter's difference to a snapshot of the last average.
 
-Written into the program behind its optimizer, for each parameter that is averaged:
+Written into the program after its optimizer, for each parameter that is averaged:
 
     difference = snapshot - parameter
     (here all ranks' differences are averaged, in the runs that communicate)
     average = snapshot - difference
     parameter, snapshot = average, average, in these runs only
 
-Whether a run communicates is decided when the differences start to travel. A flag that travels with them, and comes
-back as zero, tells the program: what it does then fits, however often runs communicate by now.
+The start of the differences decides whether a run communicates. If it does, a flag that is sent with them returns as
+zero, by which the program knows, whatever the current interval.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import paddle
 
 from ciranda.paddle.rewriting import Pair, Rewritable, is_own
 
-#: The name of what stays 1 in runs that do not communicate.
+#: The name of the flag, which stays 1 in runs that do not communicate.
 FLAG = "has_stayed"
 
 
 class Snapshot(NamedTuple):
-    """A parameter, and what stands for the last average of it."""
+    """A parameter, and the tensor of its last average."""
 
     name: str
     parameter: Any
@@ -35,12 +35,12 @@ class Snapshot(NamedTuple):
 def write(
     program: Rewritable, updated: Sequence[Pair], distributed: Collection[str]
 ) -> tuple[list[Pair], list[Snapshot]]:
-    """Put all but the averaging at the end of the program; return what is to be averaged, and the snapshots.
+    """Write all but the averaging at the end of the program; return the pairs to average, and the snapshots.
 
     Args:
-        program: has to be opened anew afterwards.
-        updated: parameters, and what the optimizer has made of them.
-        distributed: those that are each rank's own are left alone.
+        program: must be opened again afterwards.
+        updated: parameters, with their updated values.
+        distributed: names of local parameters, which are not averaged.
     """
     own = [pair for pair in updated if is_own(pair, distributed)]
     snapshots = [

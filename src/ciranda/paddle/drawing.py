@@ -1,4 +1,4 @@
-"""A program as a picture: its operators from top to bottom, and beside them what travels on which ring until when."""
+"""A program as a picture: its operators from top to bottom, and beside them the transfers on each ring."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _row(op: Any) -> Row:
 
 
 def spans_of(rows: Sequence[Row]) -> list[Span]:
-    """Return what travels, in the order in which it starts. What nobody waits for travels to the end."""
+    """Return the transfers, in the order of their starts. One without a sync lasts to the end."""
     ends = {name: index for index, row in enumerate(rows) for name in row.ends}
     return [
         Span(name, row.ring or 0, index, ends.get(name, len(rows)))

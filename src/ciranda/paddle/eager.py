@@ -1,4 +1,4 @@
-"""Gradients of dygraph: a bucket begins to travel once the backward pass has computed the last of its members."""
+"""Gradients of dygraph: a bucket starts once the backward pass has computed the last of its members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ciranda.process_sets import global_process_set
 
 
 class _Travelling:
-    """A bucket of a step: which of its members have come, and the call that combines them."""
+    """A bucket of a step: its members that are ready, and the call that combines them."""
 
     def __init__(self, bucket: Bucket, members: Sequence[Any]) -> None:
         self.bucket = bucket
@@ -36,9 +36,9 @@ class EagerGradients:
     Args:
         parameters: those of the optimizer.
         combining: how they are combined.
-        nrings: how many lanes.
-        bucket_mb: up to how many MiB travel together.
-        distributed: names of those that are not combined.
+        nrings: the number of lanes.
+        bucket_mb: the largest MiB of gradients in one operation.
+        distributed: names of parameters whose gradients stay local.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class EagerGradients:
         self._combining = combining
         self._is_syncing = True
         self._is_synchronized = False
-        #: What went wrong in the backward pass.
+        #: The exception of a hook in the backward pass.
         self._failure: Exception | None = None
-        # The last parameters get their gradients first. Parameters' own names count layers, and may differ.
+        # The last parameters get their gradients first. Parameters' names count layers, and may differ between ranks.
         order = dict(enumerate(reversed(trained)))
         tensors = [
             Tensor(
@@ -83,7 +83,7 @@ class EagerGradients:
             try:
                 self._take(travelling, member)
             except Exception as error:
-                # Paddle's backward pass hides what a hook raises.
+                # Paddle's backward pass hides exceptions of hooks.
                 self._failure = error
 
         return on_gradient
@@ -130,7 +130,7 @@ class EagerGradients:
         self._is_synchronized = False
 
     def synchronize(self) -> None:
-        """Wait until all gradients are combined. Those that other ranks have and this one has not are zeros here."""
+        """Wait until all gradients are combined. A gradient that only other ranks have is zero here."""
         if self._is_synchronized:
             return
         failure, self._failure = self._failure, None
@@ -181,7 +181,7 @@ def flat(parameters: Iterable[Any] | None) -> list[Any]:
 
 
 def _dense(parameter: Any) -> Any:
-    """Return the gradient, which has some of the parameter's rows, with all of them."""
+    """Return the dense form of a parameter's sparse gradient."""
     gradient = parameter.grad
     if gradient.dtype == paddle.bfloat16:
         raise InvalidArgumentError(f"the gradient of {parameter.name} is sparse: use the embedding with sparse=False")
@@ -192,7 +192,7 @@ def _dense(parameter: Any) -> Any:
 
 
 def _set_all_rows(gradient: Any, dense: Any) -> None:
-    """Have a gradient of some rows be one of all: Paddle lets it not become a dense one."""
+    """Set all rows of a sparse gradient: Paddle does not let it become a dense one."""
     rows = gradient.get_selected_rows()
     rows.set_rows(list(range(dense.shape[0])))
     rows.get_tensor().set(dense.astype(gradient.dtype).numpy(), paddle.CPUPlace())

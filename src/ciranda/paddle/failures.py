@@ -1,4 +1,4 @@
-"""Errors of programs' collectives as our own."""
+"""Errors of programs' collectives as classes of `ciranda.errors`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _KINDS: dict[str, type[errors.CirandaError]] = {
     "Internal": errors.InternalError,
 }
 _OURS = re.compile(rf"\b({'|'.join(_KINDS)}): ciranda\.paddle: (.*)", re.DOTALL)
-#: What Paddle adds: where in its own sources the exception was thrown.
+#: What Paddle adds: the position in its own sources.
 _WHERE = re.compile(r"\s*\(at [^()]*:\d+\)|\n\s*\[Hint")
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
-    """Return the error of `ciranda.errors` that an exception of Paddle's executor stands for, or None."""
+    """Return the error of `ciranda.errors` for an exception of Paddle's executor, or None."""
     found = None if isinstance(error, errors.CirandaError) else _OURS.search(str(error))
     return None if found is None else _KINDS[found[1]](_WHERE.split(found[2])[0].strip())
 
 
 @contextmanager
 def ciranda_errors() -> Iterator[None]:
-    """Raise what a program fails with, because of one of its collectives, as a class of `ciranda.errors`.
+    """Convert the error of a program, if one of its collectives failed, to a class of `ciranda.errors`.
 
-    `exe.run()` raises a RuntimeError or an OSError with the engine's message. Use it as a context manager, or as a
-    decorator of a function, such as one that `ciranda.elastic.run` is to begin again after a rank is lost.
+    `exe.run()` raises a RuntimeError or an OSError with the engine's message. Use this as a context manager, or as a
+    decorator of a function, such as one that `ciranda.elastic.run` calls again after a rank is lost.
     """
     try:
         yield

@@ -28,7 +28,7 @@ from ciranda.process_sets import ProcessSet, global_process_set
 #: A tensor of dygraph, or of a program.
 Tensor = Any
 
-#: What the operator's attribute says.
+#: The values of the operator's attribute `op`.
 _NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
 
 
@@ -150,13 +150,13 @@ def shard_labels(
         first: the first class of the shard.
         end: the class after its last.
         n_classes: of all shards.
-        n_shards: as many as there are ranks.
+        n_shards: the number of ranks.
         ring_id: the lane.
 
     Returns:
-        Row and column of each sample's class among the shard's, column 0 where it is in another; 1 where it is here,
-        else 0; 1 for the samples of this rank, else 0; the numbers of these; and how many samples this rank and all
-        ranks have, at least 1. `exe.run()` fails on all ranks where one gives what is no class.
+        Row and column of each sample's class in the shard, column 0 for other classes; 1 if the class is in the shard,
+        else 0; 1 for the samples of this rank, else 0; the numbers of these; and the number of samples of this rank and
+        of all, at least 1. `exe.run()` fails on all ranks if one gives an invalid class.
     """
     _plugin.require_operators("a sharded layer in a program", programs.in_pir())
     attributes = {
@@ -178,10 +178,10 @@ def sample_labels(
 
     Args:
         places: as of `shard_labels()`.
-        is_here: as well.
-        name: under which runs are counted, from which the sample follows with what is below.
+        is_here: the same.
+        name: by which runs are counted; the count and the arguments below determine the sample.
         n_classes: of the shard.
-        n_wanted: how many are sampled, unless the batch has more.
+        n_wanted: the number of sampled classes, unless the batch has more.
         seed: the same on all ranks.
         shard: its number.
     """
@@ -200,7 +200,7 @@ def sample_labels(
 
 # --- in two halves
 
-#: What was started in dygraph: by the identity of its first tensor, which is kept.
+#: The calls that were started in dygraph, by the identity of each tensor, which is kept.
 _started: dict[int, Any] = {}
 
 
@@ -248,9 +248,9 @@ def allreduce_start(
 def sync_comm(x: Sequence[Tensor], names: Sequence[str] = (), ring_id: int = 0) -> list[Tensor]:
     """Wait until the tensors are combined that `allreduce_start()` has returned, and return them.
 
-    A sync in a program holds a thread of Paddle's executor. Give it the tensors of every start that stands before it in
-    the program, also of those that it does not wait for: else a rank may wait here before it has started what another
-    rank waits for. (The transpilers and DistributedOptimizer do so.)
+    A sync in a program blocks a thread of Paddle's executor. Give it the tensors of every start before it in the
+    program, also of those that it does not wait for: otherwise a rank may wait here before it has started a call for
+    which another rank waits. (The transpilers and DistributedOptimizer do so.)
 
     Args:
         x: tensors, as `allreduce_start()` has returned them.

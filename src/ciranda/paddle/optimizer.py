@@ -73,12 +73,12 @@ class DistributedOptimizer:
             )
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_optimizer":  # not there yet
+        if name == "_optimizer":  # not set yet
             raise AttributeError(name)
         return getattr(self._optimizer, name)
 
     def _check_clipping(self, parameters: Iterable[Any] | None) -> None:
-        """Raise InvalidArgumentError if the norm of all gradients would differ between ranks, by local ones."""
+        """Raise InvalidArgumentError if local gradients are part of the norm of all: it would differ between ranks."""
         inner = getattr(self._optimizer, "_optimizer", self._optimizer)  # of paddle.static.amp.decorate()
         if not isinstance(getattr(inner, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
             return
@@ -90,7 +90,7 @@ class DistributedOptimizer:
                 )
 
     def _check_loss_scaling(self, pairs: Iterable[Pair]) -> None:
-        """Raise InvalidArgumentError if ranks would find different gradients finite, by local ones."""
+        """Raise InvalidArgumentError if loss scaling checks local gradients, which only some ranks may find finite."""
         amp = self._optimizer
         if not getattr(amp, "_use_dynamic_loss_scaling", False) and getattr(amp, "_init_loss_scaling", 1.0) == 1.0:
             return
@@ -172,7 +172,7 @@ class DistributedOptimizer:
 
     @property
     def _parameter_list(self) -> Any:
-        """The parameters, whose gradients are combined before GradScaler, which asks for them, unscales them."""
+        """The parameters. GradScaler reads them before it unscales their gradients, which must be combined first."""
         if self._gradients is not None and self._gradients.has_started:
             self._gradients.synchronize()
         return self._optimizer._parameter_list

@@ -1,4 +1,4 @@
-"""The two forms of Paddle's programs, the old IR and PIR: what operators are called in them, and how one is added."""
+"""The two forms of Paddle's programs, the old IR and PIR: the names of their operators, and how one is added."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def is_old(program: Any) -> bool:
 
 
 def in_pir() -> bool:
-    """Whether what is being written is a program of PIR."""
+    """Whether a program of PIR is being written."""
     return bool(_HAS_PIR and paddle.framework.in_pir_mode())
 
 
 def is_value(value: Any) -> bool:
     """Whether this is a tensor of a program, of either IR."""
-    # Paddle says of tensors of dygraph that they are Variables.
+    # Tensors of dygraph are instances of Variable, too.
     return isinstance(value, _VALUES) and not isinstance(value, paddle.base.core.eager.Tensor)
 
 
 def type_of(op: Any) -> str:
-    """Return what Paddle calls an operator of either IR."""
+    """Return Paddle's name of an operator's type, in either IR."""
     return str(op.type if hasattr(op, "type") else op.name())
 
 
@@ -69,7 +69,7 @@ def collectives_of(program: Any) -> list[Any]:
 
 
 def numbered(kind: str) -> str:
-    """Return a name for one more collective of the program that is being written, by its place among them."""
+    """Return a name for one more collective of the program that is being written, by its position among them."""
     return f"{kind}.{len(collectives_of(paddle.static.default_main_program()))}"
 
 
@@ -136,7 +136,7 @@ def call_of_several(
 
 
 def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return a collective of the old IR, with variables or their names, to be put into a block."""
+    """Return a collective of the old IR, with variables or their names, for insertion into a block."""
     if load() is Build.PY_FUNC:
         return _py_func.description(kind, inputs, outputs, attributes)
     suffix = _LIST if kind in _py_func.OF_LISTS else ""

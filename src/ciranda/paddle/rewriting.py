@@ -1,9 +1,8 @@
-"""Collectives on gradients, put into a program: what both IRs have in common.
+"""Inserts collectives on gradients into a program: the common part of both IRs.
 
-A plan (`ciranda._frameworks.planner`) says which gradients travel together, on which ring, and where each transfer
-starts and is waited for. Every start that stands before a sync is an input of it, and each sync one of the next: so
-that Paddle's executor, which runs operators in any order that their inputs allow, holds no thread in a sync while a
-start of this rank has still to come.
+A plan (`ciranda._frameworks.planner`) has the buckets of gradients, with the ring of each and the positions of its
+start and its sync. Every start before a sync is an input of it, and each sync one of the next. Paddle's executor runs
+operators in any order that their inputs allow: so no thread blocks in a sync before the earlier starts of this rank.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from ciranda.paddle import _plugin, programs
 
 _NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
 
-#: What a parameter's snapshot is called.
+#: The name of a parameter's snapshot.
 SNAPSHOT = "{}.snapshot"
 
-#: Up to how many MiB travel as one operation, unless one gradient alone is larger.
+#: The largest MiB of gradients in one operation, unless one gradient alone is larger.
 BUCKET_MB = 4.0
 
 
@@ -46,13 +45,13 @@ class Combining:
     op: int = Average
     prescale: float = 1.0
     postscale: float = 1.0
-    #: What it is part of, the beginning of names.
+    #: The beginning of names.
     prefix: str = "GradAllReduce"
-    #: Of so many runs of the program the last one communicates.
+    #: Of this many runs of the program, the last one communicates.
     every: int = 1
-    #: The dtype that travels, as a dtype of Paddle; None: that of the tensors.
+    #: The dtype to send, as a dtype of Paddle; None: that of the tensors.
     wire: Any = None
-    #: The name of a tensor that travels alone, and comes back as zeros: so the program knows that a run communicates.
+    #: The name of a tensor that is sent alone, and returns as zeros, so that the program knows that a run communicates.
     flag: str = ""
 
     def start(self, bucket: Bucket) -> dict[str, Any]:
@@ -67,11 +66,11 @@ class Combining:
         }
 
     def planned(self, tensor: Tensor) -> Tensor:
-        """Return the tensor for the planner, which puts what has another dtype into another bucket."""
+        """Return the tensor for the planner; the flag with a dtype of its own, and so in a bucket of its own."""
         return replace(tensor, dtype=self.flag) if self.flag and tensor.name == self.flag else tensor
 
     def name_of(self, bucket: Bucket) -> str:
-        """Return what the bucket's transfer is known by, on every rank."""
+        """Return the name of the bucket's transfer, the same on every rank."""
         return f"{self.prefix}.{bucket.name}"
 
 
@@ -82,14 +81,14 @@ class Rewritable(Protocol):
         """Return the parameters that the program's optimizer updates, with their raw gradients.
 
         Raises:
-            InvalidArgumentError: there is no optimizer in it that is known, or a gradient cannot be found.
+            InvalidArgumentError: it has no known optimizer, or a gradient cannot be found.
         """
 
     def updated(self, pairs: list[Pair]) -> list[Pair]:
-        """Return pairs of each parameter, and what the optimizer has made of it."""
+        """Return pairs of each parameter and its updated value."""
 
     def states(self, pairs: list[Pair]) -> list[Pair]:
-        """Return pairs of what the optimizer keeps for each element of these parameters, as momenta, made anew."""
+        """Return pairs of the updated optimizer states of each element of these parameters, as momenta."""
 
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """Return where a gradient is written and read. Raises InvalidArgumentError for what cannot be combined."""
@@ -101,13 +100,13 @@ class Rewritable(Protocol):
         """Return the names of the operators that read a gradient."""
 
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
-        """Start a bucket at that position of the program as it was."""
+        """Start a bucket at that position of the original program."""
 
     def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
-        """Wait, at that position, for the calls of these names, and bring the results to who reads them.
+        """Wait, at that position, for the calls of these names, and pass the results to their readers.
 
         Args:
-            position: of the program as it was.
+            position: of the original program.
             pairs: the gradients of those calls; also those that have been started and are not waited for.
             names: of the calls.
             ring: for the scheduler.
@@ -115,13 +114,13 @@ class Rewritable(Protocol):
         """
 
     def agree_on_finite(self, name: str) -> None:
-        """Where loss scaling asks whether gradients are finite, have it hear whether those of all ranks are."""
+        """Make loss scaling check the gradients of all ranks, not only this rank's, for finite values."""
 
     def current(self, pair: Pair) -> Any:
-        """Return the gradient that stands for all ranks', once everything has been put in."""
+        """Return the combined gradient, after all insertions."""
 
     def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
-        """Have the startup program end with every rank having rank 0's parameters, but for distributed ones."""
+        """Broadcast rank 0's parameters at the end of the startup program, except distributed ones."""
 
     def behind_optimizer(self) -> AbstractContextManager[Any]:
         """Return a context in which Paddle's functions write to the end of the program, as part of the optimizer."""
@@ -130,7 +129,7 @@ class Rewritable(Protocol):
         """Return a tensor that the program keeps from run to run, of a parameter's shape and dtype."""
 
     def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
-        """Have the startup program end with snapshots that are the parameters of these names."""
+        """Initialize the snapshots of these parameters at the end of the startup program."""
 
 
 def open_program(program: Any) -> Rewritable:
@@ -154,23 +153,23 @@ def check_names(distributed: Iterable[str], pairs: Iterable[Pair]) -> None:
 
 
 def is_own(pair: Pair, distributed: Collection[str]) -> bool:
-    """Whether a parameter is each rank's own: by its mark, or by name."""
+    """Whether a parameter is local: by its mark, or by name."""
     return pair.name in distributed or is_distributed(pair.parameter)
 
 
-#: Whether gradients are finite, for loss scaling.
+#: The operator that checks, for loss scaling, whether gradients are finite.
 FINITE = "check_finite_and_unscale"
 
-#: What makes one number of several gradients, which then would differ between the ranks; and the way out.
+#: Operators that compute one number from several gradients, which would differ between ranks; and the remedy.
 _MIXING = {
     "squared_l2_norm": "the norm by which gradients are clipped: leave the parameter out (need_clip=False)",
 }
 
 
 def check_separate(program: Rewritable, pairs: Iterable[Pair]) -> None:
-    """Raise InvalidArgumentError where a gradient that is each rank's own changes the step of all parameters.
+    """Raise InvalidArgumentError if a local gradient changes the step of all parameters.
 
-    The parameters that all ranks have would then be stepped differently on each.
+    The shared parameters would then differ between ranks.
     """
     for pair in pairs:
         for reader in program.readers(pair):

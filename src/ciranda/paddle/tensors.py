@@ -1,4 +1,4 @@
-"""From Paddle's tensors of dygraph to what the engine takes, and back."""
+"""Conversion of Paddle's tensors of dygraph to the engine's, and back."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.paddle.autograd import Autograd
 
 Tensor: TypeAlias = paddle.Tensor
-#: How many rows go to each rank.
+#: The number of rows for each rank.
 Splits = Any
 
 _NUMBER_OF = {str(getattr(paddle, name)): number for name, number in _core.DATA_TYPES.items() if hasattr(paddle, name)}
-#: What Paddle calls its dtypes, and `paddle.empty` takes.
+#: The names of Paddle's dtypes, which `paddle.empty` takes.
 _NAME_OF = {str(getattr(paddle, name)): name for name in _core.DATA_TYPES if hasattr(paddle, name)}
 
 
@@ -50,18 +50,18 @@ def readable(tensor: Tensor) -> Tensor:
 
 
 def for_engine(tensor: Tensor) -> _core.TensorDescription:
-    """Return the tensor by address, which the description keeps alive."""
+    """Return a description by address, which keeps the tensor alive."""
     address = tensor.data_ptr() if math.prod(tensor.shape) else 0
     return _core.TensorDescription(address, tuple(tensor.shape), number_of(tensor), tensor)
 
 
 def new(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Return a new tensor of this shape, of the dtype of another."""
+    """Return a new tensor of this shape, of the dtype of `like`."""
     return paddle.empty(list(shape), dtype=_NAME_OF[str(like.dtype)])
 
 
 def from_engine(output: np.ndarray[Any, Any], tensor: Tensor) -> Tensor:
-    """Return what the engine allocated as a tensor of the dtype of its input."""
+    """Return the engine's output as a tensor of the dtype of its input."""
     result = new(output.shape, tensor)
     if output.nbytes:
         ctypes.memmove(result.data_ptr(), output.ctypes.data, output.nbytes)

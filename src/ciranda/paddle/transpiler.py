@@ -23,7 +23,7 @@ class _Transpiler:
         self.nrings = nrings
         self.bucket_mb = bucket_mb
         self.distributed = frozenset(distributed)
-        #: What was put in, once a program has been transpiled.
+        #: The plan of the program, once one has been transpiled.
         self.plan: Plan | None = None
         #: The names of the parameters that the program has snapshots of.
         self._snapshots: list[str] = []

@@ -1,4 +1,4 @@
-"""The samples of all ranks, where every rank has some of the classes: gathered, and their gradients brought back."""
+"""Gathers the samples of all ranks for a layer with sharded classes, and returns their gradients."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Gathered(NamedTuple):
-    """The samples of all ranks, in the order of the ranks, and which class of this rank's each of them has."""
+    """The samples of all ranks, in rank order, and their classes in this rank's shard."""
 
-    #: Prepared, a row for each sample. The gradient of a rank's own is n times that of what is computed of these.
+    #: Prepared, a row for each sample. The gradient of a rank's own features is n times that of its rows here.
     features: Any
     #: Row and column of each sample's class among this rank's logits; column 0 where the class is another rank's.
     places: Any
@@ -34,18 +34,18 @@ class Gathered(NamedTuple):
     is_mine: Any
     #: The numbers of this rank's samples.
     own: Any
-    #: How many samples this rank has, and all have; at least 1.
+    #: The number of samples of this rank and of all; at least 1.
     counts: Any
-    #: The places in the shard of the classes that take part; None: all.
+    #: The positions in the shard of the classes that take part; None: all.
     chosen: Any = None
 
 
 def gather(features: Any, labels: Any, layer: ShardedLinear) -> Gathered:
-    """Return what the loss is computed of.
+    """Return the inputs of the loss.
 
     Raises:
-        InvalidArgumentError: the features or labels of a rank are not what they ought to be; on all ranks. In programs
-            `exe.run()` says so where it depends on the values.
+        InvalidArgumentError: the features or labels of a rank are invalid; on all ranks. In programs, `exe.run()`
+            raises errors that depend on values.
         MismatchError: ranks have joined.
     """
     if programs.is_value(features) or programs.is_value(labels):
@@ -113,7 +113,7 @@ def _in_dygraph(features: Any, labels: Any, layer: ShardedLinear) -> tuple[Any, 
         everyones, all_labels, rows = ops.grouped_allgather(sent, name=name)
     batches = Batches(rows.numpy().tolist(), _basics.rank(), _basics.size(), layer.in_features)
     if batches.needs_gradient and paddle.is_grad_enabled():
-        # Also where only others want theirs: the backward pass is made by all.
+        # Also if only other ranks need gradients: all ranks make the backward pass.
         linked = prepared
         if linked.stop_gradient:
             linked = prepared.detach()
@@ -133,7 +133,7 @@ def _are_features(features: Any, layer: ShardedLinear) -> bool:
 
 @dataclass(frozen=True)
 class _Link:
-    """What has been gathered. Paddle does not look into it, as into tuples, for variables of the backward pass."""
+    """The gathered tensors. Paddle does not search it, as it does tuples, for variables of the backward pass."""
 
     everyones: Any
     batches: Batches
@@ -151,7 +151,7 @@ class _Linked(PyLayer):  # type: ignore[misc]
         batches: Batches = ctx.batches
         n_ranks = len(batches.sizes)
         if not batches.are_even:
-            # Every rank gets as many rows: those of short batches are filled up.
+            # Every rank gets the same number of rows: short batches are padded.
             given = gradient.numpy()
             padded = np.zeros((n_ranks, batches.largest, given.shape[1]), given.dtype)
             for rank, size in enumerate(batches.sizes):
@@ -174,7 +174,7 @@ def _features_in_program(features: Any, layer: ShardedLinear) -> Any:
 
 
 def _widened(x: Any, layer: ShardedLinear) -> Any:
-    """Return it in the dtype that is computed in: half precision travels, but CPUs have few operators for it."""
+    """Return `x` in the dtype of the computation: half precision is sent, but CPUs have few operators for it."""
     wide = wide_dtype(x.dtype, layer.weight.dtype)
     return x if x.dtype == wide else paddle.cast(x, wide)
 

@@ -1,7 +1,7 @@
 """The losses of all ranks' samples in dygraph, a piece of the classes at a time.
 
-The logits of a piece are computed, and computed again in the backward pass unless there is but one: a rank needs room
-for its shard, the shard's gradient, and a piece.
+The logits of a piece are computed, and computed again in the backward pass unless there is only one piece: a rank needs
+memory for its shard, the shard's gradient, and a piece.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ciranda.paddle.nn.batches import Gathered
 from ciranda.paddle.nn.sharded_linear import SHORTEST, ShardedLinear
 from ciranda.paddle.nn.tracing import times, wide_dtype
 
-#: How many logits a piece has, at most, and how many numbers its classes.
+#: The largest number of logits in a piece, and of weights.
 _PIECE = 1 << 22
 
 
 class _Piece(NamedTuple):
     """Some of the classes."""
 
-    #: Their weights, and what these were divided by, if they were.
+    #: Their weights, and the lengths by which these were divided, if they were.
     vectors: Any
     lengths: Any
     logits: Any
-    #: Where the samples' own classes stand, their logits, and the slopes of these; None where there is none.
+    #: The positions of the samples' own classes, their logits, and the slopes of these; None if there are none.
     places: Any
     targets: Any
     slopes: Any
@@ -40,11 +40,11 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be computed, but for the tensors that have gradients."""
+    """The parameters of the computation, without tensors that have gradients."""
 
     layer: ShardedLinear
     margins: Margins
-    #: The samples whose class is in the shard, and its places among those that take part.
+    #: The samples whose class is in the shard, and the class's positions among those that take part.
     samples: Any
     columns: Any
     chosen: Any
@@ -57,7 +57,7 @@ class Step:
         return Step(layer, margins, samples, columns, gathered.chosen)
 
     def slices(self, n_samples: int) -> Iterator[slice]:
-        """Yield which classes are computed together."""
+        """Yield the ranges of classes that are computed together."""
         n_rows = max(self.layer.n_rows, 1) if self.chosen is None else int(self.chosen.shape[0])
         length = max(1, _PIECE // max(n_samples, self.layer.in_features, 1))
         for start in range(0, n_rows, length):
@@ -171,7 +171,7 @@ class _Back:
             self._of_numbers[piece] = by_product.sum(axis=0).astype(self._weight.dtype)
 
     def gradients(self) -> tuple[Any, Any, Any]:
-        """Return those of features, weight and bias; None for each that is not wanted."""
+        """Return the gradients of features, weight and bias; None for each that is not needed."""
         return self._of_features, self._placed(self._of_rows), self._placed(self._of_numbers)
 
     def _placed(self, of_chosen: Any) -> Any:

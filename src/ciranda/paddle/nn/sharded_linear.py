@@ -20,7 +20,7 @@ from ciranda.process_sets import global_process_set
 
 #: The least length by which vectors are divided.
 SHORTEST = 1e-12
-#: The logit of the row that an empty shard has in place of classes: no exponential of it is above 0.
+#: The logit of the row that an empty shard has in place of classes: its exponential is 0.
 _NO_CLASS = -1e30
 
 _layers = Numbering()
@@ -75,24 +75,24 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         self.in_features, self.n_classes, self.normalize = in_features, n_classes, normalize
         self.sample_rate, self.seed = sample_rate, seed
         self.shards = Shards(n_classes, _basics.size())
-        #: The number of this rank's shard, its first class, and the one behind its last.
+        #: The number of this rank's shard, its first class, and the class after its last.
         self.shard = _basics.rank()
         self.first, self.end = self.shards.bounds(self.shard)
         number = _layers.next(global_process_set)
-        #: What tells the layer from others, on all ranks.
+        #: Identifies the layer across ranks.
         self.label = f"ShardedLinear.{number}"
-        #: How often classes were sampled.
+        #: The number of times that classes were sampled.
         self.n_drawn = 0
         self.weight = self._parameter([max(self.n_rows, 1), in_features], name and f"{name}.w_0", 2 * number)
         self.bias = self._parameter([max(self.n_rows, 1)], name and f"{name}.b_0", 2 * number + 1) if bias else None
 
     @property
     def n_rows(self) -> int:
-        """How many classes this rank has."""
+        """The number of this rank's classes."""
         return self.end - self.first
 
     def _parameter(self, shape: list[int], name: str | None, number: int) -> Any:
-        # Ranks with the same seed would have the same values, so that classes of different shards would be twins.
+        # The shard is part of the seed: otherwise classes of different shards would have equal weights.
         origin = int(paddle.framework.core.default_cpu_generator().initial_seed())
         seed = int(np.random.SeedSequence([origin, number, self.shard]).generate_state(1)[0] >> 2) + 1
         bound = float(self.in_features**-0.5)
@@ -116,7 +116,7 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         return with_gradient_times(logits, 1.0 / self.shards.n_shards)
 
     def prepared(self, features: Any) -> Any:
-        """Return what is gathered of a rank's features: as they are, or divided by their length."""
+        """Return a rank's features as they are gathered: unchanged, or divided by their length."""
         if not self.normalize:
             return features
         wide = wide_dtype(features.dtype, self.weight.dtype)
@@ -134,7 +134,7 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         return self.without_phantom(logits)
 
     def without_phantom(self, logits: Any) -> Any:
-        """Return logits, or those of no class, where the shard has a row that stands for none."""
+        """Return the logits; for an empty shard, that of its only row, which is no class."""
         return logits if self.n_rows else paddle.scale(logits, 0.0, _NO_CLASS)
 
     def check_ranks(self) -> None:
@@ -187,7 +187,7 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
             _set(self.bias, np.asarray(bias)[self.first : self.end], scope)
 
     def extra_repr(self) -> str:
-        """Return what stands in the layer's representation."""
+        """Return the arguments in the layer's representation."""
         return (
             f"in_features={self.in_features}, n_classes={self.n_classes} ({self.first} to {self.end - 1} here), "
             f"bias={self.bias is not None}, normalize={self.normalize}, sample_rate={self.sample_rate}"

@@ -1,8 +1,8 @@
 """The softmax cross entropy over classes that are divided over the ranks.
 
-Each rank computes the logits of its classes for the samples of all ranks. Four numbers a sample travel: the greatest of
-these, the sum of exponentials, the logit of the sample's class, and whether that is here. Labels are places in a shard:
-nothing is one-hot.
+Each rank computes the logits of its classes for the samples of all ranks. It sends four numbers for each sample: the
+greatest logit, the sum of exponentials, the logit of the sample's class, and whether that class is in its shard. Labels
+are positions in a shard: nothing is one-hot.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ def _losses(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> Any:
     greatest_of, sums_of, targets_of, is_at = (table[:, :, column] for column in range(4))
     most = detached(paddle.max(greatest_of, axis=0))
     above = detached(greatest_of) - most
-    # What is subtracted was subtracted on the rank that has the class: no large numbers are left to cancel.
+    # The rank that has the class has already subtracted its own maximum, so no large numbers cancel here.
     return paddle.log(paddle.sum(sums_of * paddle.exp(above), axis=0)) - paddle.sum(
         targets_of + above * detached(is_at), axis=0
     )
 
 
 def _logits(gathered: Gathered, layer: ShardedLinear, margins: Margins) -> tuple[Any, Any]:
-    """Return the logits of this rank's classes that take part, and of these that of each sample's own."""
+    """Return the logits of this rank's classes that take part, and the logit of each sample's own class."""
     weight, bias = layer.weight, layer.bias
     if gathered.chosen is not None:
         weight = paddle.gather(weight, gathered.chosen)

@@ -1,4 +1,4 @@
-"""Small operations on what may be a tensor of dygraph or one of a program."""
+"""Small operations on tensors of dygraph or of a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def detached(x: Any) -> Any:
 
 
 def times(x: Any, factor: float) -> Any:
-    """Return `x` multiplied by a constant, which operators of Paddle's own would keep in single precision."""
+    """Return `x` multiplied by a constant, which Paddle's own operators would keep in single precision."""
     if factor == 1:
         return x
     return x * paddle.full([1], factor, x.dtype)
