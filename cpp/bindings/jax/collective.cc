@@ -47,13 +47,12 @@ constexpr native::StatusTable<ffi::Code> kCodes({{CIRANDA_OK, std::nullopt},
                                                  {CIRANDA_ABORTED, ffi::kAborted},
                                                  {CIRANDA_INTERNAL, ffi::kInternal}});
 
-// How long a handler looks for the end of a call, which is then done before it returns and costs no thread that is
-// woken: of one that is small, while no other is pending. Of several that a program makes at once, each would wait in
-// vain for ranks that make them in another order.
+// How long a handler waits for a small call while no other is pending: one that ends by then wakes no thread. With
+// several concurrent calls, each would wait in vain for ranks that make them in another order.
 constexpr double kLookSeconds = 50e-6;
 constexpr std::size_t kSmallBytes = 64 << 10;
 
-// Calls of which XLA has not been told that they have ended.
+// The number of calls whose end has not been reported to XLA.
 std::atomic<int> n_pending{0};
 
 std::int64_t rows_of(const ffi::Buffer& buffer) { return buffer.ndim == 0 ? 0 : buffer.shape[0]; }
@@ -64,7 +63,7 @@ std::size_t n_bytes_of(const ffi::Buffer& buffer, ciranda_dtype dtype) {
   return static_cast<std::size_t>(n) * ciranda_dtype_size(dtype);
 }
 
-// This rank's place among the ranks of a process set, and how many these are; zero ranks if it is not one of them.
+// This rank's position in a process set, and the size of the set; 0 if this rank is not in it.
 struct Place {
   std::int64_t position = 0;
   std::int64_t n_ranks = 0;
@@ -78,13 +77,13 @@ struct Place {
     }
   }
 
-  // Of a reducescatter.
+  // This rank's rows of a reducescatter; -1 if it is not in the set.
   std::int64_t share_of(std::int64_t rows) const {
     return n_ranks == 0 ? -1 : rows / n_ranks + (position < rows % n_ranks ? 1 : 0);
   }
 };
 
-// "" unless shapes of the program depend on the number of ranks, and it has changed.
+// The error if shapes of the program depend on the number of ranks, and it has changed; else "".
 std::string size_problem(const Parameters& parameters, const ciranda_context* world) {
   const std::size_t n =
       ciranda_process_set_ranks(world, static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
@@ -96,21 +95,21 @@ std::string size_problem(const Parameters& parameters, const ciranda_context* wo
          "has changed its size, so that the function is traced again";
 }
 
-// What XLA's memory is good for: the results of these collectives are written to it by the engine where their size is
-// what the program was compiled for, and copied to it from the engine's memory otherwise.
+// When the engine writes results to XLA's memory; kIfItFits: if they have the size for which the program was compiled.
+// Otherwise they are copied from the engine's memory.
 enum class Room { kAlways, kIfItFits, kNever };
 
-// One call under way.
+// A pending call.
 class Running {
  public:
   explicit Running(Parameters parameters) : parameters_(std::move(parameters)) {}
 
-  // The engine's view of the frame's buffers. Returns what is wrong with them; "" if nothing.
+  // Reads the frame's buffers. Returns the error; "" if they are valid.
   std::string take(const ffi::Frame& frame, const ciranda_context* world) {
     const Place place(world, static_cast<std::uint32_t>(parameters_.process_set));
     if (std::string problem = size_problem(parameters_, world); !problem.empty()) return problem;
     is_root_ = ciranda_rank(world) == parameters_.root;
-    const auto n = static_cast<std::size_t>(frame.results.size);  // what else it is given is not for us
+    const auto n = static_cast<std::size_t>(frame.results.size);  // a further argument is ballast
     tensors_.resize(n);
     results_.resize(n);
     bool fits = true;
@@ -156,7 +155,7 @@ class Running {
   bool open(ffi::Frame* frame) { return reply_.open(frame); }
 
   void end(const native::Outcome& outcome) {
-    n_pending.fetch_sub(1);  // what follows in the program may run in here
+    n_pending.fetch_sub(1);  // the program's next steps may run in here
     if (outcome.status != CIRANDA_OK) {
       reply_.fail(kCodes.theirs(outcome.status).value_or(ffi::kInternal), outcome.message);
       return;
@@ -179,7 +178,7 @@ class Running {
     switch (parameters_.collective) {
       case CIRANDA_ALLGATHER:
       case CIRANDA_REDUCESCATTER: return Room::kIfItFits;
-      case CIRANDA_ALLTOALL:  // all ranks would have to give memory, also those that do not use JAX
+      case CIRANDA_ALLTOALL:  // needs memory from all ranks, also those that do not use JAX
         return Room::kNever;
       default: return Room::kAlways;
     }
@@ -193,7 +192,7 @@ class Running {
     return rows_of(output) == expected;
   }
 
-  // Brings what the engine has in its own memory to XLA's. Returns why it cannot; "" if it could.
+  // Copies results from the engine's memory to XLA's. Returns the error; "" on success.
   std::string finish(const ciranda_operation* operation) {
     if (parameters_.collective == CIRANDA_REDUCE && !is_root_) {
       for (const Result& result : results_) std::memset(result.data, 0, result.n_bytes);
@@ -203,7 +202,7 @@ class Running {
       ciranda_output found{};
       (void)ciranda_operation_output(operation, i, &found);
       if (found.data == results_[i].data) continue;
-      // The engine would have used room that is there, if all ranks brought as many rows.
+      // The engine uses the given memory if all ranks contribute the same number of rows.
       const bool is_uneven = parameters_.collective == CIRANDA_ALLGATHER && has_room_ && found.n_bytes != 0;
       if (is_uneven || found.n_bytes != results_[i].n_bytes) return rows_problem(found, tensors_[i]);
       if (found.n_bytes != 0) std::memcpy(results_[i].data, found.data, found.n_bytes);
@@ -226,7 +225,7 @@ class Running {
   bool is_root_ = false;
 };
 
-// "" unless the program has made another of its calls by that name in this run.
+// The error if another call of the program has used the name in this run; else "".
 std::string name_problem(const ffi::Frame& frame, const Parameters& parameters) {
   static Names names;
   ffi::GetRunId request{sizeof(ffi::GetRunId), nullptr, frame.context, 0};

@@ -3,8 +3,7 @@
 //
 // XLA's own header gives a handler the version of its jaxlib, and every other jaxlib refuses that handler. The structs
 // have only grown since version 0.1 (jaxlib 0.5), so these serve all: a handler reports to XLA the version that XLA
-// itself has (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the
-// jaxlib that is installed.
+// itself has (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the installed jaxlib.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +11,11 @@
 
 namespace ciranda::jax::ffi {
 
-struct Error;    // made by Api::make_error; whoever gets it owns it
-struct Future;   // the end of a call that goes on after its handler has returned
+struct Error;    // made by Api::make_error; the receiver owns it
+struct Future;   // ends a call that is pending after its handler has returned
 struct Context;  // one execution of one program
 
-// The first field of every struct is its size where it was made, the second a chain of these.
+// The first field of every struct is its size at its maker, the second a chain of these.
 struct Extension {
   std::size_t struct_size;
   std::int32_t kind;
@@ -31,7 +30,7 @@ struct Version {
   std::int32_t minor;
 };
 
-// Asked of a handler, by an extension, when it is registered.
+// XLA's query of a handler at its registration, as an extension.
 struct Metadata {
   std::size_t struct_size;
   Version version;
@@ -131,7 +130,7 @@ struct Frame {
   Buffers arguments;
   Buffers results;
   Attributes attributes;
-  Future* future;  // set by a handler whose call goes on: XLA keeps buffers and attributes until it has ended
+  Future* future;  // set by a handler with a pending call: XLA keeps buffers and attributes until it has ended
 };
 
 // The codes of errors, and of element types, are those of absl::Status and of XLA's PrimitiveType.

@@ -4,7 +4,7 @@ namespace ciranda::jax {
 
 namespace {
 
-// The first version with all of Api's fields, and the major version in which fields may move.
+// Fields may move with the major version. The oldest minor version has all fields of Api.
 constexpr std::int32_t kMajor = 0;
 constexpr std::int32_t kOldestMinor = 1;
 

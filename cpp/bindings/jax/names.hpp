@@ -14,16 +14,15 @@ namespace ciranda::jax {
 
 class Names {
  public:
-  // A run of a program. The number of the run is not enough: jaxlib 0.5.3 begins with the same one for each of several
-  // programs that are alike.
+  // A run of a program. Its number is not unique: jaxlib 0.5.3 gives runs of identical programs the same numbers.
   struct Run {
     std::string program;
     std::int64_t run = 0;
     bool operator==(const Run&) const = default;
   };
 
-  // Notes that `call` is made in that run; `call` stands for a place in a compiled program, which may be reached many
-  // times in a run. False if another place of the program has been reached by that name in the same run.
+  // Records that `call`, a position in a compiled program, is reached in that run, which may happen many times. False
+  // if another position has used the name in the same run.
   bool note(const std::string& name, const Run& run, const void* call) {
     const std::lock_guard guard(lock_);
     Last& last = last_[name];

@@ -15,7 +15,7 @@ namespace ciranda::jax {
 
 struct Parameters {
   std::string name;
-  std::string program;  // what tells it from the others of this process; ranks may call it otherwise
+  std::string program;  // unique in this process; ranks may have different ones
   std::int32_t collective = 0;
   std::int32_t op = 0;
   std::int32_t root = -1;

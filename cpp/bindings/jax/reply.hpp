@@ -1,7 +1,7 @@
 // Reply: reports the outcome of a call to XLA.
 //
 // Threads: any; one call of end() or fail(), in which XLA runs the next steps of the program, user code included,
-// before it returns. So never on a thread that others wait for.
+// before it returns. REQUIRES: no other work waits for that thread.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"
@@ -16,7 +16,7 @@ inline ffi::Error* make_error(const ffi::Api* api, ffi::Code code, const char* m
 
 class Reply {
  public:
-  // Makes the frame's future, which its handler then must not fail to end. False if XLA could not.
+  // Creates the frame's future, which the handler must then end. False if XLA could not.
   bool open(ffi::Frame* frame) {
     api_ = frame->api;
     ffi::MakeFuture request{sizeof(ffi::MakeFuture), nullptr, nullptr};

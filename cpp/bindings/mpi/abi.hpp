@@ -10,7 +10,7 @@
 
 namespace ciranda::mpi {
 
-// The version of that interface. The first number is of what cannot be mixed; the second, at least jaxlib's.
+// The version of that interface. The major number must be jaxlib's, the minor at least jaxlib's.
 inline constexpr int kAbiMajor = 2;
 inline constexpr int kAbiMinor = 10;
 inline constexpr int kAbiPatch = 0;
@@ -32,7 +32,7 @@ struct alignas(8) Status {
 };
 static_assert(sizeof(Status) == 40 && offsetof(Status, source) == 24);
 
-// Chosen here. Those of which MPI says nothing are all different from each other.
+// Values chosen here, distinct within each kind.
 enum : std::intptr_t {
   kSuccess = 0,
   kFirstError = 1000,
@@ -65,7 +65,7 @@ enum : std::intptr_t {
 };
 
 // clang-format off
-// Each element type that the engine has, under MPI's names for it.
+// The engine's element types, under all of MPI's names for them.
 #define CIRANDA_MPI_DATATYPES(X) \
   X(BYTE, UINT8) X(CHAR, INT8) X(SIGNED_CHAR, INT8) X(UNSIGNED_CHAR, UINT8) X(C_BOOL, BOOL) X(CXX_BOOL, BOOL) \
   X(SHORT, INT16) X(UNSIGNED_SHORT, UINT16) X(INT, INT32) X(UNSIGNED, UINT32) X(LONG, INT64) X(UNSIGNED_LONG, UINT64) \

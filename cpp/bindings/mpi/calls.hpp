@@ -34,7 +34,7 @@ ciranda_request request_of(ciranda_collective collective);
 void run(Communicator& communicator, ciranda_request request, const Tensor& tensor, std::int64_t kind = 0,
          bool is_split = false);
 
-// MPI's count, which is signed and 32 bits wide.
+// Returns MPI's count, a signed 32-bit number. Throws Failure if it is negative.
 std::int64_t counted(int count);
 
 }  // namespace ciranda::mpi

@@ -14,7 +14,7 @@ const void* input_of(const void* send, const void* receive) {
   return reinterpret_cast<std::intptr_t>(send) == kInPlace ? receive : send;
 }
 
-// The blocks of all ranks in one buffer. `to_engine`: from the communicator's order to the world's, or back.
+// Copies the blocks of all ranks from the communicator's order to the world's (`to_engine`), or back.
 void reorder(const Communicator& communicator, const void* from, void* to, std::size_t n_bytes, bool to_engine) {
   for (std::size_t rank = 0; rank < communicator.positions().size(); ++rank) {
     const std::size_t position = communicator.positions()[rank];
@@ -25,7 +25,7 @@ void reorder(const Communicator& communicator, const void* from, void* to, std::
   }
 }
 
-// Room for a block of every rank, where the engine's order is not the communicator's.
+// A buffer for a block of every rank; empty if the communicator is in the world's order.
 std::vector<std::byte> room(const Communicator& communicator, std::size_t n_bytes) {
   return std::vector<std::byte>(communicator.in_order() ? 0 : communicator.positions().size() * n_bytes);
 }

@@ -32,7 +32,7 @@ struct Communicators {
   Comm next = kFirstOwnComm;
 };
 
-// Never freed: threads of XLA may still be there when the process ends.
+// Never freed: threads of XLA may still run when the process ends.
 Communicators& communicators() {
   static auto* const all = new Communicators;
   return *all;
@@ -70,7 +70,7 @@ void Communicator::check(const native::Context& world) const {
 Place Communicator::place(const native::Context& world) {
   check(world);
   if (is_all(ranks_, world)) return {0, lane_};
-  const std::lock_guard forming(forming_);  // blocks until the others have come
+  const std::lock_guard forming(forming_);  // held until the other ranks form the set, too
   if (formed_in_ != world.get()) {
     std::vector<std::int32_t> sorted = ranks_;
     std::ranges::sort(sorted);

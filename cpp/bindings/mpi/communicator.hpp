@@ -34,7 +34,7 @@ struct Signature {
   std::int64_t kind;  // the operator, the root or the tag
   ciranda_dtype dtype;
   std::int64_t count;
-  std::pair<int, int> way = {-1, -1};  // of a message: who sends to whom
+  std::pair<int, int> way = {-1, -1};  // of a message: sender, receiver
   bool is_split = false;
   auto operator<=>(const Signature&) const = default;
 };
@@ -44,8 +44,8 @@ inline constexpr std::uint32_t kTurns = 8;
 
 class Communicator {
  public:
-  // `ranks[r]` is the number in the world of rank r, of which this process is `rank`. Of all ranks of the world, they
-  // use `lane`; of some, the set that they form as their `nth`.
+  // `ranks[r]` is the rank in the world of rank r; this process is `rank`. A communicator of all ranks of the world
+  // uses `lane`; any other uses the process set that its ranks form under number `nth`.
   Communicator(std::string name, std::vector<std::int32_t> ranks, int rank, std::uint32_t lane, std::uint32_t nth);
   // One that could not be created: every call fails with the reason.
   explicit Communicator(std::string why_not) : broken_(std::move(why_not)) {}
@@ -64,7 +64,7 @@ class Communicator {
   const std::vector<std::size_t>& positions() const { return positions_; }
   bool in_order() const { return in_order_; }
 
-  // The world that this process is in, as native::Context, if it can carry this communicator; else throws Failure.
+  // Throws Failure unless `world` has all of these ranks, and this process is the same rank in it.
   void check(const native::Context& world) const;
 
   Place place(const native::Context& world);
@@ -73,7 +73,7 @@ class Communicator {
   // are numbered in order of appearance, so that ranks that differ in one use the same name and get an error. Messages
   // of one signature, several of which may be pending, rotate through kTurns names.
   std::string name_of(const Signature& signature);
-  // After ranks have differed.
+  // Forgets the number of a signature on which ranks have disagreed.
   void forget(const Signature& signature);
 
   // The number of splits of this communicator, which all its ranks make alike.
@@ -94,7 +94,7 @@ class Communicator {
   ciranda_context* formed_in_ = nullptr;  // a reference
   std::uint32_t formed_ = 0;
   std::map<Signature, std::uint32_t> numbers_;
-  std::map<std::pair<int, int>, std::uint32_t> next_numbers_;  // by who sends to whom
+  std::map<std::pair<int, int>, std::uint32_t> next_numbers_;  // by sender and receiver
   std::map<Signature, std::uint32_t> turns_;                   // of messages
   std::uint32_t n_splits_ = 0;
 };

@@ -1,4 +1,4 @@
-// MPI's communicators: who is in them, and how new ones come of them.
+// MPI's communicators: their members, and how they are split.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,13 +15,13 @@
 namespace ciranda::mpi {
 namespace {
 
-constexpr std::uint32_t kOwnLanes = 62;   // from 1; lane 0 is everybody's
-constexpr std::uint32_t kFormed = 32768;  // sets that one rank can be the first of
+constexpr std::uint32_t kOwnLanes = 62;   // from 1; lane 0 is the world's
+constexpr std::uint32_t kFormed = 32768;  // sets in which a rank can be the lowest
 
-// How many sets this process was the first of. They are numbered downwards: from 0, others do.
+// The number of sets in which this process is the lowest rank, numbered down from kFormed - 1; others count from 0.
 std::atomic<std::uint32_t> n_formed{0};
 
-// What a rank says when a communicator is split.
+// A rank's contribution to a split.
 struct Said {
   std::int64_t color;
   std::int64_t key;
@@ -54,7 +54,7 @@ std::vector<Said> exchange(Communicator& parent, const Said& own) {
                 "not support (jax_num_cpu_devices must be 1)"};
 }
 
-// The part with our color. jaxlib numbers the members of a group from 0 by their keys: what deviates is no group.
+// The part with our color. jaxlib's keys number the members of a group from 0; others are refused.
 Part part_of(const Communicator& parent, const std::vector<Said>& all, const Said& own) {
   std::vector<std::pair<std::int64_t, std::int32_t>> members;  // key, number in the world
   for (int rank = 0; rank < parent.size(); ++rank) {
@@ -95,7 +95,7 @@ extern "C" {
 
 using namespace ciranda::mpi;  // NOLINT(google-build-using-namespace)
 
-// jaxlib does not look at what this returns: on failure it gets a communicator whose calls fail.
+// jaxlib ignores the result: on failure it gets a communicator whose calls fail.
 CIRANDA_API int MPIABI_Comm_split(Comm comm, int color, int key, Comm* made) {
   *made = kCommNull;
   const int error = guarded("MPI_Comm_split", [&] { *made = split(comm, color, key); });

@@ -1,5 +1,5 @@
 // The constants of MPI, as variables of 8 bytes: jaxlib reads an int, a handle or a pointer from each, according to its
-// kind. Of an int it reads the lower half, which stands first.
+// kind; an int from the lower half, which is the first.
 #include <bit>
 
 #include "bindings/mpi/abi.hpp"
@@ -42,6 +42,6 @@ CIRANDA_MPI_VERSION(mpiwrapper_version_major, kAbiMajor)
 CIRANDA_MPI_VERSION(mpiwrapper_version_minor, kAbiMinor)
 CIRANDA_MPI_VERSION(mpiwrapper_version_patch, kAbiPatch)
 
-// What MPItrampoline calls when it has found all; Fortran is not served.
+// MPItrampoline calls this once it has found all symbols; Fortran is not supported.
 CIRANDA_API void mpiwrapper_export_fortran_constants_() {}
 }

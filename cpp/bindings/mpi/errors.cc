@@ -21,7 +21,7 @@ struct Texts {
   std::set<std::string> told;
 };
 
-// Never freed: threads of XLA may still be there when the process ends.
+// Never freed: threads of XLA may still run when the process ends.
 Texts& texts() {
   static auto* const all = new Texts;
   return *all;

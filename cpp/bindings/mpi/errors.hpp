@@ -14,7 +14,7 @@ struct Failure {
   std::string text;
 };
 
-// The number of that text. The last thousands of texts are kept.
+// The number of that text. The last 4096 texts are kept.
 int error_of(std::string text);
 
 // "unknown error ..." for a number that error_of() has not given, or long ago.

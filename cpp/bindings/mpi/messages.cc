@@ -12,10 +12,10 @@
 namespace ciranda::mpi {
 namespace {
 
-// A message under way; MPI's handle of it is its address.
+// A pending message; MPI's handle is its address.
 class Message {
  public:
-  // This rank sends `buffer` to that one, or receives it.
+  // Whether this rank sends `buffer` to the peer, or receives it.
   enum class Way { kSend, kReceive };
 
   Message(Way way, void* buffer, int count, Datatype datatype, int peer, int tag, Comm comm)
@@ -65,12 +65,12 @@ class Message {
 
   int source_;
   int tag_;
-  ciranda_operation* operation_ = nullptr;  // null: of nobody
+  ciranda_operation* operation_ = nullptr;  // null: the peer is MPI_PROC_NULL
 };
 
 using Way = Message::Way;
 
-// What is sent is only read.
+// The engine only reads it.
 void* sent(const void* buffer) { return const_cast<void*>(buffer); }
 
 RequestHandle begin(Way way, void* buffer, int count, Datatype datatype, int peer, int tag, Comm comm) {
@@ -78,7 +78,7 @@ RequestHandle begin(Way way, void* buffer, int count, Datatype datatype, int pee
   return reinterpret_cast<RequestHandle>(message.release());
 }
 
-// Its handle is gone afterwards, also if it fails.
+// Waits, and clears the handle, also on failure.
 void end(RequestHandle* request, Status* status) {
   const std::unique_ptr<Message> message(reinterpret_cast<Message*>(std::exchange(*request, kRequestNull)));
   if (message) message->wait(status);

@@ -17,7 +17,7 @@ namespace {
 
 struct Object;  // Python's
 
-// Of the stable interface of Python; they are in the process, which this library is not linked with.
+// Functions of Python's stable ABI, found in the process: this library is not linked with Python.
 struct Python {
   int (*ensure)();
   void (*release)(int);
@@ -56,7 +56,7 @@ class Lock {
   const int state_;
 };
 
-// The address of the engine's table, or why there is none, which join() returns as a str.
+// Returns the engine's table. Throws Failure with the reason, for which join() returns a str.
 const ciranda_table* joined(const Python& python) {
   const Lock lock(python);
   Object* const module = python.import_module("ciranda._jax_native");

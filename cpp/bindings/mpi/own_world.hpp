@@ -3,8 +3,8 @@
 
 namespace ciranda::mpi {
 
-// Joins the world by `ciranda._jax_native.join()` unless this process is in one, and takes the engine's functions.
-// Again after a failure. Threads: any, one at a time; with Python's lock or without. Throws Failure.
+// Joins the world by `ciranda._jax_native.join()` unless this process is in one, and takes the engine's functions. May
+// be called again after a failure. Threads: any, one at a time, with or without the GIL. Throws Failure.
 void join_world();
 
 }  // namespace ciranda::mpi

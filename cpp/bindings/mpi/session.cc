@@ -1,4 +1,4 @@
-// MPI's beginning and end, and what it says of itself.
+// MPI's initialization, finalization and queries.
 #include <time.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 std::atomic<bool> is_begun{false};
 std::atomic<bool> is_ended{false};
 
-// jaxlib does not look at what this returns; later calls fail because there is no world then.
+// jaxlib ignores the result: after a failure there is no world, and later calls fail.
 int begin() {
   const int error = guarded("MPI_Init", [] {
     join_world();
@@ -62,7 +62,7 @@ CIRANDA_API int MPIABI_Init_thread(int* /*argc*/, char*** /*argv*/, int /*requir
   return begin();
 }
 
-// The world goes on, for what else of this process is in it: ciranda leaves it when Python ends.
+// The process may use the world further: ciranda leaves it when Python ends.
 CIRANDA_API int MPIABI_Finalize() {
   is_ended = true;
   return 0;
@@ -83,7 +83,7 @@ CIRANDA_API int MPIABI_Query_thread(int* provided) {
   return 0;
 }
 
-// Yes for every thread: jaxlib makes communicators only on such a one, and here any thread may.
+// True on every thread: jaxlib makes communicators only where this is true, and here any thread may.
 CIRANDA_API int MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
   return 0;
@@ -126,7 +126,7 @@ CIRANDA_API int MPIABI_Type_size(Datatype datatype, int* size) {
   return guarded("MPI_Type_size", [&] { *size = static_cast<int>(ciranda_dtype_size(dtype_of(datatype))); });
 }
 
-// Whether memory of such devices may be given: none.
+// Device memory is not supported.
 CIRANDA_API int MPIXABI_Query_cuda_support() { return 0; }
 CIRANDA_API int MPIXABI_Query_hip_support() { return 0; }
 CIRANDA_API int MPIXABI_Query_rocm_support() { return 0; }

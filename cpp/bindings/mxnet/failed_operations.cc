@@ -44,7 +44,7 @@ void FailedOperations::run(void* /*run_context*/, void* done, void* self) {
   its_own.callback(its_own.engine, its_own.operation, nullptr);
 }
 
-// Without a run when MXNet's engine comes to its end.
+// Called without run() when MXNet's engine shuts down.
 void FailedOperations::discard(void* self) { static_cast<FailedOperations*>(self)->tell(); }
 
 void FailedOperations::tell_all() {
@@ -60,7 +60,7 @@ void FailedOperations::tell_all() {
 void FailedOperations::tell() {
   for (std::vector<Failed> failed = take(); !failed.empty(); failed = take()) {
     for (const Failed& each : failed) {
-      const std::runtime_error error(each.text);  // as which MXNet copies it
+      const std::runtime_error error(each.text);  // the type that MXNet copies
       each.done.callback(each.done.engine, each.done.operation, &error);
     }
   }

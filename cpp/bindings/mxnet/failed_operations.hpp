@@ -40,7 +40,7 @@ class FailedOperations {
 
   std::mutex lock_;
   std::vector<Failed> waiting_;
-  bool is_pushed_ = false;  // what will tell them
+  bool is_pushed_ = false;  // the operation that reports them
   std::atomic<bool> are_all_failing_{false};
 };
 

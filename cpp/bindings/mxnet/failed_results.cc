@@ -7,7 +7,7 @@ namespace ciranda::mxnet {
 
 namespace {
 
-// Of the same memory as the array's own (memory_of()).
+// Shares ownership of the array's memory (memory_of()).
 std::shared_ptr<void> shared_memory_of(ArrayHandle array) { return *static_cast<const std::shared_ptr<void>*>(array); }
 
 }  // namespace
@@ -18,7 +18,7 @@ FailedResults& failed_results() {
 }
 
 void FailedResults::add(ArrayHandle array, const std::string& message) {
-  // The naive engine counts when an operation begins, and hands no errors on.
+  // The naive engine counts an operation when it begins, and does not propagate errors.
   note(array, message, is_naive() ? 0 : 1, is_naive());
 }
 
@@ -32,7 +32,7 @@ void FailedResults::raised(const std::string& text) {
     const std::shared_ptr<void> memory = failed.memory.lock();
     const bool is_concerned = text.empty() || text.find(failed.message) != std::string::npos;
     if (failed.is_raised || !is_concerned || !memory) continue;
-    // One of an operation's arrays can be read while MXNet has yet to count what is written to the others.
+    // One of an operation's arrays may be read before MXNet has counted the operation's writes to the others.
     failed.version = std::max(failed.version, version_of(&memory).value_or(0));
     failed.is_raised = true;
   }
@@ -58,7 +58,7 @@ std::string FailedResults::message_of(ArrayHandle array) {
 FailedResults::All::iterator FailedResults::find(ArrayHandle array) {
   const auto found = failed_.find(memory_of(array));
   const bool is_it = found != failed_.end() && found->second.memory.lock() == shared_memory_of(array);
-  return is_it ? found : failed_.end();  // or what was there before it
+  return is_it ? found : failed_.end();  // else it was an earlier array at this address
 }
 
 void FailedResults::forget_the_gone() {

@@ -20,9 +20,9 @@ namespace ciranda::mxnet {
 
 class FailedResults {
  public:
-  // An array that is written by an operation that has failed, and ends for MXNet after this call.
+  // An output of a failed operation, before the operation ends for MXNet.
   void add(ArrayHandle array, const std::string& message);
-  // An array that was to be written by an operation that MXNet has left out.
+  // An output of an operation that MXNet has skipped.
   void add_left_out(ArrayHandle array, const std::string& message);
   // An array for which MXNet has raised an error.
   void add_raised(ArrayHandle array, const std::string& message);
@@ -46,10 +46,10 @@ class FailedResults {
 
   std::mutex lock_;
   All failed_;
-  std::size_t most_ = 64;  // before those that are gone are looked for
+  std::size_t most_ = 64;  // the size at which deleted arrays are removed
 };
 
-// The one of this process.
+// This process's instance.
 FailedResults& failed_results();
 
 }  // namespace ciranda::mxnet

@@ -6,7 +6,7 @@
 
 namespace ciranda::mxnet {
 
-// What MXNet knows of it. Gone when MXNet has discarded it.
+// The operation in MXNet's engine, which deletes it by discard().
 class Held::Operation {
  public:
   explicit Operation(Held& held) : held_(&held) {}
@@ -15,7 +15,7 @@ class Held::Operation {
     std::exchange(static_cast<Operation*>(operation)->held_, nullptr)->begin(*static_cast<const OnComplete*>(done));
   }
 
-  // Without a run if an array has failed.
+  // Called without run() if an array has failed.
   static void discard(void* operation) {
     const std::unique_ptr<Operation> it(static_cast<Operation*>(operation));
     if (it->held_ != nullptr) it->held_->note(State::kFailed);
@@ -41,7 +41,7 @@ std::unique_ptr<Held> Held::take(std::span<const ArrayHandle> arrays, std::strin
     problem = mx().GetLastError();
     return nullptr;
   }
-  (void)operation.release();  // discard() has it
+  (void)operation.release();  // discard() deletes it
   std::unique_lock guard(held->lock_);
   held->changed_.wait(guard, [&] { return held->state_ != State::kWaiting; });
   const bool has_failed = held->state_ == State::kFailed;
@@ -65,7 +65,7 @@ void Held::begin(const OnComplete& done) {
     problem_ = error.what();
   }
   if (is_naive()) {
-    done.callback(done.engine, done.operation, nullptr);  // for which the push waits
+    done.callback(done.engine, done.operation, nullptr);  // the push waits for this
   } else {
     done_ = done;
   }

@@ -31,7 +31,7 @@ class LastError {
   std::string message_;
 };
 
-// The one of this process; also for calls that end while the process does.
+// This process's instance; never freed: calls may end while the process does.
 inline LastError& last_error() {
   static LastError* const last = new LastError;
   return *last;

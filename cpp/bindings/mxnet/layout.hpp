@@ -18,7 +18,7 @@ namespace ciranda::mxnet {
 // The copies of data_to_read(), which live at least until the operation ends.
 using Copies = std::vector<std::unique_ptr<OwnArray>>;
 
-// Of an array that the operation reads, or writes; *data is null if it has no elements. "", or why MXNet could not.
+// Sets *data to the address of an array that the operation reads, or writes; null if empty. Returns the error, or "".
 std::string data_to_read(ArrayHandle array, Copies& copies, void** data);
 std::string data_to_write(ArrayHandle array, void** data);
 

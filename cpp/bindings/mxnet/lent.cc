@@ -33,11 +33,11 @@ class GivenBack {
 };
 
 GivenBack& given_back() {
-  static GivenBack* const it = new GivenBack;  // also for arrays that end while the process does
+  static GivenBack* const it = new GivenBack;  // never freed: arrays may end while the process does
   return *it;
 }
 
-// What MXNet keeps of the memory.
+// The object that MXNet keeps for the memory.
 struct Lent {
   DlManagedTensor tensor{};
   std::vector<std::int64_t> shape;
@@ -68,7 +68,7 @@ Array lend(void* data, std::span<const std::int64_t> shape, ciranda_dtype dtype,
   tensor.give_back = &Lent::give_back;
   ArrayHandle array = nullptr;
   if (mx().NDArrayFromDLPackEx(&tensor, false, &array) != 0) return nullptr;
-  (void)lent.release();  // give_back() has it
+  (void)lent.release();  // give_back() deletes it
   return Array(array);
 }
 

@@ -1,7 +1,7 @@
-// mx_api: what is used of MXNet's C API, found in the library that the process has loaded.
+// mx_api: the functions of MXNet's C API that are used here, found in the library that the process has loaded.
 //
-// The declarations are those of MXNet 1.9; tests/mxnet/test_internals.py compares them with the header that the
-// installed MXNet brings.
+// The declarations are those of MXNet 1.9; tests/mxnet/test_internals.py compares them with the header of the installed
+// MXNet.
 //
 // Threads: any, once find_mx_api() has returned.
 #pragma once
@@ -31,8 +31,8 @@ inline constexpr std::int32_t kAsync = 4;
 // mxnet::NDArrayStorageType.
 inline constexpr int kDense = 0;
 
-// mxnet::engine::CallbackOnComplete: three plain pointers, to be copied while the operation begins. `error` is a
-// dmlc::Error, which is copied as the std::runtime_error that it is.
+// mxnet::engine::CallbackOnComplete: three plain pointers, copied while the operation begins. `error` is a dmlc::Error,
+// which MXNet copies as its base class std::runtime_error.
 struct OnComplete {
   void (*callback)(void* engine, void* operation, const void* error);
   void* engine;
@@ -53,13 +53,13 @@ struct DlManagedTensor {
   std::int32_t ndim;
   DlType type;
   std::int64_t* shape;
-  std::int64_t* strides;  // null: row by row
+  std::int64_t* strides;  // null: row-major
   std::uint64_t byte_offset;
   void* manager;
   void (*give_back)(DlManagedTensor* self);
 };
 
-// An mxnet::NDArray by value, as functions return it that are not of the C API.
+// An mxnet::NDArray by value, as functions outside the C API return it.
 class OwnArray {
  public:
   OwnArray(const OwnArray&) = delete;
@@ -69,10 +69,10 @@ class OwnArray {
   ArrayHandle handle() { return bytes_; }
 
  private:
-  alignas(64) std::byte bytes_[1024];  // of which it takes about a fifth
+  alignas(64) std::byte bytes_[1024];  // it needs about a fifth of them
 };
 
-// Whether MXNet's engine is the one in which a push waits for its end.
+// Whether MXNet's engine is NaiveEngine, in which a push blocks until the operation is done.
 bool is_naive();
 
 struct MxApi {
@@ -88,28 +88,28 @@ struct MxApi {
   int (*NDArrayGetContext)(ArrayHandle array, int* device_type, int* device_number);
   int (*NDArrayGetStorageType)(ArrayHandle array, int* storage);
   int (*NDArrayFromDLPackEx)(void* tensor, bool is_transient, ArrayHandle* array);
-  // What follows is not there in builds without oneDNN; all of it or nothing. `memory` is that of memory_of().
-  // mxnet::NDArray::Chunk::IsMKLDNN() const: whether it is in a layout of oneDNN's. Elsewhere NDArrayGetData() would
-  // wait for an operation that changes it, which waits for the operation that asks.
+  // Builds without oneDNN lack the next four; IsOneDnn is then null. `memory` is that of memory_of().
+  // mxnet::NDArray::Chunk::IsMKLDNN() const: whether it has a layout of oneDNN's. NDArrayGetData() would then deadlock:
+  // it waits for an operation that changes the layout, which waits for the calling operation.
   bool (*IsOneDnn)(const void* memory);
-  // mxnet::NDArray::Chunk::Reorder2Default(): brings it to the usual layout. For whoever may write it.
+  // mxnet::NDArray::Chunk::Reorder2Default(): converts it to the default layout. REQUIRES: the caller may write it.
   void (*Reorder)(const void* memory);
-  // mxnet::NDArray::Reorder2Default() const: a copy in the usual layout.
+  // mxnet::NDArray::Reorder2Default() const: a copy in the default layout.
   OwnArray (*Reordered)(const void* array);
   // mxnet::NDArray::~NDArray().
   void (*Destroy)(void* array);
-  // version() of mxnet::engine::Var's class. Null where it is not known where an array's memory has its variable.
+  // version() of mxnet::engine::Var's class. Null if the offset of the variable in an array's memory is unknown.
   std::size_t (*Version)(const void* variable);
 };
 
-// Where mxnet::NDArray::Chunk, as memory_of() gives it, has its variable of the engine, with oneDNN and without.
+// The offset of the engine's variable in mxnet::NDArray::Chunk (memory_of()), with oneDNN and without.
 inline constexpr std::size_t kVariableAt = 72;
 inline constexpr std::size_t kVariableAtWithoutOneDnn = 56;
 
 // The functions found. REQUIRES: find_mx_api() has returned "".
 const MxApi& mx();
 
-// Looks all functions up in `library`, the handle that dlopen() gave for it. Returns what is missing; "" if nothing.
+// Looks up all functions in `library`, a handle of dlopen(). Returns what is missing; "" if nothing.
 std::string find_mx_api(void* library, const std::string& version);
 
 struct FreeArray {
@@ -117,22 +117,22 @@ struct FreeArray {
 };
 inline OwnArray::~OwnArray() { mx().Destroy(bytes_); }
 
-// A reference to an array, of our own.
+// Our own reference to an array.
 using Array = std::unique_ptr<void, FreeArray>;
 
-// Null, with GetLastError(), if MXNet could not.
+// Null on failure; GetLastError() has the reason.
 Array share(ArrayHandle array);
 
-// The same for all arrays that share memory, and so are one variable to MXNet's engine: NDArray begins with a
+// Equal for all arrays that share memory, which are one variable of MXNet's engine: NDArray begins with a
 // std::shared_ptr of its memory.
 inline const void* memory_of(const void* array) { return *static_cast<const void* const*>(array); }
 
-// How many operations that have ended have written the array's memory, with the naive engine also those that have
-// begun; nothing in releases of MXNet whose arrays are not known to be laid out as here.
+// The number of completed operations that have written the array's memory; the naive engine includes those that have
+// begun. nullopt for releases of MXNet whose layout of arrays is unknown.
 std::optional<std::size_t> version_of(const void* array);
 
-// Of arrays that share memory the first, as MXNet's engine wants each of its variables once; `without` what is there
-// already, by memory_of().
+// The first of each set of arrays that share memory, as MXNet's engine takes each of its variables once; without those
+// in `without`, which has values of memory_of().
 std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, std::vector<const void*> without = {});
 
 }  // namespace ciranda::mxnet

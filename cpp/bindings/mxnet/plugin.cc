@@ -24,7 +24,7 @@ void copy_out(const std::string& text, char* message, size_t capacity) {
   if (capacity > 0) std::snprintf(message, capacity, "%s", text.c_str());
 }
 
-// What `body` returns; if it throws, `failed`, and the message says why: nothing is thrown into C.
+// Returns the result of `body`; if it throws, `failed`, with the reason in `message`: C cannot handle exceptions.
 template <typename Body>
 int32_t guarded(int32_t failed, char* message, size_t capacity, Body body) noexcept {
   try {
@@ -53,9 +53,9 @@ int64_t ciranda_plugin_live_calls() { return ciranda::native::live_calls(); }
 
 extern "C" {
 
-// Pushes a collective on `count` arrays; `flags`: 1, an average divides by all; 2, it is chained. 0; or 1, and
-// `message` says what is wrong with the call; or 2: it has failed with `message`, which only MXNet's naive engine knows
-// at once; or 3: for want of memory or the like.
+// Pushes a collective on `count` arrays. `flags`: 1: an average divides by all ranks; 2: the call is chained. Returns
+// 0; 1: the call is invalid; 2: it has failed, which only MXNet's naive engine knows at once; 3: an exception, such as
+// for lack of memory. Unless 0, `message` has the reason.
 CIRANDA_API int32_t ciranda_mxnet_push(int32_t collective, void** inputs, void** outputs, int32_t count,
                                        const char* name, int32_t op, int32_t root, double prescale, double postscale,
                                        uint64_t process_set, uint32_t flags, int32_t priority, void* carrier,
@@ -75,11 +75,11 @@ CIRANDA_API int32_t ciranda_mxnet_push(int32_t collective, void** inputs, void**
   });
 }
 
-// By how many names calls are in MXNet's queues or under way.
+// The number of names of calls that are in MXNet's queues or pending.
 CIRANDA_API size_t ciranda_mxnet_pushed_names() { return ciranda::mxnet::n_pushed_names(); }
 
-// Waits for arrays, and keeps them from what would write them until `*held` is given to ciranda_mxnet_let_go().
-// `addresses` are where they lie. 0; 1, and `message` says why it could not be; 2 if an array has failed.
+// Waits for arrays, and protects them from writes until `*held` is passed to ciranda_mxnet_let_go(). Writes their
+// addresses to `addresses`. Returns 0; 1 on failure, with the reason in `message`; 2 if an array has failed.
 CIRANDA_API int32_t ciranda_mxnet_hold(void** arrays, int32_t count, void** addresses, void** held, char* message,
                                        size_t message_capacity) {
   return guarded(1, message, message_capacity, [&] {
@@ -95,7 +95,7 @@ CIRANDA_API int32_t ciranda_mxnet_hold(void** arrays, int32_t count, void** addr
 
 CIRANDA_API void ciranda_mxnet_let_go(void* held) { delete static_cast<ciranda::mxnet::Held*>(held); }
 
-// Makes *array, of MXNet's, in memory that belongs to `owner`. 0, or 1 with MXGetLastError().
+// Creates MXNet's *array in memory that belongs to `owner`. Returns 0, or 1 with MXGetLastError().
 CIRANDA_API int32_t ciranda_mxnet_lend(void* data, const int64_t* shape, int32_t ndim, int32_t dtype, void* owner,
                                        void** array) {
   return guarded(1, nullptr, 0, [&] {
@@ -104,12 +104,12 @@ CIRANDA_API int32_t ciranda_mxnet_lend(void* data, const int64_t* shape, int32_t
   });
 }
 
-// Owners whose memory MXNet does not need any more; returns how many of them. What is fetched is not told again.
+// Fetches owners whose memory MXNet has released, each once; returns their number.
 CIRANDA_API size_t ciranda_mxnet_fetch_given_back(void** owners, size_t capacity) {
   return ciranda::mxnet::fetch_given_back({owners, capacity});
 }
 
-// MXNet has raised an error with this text; "": all that there were. With an array: for this one, which has failed.
+// Records that MXNet has raised an error with this text ("": all errors), and, unless null, that it concerns `array`.
 CIRANDA_API void ciranda_mxnet_raised(void* array, const char* text) {
   (void)guarded(1, nullptr, 0, [&] {
     ciranda::mxnet::failed_results().raised(text);
@@ -118,7 +118,7 @@ CIRANDA_API void ciranda_mxnet_raised(void* array, const char* text) {
   });
 }
 
-// 1, with what it has failed with, if the array has failed; else 0. Nothing may write it.
+// Returns 1, with its error in `message`, if the array has failed; else 0. REQUIRES: nothing writes the array.
 CIRANDA_API int32_t ciranda_mxnet_failure_of(void* array, char* message, size_t message_capacity) {
   return guarded(0, nullptr, 0, [&] {
     const std::string failure = ciranda::mxnet::failed_results().message_of(array);
@@ -127,7 +127,7 @@ CIRANDA_API int32_t ciranda_mxnet_failure_of(void* array, char* message, size_t 
   });
 }
 
-// A call that this library does not make has failed.
+// Records the error of a call that this library does not make.
 CIRANDA_API void ciranda_mxnet_note_error(ciranda_status status, const char* message) {
   (void)guarded(1, nullptr, 0, [&] {
     ciranda::mxnet::last_error().note(status, message);
@@ -135,7 +135,7 @@ CIRANDA_API void ciranda_mxnet_note_error(ciranda_status status, const char* mes
   });
 }
 
-// The status of the call that has failed last, and its message.
+// The status and the message of the call that failed last.
 CIRANDA_API ciranda_status ciranda_mxnet_last_error(char* message, size_t message_capacity) {
   return guarded(CIRANDA_INTERNAL, message, message_capacity, [&] {
     const auto [status, text] = ciranda::mxnet::last_error().get();

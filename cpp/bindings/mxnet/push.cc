@@ -10,12 +10,12 @@ namespace ciranda::mxnet {
 
 namespace {
 
-// What MXNet holds of an operation. It is gone when the push has returned and MXNet has discarded it.
+// The operation in MXNet's engine. Deleted once the push has returned and MXNet has discarded it.
 class Operation {
  public:
   explicit Operation(std::unique_ptr<Running> running) : running_(std::move(running)) {}
 
-  // Called by MXNet at most once; not if an array that is needed has failed, or when its engine comes to its end.
+  // Called by MXNet at most once; not if a needed array has failed, or when its engine shuts down.
   static void run(void* /*run_context*/, void* done, void* operation) {
     Running::submit(std::move(static_cast<Operation*>(operation)->running_), *static_cast<const OnComplete*>(done));
   }
@@ -27,7 +27,7 @@ class Operation {
  private:
   enum Event { kPushed = 1, kDiscarded = 2 };
 
-  // On threads of MXNet's, into which nothing must be thrown.
+  // Called on MXNet's threads, which must not get exceptions.
   void note(Event event) noexcept {
     if ((events_.fetch_or(event) | event) != (kPushed | kDiscarded)) return;
     try {

@@ -1,7 +1,7 @@
 // push: a collective as an operation of MXNet's engine, which runs it when the arrays that it reads and writes are
-// free, and runs what needs its results afterwards.
+// free, and then runs operations that need its results.
 //
-// Threads: any. It takes `running`, which ends with the operation.
+// Threads: any. Ownership: takes `running`, which ends with the operation.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace ciranda::mxnet {
 
-// Returns why it could not be pushed; "" if it was. With MXNet's naive engine, which hands no errors on, this waits for
-// the end, and `report` has the message of a failure.
+// Returns the reason if it could not be pushed, else "". With MXNet's naive engine, which does not propagate errors,
+// this blocks until the operation is done, and `report` gets the message of a failure.
 std::string push(std::unique_ptr<Running> running, std::string* report);
 
 }  // namespace ciranda::mxnet

@@ -1,8 +1,8 @@
-// PushedNames: the names of calls that are in MXNet's queues or under way.
+// PushedNames: the names of calls that are in MXNet's queues or pending.
 //
-// A name may be pushed again before its call has ended if MXNet carries out the second one after the first, because one
-// writes an array that the other uses: so it is with the gradients of the next step. Otherwise both would be under way
-// at the same time, and the call is refused.
+// A name may be pushed again before its call has ended if MXNet runs the second call after the first, because one
+// writes an array that the other uses, as with the gradients of the next step. Otherwise both would be pending at the
+// same time, and the call is refused.
 //
 // Threads: any.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace ciranda::mxnet {
 
-// By memory_of().
+// Arrays by memory_of().
 struct Uses {
   std::vector<const void*> read;
   std::vector<const void*> written;
@@ -39,7 +39,7 @@ class PushedNames {
   // A world, a process set's number with its lane, a name.
   using Key = std::tuple<const void*, std::uint64_t, std::string>;
 
-  // False if the name is in use, and this call would not wait for the last that uses it; it would if it `is_chained`.
+  // False if the name is in use, and MXNet would not run this call after its last one, as it does if `is_chained`.
   bool begin(const Key& key, const Uses& uses, bool is_chained) {
     const std::lock_guard guard(lock_);
     const auto [found, is_new] = pushed_.try_emplace(key);
@@ -55,7 +55,7 @@ class PushedNames {
     if (found != pushed_.end() && --found->second.n_calls == 0) pushed_.erase(found);
   }
 
-  // How many names are in use.
+  // The number of names in use.
   std::size_t count() {
     const std::lock_guard guard(lock_);
     return pushed_.size();

@@ -30,12 +30,12 @@ bool combines(std::int32_t collective) {
   return collective == CIRANDA_ALLREDUCE || collective == CIRANDA_REDUCESCATTER;
 }
 
-// As which Python finds the class of an error.
+// The text by which Python finds the class of an error.
 std::string text_of(ciranda_status status, const std::string& message) {
   return std::string(kKinds.theirs(status).value_or("CirandaInternal")) + ": " + message;
 }
 
-// 0 if MXNet does not know.
+// 0 on failure.
 std::size_t n_bytes_of(ArrayHandle array, std::size_t n_bytes_of_element) {
   int ndim = 0;
   const std::int64_t* shape = nullptr;
@@ -145,7 +145,7 @@ std::string Running::take_tensors() {
     void* output = nullptr;
     int ndim = 0;
     const std::int64_t* shape = nullptr;
-    // What another of the arrays shares the memory of, and writes, is one that this operation may write.
+    // An input that shares memory with a written array is one that this operation may write.
     std::string problem = carrier_ ? "" : data_to_write(outputs_[i].get(), &output);
     if (problem.empty()) {
       problem = writes(inputs_[i].get()) ? data_to_write(inputs_[i].get(), &input)
@@ -211,7 +211,7 @@ void Running::submit(std::unique_ptr<Running> running, const OnComplete& done) {
     running->tell(CIRANDA_INTERNAL, "'" + running->asked_.name + "': " + problem);
     return;
   }
-  // A reducescatter's outputs are smaller than its inputs, and of its own making.
+  // A reducescatter's outputs are smaller than its inputs, and the binding allocates them.
   if (running->asked_.collective != CIRANDA_REDUCESCATTER && running->outputs_overlap()) {
     running->tell(CIRANDA_INVALID_ARGUMENT, "'" + running->asked_.name + "': two arrays to be written to overlap");
     return;
@@ -268,7 +268,7 @@ void Running::tell(ciranda_status status, const std::string& message) {
     return;
   }
   const std::string text = text_of(status, message);
-  if (done_.callback == nullptr) return;  // MXNet has another error already
+  if (done_.callback == nullptr) return;  // MXNet has skipped the operation with another error
   fail_outputs(text);
   last_error().note(status, message);
   if (report_) *report_ = text;

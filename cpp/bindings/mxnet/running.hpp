@@ -28,9 +28,9 @@ struct Asked {
   std::int32_t op;
   std::int32_t root;
   std::int32_t priority;
-  std::uint64_t process_set;  // as Python's id_of(): with its lane, and whether all of its ranks are needed
+  std::uint64_t process_set;  // from id_of(): with its lane, and whether the call needs all ranks
   bool divides_by_all;
-  bool is_chained;  // it begins after the last call of its name has ended, by what MXNet knows of other arrays
+  bool is_chained;  // dependencies of other arrays order it after the previous call of its name
   double prescale;
   double postscale;
 
@@ -47,9 +47,9 @@ class Running {
   Running& operator=(const Running&) = delete;
   ~Running();
 
-  // Takes `count` arrays to read and as many to write, which may be the same. With a `carrier` they are only read, and
-  // that array has the error if the call fails: so a broadcast's root can go on using what it sends. Returns what is
-  // wrong with the call; "" if nothing that can be known now.
+  // Takes `count` arrays to read and as many to write, which may be the same. With a `carrier` the arrays are only
+  // read, so that a broadcast's root can use what it sends, and the carrier gets the error of a failed call. Returns
+  // the reason if the call is invalid; "" if no error is known yet.
   std::string prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::size_t count, ArrayHandle carrier);
 
   // The arrays, each variable of MXNet's once.
@@ -59,15 +59,15 @@ class Running {
   // Submits it. `done` reports the end to MXNet.
   static void submit(std::unique_ptr<Running> running, const OnComplete& done);
 
-  // MXNet skips the operation, as an array that it needs has failed on this rank. So that the others do not wait for
-  // ever, this rank submits a shape that no other has.
+  // For an operation that MXNet skips, as an array that it needs has failed on this rank: submits a shape that no other
+  // rank has, so that the other ranks fail instead of waiting.
   static void submit_nothing(std::unique_ptr<Running> running);
 
   void end(const native::Outcome& outcome);
 
   int priority() const { return asked_.priority; }
 
-  // Where end() leaves the message of a failure, for an engine that does not hand it on.
+  // end() writes a failure's message to it, for an engine that does not propagate errors.
   void report_to(std::shared_ptr<std::string> report) { report_ = std::move(report); }
 
  private:
@@ -77,10 +77,10 @@ class Running {
   std::string take_tensors();
   bool outputs_overlap() const;
   ciranda_request request() const;
-  // Notes that what was to be written has failed. Whoever computes with a result finds no plausible numbers there;
-  // arrays that are communicated in place are left alone.
+  // Records the outputs as failed, and fills them with 0xFF bytes (NaN, -1; 1 for bool), except those of in-place
+  // calls.
   void fail_outputs(const std::string& message) const;
-  // The same where MXNet has left the operation out.
+  // Records the outputs of an operation that MXNet has skipped.
   void leave_outputs() const;
   bool is_in_place(std::size_t i) const;
   void tell(ciranda_status status, const std::string& message);

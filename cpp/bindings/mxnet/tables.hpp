@@ -1,4 +1,4 @@
-// tables: MXNet's and DLPack's numbers for element types, and how errors begin, by which Python finds their class.
+// tables: MXNet's and DLPack's numbers for element types, and the word by which Python finds an error's class.
 #pragma once
 
 #include <ciranda/native/tables.hpp>
@@ -25,7 +25,7 @@ inline constexpr native::DtypeTable<int> kDtypes({{CIRANDA_BOOL, 7},
                                                   {CIRANDA_COMPLEX64, std::nullopt},
                                                   {CIRANDA_COMPLEX128, std::nullopt}});
 
-// DLPack's, as far as MXNet takes them: signed, unsigned and floating numbers, and bfloat16, by their bits.
+// DLPack's types that MXNet takes: signed, unsigned and floating numbers, and bfloat16, by their bits.
 inline constexpr native::DtypeTable<DlType> kDlTypes({{CIRANDA_BOOL, DlType{1, 1}},
                                                       {CIRANDA_UINT8, DlType{1, 8}},
                                                       {CIRANDA_UINT16, std::nullopt},
@@ -42,7 +42,7 @@ inline constexpr native::DtypeTable<DlType> kDlTypes({{CIRANDA_BOOL, DlType{1, 1
                                                       {CIRANDA_COMPLEX64, std::nullopt},
                                                       {CIRANDA_COMPLEX128, std::nullopt}});
 
-// MXNet makes an exception of the class that is registered under the word before the first colon:
+// MXNet raises the class that is registered under the word before a message's first colon:
 // src/ciranda/mxnet/failures.py.
 inline constexpr native::StatusTable<const char*> kKinds({{CIRANDA_OK, std::nullopt},
                                                           {CIRANDA_INVALID_ARGUMENT, "CirandaInvalidArgument"},

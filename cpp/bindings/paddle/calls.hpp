@@ -46,7 +46,7 @@ struct Release {
 };
 using Operation = std::unique_ptr<ciranda_operation, Release>;
 
-// Throws what Paddle's executor hands on with its message: of other exceptions it keeps the base class only.
+// Throws an exception of Paddle's, whose message its executor propagates: of others it keeps the base class only.
 [[noreturn]] void raise(const std::string& message);
 
 [[noreturn]] inline void fail(ciranda_status status, const std::string& message) {
@@ -62,7 +62,7 @@ inline std::string message_of(const Operation& operation) {
   return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
 }
 
-// A request of the engine's, and the context for it; both for the time of one call.
+// A request and its context, for the duration of one call.
 class Request {
  public:
   Request(const Wanted& wanted, const std::vector<Described>& tensors) {
@@ -93,7 +93,7 @@ class Request {
   ciranda_request request_ = CIRANDA_REQUEST_INIT;
 };
 
-// Returns once it has ended well; the operation has the outputs that the engine has allocated, or is null.
+// Blocks until it has succeeded; the operation has the outputs that the engine has allocated, or is null.
 inline Operation run(const Wanted& wanted, const std::vector<Described>& tensors) {
   const Request request(wanted, tensors);
   ciranda_operation* made = nullptr;
@@ -103,11 +103,11 @@ inline Operation run(const Wanted& wanted, const std::vector<Described>& tensors
   return operation;
 }
 
-// What has been started and not yet been waited for, by name.
+// The calls that have been started but not waited for, by name.
 template <typename Kept>
 class Started {
  public:
-  // Throws if the engine refuses at once; what goes wrong later is told by finish().
+  // Throws if the engine refuses the call; finish() throws later errors.
   void start(const Wanted& wanted, const std::vector<Described>& tensors, Kept kept) {
     forget_if_done(wanted.name);
     const Request request(wanted, tensors);
@@ -119,14 +119,14 @@ class Started {
     calls_.insert_or_assign(wanted.name, Call{std::move(operation), std::move(kept)});
   }
 
-  // This run of it communicates nothing; finish() then has nothing to wait for.
+  // A run that does not communicate: finish() does not wait for it.
   void leave_out(const std::string& name) {
     forget_if_done(name);
     const std::scoped_lock lock(mutex_);
     calls_.insert_or_assign(name, Call{});
   }
 
-  // Waits for all of them, also where one has failed: afterwards nobody reads or writes what was kept.
+  // Waits for all of them, also after a failure: the engine then no longer uses what was kept.
   void finish(const std::vector<std::string>& names) {
     std::string failure;
     ciranda_status worst = CIRANDA_OK;
@@ -164,7 +164,7 @@ class Started {
     return call;
   }
 
-  // A run that failed between start and sync has left its call behind.
+  // Removes the call of a run that failed between start and sync.
   void forget_if_done(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     const auto found = calls_.find(name);

@@ -1,5 +1,5 @@
-// Device: what a collective needs of the device on which a tensor lies. The operators know no more of devices than
-// this, so that another kind is one more class here, and no change of theirs.
+// Device: a tensor's device, as a collective needs it. The operators know only this interface, so that another kind of
+// device is one more class.
 //
 // Threads: any. Failure: an exception of Paddle's, which names the device.
 #pragma once
@@ -17,15 +17,15 @@ class Device {
   Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
-  // Returns once what was asked of the device before is in the tensor's memory.
+  // Blocks until the tensor's memory has the results of the device's earlier operations.
   virtual void ready(const ::paddle::Tensor& tensor) const = 0;
-  // Where the tensor lies, for the engine to read from and write to. REQUIRES: it is contiguous.
+  // The tensor's address, for the engine to read and write. REQUIRES: it is contiguous.
   virtual void* address(const ::paddle::Tensor& tensor) const = 0;
-  // The engine has written to the tensor: what is asked of the device from now on sees it.
+  // The engine has written to the tensor: the device's later operations must see it.
   virtual void done(const ::paddle::Tensor& tensor) const = 0;
 };
 
-// The device of a tensor. Lives for ever.
+// The device of a tensor. Never destroyed.
 const Device& device_of(const ::paddle::Tensor& tensor);
 
 }  // namespace ciranda::paddle_ops

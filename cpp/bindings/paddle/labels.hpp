@@ -1,7 +1,7 @@
-// Labels: of the samples of all ranks, as places in one rank's shard of the classes.
+// Labels: the labels of all ranks' samples, as positions in one rank's shard of the classes.
 //
-// Each rank tells how many samples and labels it has, and then the labels; what all have told, in rank order, is
-// checked by all alike. Threads: any. Failure: an exception of Paddle's, on all ranks, which names the rank at fault.
+// Each rank contributes its numbers of samples and labels, and the labels; all ranks check all of them, in rank order.
+// Threads: any. Failure: an exception of Paddle's, on all ranks, which names the rank at fault.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Labels {
   std::vector<std::int64_t> is_here;  // 1 if it is
   std::vector<std::int64_t> is_mine;  // 1 if the sample is this rank's
   std::vector<std::int64_t> own;      // the numbers of this rank's samples
-  std::vector<std::int64_t> counts;   // how many samples this rank has, and all have; at least 1
+  std::vector<std::int64_t> counts;   // the number of samples of this rank and of all; at least 1
 };
 
 inline constexpr std::size_t kTold = 2;  // numbers before the labels

@@ -1,8 +1,8 @@
 // Paddle's operators: one for each collective, and the pair allreduce_start and sync_comm, for programs of either IR.
 //
-// Their names begin with c_, and they have an attribute ring_id: so Paddle's executor runs them in the order of the
-// program. Ranks are matched by the attribute name, never by order. The file is compiled with the headers of the oldest
-// Paddle, or on the user's machine; either way it calls the engine by the table, and Paddle by what is loaded.
+// Their names begin with c_, and they have an attribute ring_id: so Paddle's executor runs them in program order. Ranks
+// are matched by the attribute name, never by order. The file is compiled with the headers of the oldest Paddle, or on
+// the user's machine; either way it calls the engine through the table, and the loaded Paddle.
 #include <paddle/phi/api/ext/op_meta_info.h>
 #include <paddle/phi/api/ext/tensor_compat.h>
 #include <paddle/phi/api/include/tensor.h>
@@ -49,7 +49,7 @@ Tensor computed(const Wanted& wanted, const Tensor& input) {
   return output;
 }
 
-// The result of a collective that decides by itself how many rows there are.
+// The result of a collective that determines the number of rows itself.
 Tensor allocated(const Wanted& wanted, const Tensor& input) {
   const Device& device = device_of(input);
   device.ready(input);
@@ -57,7 +57,7 @@ Tensor allocated(const Wanted& wanted, const Tensor& input) {
   const Operation operation = run(wanted, {described});
   ciranda_output result{};
   (void)ciranda_operation_output(operation.get(), 0, &result);
-  // A copy: the oldest Paddle has one deleter for all tensors that are made of memory of others.
+  // A copy: the oldest Paddle has one deleter for all tensors in foreign memory.
   static char nothing;
   void* data = result.n_bytes > 0 ? const_cast<void*>(result.data) : &nothing;
   const Tensor view = ::paddle::from_blob(data, Shape(result.shape, result.shape + result.ndim), input.dtype(),
@@ -92,7 +92,7 @@ Tensors allgather(const Tensor& x, const std::string& name, int ring) {
   return {allocated(of_rows(CIRANDA_ALLGATHER, name, ring), x)};
 }
 
-// Rows of all ranks, and of those before this one.
+// The number of rows of this rank, and of those before it.
 struct Rows {
   std::int64_t mine = 0;
   std::int64_t before = 0;
@@ -121,7 +121,7 @@ Tensor numbers(const std::vector<std::int64_t>& values, const Shape& shape, cons
   return view.copy_to(like.place(), true);
 }
 
-// The labels of all ranks as places in a shard of the classes. `sizes` is the shape of this rank's features.
+// The labels of all ranks as positions in a shard of the classes. `sizes` is the shape of this rank's features.
 Tensors shard_labels(const Tensor& labels, const Tensor& sizes, const std::string& name, int ring, std::int64_t first,
                      std::int64_t end, std::int64_t n_classes, int n_shards) {
   const Shard shard{first, end, n_classes, n_shards};
@@ -140,7 +140,7 @@ Tensors shard_labels(const Tensor& labels, const Tensor& sizes, const std::strin
           numbers(found.counts, {2}, labels)};
 }
 
-// Each rank gets the sum of all ranks' gradients of its own rows: a reducescatter, if all ranks have as many.
+// Each rank gets the sum of all ranks' gradients of its own rows: a reducescatter, if all have the same number of rows.
 Tensors allgather_grad(const Tensor& x, const Tensor& gradient, const std::string& name, int ring) {
   const Rows rows = rows_of_all(x.shape()[0], gradient_of(name) + ".rows", ring);
   Tensor output = like(x);
@@ -174,7 +174,7 @@ Tensors broadcast(const Tensor& x, const std::string& name, int ring, int root) 
   return {computed(wanted, x)};
 }
 
-// The sum of all ranks' gradients for the root, and nothing for the others.
+// The sum of all ranks' gradients on the root, and zeros on the others.
 Tensors broadcast_grad(const Tensor& gradient, const std::string& name, int ring, int root) {
   Wanted wanted = of_rows(CIRANDA_REDUCE, gradient_of(name), ring);
   wanted.root = root;
@@ -214,7 +214,7 @@ void allreduce_start(Tensors& x, const std::string& name, int ring, const std::s
   started.start(wanted, described, x);
 }
 
-// Which classes of the shard take part in this run, and the labels' places among them.
+// The classes of the shard that take part in this run, and the labels' positions among them.
 Tensors sample_labels(const Tensor& places, const Tensor& is_here, const std::string& name, int /*ring*/,
                       std::int64_t n_classes, std::int64_t n_wanted, std::int64_t seed, std::int64_t shard) {
   const auto n_samples = is_here.numel();
@@ -249,7 +249,7 @@ std::vector<Shape> same_shape(const Shape& x, const Attributes&...) {
   return {x};
 }
 
-// How many rows there are depends on the number of ranks, which no program must know.
+// The number of rows depends on the number of ranks, which programs do not contain.
 std::vector<Shape> other_rows(const Shape& x, const std::string& name, int /*ring*/) {
   if (x.empty()) refuse(name + ": a scalar has no rows to gather or scatter");
   Shape shape = x;
@@ -277,7 +277,7 @@ std::vector<Theirs> types_of_labels(const Theirs& labels, const Theirs& /*sizes*
 
 std::vector<Theirs> type_of_first(const Theirs& x, const Theirs& /*gradient*/) { return {x}; }
 
-// A gradient that does not exist is refused when it is asked for: in static graphs when the program is made.
+// A missing gradient is refused when it is requested: in static graphs when the program is built.
 constexpr const char* kNoGradient =
     " has no gradient: the allreduce of this type is not differentiable. Detach its input or its result (stop_gradient "
     "= True)";

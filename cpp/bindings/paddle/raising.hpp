@@ -1,6 +1,6 @@
-// Raising: exceptions that Paddle's executor hands on with their message. It does so with those of its own class only,
-// whose name and size depend on the version: so the class is asked of the Paddle that is loaded, and not of the headers
-// that this was compiled with, which are those of the oldest where the library was made ahead.
+// Raising: exceptions that Paddle's executor propagates with their message: only those of its own class, whose name and
+// size depend on the version. So the class is looked up in the loaded Paddle: the headers of the compilation are those
+// of the oldest, if the library was built in advance.
 //
 // Threads: any.
 #pragma once
@@ -27,7 +27,7 @@ struct TheirException {
 
   bool is_there() const { return type != nullptr && construct != nullptr && destroy != nullptr; }
 
-  // Names are mangled; that of the summary depends on whether it is of the same namespace.
+  // Mangled names; the summary's depends on whether it is in the same namespace.
   static TheirException in(const std::string& space, const std::string& summary) {
     const std::string name = "N" + space + "7enforce13EnforceNotMet";
     const auto find = [](const std::string& symbol) { return dlsym(RTLD_DEFAULT, symbol.c_str()); };
@@ -43,7 +43,7 @@ struct TheirException {
   }
 };
 
-// More than the exception of any version has, which begins with the same members and may have grown at its end.
+// More than the size of the exception in any version: it begins with the same members in all, and may have grown.
 inline constexpr std::size_t kExceptionBytes = 1024;
 
 [[noreturn]] inline void raise_theirs(const std::string& message, const char* file, int line) {

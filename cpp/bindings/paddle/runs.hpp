@@ -1,6 +1,6 @@
-// Runs: which runs of a program communicate, where only every k-th does.
+// Runs: the runs of a program that communicate, if only every k-th does.
 //
-// Threads: any. Counts begin anew in each world: at the end of one, begin_anew() is called.
+// Threads: any. begin_anew(), at the end of a world, restarts all counts.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class Runs {
     return true;
   }
 
-  // How often it was called for that name before.
+  // The number of earlier calls for that name.
   std::int64_t next(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     return counts_[name].runs++;
   }
 
-  // Counts anew, up to `every` in place of what the program says; 0: up to that.
+  // Restarts the count, with `every` instead of the program's interval; 0: with the program's.
   void set_interval(const std::string& name, int every) {
     const std::scoped_lock lock(mutex_);
     counts_[name] = {0, every};
@@ -40,8 +40,8 @@ class Runs {
 
  private:
   struct Count {
-    std::int64_t runs = 0;  // since the last that has communicated
-    int every = 0;          // 0: as the program says
+    std::int64_t runs = 0;  // since the last that communicated
+    int every = 0;          // 0: the program's
   };
   std::mutex mutex_;
   std::map<std::string, Count> counts_;

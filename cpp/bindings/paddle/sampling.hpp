@@ -1,4 +1,4 @@
-// Sampling: which classes of a shard take part in a step, those of the batch and some others. The same as
+// Sampling: selects the classes of a shard for a step: those of the batch and some others. The same as
 // src/ciranda/_frameworks/sampling.py, so that programs and dygraph sample alike.
 //
 // Threads: any.
@@ -28,7 +28,7 @@ inline std::uint64_t sampling_state(std::int64_t seed, std::int64_t step, std::i
   return state;
 }
 
-// Places of classes, in ascending order: `present`, which has no class twice, and as many others as make n_wanted.
+// Positions of classes, ascending: `present`, which is ascending without duplicates, and others up to n_wanted.
 inline std::vector<std::int64_t> sample_classes(std::int64_t n_classes, std::vector<std::int64_t> present,
                                                 std::int64_t n_wanted, std::uint64_t state) {
   const auto n_present = static_cast<std::int64_t>(present.size());

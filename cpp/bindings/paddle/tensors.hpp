@@ -1,4 +1,4 @@
-// Tensors: Paddle's, as the engine sees them.
+// Tensors: Paddle's tensors as the engine's.
 //
 // Threads: any. Failure: an exception of Paddle's, which names the call.
 #pragma once

@@ -13,7 +13,7 @@
 namespace ciranda::python {
 namespace {
 
-// The operations that it was told to watch keep the queue until they are done.
+// Watched operations keep the queue alive until they are done.
 class QueueHandle {
  public:
   void watch(OperationHandle& operation, std::uint64_t key, std::optional<double> seconds) {

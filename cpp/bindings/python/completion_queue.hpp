@@ -1,4 +1,4 @@
-// The engine's CompletionQueue for Python. Needs the GIL, which next() gives up while it sleeps.
+// The engine's CompletionQueue for Python. Needs the GIL, which next() releases while it sleeps.
 #pragma once
 
 #include <nanobind/nanobind.h>

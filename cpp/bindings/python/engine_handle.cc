@@ -28,7 +28,7 @@ namespace {
 
 using Name = std::optional<std::string>;
 
-// Of what the engine allocates.
+// The dtypes of the outputs that the engine allocates.
 std::vector<DataType> output_dtypes_of(const Signature& signature) {
   const CollectiveInfo& row = info(signature.collective);
   std::vector<DataType> dtypes;
@@ -39,7 +39,7 @@ std::vector<DataType> output_dtypes_of(const Signature& signature) {
   return dtypes;
 }
 
-// This rank's share of what the ranks of a process set share. All, where it is in no such set: the engine refuses that.
+// This rank's share of rows in a process set; all of them if it is not in the set, which the engine refuses.
 Share share_of(const Engine& engine, std::uint32_t process_set) {
   const std::vector<int> ranks = engine.ranks_of(process_set);
   const auto self = std::find(ranks.begin(), ranks.end(), engine.rank());
@@ -47,7 +47,7 @@ Share share_of(const Engine& engine, std::uint32_t process_set) {
   return {static_cast<int>(ranks.size()), static_cast<int>(self - ranks.begin())};
 }
 
-// Whether a tensor that is to be cut or joined along its first dimension has none.
+// Whether a collective along dimension 0 has a tensor without dimensions.
 bool lacks_rows(const Signature& signature) {
   return info(signature.collective).is_along_rows &&
          std::any_of(signature.tensors.begin(), signature.tensors.end(),
@@ -114,7 +114,7 @@ std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle
   return read_tensors(call, inputs, outputs, tensors) ? std::optional(call) : std::nullopt;
 }
 
-// False if they do not fit; whoever submits the call says why.
+// False if they do not fit; submit() then raises the reason.
 bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors) {
   TensorReader& reader = session_->reader();
   const bool is_in_place = outputs.is(inputs);
@@ -155,7 +155,7 @@ OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, n
 
 namespace {
 
-// Throws InvalidArgumentError unless `n_lanes` is in the range of the setting that it stands for.
+// Throws InvalidArgumentError unless `n_lanes` is in the range of the setting num_lanes.
 void set_lanes(Config& config, std::int64_t n_lanes) {
   const auto all = settings();
   const auto row =
@@ -187,7 +187,7 @@ EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::in
   throw nb::python_error();
 }
 
-// The world that this process is in already, joined by C or C++.
+// The world that C or C++ has joined in this process, if any.
 std::optional<EngineHandle> attach() {
   ciranda_context* const context = capi::current();
   if (context == nullptr) return std::nullopt;
@@ -219,7 +219,7 @@ OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb
   return self.submit(options, inputs, outputs);
 }
 
-// A collective without tensors, about process sets or about who takes part.
+// A collective without tensors, on process sets or participation.
 OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
                             std::uint64_t place) {
   CallOptions options;
@@ -245,7 +245,7 @@ std::uint64_t checksum_of(EngineHandle& self, nb::handle tensor) {
   return checksum({bytes, signature.n_bytes()});
 }
 
-// Of bytes, as the library that `like` belongs to has them.
+// Returns an array of bytes, of the library of `like`, and whether it is shared.
 nb::tuple allocate_shared(EngineHandle& self, std::size_t n_bytes, nb::handle like) {
   TensorSignature ignored;
   const dlpack::ExchangeTable* table = self.session().reader().read(like, Access::kRead, ignored).table;
@@ -270,7 +270,7 @@ void stop_timeline(EngineHandle& self) {
   engine->stop_timeline();
 }
 
-// Of a byte, in GB/s.
+// The rate in GB/s, given the time of a byte in fs.
 double rate_of(std::uint64_t fs) { return 1e6 / static_cast<double>(std::max<std::uint64_t>(fs, 1)); }
 
 nb::dict pair_costs(const PairCosts& costs) {
@@ -287,7 +287,7 @@ nb::dict pair_costs(const PairCosts& costs) {
 }
 
 nb::dict peer(const EngineHandle& self, int rank) {
-  const std::shared_ptr<Engine> engine = self.session().engine();  // what is made here may run Python code
+  const std::shared_ptr<Engine> engine = self.session().engine();  // creating the fields may run Python code
   if (rank < 0 || rank >= engine->size()) {
     raise_invalid_argument("there is no rank " + std::to_string(rank) + " among " + std::to_string(engine->size()));
   }

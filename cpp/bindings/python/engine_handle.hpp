@@ -15,7 +15,7 @@
 
 namespace ciranda::python {
 
-// Everything of a named request but its tensors. Belongs to no session: it may outlive one.
+// A named request without its tensors. It may outlive sessions.
 struct PreparedRequest {
   Request prototype;
 };
@@ -48,12 +48,12 @@ class EngineHandle {
   OperationHandle submit_request(Request request, AttachedTensors attached);
   std::optional<Call> as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
   bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
-  // Of what Engine::repeat() has given.
+  // The handle of an operation that Engine::repeat() returned.
   OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
                             const CallTensors& tensors);
 
   std::shared_ptr<Session> session_;
-  CallTensors call_tensors_;  // lent to the call at hand
+  CallTensors call_tensors_;  // lent to the current call
 };
 
 void bind_engine_handle(nb::module_& m);

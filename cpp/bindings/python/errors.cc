@@ -11,7 +11,7 @@ namespace ciranda::python {
 
 namespace nb = nanobind;
 
-// The classes live in Python, where they can have several bases; the name of each is its kind's name and "Error".
+// The classes are defined in Python, where they can have several bases; each has its kind's name and "Error".
 void raise(const Status& status) { raise_as(std::string(to_string(status.kind())) + "Error", status); }
 
 void raise_as(const std::string& name, const Status& status) {

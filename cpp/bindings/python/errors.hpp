@@ -9,7 +9,7 @@ namespace ciranda::python {
 
 // Throws the exception that stands for the status. REQUIRES: !status.ok().
 [[noreturn]] void raise(const Status& status);
-// As the class of that name in ciranda.errors.
+// Throws the class of that name in ciranda.errors.
 [[noreturn]] void raise_as(const std::string& name, const Status& status);
 
 inline void raise_unless_ok(const Status& status) {
@@ -18,9 +18,9 @@ inline void raise_unless_ok(const Status& status) {
 
 [[noreturn]] void raise_invalid_argument(std::string message);
 
-// For waits without the GIL. On the main thread, which alone runs handlers of signals: takes the GIL and runs those of
-// the signals that have arrived; true when one of them raised. Its exception is then pending: rethrow it once the wait
-// has ended. On others: whether the interpreter ends.
+// For waits without the GIL. On the main thread, the only one that runs signal handlers: takes the GIL and runs the
+// handlers of pending signals; true if one raised, whose exception must be rethrown after the wait. On other threads:
+// is_detained().
 bool gives_up_wait();
 
 }  // namespace ciranda::python

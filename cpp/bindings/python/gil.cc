@@ -11,12 +11,12 @@ namespace ciranda::python {
 
 namespace {
 
-// The threads that are on their way back to Python, and whether others may still start on it.
+// The threads that are taking the GIL back, and whether further threads may.
 class Return {
  public:
   bool is_closed_to_this_thread() const { return is_closed_ && closed_by_ != std::this_thread::get_id(); }
 
-  // False: never. Otherwise the thread takes the GIL now, and then says that it has it.
+  // False if this thread never gets it. Otherwise the thread takes the GIL now, and then calls end().
   bool begin() {
     const std::lock_guard lock(mutex_);
     if (is_closed_to_this_thread()) return false;
@@ -30,7 +30,7 @@ class Return {
     if (is_closed_) all_are_back_.notify_all();
   }
 
-  // Returns once no thread is on its way.
+  // Returns once no thread is taking it back.
   void close() {
     std::unique_lock lock(mutex_);
     if (is_closed_) return;

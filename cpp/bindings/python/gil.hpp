@@ -22,8 +22,8 @@ class GilReleased {
 };
 
 // For the thread that is about to end the interpreter: from here on no other thread gets the GIL back from GilReleased,
-// but sleeps until the process ends, as daemon threads may. Needs the GIL, which it gives up while threads that are
-// taking it back have not got it.
+// but sleeps until the process ends, as daemon threads may. Needs the GIL, and releases it until all threads that are
+// already taking it back have had it.
 void detain_other_threads();
 
 // Whether detain_other_threads() was called, by another thread than this one. Any thread, with the GIL or without.

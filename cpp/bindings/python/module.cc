@@ -12,7 +12,7 @@
 #include "bindings/python/tensor_reader.hpp"
 
 NB_MODULE(_core, m) {
-  // Objects that modules hold at exit are no leak.
+  // Objects that modules hold at exit are not leaks.
   nanobind::set_leak_warnings(false);
   m.attr("__version__") = CIRANDA_VERSION;
   ciranda::python::bind_gil(m);

@@ -26,12 +26,12 @@ void OperationHandle::set_output_types(std::vector<DataType> dtypes, const dlpac
   output_table_ = table;
 }
 
-// Python code that this runs may come back here: the handle has let go of them by then.
+// Releasing tensors may run Python code that calls this again: the handle has none by then.
 void OperationHandle::release_tensors() { static_cast<void>(std::exchange(tensors_, {})); }
 
 Engine::Deadline deadline_in(std::optional<double> seconds) {
   if (!seconds) return {};
-  constexpr double kLongest = 1e8;  // more than three years; the clock's ticks are few enough for them
+  constexpr double kLongest = 1e8;  // more than three years, which the clock can represent
   const std::chrono::duration<double> left(std::clamp(*seconds, 0.0, kLongest));
   return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
 }
@@ -59,7 +59,7 @@ void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const 
     const GilReleased released;
     for (const auto& [engine, operation] : pending) {
       Status status = engine->wait(operation, &gives_up_wait, deadline);
-      if (operation->is_done()) continue;  // the status is the operation's own, and is looked at below
+      if (operation->is_done()) continue;  // the status is the operation's own, read below
       given_up = std::move(status);
       break;
     }
@@ -96,7 +96,7 @@ nb::list OperationHandle::outputs() const {
 namespace {
 
 void wait_for_list(const nb::list& list) {
-  const nb::tuple kept(list);  // others may change the list meanwhile
+  const nb::tuple kept(list);  // other threads may change the list meanwhile
   std::vector<OperationHandle*> handles;
   handles.reserve(nb::len(kept));
   for (nb::handle item : kept) handles.push_back(&nb::cast<OperationHandle&>(item));

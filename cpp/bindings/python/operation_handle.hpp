@@ -23,13 +23,13 @@ class OperationHandle {
   OperationHandle(const OperationHandle&) = delete;
   OperationHandle& operator=(const OperationHandle&) = delete;
 
-  // The parts of the request that wrap_outputs() needs, for collectives whose output the engine allocates.
+  // The parts of the request that wrap_output() needs, for collectives whose output the engine allocates.
   void set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table);
 
   // Throws the operation's error. KeyboardInterrupt, or another exception of a signal handler, leaves the operation
   // pending, as does TimeoutError once the seconds have passed.
   void wait(std::optional<double> seconds = {});
-  // Waits for all, then throws the first failure among them, if any. The GIL is released once. The caller keeps them.
+  // Waits for all, then throws the first failure, if any. Releases the GIL once. The caller keeps the handles.
   static void wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline = {});
 
   // See Engine::when_done. `callback` may run on any thread, without the GIL.

@@ -9,8 +9,8 @@
 
 namespace ciranda::python {
 
-// A tensor of the library that `table` belongs to, or a NumPy array where it is null (bfloat16 then as uint16, which
-// NumPy has). The array shares and keeps the buffer.
+// A tensor of the library of `table`; if that is null, a NumPy array (bfloat16 as uint16, which NumPy has). The array
+// shares and keeps the buffer.
 nanobind::object wrap_output(const OutputBuffer& buffer, DataType dtype, const dlpack::ExchangeTable* table);
 
 }  // namespace ciranda::python

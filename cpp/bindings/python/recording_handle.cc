@@ -23,7 +23,7 @@ nb::tuple row_of(const Record& record) {
 
 }  // namespace
 
-// No more than there is room for: others may go on calling.
+// Reads at most the recorder's capacity: other threads may add records meanwhile.
 nb::list RecordingHandle::read() {
   nb::list rows;
   Record record;

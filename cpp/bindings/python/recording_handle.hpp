@@ -24,7 +24,7 @@ class RecordingHandle {
 
  private:
   std::unique_ptr<Recording> recording_;  // null: stopped
-  std::uint64_t n_lost_ = 0;              // when it was
+  std::uint64_t n_lost_ = 0;              // at that time
 };
 
 void bind_recording_handle(nb::module_& m);

@@ -31,7 +31,7 @@ nb::tuple as_tuple(nb::handle sequence) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// Returns the exchange table by which the input came.
+// Returns the input's exchange table.
 const dlpack::ExchangeTable* attach_one(Request& request, std::size_t index, nb::handle input, nb::handle output,
                                         TensorReader& reader, Share share) {
   TensorSignature& signature = request.signature.tensors[index];

@@ -21,7 +21,7 @@ using Splits = std::vector<std::vector<std::int64_t>>;
 // The parameters of a call, except the tensors.
 struct CallOptions {
   int collective = 0;
-  std::optional<std::string> name;  // without one the request is numbered
+  std::optional<std::string> name;  // without one the request gets an automatic name
   int op = static_cast<int>(ReduceOp::kSum);
   int root = -1;
   double prescale = 1.0;
@@ -36,12 +36,12 @@ struct CallOptions {
   bool divides_by_all = false;
   bool needs_all = false;
   std::int32_t priority = 0;
-  bool is_numbered = false;  // calls of this name follow each other, and are matched in their order
+  bool is_numbered = false;  // calls of this name may be pending together, matched in order
 
   Terms terms(ReduceOp reduce_op) const { return {reduce_op, root, prescale, postscale, divides_by_all}; }
 
-  // Python's number of a process set and its lane: the set's in the lower half, the lane's in the upper. The highest
-  // bit means that all ranks of the set are needed.
+  // Python's number of a process set and its lane: the set in the lower half, the lane in the upper. The highest bit
+  // means that the call needs all ranks of the set.
   void set_place(std::uint64_t place) {
     constexpr std::uint32_t kNeedsAll = 1U << 31U;
     process_set = static_cast<std::uint32_t>(place);
@@ -54,7 +54,7 @@ struct CallOptions {
 // From None, or a list of a list of numbers for each tensor.
 Splits read_splits(nb::handle splits);
 
-// The row of a table with this number: collective_from_wire(number) or the like, where it is a byte.
+// The value of this number, by collective_from_wire() or the like; nullopt if it is not a byte.
 template <typename Enum>
 std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std::uint8_t)) {
   return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
@@ -83,8 +83,8 @@ struct AttachedTensors {
 };
 
 // Adds the tensors. `inputs` is a tensor, or a list or tuple of them; `outputs` the same, `inputs` itself for in place,
-// or None where the engine allocates. Lists are copied, as their owner may change them.
-// `share`: of the inputs' rows, what the outputs have; of an allgather's outputs, what the inputs have.
+// or None where the engine allocates. Lists are copied, as their owner may change them. `share`: the outputs' share of
+// the inputs' rows; of an allgather, the inputs' share of the outputs' rows.
 AttachedTensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,
                                Share share = {});
 

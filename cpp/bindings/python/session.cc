@@ -36,7 +36,7 @@ void Session::shutdown() {
   release_done();
 }
 
-// Never destroyed, on purpose: destruction would join a thread that this process does not have.
+// The context is deliberately not released: that would join a thread that this process does not have.
 void Session::abandon() { context_ = nullptr; }
 
 void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
@@ -45,7 +45,7 @@ void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
 
 void Session::release_done() {
   if (adopted_.empty()) return;
-  // Dropping a tensor can run Python code that comes back here: take them out first.
+  // Releasing a tensor can run Python code that calls this again: remove them first.
   const auto first_done =
       std::stable_partition(adopted_.begin(), adopted_.end(), [](const Adopted& a) { return !a.operation->is_done(); });
   const std::vector<Adopted> done(std::make_move_iterator(first_done), std::make_move_iterator(adopted_.end()));

@@ -86,7 +86,7 @@ nb::list reduce_op_table() {
 nb::list collective_table() {
   nb::list rows;
   for (const CollectiveInfo& collective : kCollectives) {
-    if (collective.collective == Collective::kAddLane) continue;  // the engine's own
+    if (collective.collective == Collective::kAddLane) continue;  // internal to the engine
     nb::dict row;
     row["name"] = collective.name;
     row["number"] = static_cast<int>(collective.collective);

@@ -13,7 +13,7 @@ namespace ciranda::python {
 
 namespace {
 
-// Programs use a handful of tensor types; beyond this many the oldest is looked up anew.
+// Programs use few tensor types; beyond this many the oldest is looked up again.
 constexpr std::size_t kMaxKnownTypes = 16;
 
 std::optional<DataType> data_type_from_dlpack(std::uint8_t code, std::uint8_t bits, std::uint16_t lanes) {
@@ -46,14 +46,14 @@ std::string class_of(nb::handle tensor) { return nb::inst_name(tensor).c_str(); 
   raise_invalid_argument(class_of(tensor) + " of dtype " + dtype + " cannot be communicated; supported: " + known);
 }
 
-// The library itself would not lend the tensor, and has set a Python error that says why (on its first line).
+// The library refused to lend the tensor, and has set a Python error with the reason on its first line.
 [[noreturn]] void raise_refused(nb::handle tensor) {
   const nb::python_error error;
   const std::string reason = text_of(error.value());
   raise_invalid_argument(class_of(tensor) + " cannot be communicated: " + reason.substr(0, reason.find('\n')));
 }
 
-// The part that all sources share. `data` already includes the byte offset.
+// Checks a tensor of any source, and fills in its dtype and shape.
 void fill(nb::handle tensor, const dlpack::Tensor& view, TensorSignature& signature) {
   if (view.device.type != dlpack::kCpu && view.device.type != dlpack::kCudaHost) {
     raise_invalid_argument("the tensor is on device " + text_of(nb::object(tensor.attr("device"))) +
@@ -113,7 +113,7 @@ const dlpack::ExchangeTable* TensorReader::table_of(nb::handle tensor) {
     void* pointer = PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeCapsule);
     table = dlpack::find_supported(static_cast<const dlpack::ExchangeHeader*>(pointer));
   }
-  KnownType oldest;  // let go of at the end: that may run Python code
+  KnownType oldest;  // released at the end: that may run Python code
   if (known_types_.size() >= kMaxKnownTypes) {
     oldest = std::move(known_types_.front());
     known_types_.erase(known_types_.begin());

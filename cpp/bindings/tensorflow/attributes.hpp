@@ -19,10 +19,10 @@ inline constexpr std::array kAttributeSpecs = {
     "node_name: string",
     "reduce_op: int",
     "root_rank: int",
-    // Numbers of 64 bits in decimal or hexadecimal notation, as attributes of type float have 32.
+    // Numbers of 64 bits in decimal notation, as attributes of type float have 32.
     "prescale_factor: string",
     "postscale_factor: string",
-    // As ciranda.process_sets.id_of() gives it: also the lane, and whether all ranks are needed.
+    // The number from ciranda.process_sets.id_of(): also the lane, and whether the call needs all ranks.
     "process_set: int",
     "flags: int",
     // The number of concurrent iterations of a loop around the op.
@@ -43,16 +43,16 @@ struct Attributes {
   // Reads them when a kernel is created. On failure `status` has the reason.
   static Attributes read(TF_OpKernelConstruction* construction, const Status& status);
 
-  // Takes what ciranda.process_sets.id_of() gives.
+  // Takes the number from ciranda.process_sets.id_of().
   void take_process_set(std::uint64_t number);
 
   // A request for a callback that only forwards, without tensors. Points into this object.
   ciranda_request request(ciranda_collective collective) const;
 };
 
-// The name of a call whose op was traced as `traced` and now is the node `node`. Where TensorFlow has inlined the
-// function that the op stands in, the node's name begins with that of the function's call, which keeps several calls
-// apart. What it numbers by other nodes of the graph ("/_7"), which may differ between ranks, is left out.
+// The name of a call whose op was traced as `traced` and now is the node `node`. If TensorFlow has inlined the op's
+// function, the node's name begins with that of the function's call, which distinguishes several calls. Numbers that
+// TensorFlow takes from the rest of the graph ("/_7"), which may differ between ranks, are left out.
 std::string name_of_call(const std::string& tensor_name, const std::string& traced, const std::string& node);
 
 }  // namespace ciranda::tensorflow

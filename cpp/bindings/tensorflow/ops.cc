@@ -18,7 +18,7 @@ namespace {
 
 using Outputs = Run::Outputs;
 
-// --- kernels: one object a node, which is its attributes
+// --- kernels: each node has one object, its attributes
 
 void* read_attributes(TF_OpKernelConstruction* construction) {
   const Status status;
@@ -40,7 +40,7 @@ void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCall
   }
 }
 
-// --- who this process is
+// --- ranks and sizes
 
 struct PlaceKernel {
   Place place;
@@ -99,7 +99,7 @@ class Definition {
     tf().OpDefinitionBuilderAddOutput(builder_, spec);
     return *this;
   }
-  // "" or why not.
+  // Returns the error; "" on success.
   std::string define(InferShapes infer) {
     const Status status;
     tf().OpDefinitionBuilderSetShapeInferenceFunction(builder_, infer);
@@ -108,7 +108,7 @@ class Definition {
   }
 
  private:
-  TF_OpDefinitionBuilder* builder_;  // gone once it is defined
+  TF_OpDefinitionBuilder* builder_;  // freed by RegisterOpDefinition()
 };
 
 std::string register_kernel(const char* name, TF_KernelBuilder* builder) {

@@ -1,4 +1,4 @@
-// ops: the ops for TensorFlow: one a collective, of any number of tensors, and one that returns ranks and sizes.
+// ops: the ops for TensorFlow: one for each collective, of any number of tensors, and one that returns ranks and sizes.
 //
 // Failure: as text; "" on success.
 #pragma once

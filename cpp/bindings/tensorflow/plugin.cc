@@ -12,7 +12,7 @@ CIRANDA_DEFINE_TABLE
 
 namespace {
 
-// Why there are no collectives in compiled programs; "" if there are. All else goes without XLA.
+// The reason if there are no collectives in compiled programs, else "". All else works without XLA.
 std::string& xla_problem() {
   static std::string problem;
   return problem;

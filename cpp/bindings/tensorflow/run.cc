@@ -15,7 +15,7 @@ std::vector<std::int64_t> shape_of(const TF_Tensor* tensor) {
   return shape;
 }
 
-// TensorFlow begins an iteration of a loop before the one before has ended: so many at a time.
+// TensorFlow runs up to `n_at_once` iterations of a loop concurrently, which need different names.
 std::string name_in_loop(const std::string& name, std::int64_t iteration, std::int64_t n_at_once) {
   const std::int64_t number = iteration % n_at_once;
   return number == 0 ? name : name + "#" + std::to_string(number);
@@ -54,7 +54,7 @@ bool Run::take_input(int index) {
   tensor.ndim = static_cast<std::int32_t>(shape.size());
   tensor.dtype = *dtype;
   if (outputs_ == Outputs::kAsInputs) {
-    // TensorFlow gives an input's memory to an output only if nobody refers to it any more, this run not either.
+    // TensorFlow forwards an input's memory to an output only if there is no other reference: this run drops its own.
     input.reset();
     const Status status;
     int forwarded = -1;
@@ -152,7 +152,7 @@ void Run::set_output(int index, DataType dtype, const native::Outcome& outcome) 
   if (output.n_bytes == 0) {
     tensor.reset(tf().AllocateOutput(context_, index, dtype, output.shape, output.ndim, 0, status.get()));
   } else {
-    // TensorFlow writes to it only if it is the last to refer to it: then no one else reads what the engine made.
+    // TensorFlow writes to it only with the last reference to it, when nothing else reads the engine's output.
     void* const data = const_cast<void*>(output.data);
     tensor.reset(tf().NewTensor(dtype, output.shape, output.ndim, data, output.n_bytes, &let_go, kept.get()));
     if (tensor) (void)kept.release();
@@ -202,7 +202,7 @@ void Run::fail(Code code, const std::string& message) {
 }
 
 void Run::finish() {
-  held_.clear();  // the context is gone when this has been told
+  held_.clear();  // done_() may destroy the context
   done_();
 }
 

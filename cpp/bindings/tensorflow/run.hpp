@@ -22,7 +22,7 @@ namespace ciranda::tensorflow {
 
 class Run {
  public:
-  // Where the results of a collective lie.
+  // The memory of a collective's results.
   enum class Outputs { kAsInputs, kAllocatedByEngine, kNone, kValue };
 
   Run(TF_OpKernelContext* context, Done done) : context_(context), done_(std::move(done)) {}
@@ -51,7 +51,7 @@ class Run {
   TF_OpKernelContext* context_;
   Done done_;
   Outputs outputs_ = Outputs::kNone;
-  // Whether an iteration of a loop has the name of one long before.
+  // Whether an iteration of a loop has the name of an earlier one.
   bool repeats_name_ = false;
   std::vector<Tensor> held_;
   std::vector<std::vector<std::int64_t>> shapes_;

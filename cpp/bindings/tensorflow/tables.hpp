@@ -26,7 +26,7 @@ inline constexpr native::DtypeTable<DataType> kDtypes({{CIRANDA_BOOL, kBool},
                                                        {CIRANDA_COMPLEX64, kComplex64},
                                                        {CIRANDA_COMPLEX128, kComplex128}});
 
-// As TensorFlow writes them in the specification of an op.
+// TensorFlow's names for them in the specification of an op.
 inline constexpr const char* kDtypesSpec =
     "bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, half, bfloat16, float, double, complex64, "
     "complex128";

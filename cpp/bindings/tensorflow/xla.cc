@@ -20,10 +20,10 @@
 namespace ciranda::tensorflow {
 namespace {
 
-// XlaCustomCallStatus: of XLA's own library, and alike in all versions so far.
+// XlaCustomCallStatus of XLA's own library, the same in all versions so far.
 using CallStatus = std::optional<std::string>;
 
-// --- what is to be done, as text: numbers with a blank behind each, and the name at the end
+// --- a call as text: numbers, each followed by a blank, and the name at the end
 
 class Words {
  public:
@@ -96,7 +96,7 @@ struct Description {
   }
 };
 
-// --- what XLA calls: out[0] and in[0] are tokens, which put calls in order
+// --- the functions for XLA: out[0] and in[0] are tokens, which order the calls
 
 void fail(const Description& what, void** out, CallStatus* status, const std::string& message) {
   for (std::size_t i = 0; i < what.tensors.size(); ++i) std::memset(out[i + 1], 0xff, what.n_bytes[i]);

@@ -5,8 +5,8 @@
 // The registry's functions are C++, found by their mangled names; the layout of a custom call's status is probed before
 // anything is registered.
 //
-// Failure: as text; "" on success. Of a call, by the status that XLA gives it, and the outputs are filled with bytes of
-// 255, which are NaNs.
+// Failure: as text; "" on success. A failed call sets the status that XLA passes, and fills the outputs with 0xFF
+// bytes, which are NaNs.
 #pragma once
 
 #include <string>

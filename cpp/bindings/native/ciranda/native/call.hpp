@@ -34,7 +34,7 @@ inline namespace CIRANDA_NATIVE_VERSION {
 struct Outcome {
   ciranda_status status;
   const char* message;                 // "" if it succeeded
-  const ciranda_operation* operation;  // null if the engine never had the request
+  const ciranda_operation* operation;  // null if the engine did not accept the request
 };
 
 // An operation kept beyond end(): a framework's tensors may use the memory of its outputs until this is gone.
@@ -65,7 +65,7 @@ concept Ends = requires(Held& held, const Outcome& outcome) {
   { held.end(outcome) } -> std::same_as<void>;
 };
 
-// Of this shared library, for tests.
+// Counters of this shared library, for tests.
 struct Counts {
   std::atomic<std::int64_t> live{0};    // calls whose tensors are still held
   std::atomic<std::int64_t> thrown{0};  // calls whose end() has thrown
@@ -130,7 +130,7 @@ void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_reques
 }
 
 // The same, but this thread first waits for the end, for `seconds` at most: a call that ends by then wakes no thread,
-// and end() has run when this returns. For a single call whose framework would wait, too.
+// and end() has run when this returns. For a single call whose framework would wait for it anyway.
 template <Ends Held>
 void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request, double seconds) {
   auto call = std::make_unique<Call<Held>>(std::move(held));
@@ -148,7 +148,7 @@ void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciran
   } else {
     Call<Held>* given = call.release();
     if (ciranda_operation_call_back(operation, &Call<Held>::done, given) != CIRANDA_OK) {
-      (void)ciranda_wait(operation);  // out of memory, but the held object must stay until then
+      (void)ciranda_wait(operation);  // out of memory; the held object must live until then
       Call<Held>::done(operation, given);
     }
   }

@@ -4,7 +4,7 @@
 
 #include <ciranda/table.h>
 
-// Code that calls by a table has its own names, so that one program can contain both.
+// Code that calls through a table has its own namespace, so that one program can contain both.
 #ifdef CIRANDA_USE_TABLE
 #define CIRANDA_NATIVE_VERSION by_table
 #else

@@ -41,7 +41,7 @@ class Table {
     return theirs_[static_cast<std::size_t>(ours)];
   }
 
-  // The first row with it.
+  // The number of the first row with `theirs`.
   constexpr std::optional<std::int32_t> ours(const Theirs& theirs) const {
     for (std::size_t i = 0; i < kRows; ++i) {
       if (theirs_[i] == theirs) return static_cast<std::int32_t>(i);
@@ -56,7 +56,7 @@ class Table {
 template <typename Theirs>
 using DtypeTable = Table<Theirs, CIRANDA_COMPLEX128 + 1>;
 
-// Of how operations end: without CIRANDA_PENDING.
+// For the status codes of completed operations: without CIRANDA_PENDING.
 template <typename Theirs>
 using StatusTable = Table<Theirs, CIRANDA_INTERNAL + 1>;
 
