@@ -9,7 +9,7 @@ from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.collectives import Collectives
 from ciranda._frameworks.compression import Compressor, NoneCompressor
-from ciranda._ops import Average, Divisor, Handle, choose_op
+from ciranda._ops import ALLREDUCE, Average, Divisor, Handle, choose_op
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -55,8 +55,8 @@ class CompressedCollectives(Collectives[Given, Tensor, Splits]):
             call = rules.Reduction(chosen, prescale_factor, postscale_factor, process_set, weight, divisor)
             reduced = self._grouped_allreduce([compressed], name, call)[0]
         else:
-            reduced = self._allreduce(
-                compressed, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
+            reduced = self._reduced(
+                ALLREDUCE, compressed, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
             )
         return compression.decompress(reduced, context)  # type: ignore[no-any-return]
 

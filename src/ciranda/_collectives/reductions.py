@@ -197,8 +197,9 @@ class Reductions(Base[Given, Tensor, Splits]):
             tensors, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
         ).wait()
 
-    def _allreduce(
+    def _reduced(
         self,
+        collective: int,
         tensor: Given,
         name: str | None,
         op: int,
@@ -208,12 +209,12 @@ class Reductions(Base[Given, Tensor, Splits]):
         weight: float | None,
         divisor: Divisor,
     ) -> Tensor:
-        """`allreduce()`, without gradients."""
+        """Return the result of an allreduce or a scan in a new tensor, without gradients."""
         work = self._readable(tensor)
         output = self._like(work)
         source = self._for_engine(work)
         (world.engine or engine()).run(
-            ALLREDUCE,
+            collective,
             source,
             output if source is work else self._for_engine(output),  # which are alike, and handed over alike
             name,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ciranda._basics import engine
 from ciranda._collectives.adapter import Given, Splits, Tensor
-from ciranda._collectives.base import Base
-from ciranda._ops import SCAN, Divisor, Handle, Sum, divides_by_all, submit_reduction
+from ciranda._collectives.reductions import Reductions
+from ciranda._ops import SCAN, Divisor, Handle, Sum, submit_reduction
 from ciranda.errors import NotSupportedError
-from ciranda.process_sets import ProcessSet, global_process_set, id_of
+from ciranda.process_sets import ProcessSet, global_process_set
 
 
-class Scans(Base[Given, Tensor, Splits]):
+class Scans(Reductions[Given, Tensor, Splits]):
     """Prefix reductions: each rank combines its tensor with those of the ranks before it."""
 
     def grouped_scan_async(
@@ -101,23 +100,7 @@ class Scans(Base[Given, Tensor, Splits]):
             NotSupportedError: the framework records a gradient, or traces a program.
         """
         self._refuse_recorded((tensor,))
-        work = self._readable(tensor)
-        output = self._like(work)
-        engine().run(
-            SCAN,
-            self._for_engine(work),
-            self._for_engine(output),
-            name,
-            op,
-            -1,
-            prescale_factor,
-            postscale_factor,
-            None,
-            id_of(process_set),
-            None,
-            divides_by_all(divisor, op),
-        )
-        return output
+        return self._reduced(SCAN, tensor, name, op, prescale_factor, postscale_factor, process_set, None, divisor)
 
     def _refuse_recorded(self, tensors: Sequence[Any]) -> None:
         if self._is_recorded(tensors):

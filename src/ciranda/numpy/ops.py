@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ciranda._collectives import Collectives
 from ciranda._collectives.rules import Reduction
-from ciranda._ops import Average, Divisor, Handle, choose_op
+from ciranda._ops import ALLREDUCE, Average, Divisor, Handle, choose_op
 from ciranda.numpy.arrays import ADAPTER, Array
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -62,7 +62,9 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
         """
         if op is None or average is not None:
             op = choose_op(op, average)
-        return self._allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, weight, divisor)
+        return self._reduced(
+            ALLREDUCE, tensor, name, op, prescale_factor, postscale_factor, process_set, weight, divisor
+        )
 
     def grouped_allreduce(
         self,
