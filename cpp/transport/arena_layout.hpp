@@ -43,12 +43,13 @@ class ArenaLayout {
     return std::clamp<std::size_t>(std::bit_floor((8U << 20) / static_cast<std::size_t>(n_members)), 64 << 10, 1 << 20);
   }
 
-  // Memory for what two members contribute to larger rounds, of two sizes (exchanged_buffers.hpp).
+  // Memory for what two members contribute to larger rounds, of two sizes (exchanged_buffers.hpp). As many as that a
+  // root which uses all in turn comes back to one when its lines have left the reader's second-level cache.
   using Buffer = std::uint32_t;
   static constexpr bool has_buffers(int n_members) { return n_members == 2; }
-  static constexpr std::size_t kSmallBuffers = 8;  // of each member
+  static constexpr std::size_t kSmallBuffers = 16;  // of each member
   static constexpr std::size_t kSmallBufferBytes = 128 << 10;
-  static constexpr std::size_t kLargeBuffers = 1;
+  static constexpr std::size_t kLargeBuffers = 4;
   static constexpr std::size_t kLargeBufferBytes = 1 << 20;
   static constexpr std::size_t kBuffers = kSmallBuffers + kLargeBuffers;
   static constexpr std::size_t kBuffersBytes = kSmallBuffers * kSmallBufferBytes + kLargeBuffers * kLargeBufferBytes;
