@@ -57,8 +57,8 @@ class Handover {
         while (n_read_.load(std::memory_order_acquire) != turn) {
         }
         std::ranges::fill(own, static_cast<std::byte>(turn));
-        write_us_.push_back(micros(
-            [&] { ciranda::copy_for_others(shared_.data(), own.data(), own.size(), ciranda::StagingCopy::kCached); }));
+        write_us_.push_back(
+            micros([&] { ciranda::copy_by(ciranda::StagingCopy::kCached, shared_.data(), own.data(), own.size()); }));
         n_written_.store(turn + 1, std::memory_order_release);
       } else {
         while (n_written_.load(std::memory_order_acquire) != turn + 1) {

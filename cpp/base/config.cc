@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "base/copy_bytes.hpp"
 #include "base/log.hpp"
 #include "base/port_range.hpp"
+#include "base/staging_choice.hpp"
 
 namespace ciranda {
 namespace {
@@ -132,11 +132,10 @@ constexpr std::array kSettings{
     text("COSTS_FOLDER", "", &Config::costs_folder,
          "Folder of the costs that 'ciranda tune' measured, from which the cost model chooses algorithms; empty: the "
          "user's cache folder; /dev/null: none."),
-    word(
-        "STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
-        "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
-        "fast strings, else by vectors) or past-caches, for cores that stay far apart ('ciranda bench --explain' shows "
-        "both rates). Empty: cached."),
+    word("STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
+         "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
+         "fast strings, else by vectors) or past-caches, which is faster where cores are far apart ('ciranda bench "
+         "--explain' shows both rates). Empty: measured; one copy in 129 is made half by each."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
             "Largest number of bytes fused into one collective; 0 disables fusion. The lowest rank's value counts."),
     integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,

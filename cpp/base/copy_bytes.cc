@@ -1,6 +1,8 @@
 #include "base/copy_bytes.hpp"
 
+#include <array>
 #include <atomic>
+#include <chrono>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -86,7 +88,7 @@ void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) 
   std::memcpy(to + n_done, from + n_done, n_left);
 }
 
-void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, StagingCopy technique) {
+void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::size_t n_bytes) {
   constexpr std::size_t kLeastBytes = 4096;  // below, to begin takes longer than is won
   static const bool is_fast = has_fast_strings();
   if (n_bytes >= kLeastBytes && technique == StagingCopy::kPastCaches) return copy_past_caches(to, from, n_bytes);
@@ -97,7 +99,7 @@ void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, 
 #else
 
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) { std::memcpy(to, from, n_bytes); }
-void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, StagingCopy /*technique*/) {
+void copy_by(StagingCopy /*technique*/, std::byte* to, const std::byte* from, std::size_t n_bytes) {
   copy_bytes(to, from, n_bytes);
 }
 
@@ -105,14 +107,39 @@ void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, 
 
 namespace {
 
-std::atomic<StagingCopy>& in_use() {
-  static std::atomic<StagingCopy> technique{StagingCopy::kCached};
-  return technique;
+constexpr std::size_t kLeastTrialBytes = 8192;  // of which a half takes some times as long as reading the clock
+
+// Half of the bytes by each technique, which take turns in being the first.
+void copy_in_trial(std::byte* to, const std::byte* from, std::size_t n_bytes) {
+  static std::atomic<unsigned> n_halves{0};
+  constexpr std::size_t kLineBytes = 64;
+  const std::size_t half = n_bytes / 2 / kLineBytes * kLineBytes;
+  const std::size_t first = n_halves.load() / 2 % 2;
+  std::array<StagingChoice::Duration, kStagingCopies.size()> took{};
+  std::size_t done = 0;
+  for (const std::size_t technique : {first, 1 - first}) {
+    const auto begin = std::chrono::steady_clock::now();
+    copy_by(static_cast<StagingCopy>(technique), to + done, from + done, half);
+    n_halves.fetch_add(1);  // waits until all stores are done: a few KiB may still be in the core's store buffer
+    took[technique] = std::chrono::steady_clock::now() - begin;
+    done += half;
+  }
+  copy_bytes(to + done, from + done, n_bytes - done);
+  staging_choice().note_trial(took[0], took[1]);
 }
 
 }  // namespace
 
-StagingCopy staging_copy() { return in_use().load(std::memory_order_relaxed); }
-void set_staging_copy(StagingCopy technique) { in_use().store(technique, std::memory_order_relaxed); }
+StagingChoice& staging_choice() {
+  static StagingChoice choice;
+  return choice;
+}
+
+void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last) {
+  if (read_last == ReadLast::kHere) return copy_by(StagingCopy::kCached, to, from, n_bytes);
+  StagingChoice& choice = staging_choice();
+  if (n_bytes >= kLeastTrialBytes && choice.is_trial_due()) return copy_in_trial(to, from, n_bytes);
+  copy_by(choice.current(), to, from, n_bytes);
+}
 
 }  // namespace ciranda

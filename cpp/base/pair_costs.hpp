@@ -11,8 +11,8 @@
 #include <span>
 #include <string_view>
 
-#include "base/copy_bytes.hpp"
 #include "base/host_costs.hpp"
+#include "base/staging_choice.hpp"
 
 namespace ciranda {
 

@@ -18,7 +18,7 @@ class OneShot final : public RunningCollective {
   Progress step() override {
     if (!is_packed_) {
       if (!session_.is_slot_free(chunk_)) return Progress::kStuck;
-      gather_for_others(plan_.input, 0, {session_.own_slot(chunk_), plan_.input.n_bytes()}, staging_copy());
+      gather_for_others(plan_.input, 0, {session_.own_slot(chunk_), plan_.input.n_bytes()}, ReadLast::kElsewhere);
       session_.publish(Counter::kPacked, chunk_);
       is_packed_ = true;
       if (!plan_.is_receiver(session_.member())) return finish();

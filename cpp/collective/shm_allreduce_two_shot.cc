@@ -122,7 +122,7 @@ class TwoShot final : public RunningCollective {
       if (is_read_in_place) continue;
       const std::span slot(session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes);
       // This member may have read the last result from there, as one of two has.
-      gather_for_others(plan_.input, offset + part.offset, slot, StagingCopy::kCached);
+      gather_for_others(plan_.input, offset + part.offset, slot, ReadLast::kHere);
     }
   }
 
@@ -138,7 +138,7 @@ class TwoShot final : public RunningCollective {
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
       kernels::reduce(reduction_, inputs_, block.data(), n / size_of(reduction_.dtype));
-      copy_for_others(in_slot + done, block.data(), n, StagingCopy::kCached);
+      copy_for_others(in_slot + done, block.data(), n, ReadLast::kHere);
       if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset + done, {block.data(), n});
       done += n;
     }

@@ -22,7 +22,7 @@ class ShmBroadcast final : public RunningCollective {
     const std::size_t n_bytes = std::min(session_.slot_bytes(), plan_.n_bytes - offset);
     if (session_.member() == plan_.root) {
       if (!session_.is_slot_free(chunk)) return Progress::kStuck;
-      gather_for_others(plan_.input, offset, {session_.own_slot(chunk), n_bytes}, staging_copy());
+      gather_for_others(plan_.input, offset, {session_.own_slot(chunk), n_bytes}, ReadLast::kElsewhere);
       session_.publish(ArenaSession::Counter::kPacked, chunk);
     } else if (!session_.has(plan_.root, ArenaSession::Counter::kPacked, chunk)) {
       return Progress::kStuck;

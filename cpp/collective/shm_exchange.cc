@@ -87,7 +87,7 @@ class ShmExchange final : public RunningCollective {
   void pack_for(int member, std::size_t i) {
     const InputPieces& input = plan_.input_for(member);
     const Slice part = range(i, input.n_bytes());
-    gather_for_others(input, part.offset, {place(session_.member(), member, i), part.n_bytes}, StagingCopy::kCached);
+    gather_for_others(input, part.offset, {place(session_.member(), member, i), part.n_bytes}, ReadLast::kHere);
   }
 
   // Only those are waited for that have something for this rank.

@@ -58,7 +58,7 @@ class ShmReducescatter final : public RunningCollective {
       const Slice part = range(i, input.n_bytes());
       const bool is_read_in_place = member == self && !input.contiguous(part.offset, part.n_bytes).empty();
       if (is_read_in_place) continue;
-      gather_for_others(input, part.offset, {part_of_slot(self, i, member), part.n_bytes}, staging_copy());
+      gather_for_others(input, part.offset, {part_of_slot(self, i, member), part.n_bytes}, ReadLast::kElsewhere);
     }
     session_.publish(Counter::kPacked, first_chunk_ + i);
   }

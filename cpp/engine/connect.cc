@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/copy_bytes.hpp"
 #include "base/costs_file.hpp"
 #include "base/log.hpp"
 #include "base/other_launchers.hpp"
+#include "base/staging_choice.hpp"
 #include "kernels/kernels.hpp"
 #include "membership/bootstrap.hpp"
 #include "membership/secret.hpp"
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   options.value().interrupted = interrupted;
   Result<std::unique_ptr<Mesh>> mesh = join_world(options.value());
   if (!mesh.ok()) return mesh.status();
-  set_staging_copy(staging_copy_named(config.staging_copy).value_or(StagingCopy::kCached));
+  staging_choice().prescribe(staging_copy_named(config.staging_copy));
   auto engine = Engine::create(std::move(mesh).value(), config);
   // DYNAMIC is how scripts for Horovod say that they start it later.
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {

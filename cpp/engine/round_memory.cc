@@ -74,9 +74,9 @@ std::byte* RoundMemory::for_writing(const SharedArena& arena, const DirectRound&
   return arena.buffer(*buffer);
 }
 
-StagingCopy RoundMemory::how_to_write(const DirectRound& round, Collective collective) {
+ReadLast RoundMemory::read_last(const DirectRound& round, Collective collective) {
   const bool is_own = round.place.is_in_buffer && choice_for(collective) == ExchangedBuffers::Choice::kReadLast;
-  return is_own ? StagingCopy::kCached : staging_copy();
+  return is_own ? ReadLast::kHere : ReadLast::kElsewhere;
 }
 
 void RoundMemory::tag(const SharedArena& arena, const DirectRound& round) {

@@ -24,8 +24,8 @@ class RoundMemory {
  public:
   // For this member to write to, if it contributes something, before it comes; null if there is no room for it now.
   std::byte* for_writing(const SharedArena& arena, const DirectRound& round, Collective collective);
-  // By which technique: what this member has read last itself stays in its caches.
-  static StagingCopy how_to_write(const DirectRound& round, Collective collective);
+  // Who has read that memory last.
+  static ReadLast read_last(const DirectRound& round, Collective collective);
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
   void give_back(const SharedArena& arena, const DirectRound& round);
 

@@ -23,11 +23,12 @@ std::size_t DirectTensor::n_bytes_of(std::size_t member, std::size_t n_members) 
 
 // What the others need, without a gap where this member's own rows were: so the members of a pair write to the same
 // lines of the buffers that they exchange, each to those that it has read last.
-void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_members, std::byte* to, StagingCopy how) {
+void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_members, std::byte* to,
+                ReadLast read_last) {
   const RowBytes own = own_rows(tensor, self, n_members);
   const std::size_t end = own.begin + own.n_bytes;
-  copy_for_others(to, tensor.input, own.begin, how);
-  copy_for_others(to + own.begin, tensor.input + end, tensor.n_bytes - end, how);
+  copy_for_others(to, tensor.input, own.begin, read_last);
+  copy_for_others(to + own.begin, tensor.input + end, tensor.n_bytes - end, read_last);
 }
 
 }  // namespace ciranda

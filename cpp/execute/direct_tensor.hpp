@@ -74,6 +74,6 @@ inline void copy_unless_there(std::byte* to, const std::byte* from, std::size_t 
 }
 
 // REQUIRES: room for what the member has.
-void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_members, std::byte* to, StagingCopy how);
+void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_members, std::byte* to, ReadLast read_last);
 
 }  // namespace ciranda

@@ -50,10 +50,10 @@ std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* ro
   return tensors;
 }
 
-void RoundCall::contribute(std::byte* to, StagingCopy how) const {
+void RoundCall::contribute(std::byte* to, ReadLast read_last) const {
   if (!tensors.empty() && !tensors.front().own_splits.empty()) to = write_splits(tensors, to);
   for (const DirectTensor& tensor : tensors) {
-    ciranda::contribute(tensor, static_cast<std::size_t>(self), static_cast<std::size_t>(n_members), to, how);
+    ciranda::contribute(tensor, static_cast<std::size_t>(self), static_cast<std::size_t>(n_members), to, read_last);
     to += whole_lines(tensor.n_bytes);
   }
 }

@@ -27,7 +27,7 @@ struct RoundCall {
   bool contributes(int member) const { return root < 0 || root == member; }
 
   // What this member contributes. REQUIRES: there is room for it.
-  void contribute(std::byte* to, StagingCopy how) const;
+  void contribute(std::byte* to, ReadLast read_last) const;
   // `contributed`: by each member, or by the root alone; behind splits. It is overwritten.
   void combine(std::vector<const std::byte*>& contributed, std::span<std::byte* const> outputs) const;
 };

@@ -96,9 +96,9 @@ inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std:
 
 // The same, to memory that others will read.
 inline void gather_for_others(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination,
-                              StagingCopy how) {
+                              ReadLast read_last) {
   pieces.for_range(offset, destination.size(), [&](std::span<const std::byte> part, std::size_t at) {
-    copy_for_others(destination.data() + at, part.data(), part.size(), how);
+    copy_for_others(destination.data() + at, part.data(), part.size(), read_last);
   });
 }
 

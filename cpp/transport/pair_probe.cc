@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/copy_bytes.hpp"
 #include "base/turns.hpp"
 
 namespace ciranda {
@@ -58,7 +59,7 @@ class Pair {
       const auto begin = Clock::now();
       copy_bytes(private_.data(), others_, n_bytes_);
       const auto middle = Clock::now();
-      copy_for_others(own_, private_.data(), n_bytes_, technique);
+      copy_by(technique, own_, private_.data(), n_bytes_);
       const auto end = Clock::now();
       turns_.pass();
       const bool has_other_written = attempt > 0;  // by this technique

@@ -50,7 +50,7 @@ def test_ranks_measure_each_other_and_expect_the_same() -> None:
         rates = seen["pair"]["hand_over_gb_per_s"]
         assert 0 < rates["cached"] < seen["pair"]["read_gb_per_s"]
         assert rates["past-caches"] > 0
-        assert seen["written_by"] == "cached"
+        assert seen["written_by"] in rates
     assert one["expected"] != assumed
 
 

@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "base/config.hpp"
-#include "base/copy_bytes.hpp"
 #include "base/costs_file.hpp"
 #include "base/dtype.hpp"
 #include "base/host_costs.hpp"
 #include "base/other_launchers.hpp"
 #include "base/reduce_op.hpp"
+#include "base/staging_choice.hpp"
 #include "bindings/python/errors.hpp"
 #include "call/op_table.hpp"
 #include "kernels/kernels.hpp"
@@ -185,7 +185,7 @@ void bind_tables(nb::module_& m) {
   m.def("effective_settings", &effective_settings, "The value that each setting has in this environment.");
   m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });
   m.def("best_simd_level", [] { return kernels::to_string(kernels::best_simd_level()); });
-  m.def("staging_copy", [] { return to_string(staging_copy()); });
+  m.def("staging_copy", [] { return to_string(staging_choice().current()); });
   m.def("set_simd_level", &set_simd_level, nb::arg("name"), "For tests; clamped to what this CPU can do.");
 }
 

@@ -42,8 +42,8 @@ class Hash {
 };
 
 struct ScopedStagingCopy {
-  explicit ScopedStagingCopy(StagingCopy technique) { set_staging_copy(technique); }
-  ~ScopedStagingCopy() { set_staging_copy(StagingCopy::kCached); }
+  explicit ScopedStagingCopy(StagingCopy technique) { staging_choice().prescribe(technique); }
+  ~ScopedStagingCopy() { staging_choice().prescribe(std::nullopt); }
   ScopedStagingCopy(const ScopedStagingCopy&) = delete;
   ScopedStagingCopy& operator=(const ScopedStagingCopy&) = delete;
 };
