@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -84,6 +85,26 @@ void end(RequestHandle* request, Status* status) {
   if (message) message->wait(status);
 }
 
+// Of several waits, each of which is carried out whatever the others throw: memory of a message that is pending is
+// still written to. The first failure is thrown at the end.
+class AllWaits {
+ public:
+  template <typename Wait>
+  void add(const Wait& wait) {
+    try {
+      wait();
+    } catch (Failure& failure) {
+      if (!first_) first_ = std::move(failure);
+    }
+  }
+  void end() const {
+    if (first_) throw *first_;
+  }
+
+ private:
+  std::optional<Failure> first_;
+};
+
 }  // namespace
 }  // namespace ciranda::mpi
 
@@ -118,8 +139,10 @@ CIRANDA_API int MPIABI_Sendrecv(const void* send, int send_count, Datatype send_
   return guarded("MPI_Sendrecv", [&] {
     const Message incoming(Way::kReceive, receive, receive_count, receive_type, from, receive_tag, comm);
     const Message outgoing(Way::kSend, sent(send), send_count, send_type, to, send_tag, comm);
-    outgoing.wait(nullptr);
-    incoming.wait(status);
+    AllWaits waits;
+    waits.add([&] { outgoing.wait(nullptr); });
+    waits.add([&] { incoming.wait(status); });
+    waits.end();
   });
 }
 
@@ -129,7 +152,11 @@ CIRANDA_API int MPIABI_Wait(RequestHandle* request, Status* status) {
 
 CIRANDA_API int MPIABI_Waitall(int count, RequestHandle* requests, Status* statuses) {
   return guarded("MPI_Waitall", [&] {
-    for (int i = 0; i < count; ++i) end(&requests[i], statuses == nullptr ? nullptr : &statuses[i]);
+    AllWaits waits;
+    for (int i = 0; i < count; ++i) {
+      waits.add([&] { end(&requests[i], statuses == nullptr ? nullptr : &statuses[i]); });
+    }
+    waits.end();
   });
 }
 

@@ -345,7 +345,7 @@ void bind_engine_handle(nb::module_& m) {
       .def(
           "candidates", &candidates, nb::arg("collective"), nb::arg("n_bytes"),
           "How the world could carry it out: (name, segment bytes, expected and taken microseconds or None, whether it "
-          "is chosen) of each.")
+          "is chosen, whether it is for tensors in shared memory) of each.")
       .def(
           "agreement",
           [](const EngineHandle& self, int collective, std::size_t n_bytes) {

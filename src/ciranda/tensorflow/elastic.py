@@ -39,7 +39,7 @@ class TensorFlowState(ObjectState):
     """
 
     def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
-        self.variables = list(variables or tf.compat.v1.global_variables())
+        self.variables = list(tf.compat.v1.global_variables() if variables is None else variables)
         self.session = session
         self._in_graph: Any = None
         if not tf.compat.v1.executing_eagerly_outside_functions():

@@ -323,6 +323,21 @@ TEST(Mpi, WhoeverIsLeftIsTold) {
   });
 }
 
+TEST(Mpi, AllMessagesOfAWaitAreOverWhenOneHasFailed) {
+  with_mpi(2, [](int rank) {
+    ok(MPIABI_Barrier(kCommWorld));
+    if (rank == 1) _exit(0);
+    std::array<float, 2> values{};
+    std::array<RequestHandle, 2> requests{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      ok(MPIABI_Irecv(&values[i], 1, kFLOAT, 1, static_cast<int>(i), kCommWorld, &requests[i]));
+    }
+    fails(MPIABI_Waitall(2, requests.data(), nullptr), "rank 1");
+    EXPECT_EQ(requests[0], kRequestNull);
+    EXPECT_EQ(requests[1], kRequestNull);
+  });
+}
+
 TEST(Mpi, WithoutAWorldEveryCallSaysWhy) {
   in_processes(1, [](int, const Settings& settings) {
     fails(MPIABI_Barrier(kCommWorld), "MPI_Init has not been called");
