@@ -46,7 +46,7 @@ struct Engine::Parts {
     wake->end();
   }
 
-  void submit(Request&& request, const OperationPtr& operation, std::uint64_t submitted);
+  void submit(Request&& request, const OperationPtr& operation, const Stages& stages);
   void leave();
 
   const std::unique_ptr<Mesh> mesh;
@@ -111,19 +111,20 @@ bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 // --- what becomes of a call
 
 Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback) {
-  const std::uint64_t submitted = parts_->recorder->now();
+  Stages stages;
+  stages.note(Stage::kSubmitted, parts_->recorder->now());
   CallbackThreads& callbacks = parts_->progress.callbacks();
   auto operation = std::make_shared<Operation>();
   if (callback) {
     operation->when_done(request.calls_back_directly ? std::move(callback)
                                                      : on_own_thread(callbacks, std::move(callback)));
   }
-  parts_->submit(std::move(request), operation, submitted);
+  parts_->submit(std::move(request), operation, stages);
   callbacks.flush();
   return operation;
 }
 
-void Engine::Parts::submit(Request&& request, const OperationPtr& operation, std::uint64_t submitted) {
+void Engine::Parts::submit(Request&& request, const OperationPtr& operation, const Stages& stages) {
   if (Status status = preparation.prepare(request); !status.ok()) return operation->refuse(std::move(status));
   Result<std::unique_ptr<Staged>> staged = staging.stage(request);
   if (!staged.ok()) return operation->refuse(staged.status());
@@ -131,7 +132,7 @@ void Engine::Parts::submit(Request&& request, const OperationPtr& operation, std
   const LaneId lane = lane_id(request.process_set, request.lane);
   PersistentOp* const op = has_no_name_yet ? nullptr : world.ops.take(lane, request.name);
   if (op != nullptr || has_no_name_yet) {
-    progress.submit({std::move(request), operation, op, submitted, std::move(staged).value()});
+    progress.submit({std::move(request), operation, op, stages, std::move(staged).value()});
     return;
   }
   operation->refuse(duplicate(request, mesh->rank()));
@@ -139,7 +140,7 @@ void Engine::Parts::submit(Request&& request, const OperationPtr& operation, std
   // The others hear of it through the log, by an operation that nobody sees.
   request.memory.clear();
   if (request.process_set == kWorldSet) world.has_failed.store(true);  // now: what this rank does next is after it
-  progress.submit({std::move(request), std::make_shared<Operation>(), nullptr, 0, std::move(staged).value()});
+  progress.submit({std::move(request), std::make_shared<Operation>(), nullptr, {}, std::move(staged).value()});
 }
 
 // The mesh stays armed, as where a call is taken in at once.

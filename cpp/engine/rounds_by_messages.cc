@@ -37,7 +37,7 @@ RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, 
       probe_(ranks_beside(lane.log, lane.mesh, limits_.message_ranks), patience, lane.control, logger) {}
 
 bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
-  const InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  const Submission& entry = lane_.in_flight.at(ticket);
   const bool is_duplicate = entry.op == nullptr;
   if (!goes_by_messages_ || is_duplicate || !entry.request.is_awaited) return false;
   const auto round = lane_.participant.rounds().come(Direct::kByMessages, op, entry.request, ticket);

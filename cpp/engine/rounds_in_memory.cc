@@ -72,7 +72,7 @@ std::shared_ptr<Operation> done_with(OutputBuffer output) {
 // --- requests
 
 bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
-  InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  Submission& entry = lane_.in_flight.at(ticket);
   SharedArena* const arena = lane_.data.arena();
   const bool is_duplicate = entry.op == nullptr;
   const bool may_come = arena != nullptr && !is_duplicate && entry.request.is_awaited;
@@ -112,7 +112,7 @@ void RoundsInMemory::report_missed(PersistentOp& op, TimePoint now) {
   if (!op.is_unnamed()) return lane_.reports.add(DirectRounds::missed(op), now);
   lane_.control.hurry();
   const Ticket ticket = lane_.participant.unnamed().missed();
-  const InFlight::Entry& entry = lane_.in_flight.at(ticket);
+  const Submission& entry = lane_.in_flight.at(ticket);
   lane_.reports.add(lane_.participant.submit(*entry.op, entry.request, ticket), now);
 }
 
@@ -133,7 +133,7 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
     const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
     if (is_met && RoundMemory::agree(arena, pending.round)) {
       met.push_back(pending.round.op);
-      InFlight::Entry& entry = lane_.in_flight.at(pending.ticket);
+      Submission& entry = lane_.in_flight.at(pending.ticket);
       const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kInMemory;
       lane_.in_flight.note_agreed(pending.ticket, path, lane_.in_flight.recorder().now());
       entry.outcome = carry_out(arena, pending);
@@ -222,9 +222,9 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
     lane_.names.automatic.number(request);
     op = lane_.names.ops.take(op->lane(), request.name);
   }
-  const Ticket ticket = lane_.in_flight.add({std::move(request), operation, op});
-  InFlight::Entry& entry = lane_.in_flight.at(ticket);
-  if (stages != nullptr) entry.stages = *stages;
+  const Ticket ticket =
+      lane_.in_flight.add({std::move(request), operation, op, stages != nullptr ? *stages : Stages{}});
+  Submission& entry = lane_.in_flight.at(ticket);
   entry.stages.path = Path::kRepeated;
   if (round.is_unnamed()) {
     lane_.participant.unnamed().come(entry.request, nth, ticket);
@@ -285,7 +285,7 @@ void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& roun
   lane_.n_met.fetch_add(1, std::memory_order_relaxed);
 }
 
-RoundCall RoundsInMemory::call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const {
+RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const DirectTensor> tensors) const {
   const Signature& signature = entry.request.signature;
   const int root = info(signature.collective).is_from_root ? root_member(signature, lane_.mesh) : -1;
   return {signature.collective, root, tensors, lane_.mesh.rank(), lane_.mesh.size()};
@@ -293,7 +293,7 @@ RoundCall RoundsInMemory::call_of(const InFlight::Entry& entry, std::span<const 
 
 // Not ok: there is no memory for the result.
 Status RoundsInMemory::carry_out(const SharedArena& arena, const Pending& pending) {
-  const InFlight::Entry& entry = lane_.in_flight.at(pending.ticket);
+  const Submission& entry = lane_.in_flight.at(pending.ticket);
   const FirstDims* const first_dims = pending.round.first_dims;
   std::vector<DirectTensor> tensors = tensors_of(entry.request, first_dims, lane_.mesh.size());
   const RoundCall call = call_of(entry, tensors);

@@ -73,7 +73,7 @@ class RoundsInMemory {
   bool look(bool closes, TimePoint now);
   void report_missed(PersistentOp& op, TimePoint now);
 
-  RoundCall call_of(const InFlight::Entry& entry, std::span<const DirectTensor> tensors) const;
+  RoundCall call_of(const Submission& entry, std::span<const DirectTensor> tensors) const;
   bool enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages);
   void gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call);
   void note_done(const SharedArena& arena, const DirectRound& round);

@@ -13,7 +13,7 @@ namespace ciranda {
 namespace {
 
 // What a rank has at the end that all should have: its result, or what it sent to one other.
-std::span<const std::byte> result_of(const InFlight::Entry& entry, std::size_t tensor, const Mesh& mesh) {
+std::span<const std::byte> result_of(const Submission& entry, std::size_t tensor, const Mesh& mesh) {
   const Signature& signature = entry.request.signature;
   const CollectiveInfo& facts = info(signature.collective);
   if (!facts.allocates_output) {
@@ -29,12 +29,12 @@ std::span<const std::byte> result_of(const InFlight::Entry& entry, std::size_t t
 
 void Consistency::remember(const Participant::Execute& entry) {
   for (const Participant::Ready& ready : entry.requests) {
-    const InFlight::Entry& at = in_flight_.at(ready.ticket);
+    const Submission& at = in_flight_.at(ready.ticket);
     if (at.outcome.ok()) remember(at);
   }
 }
 
-void Consistency::remember(const InFlight::Entry& entry) {
+void Consistency::remember(const Submission& entry) {
   const Signature& signature = entry.request.signature;
   for (std::size_t i = 0; i < signature.tensors.size(); ++i) {
     std::string what = call_text(entry.request);

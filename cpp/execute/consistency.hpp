@@ -35,7 +35,7 @@ class Consistency {
     std::uint64_t checksum;
   };
 
-  void remember(const InFlight::Entry& entry);
+  void remember(const Submission& entry);
   Work tell_each_other(std::vector<std::uint64_t> told);
   Work look_closer(const Participant::Execute& entry);
   void find_first(const Participant::Execute& entry);

@@ -142,7 +142,7 @@ void DataPlane::finish() {
   has_begun_ = has_checked_ = false;
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
-    const InFlight::Entry& entry = in_flight_.at(ready.ticket);
+    const Submission& entry = in_flight_.at(ready.ticket);
     const bool has_result = entry.staged && entry.outcome.ok();
     const Status outcome = has_result ? entry.staged->end(*entry.operation) : entry.outcome;
     in_flight_.complete(ready.ticket, outcome);

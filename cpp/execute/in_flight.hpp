@@ -1,5 +1,5 @@
-// InFlight: the requests of this rank that have been submitted and not completed, by ticket. What is done is recorded,
-// while somebody asks for that.
+// InFlight: the submissions of this rank that have been taken in and not completed, by ticket. What is done is
+// recorded, while somebody asks for that.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 #include "agree/persistent_op.hpp"
 #include "agree/persistent_ops.hpp"
-#include "call/call.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/submission.hpp"
@@ -19,14 +18,6 @@ namespace ciranda {
 
 class InFlight {
  public:
-  // Without an operation where the ticket is free.
-  struct Entry : Submission {
-    bool is_executing = false;
-    Status outcome = Status::ok_status();     // of what was carried out, for those who execute
-    std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
-    Stages stages = {};                       // those in which it was recorded
-  };
-
   // All outlive this. `output_memory`: for the results of requests.
   InFlight(PersistentOps& ops, const OutputMemory& output_memory, Recorder& recorder)
       : ops_(ops), output_memory_(output_memory), recorder_(recorder) {}
@@ -36,9 +27,7 @@ class InFlight {
   Ticket add(Submission&& submission) {
     if (submission.request.is_deferrable) ++n_deferrable_;
     const Ticket ticket = take_ticket();
-    Entry& entry = entries_[ticket];
-    static_cast<Submission&>(entry) = std::move(submission);
-    entry.stages.note(Stage::kSubmitted, entry.submitted);
+    entries_[ticket] = std::move(submission);
     return ticket;
   }
 
@@ -51,7 +40,7 @@ class InFlight {
     if (entries_[ticket].request.is_deferrable) --n_deferrable_;
   }
 
-  Entry& at(Ticket ticket) { return entries_[ticket]; }
+  Submission& at(Ticket ticket) { return entries_[ticket]; }
 
   Recorder& recorder() { return recorder_; }
   void note(Ticket ticket, Stage stage) {
@@ -64,7 +53,7 @@ class InFlight {
   }
 
   void complete(Ticket ticket, const Status& status) {
-    Entry& done = entries_[ticket];
+    Submission& done = entries_[ticket];
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
     if (done.op != nullptr) ops_.release(*done.op);  // first: who sees it done may use the name again
@@ -77,7 +66,7 @@ class InFlight {
   // Completes all, or all that are not executing.
   void complete_all(const Status& status, bool also_executing) {
     for (Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
-      const Entry& entry = entries_[ticket];
+      const Submission& entry = entries_[ticket];
       if (entry.operation && (also_executing || !entry.is_executing)) complete(ticket, status);
     }
   }
@@ -95,7 +84,7 @@ class InFlight {
     return ticket;
   }
 
-  void record(Entry& done, ErrorKind outcome) {
+  void record(Submission& done, ErrorKind outcome) {
     if (done.stages[Stage::kSubmitted] == 0) return;
     done.stages.note(Stage::kDone);
     const Request& request = done.request;
@@ -107,7 +96,7 @@ class InFlight {
   PersistentOps& ops_;
   const OutputMemory& output_memory_;
   Recorder& recorder_;
-  std::vector<Entry> entries_;
+  std::vector<Submission> entries_;  // without an operation where the ticket is free
   std::vector<Ticket> free_;
   std::size_t n_deferrable_ = 0;
 };

@@ -104,7 +104,7 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
   return sum;
 }
 
-Result<std::vector<std::byte*>> give_outputs(const InFlight::Entry& entry, const FirstDims* rows_from, const Mesh& mesh,
+Result<std::vector<std::byte*>> give_outputs(const Submission& entry, const FirstDims* rows_from, const Mesh& mesh,
                                              const OutputMemory& memory) {
   const Request& request = entry.request;
   const CollectiveInfo& facts = info(request.signature.collective);

@@ -22,7 +22,7 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 // gets none. Behind the tensors of an alltoall whose splits travel the operation gets how many rows came from each
 // rank. `rows_from`: [tensor][member], where rows are joined or split. Not ok: there is no memory, or the rows, which
 // came over the network, cannot be.
-Result<std::vector<std::byte*>> give_outputs(const InFlight::Entry& entry, const FirstDims* rows_from, const Mesh& mesh,
+Result<std::vector<std::byte*>> give_outputs(const Submission& entry, const FirstDims* rows_from, const Mesh& mesh,
                                              const OutputMemory& memory);
 
 }  // namespace ciranda

@@ -1,8 +1,9 @@
-// SubmissionQueue: where any thread leaves a request, to be taken in by the next iteration.
+// Submission: a request on its way through the engine, from its submission to its completion. It is left in the
+// SubmissionQueue by any thread, taken in by the next iteration, and in flight from then on (in_flight.hpp).
 #pragma once
 
 #include <atomic>
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/staged.hpp"
+#include "observe/stages.hpp"
 
 namespace ciranda {
 
@@ -19,8 +21,13 @@ struct Submission {
   Request request;
   std::shared_ptr<Operation> operation;
   PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not numbered yet
-  std::uint64_t submitted = 0;          // in ticks; 0 where that is not recorded
+  Stages stages = {};                   // those in which it was recorded
   std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory
+
+  // In flight:
+  bool is_executing = false;
+  Status outcome = Status::ok_status();     // of what was carried out, for those who execute
+  std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
 
   // Before it is in flight. The holder of the progress lock's.
   void fail(const Status& why, PersistentOps& ops) const {

@@ -129,7 +129,7 @@ class SplitExchange {
 };
 
 // All send each other equal parts of as many rows, into memory that is there: nothing must be told before.
-Result<Work> exchange_evenly(const InFlight::Entry& entry, const Mesh& mesh, const OutputMemory& memory) {
+Result<Work> exchange_evenly(const Submission& entry, const Mesh& mesh, const OutputMemory& memory) {
   const Request& request = entry.request;
   if (!request.refusal.ok()) return request.refusal;
   const auto outputs = give_outputs(entry, &request.splits, mesh, memory);
@@ -145,7 +145,7 @@ Result<Work> exchange_evenly(const InFlight::Entry& entry, const Mesh& mesh, con
 
 Result<Work> exchange_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   const Ticket ticket = entry.requests.front().ticket;
-  const InFlight::Entry& at = in_flight.at(ticket);
+  const Submission& at = in_flight.at(ticket);
   if (keeps_rows(at.request)) return exchange_evenly(at, mesh, in_flight.output_memory());
   auto exchange = std::make_shared<SplitExchange>(ticket, in_flight, mesh);
   return Work{{exchange->first_phase()}, [exchange] { return exchange->second_phase(); }};

@@ -5,7 +5,7 @@
 namespace ciranda {
 
 Result<Work> reducescatter_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
-  const InFlight::Entry& at = in_flight.at(entry.requests.front().ticket);
+  const Submission& at = in_flight.at(entry.requests.front().ticket);
   const auto outputs = give_outputs(at, nullptr, mesh, in_flight.output_memory());
   if (!outputs.ok()) return outputs.status();
   return Work{plan_reducescatter(at.request, mesh.size(), mesh.rank(), outputs.value()), nullptr};

@@ -32,7 +32,7 @@ class WeightedAverage {
     Work work;
     std::vector<std::pair<std::vector<double>, std::vector<const Request*>>> alike;
     for (std::size_t i = 0; i < tickets_.size(); ++i) {
-      InFlight::Entry& entry = in_flight_.at(tickets_[i]);
+      Submission& entry = in_flight_.at(tickets_[i]);
       std::vector<double> weights = weights_of(i);
       entry.outcome = check(entry.request, weights);
       if (!entry.outcome.ok()) continue;
