@@ -32,20 +32,24 @@ bool can_be_repeated(const Call& call) {
   return row.may_be_call && has_memory && !(row.is_along_rows && call.shape.empty());
 }
 
-Call call_of(const Request& request, std::size_t tensor) {
+Call call_of(const Request& request) {
   const Signature& signature = request.signature;
-  const auto& [dtype, shape] = signature.tensors[tensor];
-  return {request.name,
-          signature.collective,
-          signature.op,
-          signature.root,
-          signature.prescale,
-          signature.postscale,
-          signature.divides_by_all,
-          dtype,
-          shape,
-          {request.memory[tensor].input, request.memory[tensor].output},
-          request.priority};
+  return {.name = request.name,
+          .collective = signature.collective,
+          .op = signature.op,
+          .root = signature.root,
+          .prescale = signature.prescale,
+          .postscale = signature.postscale,
+          .divides_by_all = signature.divides_by_all,
+          .priority = request.priority};
+}
+
+Call call_of(const Request& request, std::size_t tensor) {
+  Call call = call_of(request);
+  call.dtype = request.signature.tensors[tensor].dtype;
+  call.shape = request.signature.tensors[tensor].shape;
+  call.memory = {request.memory[tensor].input, request.memory[tensor].output};
+  return call;
 }
 
 Request make_request(const Call& call) {

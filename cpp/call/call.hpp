@@ -55,7 +55,8 @@ bool is_of(const Signature& signature, const Call& call);
 // Whether it may be repeated: it is of a collective that may, with the rows and the memory that this needs.
 bool can_be_repeated(const Call& call);
 
-// One tensor of a request.
+// Of a request: without its tensors; with one of them.
+Call call_of(const Request& request);
 Call call_of(const Request& request, std::size_t tensor);
 
 Request make_request(const Call& call);

@@ -66,11 +66,11 @@ struct Signature {
 
 // What a call may say beside its tensors; a collective looks at what it has a use for, and only that must agree.
 struct Terms {
-  ReduceOp op;
-  std::int32_t root;
-  double prescale;
-  double postscale;
-  bool divides_by_all;
+  ReduceOp op = ReduceOp::kSum;
+  std::int32_t root = -1;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  bool divides_by_all = false;
 };
 
 // `to`: a Signature, or a Call.

@@ -69,9 +69,8 @@ OperationHandle EngineHandle::submit_request(Request request, AttachedTensors at
   return handle;
 }
 
-OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+OperationHandle EngineHandle::submit(Request request, nb::handle inputs, nb::handle outputs) {
   session_->release_done();
-  Request request = make_request(options);
   AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
     const CollectiveInfo& facts = info(request.signature.collective);
@@ -82,35 +81,33 @@ OperationHandle EngineHandle::submit(const CallOptions& options, nb::handle inpu
   return submit_request(std::move(request), std::move(attached));
 }
 
-nb::list EngineHandle::run(const CallOptions& options, nb::handle inputs, nb::handle outputs) {
+nb::list EngineHandle::run(Request request, nb::handle inputs, nb::handle outputs) {
   session_->release_done();
   Loan<CallTensors> tensors(call_tensors_);
   std::optional<Engine::OperationPtr> repeated;
-  if (const std::optional<Call> call = as_call(options, inputs, outputs, *tensors)) {
+  if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
     repeated = session_->engine()->repeat(*call);
   }
   if (repeated && *repeated == nullptr) return {};
-  const auto collective = static_cast<Collective>(options.collective);
+  const Collective collective = request.signature.collective;
   OperationHandle handle = repeated
                                ? handle_of(*repeated, collective, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors)
-                               : submit(options, inputs, outputs);
+                               : submit(std::move(request), inputs, outputs);
   handle.wait();
   return handle.outputs();
 }
 
-std::optional<Call> EngineHandle::as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs,
+std::optional<Call> EngineHandle::as_call(const Request& request, nb::handle inputs, nb::handle outputs,
                                           CallTensors& tensors) {
-  const auto collective = from_number(options.collective, collective_from_wire);
-  const auto op = from_number(options.op, reduce_op_from_wire);
-  if (!collective || !op || !info(*collective).may_be_call) return std::nullopt;
-  const bool has_place = info(*collective).may_lack_output ? !outputs.is(inputs) : !outputs.is_none();
-  if (!has_place || (options.name && options.name->empty()) || options.is_numbered || is_group(inputs) ||
-      !options.splits.empty() || options.weight || options.process_set != 0 || options.lane != 0 || options.needs_all) {
+  const Signature& signature = request.signature;
+  const CollectiveInfo& facts = info(signature.collective);
+  const bool has_place = facts.may_lack_output ? !outputs.is(inputs) : !outputs.is_none();
+  const bool is_name_empty = request.is_cacheable && request.name.empty();
+  if (!facts.may_be_call || !has_place || is_name_empty || is_group(inputs) || !request.splits.empty() ||
+      signature.is_weighted || request.process_set != 0 || request.lane != 0 || signature.needs_all) {
     return std::nullopt;
   }
-  Call call{.name = options.name ? std::string_view(*options.name) : std::string_view(), .collective = *collective};
-  set_terms(call, options.terms(*op));
-  call.priority = options.priority;
+  Call call = call_of(request);
   return read_tensors(call, inputs, outputs, tensors) ? std::optional(call) : std::nullopt;
 }
 
@@ -144,11 +141,8 @@ OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, n
   Request request = prepared.prototype;
   request.is_awaited = request.is_early = is_early;
   request.is_deferrable = !is_early;
-  if (weight) {
-    request.weight = *weight;
-    request.signature.is_weighted = true;
-    request.signature.divides_by_all = false;
-  }
+  set_weight(request, weight);
+  if (weight) request.signature.divides_by_all = false;
   AttachedTensors attached = attach_tensors(request, tensors, tensors, session_->reader());
   return submit_request(std::move(request), std::move(attached));
 }
@@ -197,36 +191,36 @@ std::optional<EngineHandle> attach() {
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
              double prescale, double postscale, nb::handle splits, std::uint64_t place, std::optional<double> weight,
              bool divides_by_all, std::int32_t priority) {
-  CallOptions options{collective, std::move(name), op, root, prescale, postscale, false, true, read_splits(splits)};
-  options.set_place(place);
-  options.weight = weight;
-  options.divides_by_all = divides_by_all;
-  options.priority = priority;
-  return self.run(options, inputs, outputs);
+  Request request = make_request(collective_of(collective), std::move(name), place,
+                                 {reduce_op_of(op), root, prescale, postscale, divides_by_all});
+  request.is_awaited = true;
+  request.splits = read_splits(splits);
+  request.priority = priority;
+  set_weight(request, weight);
+  return self.run(std::move(request), inputs, outputs);
 }
 
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
                        std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority,
                        bool is_numbered) {
-  CallOptions options{collective, std::move(name),    op, root, prescale, postscale, is_deferrable,
-                      false,      read_splits(splits)};
-  options.set_place(place);
-  options.weight = weight;
-  options.divides_by_all = divides_by_all;
-  options.priority = priority;
-  options.is_numbered = is_numbered;
-  return self.submit(options, inputs, outputs);
+  Request request = make_request(collective_of(collective), std::move(name), place,
+                                 {reduce_op_of(op), root, prescale, postscale, divides_by_all});
+  if (is_numbered)
+    request.is_cacheable = false;  // calls of this name follow each other, and are matched in their order
+  request.is_deferrable = is_deferrable;
+  request.splits = read_splits(splits);
+  request.priority = priority;
+  set_weight(request, weight);
+  return self.submit(std::move(request), inputs, outputs);
 }
 
 // A collective without tensors, on process sets or participation.
 OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
                             std::uint64_t place) {
-  CallOptions options;
-  options.collective = collective;
-  options.set_place(place);
-  options.arguments = std::move(arguments);
-  return self.submit(options, nb::none(), nb::none());
+  Request request = make_request(collective_of(collective), std::nullopt, place, {});
+  request.signature.arguments = std::move(arguments);
+  return self.submit(std::move(request), nb::none(), nb::none());
 }
 
 nb::list candidates(const EngineHandle& self, int collective, std::size_t n_bytes) {
@@ -309,12 +303,10 @@ void bind_prepared_request(nb::module_& m) {
           "__init__",
           [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place,
              bool divides_by_all, std::int32_t priority) {
-            const int allreduce = static_cast<int>(Collective::kAllreduce);
-            CallOptions options{allreduce, std::move(name), op, -1, prescale, postscale};
-            options.set_place(place);
-            options.divides_by_all = divides_by_all;
-            options.priority = priority;
-            new (self) PreparedRequest{make_request(options)};
+            Request prototype = make_request(Collective::kAllreduce, std::move(name), place,
+                                             {reduce_op_of(op), -1, prescale, postscale, divides_by_all});
+            prototype.priority = priority;
+            new (self) PreparedRequest{std::move(prototype)};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
           nb::arg("process_set") = 0, nb::arg("divides_by_all") = false, nb::arg("priority") = 0)

@@ -29,8 +29,9 @@ class EngineHandle {
   const Engine& engine() const { return *session_->engine(); }
 
   // Submits and waits: a blocking call, without the cost of a handle if Engine::repeat() executes it.
-  nb::list run(const CallOptions& options, nb::handle inputs, nb::handle outputs);
-  OperationHandle submit(const CallOptions& options, nb::handle inputs, nb::handle outputs);
+  // `request`, here and below: without tensors.
+  nb::list run(Request request, nb::handle inputs, nb::handle outputs);
+  OperationHandle submit(Request request, nb::handle inputs, nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   // `is_early`: as in Request.
   OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
@@ -46,7 +47,8 @@ class EngineHandle {
   };
 
   OperationHandle submit_request(Request request, AttachedTensors attached);
-  std::optional<Call> as_call(const CallOptions& options, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
+  // A view of both, if it can be one.
+  std::optional<Call> as_call(const Request& request, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
   bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
   // The handle of an operation that Engine::repeat() returned.
   OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,

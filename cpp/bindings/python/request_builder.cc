@@ -10,19 +10,10 @@ namespace ciranda::python {
 
 namespace {
 
-Collective collective_of(int value) {
-  const auto collective = from_number(value, collective_from_wire);
-  if (!collective) raise_invalid_argument("there is no collective number " + std::to_string(value));
-  return *collective;
-}
-
-ReduceOp reduce_op_of(int value) {
-  const auto op = from_number(value, reduce_op_from_wire);
-  if (!op) {
-    raise_invalid_argument("there is no reduction with number " + std::to_string(value) +
-                           "; use Average, Sum, Min, Max or Product");
-  }
-  return *op;
+// The row of a table with this number: collective_from_wire(number) or the like, where it is a byte.
+template <typename Enum>
+std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std::uint8_t)) {
+  return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
 }
 
 nb::tuple as_tuple(nb::handle sequence) {
@@ -77,26 +68,39 @@ bool is_group(nb::handle inputs) { return PyList_Check(inputs.ptr()) != 0 || PyT
 
 Splits read_splits(nb::handle splits) { return splits.is_none() ? Splits{} : nb::cast<Splits>(splits); }
 
-Request make_request(const CallOptions& options) {
-  Request request;
-  request.is_cacheable = options.name.has_value() && !options.is_numbered;
-  request.is_deferrable = options.is_deferrable;
-  request.is_awaited = options.is_awaited;
-  request.process_set = options.process_set;
-  request.lane = options.lane;
-  request.priority = options.priority;
-  Signature& signature = request.signature;
-  signature.collective = collective_of(options.collective);
-  signature.arguments = options.arguments;
-  signature.needs_all = options.needs_all;
-  set_terms(signature, options.terms(reduce_op_of(options.op)));
-  if (info(signature.collective).is_reduction) {
-    signature.is_weighted = options.weight.has_value();
-    request.weight = options.weight.value_or(1.0);
+Collective collective_of(int value) {
+  const auto collective = from_number(value, collective_from_wire);
+  if (!collective) raise_invalid_argument("there is no collective number " + std::to_string(value));
+  return *collective;
+}
+
+ReduceOp reduce_op_of(int value) {
+  const auto op = from_number(value, reduce_op_from_wire);
+  if (!op) {
+    raise_invalid_argument("there is no reduction with number " + std::to_string(value) +
+                           "; use Average, Sum, Min, Max or Product");
   }
-  request.splits = options.splits;
-  if (options.name) request.name = *options.name;
+  return *op;
+}
+
+Request make_request(Collective collective, std::optional<std::string> name, std::uint64_t place, const Terms& terms) {
+  constexpr std::uint32_t kNeedsAll = 1U << 31U;
+  const auto upper = static_cast<std::uint32_t>(place >> 32U);
+  Request request;
+  request.is_cacheable = name.has_value();
+  if (name) request.name = std::move(*name);
+  request.process_set = static_cast<std::uint32_t>(place);
+  request.lane = upper & ~kNeedsAll;
+  request.signature.collective = collective;
+  request.signature.needs_all = (upper & kNeedsAll) != 0;
+  set_terms(request.signature, terms);
   return request;
+}
+
+void set_weight(Request& request, std::optional<double> weight) {
+  if (!weight || !info(request.signature.collective).is_reduction) return;
+  request.signature.is_weighted = true;
+  request.weight = *weight;
 }
 
 AttachedTensors attach_tensors(Request& request, nb::handle inputs, nb::handle outputs, TensorReader& reader,

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bindings/python/session.hpp"
@@ -18,50 +17,17 @@ namespace ciranda::python {
 // [tensor][rank]; no entries, or empty ones, for equal parts.
 using Splits = std::vector<std::vector<std::int64_t>>;
 
-// The parameters of a call, except the tensors.
-struct CallOptions {
-  int collective = 0;
-  std::optional<std::string> name;  // without one the request gets an automatic name
-  int op = static_cast<int>(ReduceOp::kSum);
-  int root = -1;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  bool is_deferrable = false;
-  bool is_awaited = false;
-  Splits splits = {};
-  std::uint32_t process_set = 0;
-  std::uint32_t lane = 0;
-  std::vector<std::int64_t> arguments = {};
-  std::optional<double> weight = {};
-  bool divides_by_all = false;
-  bool needs_all = false;
-  std::int32_t priority = 0;
-  bool is_numbered = false;  // calls of this name may be pending together, matched in order
-
-  Terms terms(ReduceOp reduce_op) const { return {reduce_op, root, prescale, postscale, divides_by_all}; }
-
-  // Python's number of a process set and its lane: the set in the lower half, the lane in the upper. The highest bit
-  // means that the call needs all ranks of the set.
-  void set_place(std::uint64_t place) {
-    constexpr std::uint32_t kNeedsAll = 1U << 31U;
-    process_set = static_cast<std::uint32_t>(place);
-    const auto upper = static_cast<std::uint32_t>(place >> 32U);
-    lane = upper & ~kNeedsAll;
-    needs_all = (upper & kNeedsAll) != 0;
-  }
-};
-
 // From None, or a list of a list of numbers for each tensor.
 Splits read_splits(nb::handle splits);
 
-// The value of this number, by collective_from_wire() or the like; nullopt if it is not a byte.
-template <typename Enum>
-std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std::uint8_t)) {
-  return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
-}
+Collective collective_of(int value);
+ReduceOp reduce_op_of(int value);
 
-// A request without tensors, and without a name if the options have none.
-Request make_request(const CallOptions& options);
+// A request without tensors. Without a name it is numbered. `place`: Python's number of a process set and its lane: the
+// set's in the lower half, the lane's in the upper. The highest bit means that all ranks of the set are needed.
+Request make_request(Collective collective, std::optional<std::string> name, std::uint64_t place, const Terms& terms);
+// None, or of a collective that does not reduce: there is none.
+void set_weight(Request& request, std::optional<double> weight);
 
 // Whether it is a list or a tuple of tensors.
 bool is_group(nb::handle inputs);
