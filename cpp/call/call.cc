@@ -20,10 +20,8 @@ bool has_shape_of(const Signature& signature, const Call& call) {
 }  // namespace
 
 bool is_of(const Signature& signature, const Call& call) {
-  return signature.collective == call.collective && signature.tensors.size() == 1 &&
-         signature.tensors.front().dtype == call.dtype && signature.op == call.op && signature.root == call.root &&
-         signature.prescale == call.prescale && signature.postscale == call.postscale &&
-         signature.divides_by_all == call.divides_by_all && !signature.is_weighted && has_shape_of(signature, call);
+  return static_cast<const Terms&>(call) == signature && signature.tensors.size() == 1 &&
+         signature.tensors.front().dtype == call.dtype && !signature.is_weighted && has_shape_of(signature, call);
 }
 
 bool can_be_repeated(const Call& call) {
@@ -33,22 +31,17 @@ bool can_be_repeated(const Call& call) {
 }
 
 Call call_of(const Request& request) {
-  const Signature& signature = request.signature;
-  return {.name = request.name,
-          .collective = signature.collective,
-          .op = signature.op,
-          .root = signature.root,
-          .prescale = signature.prescale,
-          .postscale = signature.postscale,
-          .divides_by_all = signature.divides_by_all,
-          .priority = request.priority};
+  const Terms& terms = request.signature;
+  Call call{terms, request.name};
+  call.priority = request.priority;
+  return call;
 }
 
 Call call_of(const Request& request, std::size_t tensor) {
   Call call = call_of(request);
   call.dtype = request.signature.tensors[tensor].dtype;
   call.shape = request.signature.tensors[tensor].shape;
-  call.memory = {request.memory[tensor].input, request.memory[tensor].output};
+  call.memory = request.memory[tensor];
   return call;
 }
 
@@ -58,11 +51,9 @@ Request make_request(const Call& call) {
   request.is_cacheable = !call.name.empty();
   request.is_awaited = true;
   request.priority = call.priority;
-  Signature& signature = request.signature;
-  signature.collective = call.collective;
-  set_terms(signature, {call.op, call.root, call.prescale, call.postscale, call.divides_by_all});
-  signature.tensors.push_back({call.dtype, Shape(call.shape.begin(), call.shape.end())});
-  request.memory.push_back({call.memory.input, call.memory.output});
+  static_cast<Terms&>(request.signature) = used(call);
+  request.signature.tensors.push_back({call.dtype, Shape(call.shape.begin(), call.shape.end())});
+  request.memory.push_back(call.memory);
   request.has_room_for_all = info(call.collective).output == Output::kMayHaveRoom && call.memory.output != nullptr;
   return request;
 }

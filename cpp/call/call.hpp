@@ -14,25 +14,13 @@
 
 namespace ciranda {
 
-// As TensorMemory; tensors on a device are for requests.
-struct HostMemory {
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-};
-
-struct Call {
+struct Call : Terms {
   std::string_view name = {};  // empty: none
-  Collective collective = Collective::kAllreduce;
-  ReduceOp op = ReduceOp::kSum;  // as in Signature, and what follows
-  std::int32_t root = -1;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  bool divides_by_all = false;
   DataType dtype = DataType::kFloat32;
   std::span<const std::int64_t> shape = {};
   // An output has room for as many rows of each rank as this one contributes, where they are joined; for as many rows
   // as the input has, where they are split. Null: the engine allocates (CollectiveInfo::may_lack_output).
-  HostMemory memory = {};
+  TensorMemory memory = {};
   std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
 
   // REQUIRES, here and below: the signature was agreed on.

@@ -46,45 +46,36 @@ std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks);
 // How many rows the result of a tensor has on the nth of n_ranks, if each rank's tensor has n_rows.
 std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks);
 
-// What travels when a name is used for the first time, or differently from last time. A grouped call is one request
-// with several tensors: that makes it all or nothing by construction.
-struct Signature {
+// What a call says beside its tensors, as far as its collective has a use for it: see used().
+struct Terms {
   Collective collective = Collective::kAllreduce;
   ReduceOp op = ReduceOp::kSum;  // reductions only
   std::int32_t root = -1;        // rooted collectives only
   double prescale = 1.0;
   double postscale = 1.0;
+  bool divides_by_all = false;  // an average over ranks that have joined too, which count as zeros
+  bool operator==(const Terms&) const = default;
+};
+
+// Without what the collective has no use for.
+inline Terms used(const Terms& terms) {
+  const CollectiveInfo& facts = info(terms.collective);
+  Terms to = facts.is_reduction ? terms : Terms{.collective = terms.collective};
+  to.root = facts.has_root ? terms.root : -1;
+  return to;
+}
+
+// What travels when a name is used for the first time, or differently from last time. A grouped call is one request
+// with several tensors: that makes it all or nothing by construction.
+struct Signature : Terms {
   std::vector<TensorSignature> tensors;
   // What else must agree: the ranks of a process set that is made; the rows of tensors that keep theirs (alltoall).
   std::vector<std::int64_t> arguments;
-  bool is_weighted = false;     // an average in which every rank has a weight; see Request
-  bool divides_by_all = false;  // an average over ranks that have joined too, which count as zeros
-  bool needs_all = false;       // fails while a rank has joined
+  bool is_weighted = false;  // an average in which every rank has a weight; see Request
+  bool needs_all = false;    // fails while a rank has joined
   bool operator==(const Signature&) const = default;
   std::size_t n_bytes() const;
 };
-
-// What a call may say beside its tensors; a collective looks at what it has a use for, and only that must agree.
-struct Terms {
-  ReduceOp op = ReduceOp::kSum;
-  std::int32_t root = -1;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  bool divides_by_all = false;
-};
-
-// `to`: a Signature, or a Call.
-template <typename To>
-void set_terms(To& to, const Terms& terms) {
-  const CollectiveInfo& facts = info(to.collective);
-  if (facts.is_reduction) {
-    to.op = terms.op;
-    to.prescale = terms.prescale;
-    to.postscale = terms.postscale;
-    to.divides_by_all = terms.divides_by_all;
-  }
-  if (facts.has_root) to.root = terms.root;
-}
 
 // Memory of one tensor of a request. `output` may equal `input`; null where the engine allocates, or where this rank
 // gets nothing (reduce). Where both lie is no part of the signature: other ranks may have the tensor on other devices,

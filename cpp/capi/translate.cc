@@ -98,8 +98,9 @@ Result<Options> translate(const ciranda_options* options) {
 
 namespace {
 
-Terms terms_of(const ciranda_request& request, ReduceOp op) {
-  return {op, request.root, request.prescale, request.postscale, (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0};
+Terms terms_of(const ciranda_request& request, Collective collective, ReduceOp op) {
+  const bool divides_by_all = (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
+  return used({collective, op, request.root, request.prescale, request.postscale, divides_by_all});
 }
 
 bool has_room(const ciranda_request& request, Collective collective) {
@@ -124,8 +125,7 @@ std::optional<Call> as_call(const ciranda_request& request) {
   const bool has_shape = tensor.ndim == 0 || (tensor.ndim > 0 && tensor.shape != nullptr);
   if (!dtype || !op || !has_shape || tensor.splits != nullptr) return {};
 
-  Call call{.name = request.name == nullptr ? "" : request.name, .collective = *collective, .dtype = *dtype};
-  set_terms(call, terms_of(request, *op));
+  Call call{terms_of(request, *collective, *op), request.name == nullptr ? "" : request.name, *dtype};
   call.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
   call.memory = {static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)};
   call.priority = request.priority;
@@ -157,7 +157,7 @@ Result<Request> translate(const ciranda_request& request) {
   to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
   to.is_awaited = (from.flags & CIRANDA_REQUEST_AWAITED) != 0;
   to.calls_back_directly = (from.flags & CIRANDA_REQUEST_DIRECT_CALLBACK) != 0;
-  to.signature.collective = *collective;
+  static_cast<Terms&>(to.signature) = terms_of(from, *collective, *op);
   to.signature.needs_all = (from.flags & CIRANDA_REQUEST_NEEDS_ALL) != 0;
   to.process_set = from.process_set;
   to.lane = from.lane;
@@ -166,7 +166,6 @@ Result<Request> translate(const ciranda_request& request) {
     return Status::invalid_argument("ciranda_request: arguments is NULL, or there are too many");
   }
   to.signature.arguments.assign(from.arguments, from.arguments + from.arguments_count);
-  set_terms(to.signature, terms_of(from, *op));
   if (info(*collective).is_reduction && from.weight != nullptr) {
     to.signature.is_weighted = true;
     to.weight = *from.weight;

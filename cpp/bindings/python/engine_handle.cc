@@ -191,8 +191,8 @@ std::optional<EngineHandle> attach() {
 nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
              double prescale, double postscale, nb::handle splits, std::uint64_t place, std::optional<double> weight,
              bool divides_by_all, std::int32_t priority) {
-  Request request = make_request(collective_of(collective), std::move(name), place,
-                                 {reduce_op_of(op), root, prescale, postscale, divides_by_all});
+  Request request = make_request(
+      {collective_of(collective), reduce_op_of(op), root, prescale, postscale, divides_by_all}, std::move(name), place);
   request.is_awaited = true;
   request.splits = read_splits(splits);
   request.priority = priority;
@@ -204,8 +204,8 @@ OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
                        std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority,
                        bool is_numbered) {
-  Request request = make_request(collective_of(collective), std::move(name), place,
-                                 {reduce_op_of(op), root, prescale, postscale, divides_by_all});
+  Request request = make_request(
+      {collective_of(collective), reduce_op_of(op), root, prescale, postscale, divides_by_all}, std::move(name), place);
   if (is_numbered)
     request.is_cacheable = false;  // calls of this name follow each other, and are matched in their order
   request.is_deferrable = is_deferrable;
@@ -218,7 +218,7 @@ OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb
 // A collective without tensors, on process sets or participation.
 OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
                             std::uint64_t place) {
-  Request request = make_request(collective_of(collective), std::nullopt, place, {});
+  Request request = make_request({collective_of(collective)}, std::nullopt, place);
   request.signature.arguments = std::move(arguments);
   return self.submit(std::move(request), nb::none(), nb::none());
 }
@@ -303,8 +303,9 @@ void bind_prepared_request(nb::module_& m) {
           "__init__",
           [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place,
              bool divides_by_all, std::int32_t priority) {
-            Request prototype = make_request(Collective::kAllreduce, std::move(name), place,
-                                             {reduce_op_of(op), -1, prescale, postscale, divides_by_all});
+            Request prototype =
+                make_request({Collective::kAllreduce, reduce_op_of(op), -1, prescale, postscale, divides_by_all},
+                             std::move(name), place);
             prototype.priority = priority;
             new (self) PreparedRequest{std::move(prototype)};
           },

@@ -83,7 +83,7 @@ ReduceOp reduce_op_of(int value) {
   return *op;
 }
 
-Request make_request(Collective collective, std::optional<std::string> name, std::uint64_t place, const Terms& terms) {
+Request make_request(const Terms& terms, std::optional<std::string> name, std::uint64_t place) {
   constexpr std::uint32_t kNeedsAll = 1U << 31U;
   const auto upper = static_cast<std::uint32_t>(place >> 32U);
   Request request;
@@ -91,9 +91,8 @@ Request make_request(Collective collective, std::optional<std::string> name, std
   if (name) request.name = std::move(*name);
   request.process_set = static_cast<std::uint32_t>(place);
   request.lane = upper & ~kNeedsAll;
-  request.signature.collective = collective;
+  static_cast<Terms&>(request.signature) = used(terms);
   request.signature.needs_all = (upper & kNeedsAll) != 0;
-  set_terms(request.signature, terms);
   return request;
 }
 

@@ -308,8 +308,7 @@ std::optional<DirectRound> place_to_repeat(NamedParticipant& participant, const 
   const Signature& signature = request.signature;
   Shape shape = signature.tensors.front().shape;
   if (!signature.arguments.empty()) shape.front() = signature.arguments.front();
-  ciranda::Call call{.name = request.name, .collective = signature.collective, .op = signature.op};
-  call.root = signature.root;
+  ciranda::Call call{{.collective = signature.collective, .op = signature.op, .root = signature.root}, request.name};
   call.dtype = signature.tensors.front().dtype;
   call.shape = shape;
   if (is_without_name(request)) return participant.unnamed().round_for(call, number_of(request));

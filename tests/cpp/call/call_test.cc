@@ -15,7 +15,7 @@ constexpr std::array<std::int64_t, 2> kShape{3, 4};
 
 Call call() {
   static std::array<float, 12> values{};
-  Call made{.name = "x", .op = ReduceOp::kAverage, .prescale = 0.5, .postscale = 3, .divides_by_all = true};
+  Call made{{Collective::kAllreduce, ReduceOp::kAverage, -1, 0.5, 3, true}, "x"};
   made.shape = kShape;
   made.priority = 7;
   made.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};

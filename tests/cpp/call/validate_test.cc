@@ -101,13 +101,13 @@ TEST(Validate, RefusesToScaleWhatHasNoScale) {
 }
 
 TEST(Validate, TakesADivisorOfAveragesOnly) {
-  Signature signature{Collective::kAllreduce, ReduceOp::kAverage, -1, 1, 1, {{DataType::kInt32, {3}}}, {}};
+  Signature signature{{Collective::kAllreduce, ReduceOp::kAverage}, {{DataType::kInt32, {3}}}, {}};
   signature.divides_by_all = true;
   EXPECT_TRUE(validate("x", signature, 2).ok());
   signature.op = ReduceOp::kSum;
   EXPECT_NE(validate("x", signature, 2).message().find("op=Average without weights, here it is sum"),
             std::string::npos);
-  signature = {Collective::kAllreduce, ReduceOp::kAverage, -1, 1, 1, {{DataType::kFloat32, {3}}}, {}};
+  signature = {{Collective::kAllreduce, ReduceOp::kAverage}, {{DataType::kFloat32, {3}}}, {}};
   signature.is_weighted = signature.divides_by_all = true;
   EXPECT_NE(validate("x", signature, 2).message().find("here it is weighted"), std::string::npos);
 }

@@ -57,11 +57,7 @@ TEST(Translate, CarriesEveryField) {
   EXPECT_TRUE(to.is_cacheable);
   EXPECT_TRUE(to.is_deferrable);
   EXPECT_TRUE(to.is_awaited);
-  EXPECT_EQ(to.signature, (Signature{Collective::kAllreduce,
-                                     ReduceOp::kAverage,
-                                     -1,
-                                     0.5,
-                                     3,
+  EXPECT_EQ(to.signature, (Signature{{Collective::kAllreduce, ReduceOp::kAverage, -1, 0.5, 3},
                                      {{DataType::kInt16, {2, 3}}, {DataType::kBool, {}}},
                                      {}}));
   EXPECT_EQ(to.process_set, 7U);

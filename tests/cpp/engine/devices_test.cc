@@ -49,7 +49,7 @@ class Tensor {
     return request(Collective::kAllreduce, name, DataType::kInt64, {static_cast<std::int64_t>(n_)}, memory_.data());
   }
   Call call(std::string_view name, const Shape& shape) {
-    return {.name = name, .dtype = DataType::kInt64, .shape = shape, .memory = {memory_.data(), memory_.data()}};
+    return {{}, name, DataType::kInt64, shape, {memory_.data(), memory_.data()}};
   }
   Values values() const {
     Values values(n_);

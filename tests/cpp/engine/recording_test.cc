@@ -183,7 +183,7 @@ Paths paths_of(const Calls& calls) {
 struct Repeated {
   std::int64_t shape = 1;
   std::vector<float> values{1.0F};
-  Call call{.name = "repeated"};
+  Call call{{}, "repeated"};
   Repeated() {
     call.shape = {&shape, 1};
     call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};

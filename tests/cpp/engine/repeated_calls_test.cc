@@ -41,7 +41,7 @@ using testing::WorldOptions;
 // A call and the memory that it is about.
 struct Vector {
   Vector(std::string called, std::size_t count, float value)
-      : name(std::move(called)), values(count, value), shape(static_cast<std::int64_t>(count)), call{.name = name} {
+      : name(std::move(called)), values(count, value), shape(static_cast<std::int64_t>(count)), call{{}, name} {
     call.shape = {&shape, 1};
     call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
   }

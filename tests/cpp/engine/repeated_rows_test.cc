@@ -80,7 +80,7 @@ struct Rows {
         wanted(expected(collective, rank, n_ranks, step, n_rows)),
         shape{n_rows, kWidth},
         result(bytes_of(wanted).size(), Guarded::kMisaligned),
-        call{.name = name, .collective = collective, .dtype = DataType::kInt32} {
+        call{{.collective = collective}, name, DataType::kInt32} {
     call.shape = shape;
     call.memory = {reinterpret_cast<const std::byte*>(values.data()), result.data()};
   }

@@ -167,10 +167,8 @@ TEST(Scan, RepeatedCallsMeet) {
         std::vector<float> values(33, static_cast<float>(rank + step));
         const std::int64_t shape = 33;
         auto* memory = reinterpret_cast<std::byte*>(values.data());
-        const Call call{.name = is_named ? "s" : "",
-                        .collective = Collective::kScan,
-                        .shape = {&shape, 1},
-                        .memory = {memory, memory}};
+        const Call call{
+            {.collective = Collective::kScan}, is_named ? "s" : "", DataType::kFloat32, {&shape, 1}, {memory, memory}};
         const auto repeated = engine.repeat(call);
         if (!repeated || *repeated != nullptr) {
           ASSERT_TRUE(engine.wait(repeated ? *repeated : engine.submit(make_request(call))).ok());
