@@ -36,7 +36,7 @@ void KnownNames::assign(std::uint32_t cache_id, PersistentOp& op) {
   before->cache_id_ = kNoCacheId;
   forget(*before);
   DirectRounds::hand_over(*before, op);
-  ops_.remove_if_unused(*before);
+  PersistentOps::remove_if_unused(*before);
 }
 
 }  // namespace ciranda

@@ -40,7 +40,6 @@ class KnownNames {
   void learn_without_call(const ExecuteItem& item);
   // The next call is reported in full.
   static void forget(PersistentOp& op) { op.known_.reset(); }
-  void remove_if_unused(PersistentOp& op) { ops_.remove_if_unused(op); }
 
  private:
   void assign(std::uint32_t cache_id, PersistentOp& op);

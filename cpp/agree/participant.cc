@@ -102,7 +102,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   Ready ready = take(*op);
   if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
   open_rounds(item, *op, to_close);
-  if (item.is_defined_here) names_.remove_if_unused(*op);
+  if (item.is_defined_here) PersistentOps::remove_if_unused(*op);
   return ready;
 }
 
@@ -138,7 +138,7 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
   }
   for (auto i = n_times; i > 0; --i) action.tickets.push_back(calls_.take(*op));
   DirectRounds::close(*op);
-  names_.remove_if_unused(*op);
+  PersistentOps::remove_if_unused(*op);
   return Action(std::move(action));
 }
 

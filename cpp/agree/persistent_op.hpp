@@ -34,10 +34,13 @@ struct PendingCall {
   std::uint8_t n_sweeps = 0;
 };
 
+class PersistentOps;
+
 class PersistentOp {
  public:
-  // That of the calls without a name, as far as they come to direct rounds (unnamed.hpp), has an empty name.
-  PersistentOp(LaneId lane, std::string name) : lane_(lane), name_(std::move(name)) {}
+  // `ops` has it. That of the calls without a name, as far as they come to direct rounds (unnamed.hpp), has an empty
+  // name.
+  PersistentOp(PersistentOps& ops, LaneId lane, std::string name) : ops_(ops), lane_(lane), name_(std::move(name)) {}
 
   LaneId lane() const { return lane_; }
   const std::string& name() const { return name_; }
@@ -77,7 +80,7 @@ class PersistentOp {
   bool is_told() const { return state_ == State::kReported || state_ == State::kByMessages; }
 
  private:
-  friend class PersistentOps;
+  friend PersistentOps;
   friend class PendingCalls;
   friend class KnownNames;
   friend class DirectRounds;
@@ -85,6 +88,7 @@ class PersistentOp {
   // Of no use to anybody: the log would say all again.
   bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
 
+  PersistentOps& ops_;
   const LaneId lane_;
   const std::string name_;
   std::atomic<bool> is_in_use_{false};

@@ -26,21 +26,21 @@ PersistentOp& PersistentOps::find_or_make(LaneId lane, std::string_view name) {
 PersistentOp& PersistentOps::made(LaneId lane, std::string_view name) {
   const auto found = ops_.find({lane, name});
   if (found != ops_.end()) return *found->second;
-  auto op = std::make_unique<PersistentOp>(lane, std::string(name));
+  auto op = std::make_unique<PersistentOp>(*this, lane, std::string(name));
   const Key key{lane, op->name()};
   return *ops_.emplace(key, std::move(op)).first->second;
 }
 
 void PersistentOps::release(PersistentOp& op) {
   if (!op.is_blank()) return op.release();
-  const std::lock_guard lock(mutex_);
-  ops_.erase({op.lane(), op.name()});
+  const std::lock_guard lock(op.ops_.mutex_);
+  op.ops_.ops_.erase({op.lane(), op.name()});
 }
 
 void PersistentOps::remove_if_unused(PersistentOp& op) {
   if (!op.is_blank()) return;
-  const std::lock_guard lock(mutex_);
-  if (!op.is_in_use()) ops_.erase({op.lane(), op.name()});
+  const std::lock_guard lock(op.ops_.mutex_);
+  if (!op.is_in_use()) op.ops_.ops_.erase({op.lane(), op.name()});
 }
 
 void PersistentOps::remove_lane(LaneId lane) {

@@ -26,8 +26,8 @@ class PersistentOps {
   PersistentOp& find_or_make(LaneId lane, std::string_view name);
 
   // `op` may be gone after each of these.
-  void release(PersistentOp& op);
-  void remove_if_unused(PersistentOp& op);
+  static void release(PersistentOp& op);
+  static void remove_if_unused(PersistentOp& op);
 
   // The lane is no more: nothing is known of its operations. Those that are in use go when they are released.
   void remove_lane(LaneId lane);

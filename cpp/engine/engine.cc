@@ -46,7 +46,7 @@ struct Engine::Parts {
     wake->end();
   }
 
-  void submit(Request&& request, const OperationPtr& operation, const Stages& stages);
+  void submit(Submission&& submission);
   void leave();
 
   const std::unique_ptr<Mesh> mesh;
@@ -111,36 +111,38 @@ bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 // --- what becomes of a call
 
 Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback) {
-  Stages stages;
-  stages.note(Stage::kSubmitted, parts_->recorder->now());
-  CallbackThreads& callbacks = parts_->progress.callbacks();
   auto operation = std::make_shared<Operation>();
+  Submission submission{std::move(request), operation};
+  submission.stages.note(Stage::kSubmitted, parts_->recorder->now());
+  CallbackThreads& callbacks = parts_->progress.callbacks();
   if (callback) {
-    operation->when_done(request.calls_back_directly ? std::move(callback)
-                                                     : on_own_thread(callbacks, std::move(callback)));
+    operation->when_done(submission.request.calls_back_directly ? std::move(callback)
+                                                                : on_own_thread(callbacks, std::move(callback)));
   }
-  parts_->submit(std::move(request), operation, stages);
+  parts_->submit(std::move(submission));
   callbacks.flush();
   return operation;
 }
 
-void Engine::Parts::submit(Request&& request, const OperationPtr& operation, const Stages& stages) {
-  if (Status status = preparation.prepare(request); !status.ok()) return operation->refuse(std::move(status));
+void Engine::Parts::submit(Submission&& submission) {
+  Request& request = submission.request;
+  if (Status status = preparation.prepare(request); !status.ok()) return submission.operation->refuse(status);
   Result<std::unique_ptr<Staged>> staged = staging.stage(request);
-  if (!staged.ok()) return operation->refuse(staged.status());
+  if (!staged.ok()) return submission.operation->refuse(staged.status());
+  submission.staged = std::move(staged).value();
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
-  PersistentOp* const op = has_no_name_yet ? nullptr : world.ops.take(lane, request.name);
-  if (op != nullptr || has_no_name_yet) {
-    progress.submit({std::move(request), operation, op, stages, std::move(staged).value()});
-    return;
+  if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name);
+  if (submission.op == nullptr && !has_no_name_yet) {
+    submission.operation->refuse(duplicate(request, mesh->rank()));
+    if (request.signature.collective == Collective::kJoin) return;
+    // The others hear of it through the log, by an operation that nobody sees.
+    submission.operation = std::make_shared<Operation>();
+    submission.stages = {};
+    request.memory.clear();
+    if (request.process_set == kWorldSet) world.has_failed.store(true);  // now: what this rank does next is after it
   }
-  operation->refuse(duplicate(request, mesh->rank()));
-  if (request.signature.collective == Collective::kJoin) return;
-  // The others hear of it through the log, by an operation that nobody sees.
-  request.memory.clear();
-  if (request.process_set == kWorldSet) world.has_failed.store(true);  // now: what this rank does next is after it
-  progress.submit({std::move(request), std::make_shared<Operation>(), nullptr, {}, std::move(staged).value()});
+  progress.submit(std::move(submission));
 }
 
 // The mesh stays armed, as where a call is taken in at once.

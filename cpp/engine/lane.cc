@@ -65,17 +65,16 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       has_failed_(world.has_failed),
       changes_(changes),
       mux_(world.mux),
-      names_(world.names),
       mesh_(world.mesh, world.mux, id, ranks, arena),
-      in_flight_(world.names.ops, world.output_memory, world.recorder),
-      participant_(mesh_.rank(), id, names_.ops,
+      in_flight_(world.output_memory, world.recorder),
+      participant_(mesh_.rank(), id, world.names.ops,
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
       log_(id, mesh_, control_, world.config, world.logger),
       reports_(participant_.held(), participant_.calls(), log_, control_),
       data_(mesh_, in_flight_, find(world.backends, DeviceType::kHost)->make(mesh_, world.config),
             slot_bytes_of(id, world.config), world.logger),
-      parts_{id, mesh_, control_, names_, in_flight_, participant_, log_, reports_, data_, world.n_met},
+      parts_{id, mesh_, control_, world.names, in_flight_, participant_, log_, reports_, data_, world.n_met},
       in_memory_(parts_),
       by_messages_(parts_, world.config, limits_of(world.config), world.logger),
       answers_(parts_, limits_of(world.config), world.logger),
@@ -104,7 +103,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   if (!taken) return;
   const Ticket ticket = *taken;
   if (is_duplicate) in_memory_.leave();  // its first call may be at one
-  PersistentOp& op = is_duplicate ? names_.ops.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
+  PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
   if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
   if (participant_.rounds().come_late(op, ticket)) return;
   const Request& request = in_flight_.at(ticket).request;
@@ -208,7 +207,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
     // The ranks have made different numbers of calls. They know that all have joined by the set's first lane.
-    if (lane_of(id_) == 0) names_.automatic.restart(set_of(id_));
+    if (lane_of(id_) == 0) parts_.names.automatic.restart(set_of(id_));
     in_flight_.at(joined->ticket).operation->set_value(mesh_.peer(joined->last).rank);
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {

@@ -94,7 +94,6 @@ class Lane {
   std::atomic<bool>& has_failed_;
   LaneChanges& changes_;
   LaneMux& mux_;
-  const Names& names_;
   LaneMesh mesh_;
   InFlight in_flight_;
   Participant participant_;

@@ -19,7 +19,7 @@ struct LaneParts {
   LaneId id;
   LaneMesh& mesh;
   ControlPlane& control;
-  Names names;
+  Names& names;
   InFlight& in_flight;
   Participant& participant;
   LaneLog& log;

@@ -58,7 +58,7 @@ void Lanes::remove_those_that_are_over() {
   std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
     if (!lane->is_over()) return false;
     by_id_.erase(lane->id());
-    world_.ops.remove_lane(lane->id());
+    world_.names.ops.remove_lane(lane->id());
     return true;
   });
 }
@@ -145,7 +145,7 @@ Lane* Lanes::submit(Submission&& submission, TimePoint now) {
   const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
   Lane* const lane = find_or_make(id);
   if (const std::optional<Status> refused = refusal_of(submission.request)) {
-    submission.fail(*refused, world_.ops);
+    submission.fail(*refused);
     return nullptr;
   }
   // The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
@@ -186,7 +186,7 @@ void Lanes::ask_for(LaneId id, TimePoint now) {
   request.name = "add_lane " + to_string(request.signature.arguments);
   request.is_cacheable = false;
   const LaneId first = lane_id(set_of(id), 0);
-  PersistentOp* const op = world_.ops.take(first, request.name);
+  PersistentOp* const op = world_.names.ops.take(first, request.name);
   find(first)->submit({std::move(request), asked, op}, now);
 }
 
@@ -211,7 +211,7 @@ void Lanes::submit_kept(TimePoint now) {
       if (lane != nullptr) {
         lane->submit(std::move(submission), now);
       } else {
-        submission.fail(is_asked_for ? asked->second->status() : removed(set_of(id)), world_.ops);
+        submission.fail(is_asked_for ? asked->second->status() : removed(set_of(id)));
       }
     }
   }
@@ -220,7 +220,7 @@ void Lanes::submit_kept(TimePoint now) {
 
 void Lanes::give_up(const Status& why) {
   for (const auto& lane : lanes_) lane->give_up(why);
-  for (const auto& [lane, submission] : kept_.take_all()) submission.fail(why, world_.ops);
+  for (const auto& [lane, submission] : kept_.take_all()) submission.fail(why);
 }
 
 }  // namespace ciranda

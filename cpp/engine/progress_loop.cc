@@ -86,13 +86,9 @@ bool ProgressLoop::submit(Submission&& submission, int n_looks) {
 
 // Returns the lane that has it; null if it is not for one.
 Lane* ProgressLoop::take(Submission&& submission, TimePoint now) {
-  Request& request = submission.request;
-  if (is_numbered(request)) {
-    world_.auto_names.number(request);
-    submission.op = world_.ops.take(lane_id(request.process_set, request.lane), request.name);
-  }
+  if (is_numbered(submission.request)) submission.op = world_.names.number(submission.request);
   if (!failure_) return lanes_.submit(std::move(submission), now);
-  submission.fail(*failure_, world_.ops);
+  submission.fail(*failure_);
   return nullptr;
 }
 

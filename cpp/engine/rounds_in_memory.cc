@@ -219,8 +219,7 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
   if (round.is_unnamed()) {
     op->release();
     request.name = kUnnamed;
-    lane_.names.automatic.number(request);
-    op = lane_.names.ops.take(op->lane(), request.name);
+    op = lane_.names.number(request);
   }
   const Ticket ticket =
       lane_.in_flight.add({std::move(request), operation, op, stages != nullptr ? *stages : Stages{}});

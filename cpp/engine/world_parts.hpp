@@ -29,14 +29,12 @@ struct WorldParts {
 
   // Any thread's, as their types say.
   const Logger logger{mesh.rank(), log_level_from(config.log_level)};
-  PersistentOps ops{};
+  Names names{};  // but for those that are automatic
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};
   std::atomic<std::uint64_t> n_met{0};  // calls that were carried out by direct rounds
   std::atomic<bool> has_failed{false};  // see Engine::has_failed
 
-  AutoNames auto_names{};
-  const Names names{ops, auto_names};
   LaneMux mux{mesh};
   ControlPlane control{mesh, logger};
 };

@@ -18,9 +18,9 @@ namespace ciranda {
 
 class InFlight {
  public:
-  // All outlive this. `output_memory`: for the results of requests.
-  InFlight(PersistentOps& ops, const OutputMemory& output_memory, Recorder& recorder)
-      : ops_(ops), output_memory_(output_memory), recorder_(recorder) {}
+  // Both outlive this. `output_memory`: for the results of requests.
+  InFlight(const OutputMemory& output_memory, Recorder& recorder)
+      : output_memory_(output_memory), recorder_(recorder) {}
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
@@ -56,7 +56,7 @@ class InFlight {
     Submission& done = entries_[ticket];
     if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
-    if (done.op != nullptr) ops_.release(*done.op);  // first: who sees it done may use the name again
+    if (done.op != nullptr) PersistentOps::release(*done.op);  // first: who sees it done may use the name again
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
     free_.push_back(ticket);
@@ -93,7 +93,6 @@ class InFlight {
                     done.stages);
   }
 
-  PersistentOps& ops_;
   const OutputMemory& output_memory_;
   Recorder& recorder_;
   std::vector<Submission> entries_;  // without an operation where the ticket is free

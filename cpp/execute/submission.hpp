@@ -30,8 +30,8 @@ struct Submission {
   std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
 
   // Before it is in flight. The holder of the progress lock's.
-  void fail(const Status& why, PersistentOps& ops) const {
-    if (op != nullptr) ops.release(*op);
+  void fail(const Status& why) const {
+    if (op != nullptr) PersistentOps::release(*op);
     operation->complete(why);
   }
 };

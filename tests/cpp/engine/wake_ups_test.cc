@@ -66,7 +66,7 @@ class Rank {
 
  private:
   std::shared_ptr<Operation> submit(Request r) {
-    PersistentOp* const op = world_.ops.take(0, r.name);
+    PersistentOp* const op = world_.names.ops.take(0, r.name);
     EXPECT_NE(op, nullptr);
     auto operation = std::make_shared<Operation>();
     loop_.submissions().push({std::move(r), operation, op});
