@@ -24,17 +24,9 @@ struct Call : Terms {
   std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
 
   // REQUIRES, here and below: the signature was agreed on.
-  std::size_t count() const { return count_of(shape); }
-  std::size_t n_bytes() const { return count() * size_of(dtype); }
+  std::size_t n_bytes() const { return count_of(shape) * size_of(dtype); }
   // Of one element of dimension 0. REQUIRES: not a scalar.
   std::size_t row_bytes() const { return count_of(shape.subspan(1)) * size_of(dtype); }
-
- private:
-  static std::size_t count_of(std::span<const std::int64_t> shape) {
-    std::size_t count = 1;
-    for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
-    return count;
-  }
 };
 
 // Whether the signature is that of the call.

@@ -294,18 +294,6 @@ std::string exact_text(double value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-std::uint64_t count_of(const Shape& shape) {
-  std::uint64_t count = 1;
-  for (const std::int64_t dimension : shape) count *= static_cast<std::uint64_t>(dimension);
-  return count;
-}
-
-std::size_t TensorSignature::row_bytes() const {
-  std::size_t n_bytes = size_of(dtype);
-  for (std::size_t i = 1; i < shape.size(); ++i) n_bytes *= static_cast<std::size_t>(shape[i]);
-  return n_bytes;
-}
-
 std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(n_ranks), n_rows / n_ranks);
   for (std::int64_t rank = 0; rank < n_rows % n_ranks; ++rank) ++rows[static_cast<std::size_t>(rank)];

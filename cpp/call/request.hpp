@@ -27,14 +27,19 @@ using Shape = std::vector<std::int64_t>;  // empty: a scalar
 // "[3, 4]"
 std::string to_string(const Shape& shape);
 // The number of elements. REQUIRES: a shape that validate() has accepted (no overflow).
-std::uint64_t count_of(const Shape& shape);
+inline std::size_t count_of(std::span<const std::int64_t> shape) {
+  std::size_t count = 1;
+  for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
+  return count;
+}
 
 struct TensorSignature {
   DataType dtype = DataType::kFloat32;
   Shape shape;
   bool operator==(const TensorSignature&) const = default;
-  std::size_t n_bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
-  std::size_t row_bytes() const;  // of one element of dimension 0. REQUIRES: not a scalar
+  std::size_t n_bytes() const { return count_of(shape) * size_of(dtype); }
+  // Of one element of dimension 0. REQUIRES: not a scalar.
+  std::size_t row_bytes() const { return count_of(std::span(shape).subspan(1)) * size_of(dtype); }
 };
 
 // First dimensions that ranks know of each other: [tensor][rank].

@@ -23,8 +23,8 @@ DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members
   DirectTensor made{.collective = call.collective,
                     .reduction = {call.dtype, call.op, call.prescale, call.postscale, n_members, {}},
                     .input = call.memory.input,
-                    .count = call.count()};
-  made.n_bytes = made.count * size_of(call.dtype);
+                    .count = count_of(call.shape),
+                    .n_bytes = call.n_bytes()};
   if (info(call.collective).is_along_rows) {
     made.n_rows = call.shape.front();
     made.row_bytes = call.row_bytes();

@@ -37,7 +37,7 @@ Result<Work> adasum_work(const Participant::Execute& entry, InFlight& in_flight,
     for (std::size_t i = 0; i < request->signature.tensors.size(); ++i) {
       const TensorSignature& tensor = request->signature.tensors[i];
       const TensorMemory memory = takes_part ? request->memory[i] : TensorMemory{};
-      tensors[tensor.dtype].push_back({memory.input, memory.output, static_cast<std::size_t>(count_of(tensor.shape))});
+      tensors[tensor.dtype].push_back({memory.input, memory.output, count_of(tensor.shape)});
     }
   }
   auto sums = std::make_shared<Sums>();

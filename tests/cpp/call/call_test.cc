@@ -98,7 +98,7 @@ TEST(Calls, AreOneTensorOfARequest) {
 TEST(Calls, OfAScalarHaveOneElement) {
   Call scalar = call();
   scalar.shape = {};
-  EXPECT_EQ(scalar.count(), 1U);
+  EXPECT_EQ(count_of(scalar.shape), 1U);
   EXPECT_EQ(scalar.n_bytes(), 4U);
   EXPECT_TRUE(is_of(make_request(scalar).signature, scalar));
 }

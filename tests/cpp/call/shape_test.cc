@@ -12,10 +12,10 @@ TEST(Shape, HasATextAndACount) {
   EXPECT_EQ(to_string(Shape{}), "[]");
   EXPECT_EQ(to_string(Shape{3}), "[3]");
   EXPECT_EQ(to_string(Shape{3, 0, 4}), "[3, 0, 4]");
-  EXPECT_EQ(count_of({}), 1U);
-  EXPECT_EQ(count_of({3, 4}), 12U);
-  EXPECT_EQ(count_of({3, 0, 4}), 0U);
-  EXPECT_EQ(count_of({std::int64_t{1} << 40}), std::uint64_t{1} << 40);
+  EXPECT_EQ(count_of(Shape{}), 1U);
+  EXPECT_EQ(count_of(Shape{3, 4}), 12U);
+  EXPECT_EQ(count_of(Shape{3, 0, 4}), 0U);
+  EXPECT_EQ(count_of(Shape{std::int64_t{1} << 40}), std::uint64_t{1} << 40);
 }
 
 TEST(Signature, CountsTheBytesOfAllTensors) {
