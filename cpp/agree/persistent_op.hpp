@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,12 +37,15 @@ struct PendingCall {
 
 class PersistentOps;
 
-class PersistentOp {
+class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
  public:
   // `ops` has it. That of the calls without a name, as far as they come to direct rounds (unnamed.hpp), has an empty
   // name.
-  PersistentOp(PersistentOps& ops, LaneId lane, std::string name) : ops_(ops), lane_(lane), name_(std::move(name)) {}
+  PersistentOp(PersistentOps& ops, LaneId lane, std::string name) : ops_(&ops), lane_(lane), name_(std::move(name)) {}
 
+  bool is(const PersistentOps& ops, LaneId lane, std::string_view name) const {
+    return ops_ == &ops && lane_ == lane && name_ == name;
+  }
   LaneId lane() const { return lane_; }
   const std::string& name() const { return name_; }
   bool is_unnamed() const { return name_.empty(); }
@@ -54,10 +58,9 @@ class PersistentOp {
 
   // --- whether it is in use
 
-  // A call holds it from its submission to its end. False if another does.
+  // A call holds it from its submission to its end. False if another does, or it was removed.
   bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
   void release() { is_in_use_.store(false, std::memory_order_release); }
-  bool is_in_use() const { return is_in_use_.load(std::memory_order_acquire); }
 
   // --- how the oldest pending call travels
 
@@ -88,7 +91,7 @@ class PersistentOp {
   // Of no use to anybody: the log would say all again.
   bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
 
-  PersistentOps& ops_;
+  PersistentOps* const ops_;  // gone where only handles have this
   const LaneId lane_;
   const std::string name_;
   std::atomic<bool> is_in_use_{false};
@@ -112,5 +115,9 @@ class PersistentOp {
   std::uint64_t next_round_ = 0;  // of the cache id, by its number; the same on all ranks
   std::optional<RoundPlace> place_;
 };
+
+// By which a caller keeps the operation of a name that it calls again: its later calls need not look the name up. Null
+// before the first one. It may outlive the operation's use, the lane and the world.
+using OpHandle = std::shared_ptr<PersistentOp>;
 
 }  // namespace ciranda

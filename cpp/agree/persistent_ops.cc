@@ -5,42 +5,48 @@
 
 namespace ciranda {
 
-PersistentOp* PersistentOps::take(LaneId lane, std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  PersistentOp& op = made(lane, name);
-  return op.take() ? &op : nullptr;
+PersistentOps::~PersistentOps() {
+  for (const auto& [key, op] : ops_) op->take();
 }
 
-PersistentOp* PersistentOps::find(LaneId lane, std::string_view name) const {
+PersistentOp* PersistentOps::take(LaneId lane, std::string_view name, OpHandle* handle) {
+  if (is_kept(handle, lane, name) && (*handle)->take()) return handle->get();
   const std::lock_guard lock(mutex_);
-  const auto found = ops_.find({lane, name});
+  const OpHandle& op = made(lane, name);
+  if (handle != nullptr) *handle = op;
+  return op->take() ? op.get() : nullptr;
+}
+
+PersistentOp* PersistentOps::find(LaneId lane, std::string_view name, const OpHandle* handle) const {
+  if (is_kept(handle, lane, name)) return handle->get();
+  const std::lock_guard lock(mutex_);
+  const auto found = look_up(lane, name);
   return found == ops_.end() ? nullptr : found->second.get();
 }
 
 PersistentOp& PersistentOps::find_or_make(LaneId lane, std::string_view name) {
   const std::lock_guard lock(mutex_);
-  return made(lane, name);
+  return *made(lane, name);
 }
 
-// REQUIRES: the mutex.
-PersistentOp& PersistentOps::made(LaneId lane, std::string_view name) {
-  const auto found = ops_.find({lane, name});
-  if (found != ops_.end()) return *found->second;
-  auto op = std::make_unique<PersistentOp>(*this, lane, std::string(name));
+const OpHandle& PersistentOps::made(LaneId lane, std::string_view name) {
+  const auto found = look_up(lane, name);
+  if (found != ops_.end()) return found->second;
+  auto op = std::make_shared<PersistentOp>(*this, lane, std::string(name));
   const Key key{lane, op->name()};
-  return *ops_.emplace(key, std::move(op)).first->second;
+  return ops_.emplace(key, std::move(op)).first->second;
 }
 
 void PersistentOps::release(PersistentOp& op) {
   if (!op.is_blank()) return op.release();
-  const std::lock_guard lock(op.ops_.mutex_);
-  op.ops_.ops_.erase({op.lane(), op.name()});
+  const std::lock_guard lock(op.ops_->mutex_);
+  op.ops_->ops_.erase({op.lane(), op.name()});
 }
 
 void PersistentOps::remove_if_unused(PersistentOp& op) {
   if (!op.is_blank()) return;
-  const std::lock_guard lock(op.ops_.mutex_);
-  if (!op.is_in_use()) op.ops_.ops_.erase({op.lane(), op.name()});
+  const std::lock_guard lock(op.ops_->mutex_);
+  if (op.take()) op.ops_->ops_.erase({op.lane(), op.name()});
 }
 
 void PersistentOps::remove_lane(LaneId lane) {
@@ -50,7 +56,7 @@ void PersistentOps::remove_lane(LaneId lane) {
     if (op.lane() != lane) return false;
     op.pending_.clear();
     op.cache_id_ = kNoCacheId;
-    return !op.is_in_use();
+    return op.take();
   });
 }
 

@@ -1,10 +1,12 @@
 // PersistentOps: the persistent operations of this rank, by lane and name. One stays where it is for as long as it is
-// in use, has a call pending, or has a cache id.
+// in use, has a call pending, or has a cache id. It is removed by taking it for ever: whoever has a handle of it sees
+// that, and looks the name up.
 //
 // Any thread may take(); the rest is for one thread (the holder of the progress lock), which alone removes any.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,11 +20,14 @@ namespace ciranda {
 
 class PersistentOps {
  public:
-  // For a call: it is in use from here to release(). Null if it is already.
-  PersistentOp* take(LaneId lane, std::string_view name);
+  ~PersistentOps();
 
-  // Null if there is none of the name.
-  PersistentOp* find(LaneId lane, std::string_view name) const;
+  // For a call: it is in use from here to release(). Null if it is already. A handle, here and below, is looked into
+  // first; it has the operation from then on.
+  PersistentOp* take(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
+
+  // Null if there is none of the name. It may have been removed if a handle has it.
+  PersistentOp* find(LaneId lane, std::string_view name, const OpHandle* handle = nullptr) const;
   PersistentOp& find_or_make(LaneId lane, std::string_view name);
 
   // `op` may be gone after each of these.
@@ -33,6 +38,12 @@ class PersistentOps {
   void remove_lane(LaneId lane);
 
   void for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const;
+
+  // How often a name was looked up.
+  std::uint64_t n_lookups() const {
+    const std::lock_guard lock(mutex_);
+    return n_lookups_;
+  }
 
  private:
   struct Key {
@@ -47,10 +58,16 @@ class PersistentOps {
     }
   };
 
-  PersistentOp& made(LaneId lane, std::string_view name);
+  bool is_kept(const OpHandle* handle, LaneId lane, std::string_view name) const {
+    return handle != nullptr && *handle != nullptr && (*handle)->is(*this, lane, name);
+  }
+  // REQUIRES, here and below: the mutex.
+  auto look_up(LaneId lane, std::string_view name) const { return ++n_lookups_, ops_.find({lane, name}); }
+  const OpHandle& made(LaneId lane, std::string_view name);
 
   mutable std::mutex mutex_;
-  std::unordered_map<Key, std::unique_ptr<PersistentOp>, HashKey> ops_;
+  std::unordered_map<Key, OpHandle, HashKey> ops_;
+  mutable std::uint64_t n_lookups_ = 0;
 };
 
 }  // namespace ciranda

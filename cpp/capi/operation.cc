@@ -104,14 +104,15 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
     return CIRANDA_INVALID_ARGUMENT;
   }
   std::optional<Engine::OperationPtr> submitted;
-  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call);
+  OpHandle found;
+  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call, &found);
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
   std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {
     Result<Request> request = translate(from);
     if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
     request.value().is_awaited = true;
-    submitted = engine->submit(std::move(request).value(), callback_of(from));
+    submitted = engine->submit(std::move(request).value(), callback_of(from), &found);
   }
   const Engine::OperationPtr& done = *submitted;
   const Status status = engine->wait(done);

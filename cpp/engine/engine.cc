@@ -46,7 +46,7 @@ struct Engine::Parts {
     wake->end();
   }
 
-  void submit(Submission&& submission);
+  void submit(Submission&& submission, OpHandle* handle);
   void leave();
 
   const std::unique_ptr<Mesh> mesh;
@@ -106,11 +106,12 @@ std::uint64_t Engine::n_bytes_in_place() const {
   return arena != nullptr ? arena->regions().n_bytes_in_place() : 0;
 }
 std::uint64_t Engine::n_met() const { return parts_->world.n_met.load(std::memory_order_relaxed); }
+std::uint64_t Engine::n_lookups() const { return parts_->world.names.ops.n_lookups(); }
 bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 
 // --- what becomes of a call
 
-Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback) {
+Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback, OpHandle* handle) {
   auto operation = std::make_shared<Operation>();
   Submission submission{std::move(request), operation};
   submission.stages.note(Stage::kSubmitted, parts_->recorder->now());
@@ -119,12 +120,12 @@ Engine::OperationPtr Engine::submit(Request request, Operation::Callback callbac
     operation->when_done(submission.request.calls_back_directly ? std::move(callback)
                                                                 : on_own_thread(callbacks, std::move(callback)));
   }
-  parts_->submit(std::move(submission));
+  parts_->submit(std::move(submission), handle);
   callbacks.flush();
   return operation;
 }
 
-void Engine::Parts::submit(Submission&& submission) {
+void Engine::Parts::submit(Submission&& submission, OpHandle* handle) {
   Request& request = submission.request;
   if (Status status = preparation.prepare(request); !status.ok()) return submission.operation->refuse(status);
   Result<std::unique_ptr<Staged>> staged = staging.stage(request);
@@ -132,7 +133,7 @@ void Engine::Parts::submit(Submission&& submission) {
   submission.staged = std::move(staged).value();
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
-  if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name);
+  if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name, handle);
   if (submission.op == nullptr && !has_no_name_yet) {
     submission.operation->refuse(duplicate(request, mesh->rank()));
     if (request.signature.collective == Collective::kJoin) return;
@@ -146,13 +147,14 @@ void Engine::Parts::submit(Submission&& submission) {
 }
 
 // The mesh stays armed, as where a call is taken in at once.
-std::optional<Engine::OperationPtr> Engine::repeat(const Call& call) {
+std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle) {
   Stages stages;
   const bool is_recorded = parts_->recorder->is_on();
   if (is_recorded) stages.note(Stage::kSubmitted);
   std::optional<OperationPtr> repeated;
-  parts_->progress.at_once(
-      [&](ProgressLoop& loop, int n_looks) { repeated = loop.repeat(call, is_recorded ? &stages : nullptr, n_looks); });
+  parts_->progress.at_once([&](ProgressLoop& loop, int n_looks) {
+    repeated = loop.repeat(call, handle, is_recorded ? &stages : nullptr, n_looks);
+  });
   return repeated;
 }
 

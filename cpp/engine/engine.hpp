@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agree/persistent_op.hpp"
 #include "backend/candidate.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
@@ -58,9 +59,10 @@ class Engine {
   bool shares_memory_with_all() const;
 
   // Never blocks. A request without a name gets one: that of ranks that make the same calls in the same order. An
-  // invalid request gives an operation that has failed already. The request's memory must stay valid
-  // until the operation is done.
-  OperationPtr submit(Request request, Operation::Callback callback = nullptr);
+  // invalid request gives an operation that has failed already. The request's memory must stay valid until the
+  // operation is done. `handle`, here and below: the caller's, which one thread at a time uses. A call of the name and
+  // the lane that it was last used for, in this engine, looks no name up.
+  OperationPtr submit(Request request, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
 
   // InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` is asked for, for the
   // message, which is also told on standard error.
@@ -68,8 +70,9 @@ class Engine {
 
   // Before submit() and wait(), where these follow each other: a call that all ranks have agreed on before needs no
   // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it;
-  // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it.
-  std::optional<OperationPtr> repeat(const Call& call);
+  // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it, with the same
+  // handle: one that is made for the call saves looking its name up twice.
+  std::optional<OperationPtr> repeat(const Call& call, OpHandle* handle = nullptr);
 
   // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline
   // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits. Inside a
@@ -113,6 +116,8 @@ class Engine {
   std::uint64_t n_bytes_in_place() const;
   // How many calls this rank has carried out by direct rounds, without the log.
   std::uint64_t n_met() const;
+  // How often a name was looked up, for calls of this rank and for the log.
+  std::uint64_t n_lookups() const;
   // A collective of the world has failed here, or a rank has left or was lost: ranks may have come to different places
   // of their programs. The engine goes on with what they still agree on.
   bool has_failed() const;

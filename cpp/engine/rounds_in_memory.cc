@@ -156,12 +156,10 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
 
 // --- calls that are made again
 
-RoundsInMemory::Outcome RoundsInMemory::repeat(const Call& call, Stages* stages, int n_looks) {
+RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks) {
   SharedArena* const arena = lane_.data.arena();
-  PersistentOp* const op = arena == nullptr ? nullptr : lane_.names.ops.find(0, call.name);
-  if (op == nullptr) return std::nullopt;
-  const auto round = round_for(*arena, *op, call);
-  if (!round || !op->take()) return std::nullopt;
+  const auto round = round_for(*arena, op, call);
+  if (!round || !op.take()) return std::nullopt;
   if (stages != nullptr) stages->note(Stage::kTaken);
   OutputBuffer allocated;
   if (call.memory.output == nullptr)
@@ -171,7 +169,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(const Call& call, Stages* stages,
   const int root = info(call.collective).is_from_root ? call.root : -1;
   const RoundCall of_one{call.collective, root, {&tensor, 1}, arena->member(), arena->n_members()};
   if (output == nullptr || !enter(*arena, *round, of_one, stages)) {
-    op->release();
+    op.release();
     return std::nullopt;
   }
   if (!is_met_within(n_looks, at(*arena, *round), round->number)) return wait_at(*round, call, stages);
@@ -182,12 +180,12 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(const Call& call, Stages* stages,
     of_one.combine(contributed_, {&output, 1});
     note_done(*arena, *round);
     if (stages != nullptr) stages->note(Stage::kDone);
-    DirectRounds::done_at_once(*op);
-    if (op->is_unnamed()) lane_.names.automatic.count_unnamed();
-    lane_.log.met(*op);
+    DirectRounds::done_at_once(op);
+    if (op.is_unnamed()) lane_.names.automatic.count_unnamed();
+    lane_.log.met(op);
     if (stages != nullptr) record(call, *stages);
   }
-  op->release();
+  op.release();
   if (are_alike) return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
   lane_.participant.unnamed().give_up();
   return std::nullopt;

@@ -45,8 +45,8 @@ class RoundsInMemory {
   // done.
   using Outcome = std::optional<std::shared_ptr<Operation>>;
   // Looks so many times whether all have come. `stages`: null unless they are to be recorded. REQUIRES: this is the
-  // world's first lane.
-  Outcome repeat(const Call& call, Stages* stages, int n_looks);
+  // world's first lane, and has an arena.
+  Outcome repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks);
 
   // This rank does not come. REQUIRES: it has not.
   void close(const DirectRound& round);

@@ -56,10 +56,10 @@ bool lacks_rows(const Signature& signature) {
 
 }  // namespace
 
-OperationHandle EngineHandle::submit_request(Request request, AttachedTensors attached) {
+OperationHandle EngineHandle::submit_request(Request request, AttachedTensors attached, OpHandle* op) {
   std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
   const bool is_scalar = lacks_rows(request.signature);
-  Engine::OperationPtr operation = session_->engine()->submit(std::move(request));
+  Engine::OperationPtr operation = session_->engine()->submit(std::move(request), nullptr, op);
   if (operation->is_done() && operation->is_refused()) {
     if (is_scalar) raise_as("ScalarError", operation->status());
     raise(operation->status());
@@ -69,7 +69,7 @@ OperationHandle EngineHandle::submit_request(Request request, AttachedTensors at
   return handle;
 }
 
-OperationHandle EngineHandle::submit(Request request, nb::handle inputs, nb::handle outputs) {
+OperationHandle EngineHandle::submit(Request request, nb::handle inputs, nb::handle outputs, OpHandle* op) {
   session_->release_done();
   AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
@@ -78,21 +78,22 @@ OperationHandle EngineHandle::submit(Request request, nb::handle inputs, nb::han
     const Share share = is_shared && !outputs.is_none() ? share_of(engine(), request.process_set) : Share{};
     attached = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
-  return submit_request(std::move(request), std::move(attached));
+  return submit_request(std::move(request), std::move(attached), op);
 }
 
 nb::list EngineHandle::run(Request request, nb::handle inputs, nb::handle outputs) {
   session_->release_done();
   Loan<CallTensors> tensors(call_tensors_);
   std::optional<Engine::OperationPtr> repeated;
+  OpHandle found;
   if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
-    repeated = session_->engine()->repeat(*call);
+    repeated = session_->engine()->repeat(*call, &found);
   }
   if (repeated && *repeated == nullptr) return {};
   const Collective collective = request.signature.collective;
   OperationHandle handle = repeated
                                ? handle_of(*repeated, collective, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors)
-                               : submit(std::move(request), inputs, outputs);
+                               : submit(std::move(request), inputs, outputs, &found);
   handle.wait();
   return handle.outputs();
 }
@@ -135,7 +136,7 @@ OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collecti
   return handle;
 }
 
-OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, nb::handle tensors,
+OperationHandle EngineHandle::submit_prepared(PreparedRequest& prepared, nb::handle tensors,
                                               std::optional<double> weight, bool is_early) {
   session_->release_done();
   Request request = prepared.prototype;
@@ -144,7 +145,7 @@ OperationHandle EngineHandle::submit_prepared(const PreparedRequest& prepared, n
   set_weight(request, weight);
   if (weight) request.signature.divides_by_all = false;
   AttachedTensors attached = attach_tensors(request, tensors, tensors, session_->reader());
-  return submit_request(std::move(request), std::move(attached));
+  return submit_request(std::move(request), std::move(attached), &prepared.op);
 }
 
 namespace {
@@ -307,7 +308,7 @@ void bind_prepared_request(nb::module_& m) {
                 make_request({Collective::kAllreduce, reduce_op_of(op), -1, prescale, postscale, divides_by_all},
                              std::move(name), place);
             prototype.priority = priority;
-            new (self) PreparedRequest{std::move(prototype)};
+            new (self) PreparedRequest{std::move(prototype), nullptr};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
           nb::arg("process_set") = 0, nb::arg("divides_by_all") = false, nb::arg("priority") = 0)

@@ -15,9 +15,11 @@
 
 namespace ciranda::python {
 
-// A named request without its tensors. It may outlive sessions.
+// A named request without its tensors, and the handle by which its calls find their operation. It may outlive
+// sessions.
 struct PreparedRequest {
   Request prototype;
+  OpHandle op;
 };
 
 class EngineHandle {
@@ -31,10 +33,10 @@ class EngineHandle {
   // Submits and waits: a blocking call, without the cost of a handle if Engine::repeat() executes it.
   // `request`, here and below: without tensors.
   nb::list run(Request request, nb::handle inputs, nb::handle outputs);
-  OperationHandle submit(Request request, nb::handle inputs, nb::handle outputs);
+  OperationHandle submit(Request request, nb::handle inputs, nb::handle outputs, OpHandle* op = nullptr);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   // `is_early`: as in Request.
-  OperationHandle submit_prepared(const PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
+  OperationHandle submit_prepared(PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
                                   bool is_early);
 
  private:
@@ -46,7 +48,7 @@ class EngineHandle {
     const dlpack::ExchangeTable* table = nullptr;
   };
 
-  OperationHandle submit_request(Request request, AttachedTensors attached);
+  OperationHandle submit_request(Request request, AttachedTensors attached, OpHandle* op);
   // A view of both, if it can be one.
   std::optional<Call> as_call(const Request& request, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
   bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "agree/named_participant.hpp"
@@ -81,6 +85,88 @@ TEST(PersistentOps, OfALaneThatIsNoMoreGoWhenTheyAreReleased) {
   EXPECT_EQ(ops.find(0, "a"), other);
   ops.release(*a);
   EXPECT_EQ(ops.find(7, "a"), nullptr);
+}
+
+TEST(OpHandles, AreLookedIntoFirst) {
+  PersistentOps ops;
+  OpHandle handle;
+  PersistentOp& x = ops.find_or_make(0, "x");
+  Participant participant(0, 0, ops);
+  participant.submit(x, request("x", allreduce({4})), 1);  // pending: it stays
+  const std::uint64_t n_before = ops.n_lookups();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(ops.take(0, "x", &handle), &x);
+    EXPECT_EQ(ops.n_lookups(), n_before + 1) << "for the first call";
+    ops.release(x);
+    EXPECT_EQ(ops.find(0, "x", &handle), &x);
+  }
+  ASSERT_NE(ops.take(0, "x"), nullptr);
+  EXPECT_EQ(ops.take(0, "x", &handle), nullptr) << "it is in use";
+}
+
+TEST(OpHandles, OfWhatWasRemovedFindTheOneThatCameAfterIt) {
+  PersistentOps ops;
+  OpHandle handle;
+  ops.release(*ops.take(0, "x", &handle));  // nothing is known of it
+  const OpHandle removed = handle;
+  PersistentOp* const next = ops.take(0, "x", &handle);
+  ASSERT_NE(next, nullptr);
+  EXPECT_NE(next, removed.get());
+  EXPECT_EQ(handle.get(), next);
+  EXPECT_FALSE(removed->take()) << "for ever";
+}
+
+TEST(OpHandles, OfOtherOperationsAreNotTakenForOnesOfTheirOwn) {
+  OpHandle handle;
+  auto before = std::make_unique<PersistentOps>();
+  before->find_or_make(0, "x");
+  PersistentOps ops;
+  EXPECT_NE(before->take(0, "x", &handle), nullptr);
+  EXPECT_EQ(ops.find(0, "x", &handle), nullptr);
+  const OpHandle of_before = handle;
+  before.reset();
+  PersistentOp* const x = ops.take(0, "x", &handle);
+  EXPECT_NE(x, of_before.get());
+  EXPECT_EQ(handle.get(), x);
+  EXPECT_NE(ops.take(7, "x", &handle), x) << "on another lane";
+  EXPECT_EQ(ops.find(7, "y", &handle), nullptr);
+}
+
+// One thread calls, as any may; another, as the holder of the progress lock, ends the calls and removes what is unused.
+TEST(OpHandles, AreRefusedNothingThatIsOnlyRemoved) {
+  PersistentOps ops;
+  std::atomic<PersistentOp*> taken{nullptr};
+  std::atomic<bool> is_over{false};
+  std::thread holder([&] {
+    while (!is_over) {
+      if (PersistentOp* const op = taken.load()) {
+        PersistentOps::release(*op);
+        taken.store(nullptr);
+      }
+      PersistentOps::remove_if_unused(ops.find_or_make(0, "x"));
+      std::this_thread::yield();
+    }
+  });
+  OpHandle handle;
+  for (int i = 0; i < 2000; ++i) {
+    PersistentOp* const op = ops.take(0, "x", &handle);
+    EXPECT_NE(op, nullptr);
+    taken.store(op);
+    while (taken.load() != nullptr) std::this_thread::yield();
+  }
+  is_over.store(true);
+  holder.join();
+}
+
+TEST(OpHandles, OfAWorldThatIsGoneCannotBeTaken) {
+  OpHandle handle;
+  {
+    PersistentOps ops;
+    Participant participant(0, 0, ops);
+    participant.submit(*ops.take(0, "x", &handle), request("x", allreduce({4})), 1);
+    ops.release(*handle);
+  }
+  EXPECT_FALSE(handle->take());
 }
 
 }  // namespace

@@ -1,0 +1,127 @@
+// OpHandle: that a call that is made again with one looks no name up, however it is agreed on and carried out; and that
+// one is of use where its operation was removed, is in use, or is of another world.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <latch>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/small_sums.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/world.hpp"
+#include "text_matchers.hpp"
+
+namespace ciranda {
+namespace {
+
+using testing::expected;
+using testing::filled;
+using testing::kLayouts;
+using testing::Layout;
+using testing::options_for;
+using testing::sum_of;
+using testing::Watchdog;
+using testing::World;
+
+// The sum of a step, as of a caller who submits and then waits, or of one who blocks.
+enum class How : std::uint8_t { kSubmitted, kBlocking };
+
+void sum(Engine& engine, How how, const std::string& name, std::size_t count, int step, OpHandle* handle) {
+  std::vector<float> values = filled(count, engine.rank(), step);
+  Request request = sum_of(name, values);
+  request.is_awaited = how == How::kBlocking;
+  OpHandle of_this_call;
+  std::optional<Engine::OperationPtr> operation;
+  if (handle == nullptr) handle = &of_this_call;
+  if (how == How::kBlocking) operation = engine.repeat(call_of(request, 0), handle);
+  if (!operation) operation = engine.submit(std::move(request), nullptr, handle);
+  if (*operation != nullptr) {
+    ASSERT_TRUE(engine.wait(*operation).ok()) << (*operation)->status().message();
+  }
+  EXPECT_EQ(values, std::vector<float>(count, expected(engine.size(), step)));
+}
+
+TEST(Handles, SaveACallThatIsMadeAgainLookingItsNameUp) {
+  constexpr int kSteps = 20;
+  constexpr std::size_t kLarge = 300'000;  // for no direct round
+  for (const Layout layout : kLayouts) {
+    for (const How how : {How::kSubmitted, How::kBlocking}) {
+      for (const std::size_t count : {std::size_t{4}, kLarge}) {
+        const Watchdog watchdog("calls with handles, " + to_string(layout));
+        World world(2, options_for(layout, 2));
+        world.run([&](Engine& engine) {
+          OpHandle handle;
+          sum(engine, how, "x", count, 0, &handle);
+          const std::uint64_t n_before = engine.n_lookups();
+          for (int step = 0; step < kSteps; ++step) sum(engine, how, "x", count, step, &handle);
+          EXPECT_EQ(engine.n_lookups() - n_before, 0U) << to_string(layout);
+          for (int step = 0; step < kSteps; ++step) sum(engine, how, "x", count, step, nullptr);
+          EXPECT_EQ(engine.n_lookups() - n_before, kSteps) << to_string(layout) << ": once a call without one";
+        });
+      }
+    }
+  }
+}
+
+// The operation of a name that has no cache id any more is removed.
+TEST(Handles, OfNamesThatAreForgotten) {
+  const Watchdog watchdog("forgotten names");
+  auto options = options_for(Layout::kArena, 2);
+  options.config.cache_capacity = 2;
+  World world(2, options);
+  world.run([](Engine& engine) {
+    std::array<OpHandle, 5> handles;
+    for (int step = 0; step < 40; ++step) {
+      const auto nth = static_cast<std::size_t>(step * step) % handles.size();
+      sum(engine, step % 2 == 0 ? How::kBlocking : How::kSubmitted, "x" + std::to_string(nth), 4, step, &handles[nth]);
+    }
+  });
+}
+
+TEST(Handles, RefuseASecondCallOfANameInUse) {
+  const Watchdog watchdog("a name in use");
+  World world(2);
+  std::latch was_refused(1);
+  world.run([&](Engine& engine) {
+    OpHandle handle;
+    sum(engine, How::kSubmitted, "x", 4, 0, &handle);
+    std::vector<float> values(4);
+    if (engine.rank() == 1) was_refused.wait();
+    const auto first = engine.submit(sum_of("x", values), nullptr, &handle);
+    if (engine.rank() == 0) {
+      const auto second = engine.submit(sum_of("x", values), nullptr, &handle);
+      EXPECT_TRUE(second->is_refused());
+      EXPECT_TRUE(contains(second->status().message(), "Duplicate name 'x'")) << second->status().message();
+      was_refused.count_down();
+    }
+    static_cast<void>(engine.wait(first));  // which may have failed, too
+  });
+}
+
+// As a program keeps them that joins one world after the other, or is in two.
+TEST(Handles, AreOfUseInAnotherWorld) {
+  const Watchdog watchdog("handles in several worlds");
+  std::array<OpHandle, 2> handles;
+  const auto use = [&](Engine& engine) {
+    for (int step = 0; step < 5; ++step) {
+      for (const How how : {How::kSubmitted, How::kBlocking}) {
+        sum(engine, how, "x", 4, step, &handles[static_cast<std::size_t>(engine.rank())]);
+      }
+    }
+  };
+  for (int i = 0; i < 3; ++i) {
+    World world(2, options_for(Layout::kArena, 2));
+    world.run(use);
+    World second(2, options_for(Layout::kArena, 2));
+    second.run(use);
+    world.run(use);
+  }
+}
+
+}  // namespace
+}  // namespace ciranda
