@@ -17,7 +17,7 @@ std::optional<DirectRound> DirectRounds::come(Direct by, PersistentOp& op, const
   if (!may_come) return std::nullopt;
   op.become(is_in_memory ? State::kInMemory : State::kByMessages);
   calls_.add(op, {ticket});
-  return next(op);
+  return next(op, ticket);
 }
 
 std::optional<DirectRound> DirectRounds::round_for(PersistentOp& op, const Call& call) {

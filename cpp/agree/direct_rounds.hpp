@@ -25,6 +25,7 @@ struct DirectRound {
   std::uint64_t number = 0;
   const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while the name is open
   std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
+  Ticket ticket = kNoTicket;              // of the call that has come to it: see DirectRounds::come()
   bool is_unnamed() const { return op->is_unnamed(); }
 };
 
@@ -57,8 +58,8 @@ class DirectRounds {
 
   // Whether its next call may come to a round.
   static bool is_open(const PersistentOp& op, Direct by) { return op.direct_ == by && op.is_idle(); }
-  static DirectRound next(PersistentOp& op) {
-    return {&op, op.place_.value_or(RoundPlace{}), op.next_round_, op.first_dims_.get()};
+  static DirectRound next(PersistentOp& op, Ticket ticket = kNoTicket) {
+    return {&op, op.place_.value_or(RoundPlace{}), op.next_round_, op.first_dims_.get(), 0, ticket};
   }
   // All members do these at the same place of the log, with the same signature. In memory there may be no place for it;
   // then nothing is done, and the second says so.

@@ -13,8 +13,9 @@ std::optional<DirectRound> UnnamedRounds::next(std::optional<std::uint32_t> sign
 
 std::optional<DirectRound> UnnamedRounds::come(const Request& request, std::uint64_t nth, Ticket ticket) {
   if (!DirectRounds::is_open(op_, Direct::kInMemory)) return std::nullopt;
-  const auto round = next(signatures_.find(request.signature), request.signature.n_bytes(), nth);
+  auto round = next(signatures_.find(request.signature), request.signature.n_bytes(), nth);
   if (!round) return std::nullopt;
+  round->ticket = ticket;
   op_.become(PersistentOp::State::kInMemory);
   calls_.add(op_, {ticket});
   return round;

@@ -84,7 +84,7 @@ bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   const std::vector<DirectTensor> tensors = tensors_of(entry.request, round->first_dims, arena->n_members());
   Stages* const stages = lane_.in_flight.recorder().is_on() ? &entry.stages : nullptr;
   if (enter(*arena, *round, call_of(entry, tensors), stages)) {
-    pending_.push_back({*round, ticket});
+    pending_.push_back(*round);
     meet(now);
   } else {
     report_missed(*round->op, now);
@@ -117,7 +117,7 @@ void RoundsInMemory::report_missed(PersistentOp& op, TimePoint now) {
 }
 
 bool RoundsInMemory::holds(const Operation& operation) const {
-  return std::ranges::any_of(pending_, [&](const Pending& pending) {
+  return std::ranges::any_of(pending_, [&](const DirectRound& pending) {
     return lane_.in_flight.at(pending.ticket).operation.get() == &operation;
   });
 }
@@ -127,12 +127,12 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   SharedArena& arena = *lane_.data.arena();
   std::vector<PersistentOp*> met;
   std::vector<PersistentOp*> missed;
-  std::erase_if(pending_, [&](const Pending& pending) {
-    Arrivals place = at(arena, pending.round);
-    const std::uint64_t number = pending.round.number;
+  std::erase_if(pending_, [&](const DirectRound& pending) {
+    Arrivals place = at(arena, pending);
+    const std::uint64_t number = pending.number;
     const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
-    if (is_met && RoundMemory::agree(arena, pending.round)) {
-      met.push_back(pending.round.op);
+    if (is_met && RoundMemory::agree(arena, pending)) {
+      met.push_back(pending.op);
       Submission& entry = lane_.in_flight.at(pending.ticket);
       const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kInMemory;
       lane_.in_flight.note_agreed(pending.ticket, path, lane_.in_flight.recorder().now());
@@ -140,8 +140,8 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
       return true;
     }
     if (!is_met && !closes && !place.is_closed(number)) return false;
-    memory_.give_back(arena, pending.round);
-    missed.push_back(pending.round.op);
+    memory_.give_back(arena, pending);
+    missed.push_back(pending.op);
     return true;
   });
   for (PersistentOp* const op : met) {
@@ -223,12 +223,9 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
       lane_.in_flight.add({std::move(request), operation, op, stages != nullptr ? *stages : Stages{}});
   Submission& entry = lane_.in_flight.at(ticket);
   entry.stages.path = Path::kRepeated;
-  if (round.is_unnamed()) {
-    lane_.participant.unnamed().come(entry.request, nth, ticket);
-  } else {
-    lane_.participant.rounds().come(Direct::kInMemory, *op, entry.request, ticket);
-  }
-  pending_.push_back({round, ticket});
+  pending_.push_back(*(round.is_unnamed()
+                           ? lane_.participant.unnamed().come(entry.request, nth, ticket)
+                           : lane_.participant.rounds().come(Direct::kInMemory, *op, entry.request, ticket)));
   return operation;
 }
 
@@ -289,12 +286,12 @@ RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const Direc
 }
 
 // Not ok: there is no memory for the result.
-Status RoundsInMemory::carry_out(const SharedArena& arena, const Pending& pending) {
+Status RoundsInMemory::carry_out(const SharedArena& arena, const DirectRound& pending) {
   const Submission& entry = lane_.in_flight.at(pending.ticket);
-  const FirstDims* const first_dims = pending.round.first_dims;
+  const FirstDims* const first_dims = pending.first_dims;
   std::vector<DirectTensor> tensors = tensors_of(entry.request, first_dims, lane_.mesh.size());
   const RoundCall call = call_of(entry, tensors);
-  gather(arena, pending.round, call);
+  gather(arena, pending, call);
   std::vector<std::vector<std::int64_t>> splits;
   FirstDims rows_from = first_dims == nullptr ? entry.request.splits : *first_dims;
   if (has_own_splits(entry.request.signature)) {
@@ -309,7 +306,7 @@ Status RoundsInMemory::carry_out(const SharedArena& arena, const Pending& pendin
   }
   const auto outputs = give_outputs(entry, &rows_from, lane_.mesh, lane_.in_flight.output_memory());
   if (outputs.ok()) call.combine(contributed_, outputs.value());
-  note_done(arena, pending.round);
+  note_done(arena, pending);
   return outputs.status();
 }
 

@@ -61,11 +61,6 @@ class RoundsInMemory {
   }
 
  private:
-  struct Pending {
-    DirectRound round;
-    Ticket ticket;
-  };
-
   std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const;
   std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
   void avoid(PersistentOp& op, const Request& request);
@@ -77,13 +72,13 @@ class RoundsInMemory {
   bool enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages);
   void gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call);
   void note_done(const SharedArena& arena, const DirectRound& round);
-  Status carry_out(const SharedArena& arena, const Pending& pending);
+  Status carry_out(const SharedArena& arena, const DirectRound& pending);
 
   std::shared_ptr<Operation> wait_at(const DirectRound& round, const Call& call, const Stages* stages);
   void record(const Call& call, Stages& stages);
 
   const LaneParts lane_;
-  std::vector<Pending> pending_;
+  std::vector<DirectRound> pending_;
   std::unordered_map<std::uint32_t, DirectRound> to_close_;  // by place; as soon as there is an arena
   RoundMemory memory_;
   std::vector<const std::byte*> contributed_;  // what a call is carried out from
