@@ -23,6 +23,10 @@ struct ciranda_context {
   std::atomic<bool> is_left{false};
 };
 
+struct ciranda_handle {
+  ciranda::OpHandle op;
+};
+
 struct ciranda_operation {
   ciranda_operation() = default;
   // In a callback: valid as long as the operation is.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,12 @@ namespace {
 std::string_view binding_of(const ciranda_request& request) {
   const bool has_field = request.struct_size >= offsetof(ciranda_request, binding) + sizeof(request.binding);
   return has_field && request.binding != nullptr ? request.binding : std::string_view();
+}
+
+// Null if there is none.
+OpHandle* handle_of(const ciranda_request& request) {
+  const bool has_field = request.struct_size >= offsetof(ciranda_request, handle) + sizeof(request.handle);
+  return has_field && request.handle != nullptr ? &request.handle->op : nullptr;
 }
 
 Operation::Callback callback_of(ciranda_callback callback, void* user_data, std::string_view binding) {
@@ -55,7 +62,7 @@ ciranda_status submit(ciranda_context& context, const ciranda_request& from, cir
   // Made before the request is handed in, so that nothing can fail after that.
   auto handle = operation == nullptr ? nullptr : new_handle(binding_of(from));
   std::shared_ptr<Engine> engine = context.engine;  // whatever the callback does with the context meanwhile
-  auto submitted = engine->submit(std::move(request).value(), callback_of(from));
+  auto submitted = engine->submit(std::move(request).value(), callback_of(from), handle_of(from));
   if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted));
   return CIRANDA_OK;
 }
@@ -105,14 +112,15 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
   }
   std::optional<Engine::OperationPtr> submitted;
   OpHandle found;
-  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call, &found);
+  OpHandle* const handle = handle_of(from) != nullptr ? handle_of(from) : &found;
+  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call, handle);
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
   std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {
     Result<Request> request = translate(from);
     if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
     request.value().is_awaited = true;
-    submitted = engine->submit(std::move(request).value(), callback_of(from), &found);
+    submitted = engine->submit(std::move(request).value(), callback_of(from), handle);
   }
   const Engine::OperationPtr& done = *submitted;
   const Status status = engine->wait(done);
@@ -231,5 +239,9 @@ ciranda_operation* ciranda_operation_retain(const ciranda_operation* operation) 
 void ciranda_operation_release(ciranda_operation* operation) noexcept {
   const std::unique_ptr<ciranda_operation> owned(operation);
 }
+
+ciranda_handle* ciranda_handle_new() noexcept { return new (std::nothrow) ciranda_handle; }
+
+void ciranda_handle_release(ciranda_handle* handle) noexcept { const std::unique_ptr<ciranda_handle> owned(handle); }
 
 }  // extern "C"

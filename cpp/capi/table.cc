@@ -51,6 +51,8 @@ constexpr ciranda_table kTable = {
     ciranda_record_lost,
     ciranda_record_stop,
     ciranda_operation_call_back,
+    ciranda_handle_new,
+    ciranda_handle_release,
 };
 
 }  // namespace

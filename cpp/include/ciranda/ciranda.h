@@ -120,6 +120,8 @@ enum {
 typedef struct ciranda_context ciranda_context;
 /* A submitted request's handle. */
 typedef struct ciranda_operation ciranda_operation;
+/* A name that is called again and again, as its caller keeps it: ciranda_handle_new(). */
+typedef struct ciranda_handle ciranda_handle;
 
 /* ---- the library ------------------------------------------------------------------------------------------------ */
 
@@ -297,12 +299,15 @@ typedef struct ciranda_request {
   /* Since version 5. The name of the binding, as its user knows it: "ciranda.tensorflow". The prefix of the message of
    * an operation that fails. NULL: none. */
   const char* binding;
+  /* Since version 5. A request of the name and the lane that the handle was last used for, in the same world, needs no
+   * look-up of the name. One thread at a time uses a handle. NULL: none. */
+  ciranda_handle* handle;
 } ciranda_request;
 
 #define CIRANDA_REQUEST_INIT                                                                                         \
   {                                                                                                                  \
     sizeof(ciranda_request), sizeof(ciranda_tensor), CIRANDA_ALLREDUCE, CIRANDA_SUM, -1, 0, 1.0, 1.0, 0, NULL, NULL, \
-        0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL                                                                     \
+        0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL                                                               \
   }
 
 /* Submits a request; never blocks.
@@ -319,6 +324,12 @@ CIRANDA_API ciranda_status ciranda_submit(ciranda_context* context, const cirand
  * CIRANDA_INVALID_ARGUMENT or CIRANDA_INTERNAL without an operation: as of ciranda_submit(). */
 CIRANDA_API ciranda_status ciranda_run(ciranda_context* context, const ciranda_request* request,
                                        ciranda_operation** operation) CIRANDA_NOEXCEPT;
+
+/* Since version 5. A handle for ciranda_request.handle, of no name yet; NULL if out of memory. It may outlive a
+ * context, and be used with the next one. */
+CIRANDA_API ciranda_handle* ciranda_handle_new(void) CIRANDA_NOEXCEPT;
+/* Pending requests that were made with it continue. NULL is allowed. */
+CIRANDA_API void ciranda_handle_release(ciranda_handle* handle) CIRANDA_NOEXCEPT;
 
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 

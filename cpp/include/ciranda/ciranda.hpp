@@ -124,12 +124,27 @@ enum class Collective : std::int32_t {
   kScan = CIRANDA_SCAN,
 };
 
+// A name that is called again and again, as its caller keeps it: see ciranda_request.handle.
+class Handle {
+ public:
+  Handle() : handle_(ciranda_handle_new()) {}
+  ciranda_handle* get() const noexcept { return handle_.get(); }
+
+ private:
+  struct Release {
+    void operator()(ciranda_handle* handle) const noexcept { ciranda_handle_release(handle); }
+  };
+  std::unique_ptr<ciranda_handle, Release> handle_;
+};
+
 // The ranks of a collective: all, or those of a process set; and the lane, which does not wait for other lanes. With
-// needs_all the call fails while a rank of the set has joined; all ranks must give the same.
+// needs_all the call fails while a rank of the set has joined; all ranks must give the same. A handle saves looking the
+// name up.
 struct Place {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   bool needs_all = false;
+  const Handle* handle = nullptr;
 };
 
 // Names identify a tensor across ranks and steps; an empty one is derived from the order of calls. Roots are ranks of
@@ -840,6 +855,7 @@ class Context {
     request.process_set = place.process_set;
     request.lane = place.lane;
     if (place.needs_all) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
+    if (place.handle != nullptr) request.handle = place.handle->get();
     return request;
   }
 

@@ -93,6 +93,8 @@ typedef struct ciranda_table {
   void (*record_stop)(ciranda_recording* recording) CIRANDA_NOEXCEPT;
   ciranda_status (*operation_call_back)(ciranda_operation* operation, ciranda_callback callback,
                                         void* user_data) CIRANDA_NOEXCEPT;
+  ciranda_handle* (*handle_new)(void) CIRANDA_NOEXCEPT;
+  void (*handle_release)(ciranda_handle* handle) CIRANDA_NOEXCEPT;
 } ciranda_table;
 /* clang-format on */
 
@@ -185,6 +187,8 @@ static inline ciranda_status ciranda_use_table(const ciranda_table* table, char*
 #define ciranda_record_lost (ciranda_table_in_use->record_lost)
 #define ciranda_record_stop (ciranda_table_in_use->record_stop)
 #define ciranda_operation_call_back (ciranda_table_in_use->operation_call_back)
+#define ciranda_handle_new (ciranda_table_in_use->handle_new)
+#define ciranda_handle_release (ciranda_table_in_use->handle_release)
 
 #endif /* CIRANDA_USE_TABLE */
 

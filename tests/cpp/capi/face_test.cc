@@ -33,6 +33,17 @@ TEST(Face, AllreduceInPlaceAndNot) {
   EXPECT_EQ(doubled, (std::vector<float>{4, 8, 12}));
 }
 
+TEST(Face, CallsOfANameByItsHandle) {
+  ciranda::Context world(kAlone);
+  const ciranda::Handle handle;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<float> values{1, 2};
+    world.allreduce(std::span(values), {.name = "x", .postscale = 2, .at = {.handle = &handle}});
+    world.allreduce_async(std::span(values), {.name = "x", .postscale = 2, .at = {.handle = &handle}}).wait();
+    EXPECT_EQ(values, (std::vector<float>{4, 8}));
+  }
+}
+
 TEST(Face, BroadcastAllgatherBarrier) {
   Context world(kAlone);
   std::vector<std::uint8_t> bytes{1, 2};

@@ -9,7 +9,7 @@ _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_tensor, splits) == 32, "ve
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_tensor) == 48, "ciranda_tensor");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_options) == 32, "ciranda_options");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_output) == 32, "ciranda_output");
-_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 144, "ciranda_request");
+_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 152, "ciranda_request");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, lane) == 96, "version 1 ends here");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, priority) == 128, "version 2 ends here");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_request, binding) == 136, "versions 3 and 4 end here");

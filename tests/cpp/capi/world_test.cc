@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -68,6 +70,34 @@ TEST(World, RunsTheSameCallAgainAndAgain) {
 }
 
 // With memory for the result, and without where the library may allocate.
+// A handle may have been used for another name, and in a world that has ended.
+TEST(World, RunsAndSubmitsWithHandles) {
+  std::array<ciranda_handle*, 2> handles{ciranda_handle_new(), ciranda_handle_new()};
+  for (int nth_world = 0; nth_world < 2; ++nth_world) {
+    in_a_world(2, [&](ciranda_context*& world) {
+      const int rank = ciranda_rank(world);
+      for (int step = 0; step < 100; ++step) {
+        float value = static_cast<float>((rank + 1) * step);
+        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+        ciranda_request request = CIRANDA_REQUEST_INIT;
+        request.name = step % 10 == 0 ? "other" : "run";
+        request.tensors = &tensor;
+        request.tensors_count = 1;
+        request.handle = handles[static_cast<std::size_t>(rank)];
+        ciranda_operation* operation = nullptr;
+        ASSERT_EQ((step % 7 == 0 ? ciranda_submit : ciranda_run)(world, &request, &operation), CIRANDA_OK);
+        if (operation != nullptr) {
+          ASSERT_EQ(ciranda_wait(operation), CIRANDA_OK);
+        }
+        ciranda_operation_release(operation);
+        ASSERT_EQ(value, static_cast<float>(3 * step));
+      }
+    });
+  }
+  for (ciranda_handle* handle : handles) ciranda_handle_release(handle);
+  ciranda_handle_release(nullptr);
+}
+
 TEST(World, RunsTheSameCallOfRowsAgainAndAgain) {
   for (const ciranda_collective collective : {CIRANDA_ALLGATHER, CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL}) {
     in_a_world(2, [&](ciranda_context*& world) {
