@@ -56,7 +56,7 @@ bool lacks_rows(const Signature& signature) {
 
 }  // namespace
 
-OperationHandle EngineHandle::submit_request(Request request, AttachedTensors attached, OpHandle* op) {
+OperationHandle EngineHandle::submit_request(Request&& request, AttachedTensors attached, OpHandle* op) {
   std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
   const bool is_scalar = lacks_rows(request.signature);
   Engine::OperationPtr operation = session_->engine()->submit(std::move(request), nullptr, op);
@@ -69,7 +69,7 @@ OperationHandle EngineHandle::submit_request(Request request, AttachedTensors at
   return handle;
 }
 
-OperationHandle EngineHandle::submit(Request request, nb::handle inputs, nb::handle outputs, OpHandle* op) {
+OperationHandle EngineHandle::submit(Request&& request, nb::handle inputs, nb::handle outputs, OpHandle* op) {
   session_->release_done();
   AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
@@ -81,7 +81,7 @@ OperationHandle EngineHandle::submit(Request request, nb::handle inputs, nb::han
   return submit_request(std::move(request), std::move(attached), op);
 }
 
-nb::list EngineHandle::run(Request request, nb::handle inputs, nb::handle outputs) {
+nb::list EngineHandle::run(Request&& request, nb::handle inputs, nb::handle outputs) {
   session_->release_done();
   Loan<CallTensors> tensors(call_tensors_);
   std::optional<Engine::OperationPtr> repeated;
@@ -219,7 +219,7 @@ OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb
 // A collective without tensors, on process sets or participation.
 OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
                             std::uint64_t place) {
-  Request request = make_request({collective_of(collective)}, std::nullopt, place);
+  Request request = make_request({collective_of(collective)}, Name(), place);
   request.signature.arguments = std::move(arguments);
   return self.submit(std::move(request), nb::none(), nb::none());
 }

@@ -32,8 +32,8 @@ class EngineHandle {
 
   // Submits and waits: a blocking call, without the cost of a handle if Engine::repeat() executes it.
   // `request`, here and below: without tensors.
-  nb::list run(Request request, nb::handle inputs, nb::handle outputs);
-  OperationHandle submit(Request request, nb::handle inputs, nb::handle outputs, OpHandle* op = nullptr);
+  nb::list run(Request&& request, nb::handle inputs, nb::handle outputs);
+  OperationHandle submit(Request&& request, nb::handle inputs, nb::handle outputs, OpHandle* op = nullptr);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   // `is_early`: as in Request.
   OperationHandle submit_prepared(PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
@@ -48,7 +48,7 @@ class EngineHandle {
     const dlpack::ExchangeTable* table = nullptr;
   };
 
-  OperationHandle submit_request(Request request, AttachedTensors attached, OpHandle* op);
+  OperationHandle submit_request(Request&& request, AttachedTensors attached, OpHandle* op);
   // A view of both, if it can be one.
   std::optional<Call> as_call(const Request& request, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
   bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);

@@ -83,7 +83,7 @@ ReduceOp reduce_op_of(int value) {
   return *op;
 }
 
-Request make_request(const Terms& terms, std::optional<std::string> name, std::uint64_t place) {
+Request make_request(const Terms& terms, std::optional<std::string>&& name, std::uint64_t place) {
   constexpr std::uint32_t kNeedsAll = 1U << 31U;
   const auto upper = static_cast<std::uint32_t>(place >> 32U);
   Request request;

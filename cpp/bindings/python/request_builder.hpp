@@ -25,7 +25,7 @@ ReduceOp reduce_op_of(int value);
 
 // A request without tensors. Without a name it is numbered. `place`: Python's number of a process set and its lane: the
 // set's in the lower half, the lane's in the upper. The highest bit means that all ranks of the set are needed.
-Request make_request(const Terms& terms, std::optional<std::string> name, std::uint64_t place);
+Request make_request(const Terms& terms, std::optional<std::string>&& name, std::uint64_t place);
 // None, or of a collective that does not reduce: there is none.
 void set_weight(Request& request, std::optional<double> weight);
 
