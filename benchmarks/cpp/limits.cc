@@ -6,13 +6,15 @@
 //   memory     how fast each of 1, 2, ... threads reads, copies and adds up, in GB/s of all, by the size of a buffer
 //              (each thread has its own; copy counts 2 bytes, add 3, for each that it writes)
 //   cache_line how long a line takes from one core to another, in ns, for each pair of cores
+//   arrival    how long a direct round of 4 bytes takes two cores without the engine, in ns: both write beside a word
+//              and count themselves in it, and read what the other has written (mean of many)
 //   handover   how long a piece takes from a core's private memory to another's, through shared memory, in us
 //              (medians): to write it there, where the writer has read last, and to read it
 //   tcp        how long a byte takes over TCP to another thread of this machine, in us, and GB/s of large pieces: over
 //              loopback, and over a pair of virtual interfaces (veth) between two network namespaces, which needs root
 //              and the program ip; by the system's own congestion control, and by reno
 //
-// Each but the handover is the best of several tries: what disturbs a try makes it worse, never better.
+// Each but these two is the best of several tries: what disturbs a try makes it worse, never better.
 #include "limits.hpp"
 
 #include <sched.h>

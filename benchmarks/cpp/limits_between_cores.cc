@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "base/copy_bytes.hpp"
+#include "base/relax.hpp"
 #include "base/turns.hpp"
 #include "limits.hpp"
+#include "transport/arrivals.hpp"
 
 namespace limits {
 namespace {
@@ -36,6 +39,35 @@ double one_way_ns(int first, int second, double seconds) {
   one.join();
   other.join();
   return best;
+}
+
+// Both write four bytes beside a word, come to it, and read what the other has written: what a direct round of the
+// engine is without the engine. The time of one.
+double arrival_ns(int first, int second) {
+  constexpr std::uint64_t kRounds = 200'000;
+  struct alignas(128) Line {
+    std::atomic<std::uint64_t> word{0};
+    std::array<std::array<std::atomic<float>, 2>, 2> beside{};  // by round, and thread
+  } line;
+  double found = 0;
+  const auto come = [&](int cpu, std::size_t self) {
+    stay_on(cpu);
+    ciranda::Arrivals arrivals(line.word, 2);
+    const auto begin = Clock::now();
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      auto& beside = line.beside[round % 2];
+      beside[self].store(1, std::memory_order_relaxed);
+      arrivals.come(round);
+      while (!arrivals.is_met(round)) ciranda::relax();
+      if (beside[0].load(std::memory_order_relaxed) + beside[1].load(std::memory_order_relaxed) != 2) std::abort();
+    }
+    if (self == 0) found = seconds_since(begin) * 1e9 / static_cast<double>(kRounds);
+  };
+  std::thread other([&] { come(second, 1); });
+  std::thread one([&] { come(first, 0); });
+  one.join();
+  other.join();
+  return found;
 }
 
 double median(std::vector<double>& values) {
@@ -97,6 +129,8 @@ void print_cache_lines(const std::vector<int>& cpus, double seconds) {
     for (std::size_t j = i + 1; j < cpus.size(); ++j) {
       std::printf("{\"limit\": \"cache_line\", \"cores\": [%d, %d], \"one_way_ns\": %.1f}\n", cpus[i], cpus[j],
                   one_way_ns(cpus[i], cpus[j], seconds));
+      std::printf("{\"limit\": \"arrival\", \"cores\": [%d, %d], \"round_ns\": %.1f}\n", cpus[i], cpus[j],
+                  arrival_ns(cpus[i], cpus[j]));
     }
   }
 }
