@@ -113,7 +113,8 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
   std::optional<Engine::OperationPtr> submitted;
   OpHandle found;
   OpHandle* const handle = handle_of(from) != nullptr ? handle_of(from) : &found;
-  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call, handle);
+  if (const std::optional<Call> call = as_call(from))
+    submitted = context.engine->repeat(*call, handle, handle != &found);
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
   std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {

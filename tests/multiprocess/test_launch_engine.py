@@ -60,7 +60,7 @@ def expected(places: Sequence[tuple[int, int]]) -> list[str]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: little shared memory needs root to mount it")
 def test_a_set_does_without_memory_of_its_own_where_there_is_too_little() -> None:
-    # Of 144 MiB, the world takes 96 for its slots; a set of two would need 70.
+    # Of 144 MiB, the world takes 96 for its slots; a set of two would need 78.
     through = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
     through += ['mount -t tmpfs -o size=144m tmpfs /dev/shm && exec "$@"', "sh"]
     slots = ["--env", f"CIRANDA_SLOT_BYTES={16 << 20}"]
@@ -71,7 +71,7 @@ def test_a_set_does_without_memory_of_its_own_where_there_is_too_little() -> Non
     assert done.stdout.splitlines() == ["[0.0, 2.0, 4.0, 6.0, 8.0]"] * 2
     (warning,) = done.stderr.splitlines()
     assert "a process set of 2 ranks on this host gets no memory to share" in warning
-    assert "/dev/shm is too small: 70.2 MiB are needed" in warning
+    assert "/dev/shm is too small: 78.2 MiB are needed" in warning
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -1,8 +1,8 @@
 // MPI's messages between two ranks: transfers of the engine in the pair of both.
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -86,23 +86,23 @@ void end(RequestHandle* request, Status* status) {
 }
 
 // Of several waits, each of which is carried out whatever the others throw: memory of a message that is pending is
-// still written to. The first failure is thrown at the end.
+// still written to. What was thrown first is thrown at the end.
 class AllWaits {
  public:
   template <typename Wait>
   void add(const Wait& wait) {
     try {
       wait();
-    } catch (Failure& failure) {
-      if (!first_) first_ = std::move(failure);
+    } catch (...) {
+      if (!first_) first_ = std::current_exception();
     }
   }
   void end() const {
-    if (first_) throw *first_;
+    if (first_) std::rethrow_exception(first_);
   }
 
  private:
-  std::optional<Failure> first_;
+  std::exception_ptr first_;
 };
 
 }  // namespace
@@ -138,9 +138,8 @@ CIRANDA_API int MPIABI_Sendrecv(const void* send, int send_count, Datatype send_
                                 Comm comm, Status* status) {
   return guarded("MPI_Sendrecv", [&] {
     const Message incoming(Way::kReceive, receive, receive_count, receive_type, from, receive_tag, comm);
-    const Message outgoing(Way::kSend, sent(send), send_count, send_type, to, send_tag, comm);
     AllWaits waits;
-    waits.add([&] { outgoing.wait(nullptr); });
+    waits.add([&] { Message(Way::kSend, sent(send), send_count, send_type, to, send_tag, comm).wait(nullptr); });
     waits.add([&] { incoming.wait(status); });
     waits.end();
   });

@@ -87,7 +87,7 @@ nb::list EngineHandle::run(Request&& request, nb::handle inputs, nb::handle outp
   std::optional<Engine::OperationPtr> repeated;
   OpHandle found;
   if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
-    repeated = session_->engine()->repeat(*call, &found);
+    repeated = session_->engine()->repeat(*call, &found, false);
   }
   if (repeated && *repeated == nullptr) return {};
   const Collective collective = request.signature.collective;

@@ -68,6 +68,24 @@ TEST(Handles, SaveACallThatIsMadeAgainLookingItsNameUp) {
   }
 }
 
+// The first call with one may be carried out at once already, and the next of another name.
+TEST(Handles, HaveTheNameOfTheLastCall) {
+  const Watchdog watchdog("handles that change names");
+  World world(2);
+  world.run([](Engine& engine) {
+    OpHandle handle;
+    for (int step = 0; step < 4; ++step) {
+      for (const char* name : {"x", "y"}) sum(engine, How::kBlocking, name, 4, step, nullptr);
+    }
+    for (const char* name : {"x", "y"}) {
+      sum(engine, How::kBlocking, name, 4, 0, &handle);
+      const std::uint64_t n_before = engine.n_lookups();
+      for (int step = 0; step < 10; ++step) sum(engine, How::kBlocking, name, 4, step, &handle);
+      EXPECT_EQ(engine.n_lookups(), n_before) << name;
+    }
+  });
+}
+
 // The operation of a name that has no cache id any more is removed.
 TEST(Handles, OfNamesThatAreForgotten) {
   const Watchdog watchdog("forgotten names");
