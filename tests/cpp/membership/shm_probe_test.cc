@@ -195,7 +195,7 @@ TEST(ShmProbe, AMemberAllocatesItsPart) {
 
 // Not a SIGBUS when it uses it.
 TEST(ShmProbe, AMemberForWhosePartThereIsNoRoomSaysSo) {
-  SmallFileSystem small(8);
+  SmallFileSystem small(16);
   if (!small.is_there()) GTEST_SKIP() << "SKIPPED: mounting a small tmpfs needs root";
   Trial trial(1);
   const auto made = ShmSegment::create_part(trial.n_bytes(), SegmentLayout(2, 4096).owned_by(0), small.folder());
