@@ -19,6 +19,21 @@ namespace {
 
 constexpr std::array<std::size_t, 5> kPieceBytes{16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
 
+// Runs body(0) and body(1) at the same time, each on its core.
+template <typename Body>
+void on_both(int first, int second, const Body& body) {
+  std::thread other([&] {
+    stay_on(second);
+    body(std::size_t{1});
+  });
+  std::thread one([&] {
+    stay_on(first);
+    body(std::size_t{0});
+  });
+  one.join();
+  other.join();
+}
+
 double one_way_ns(int first, int second, double seconds) {
   using ciranda::Turns;
   struct alignas(128) Line {
@@ -27,17 +42,12 @@ double one_way_ns(int first, int second, double seconds) {
   const auto end =
       Turns::Clock::now() + std::chrono::duration_cast<Turns::Clock::duration>(std::chrono::duration<double>(seconds));
   double best = 1e9;
-  const auto go_to_and_fro = [&](int cpu, Turns::Side side) {
-    stay_on(cpu);
-    Turns turns(line.word, side);
+  on_both(first, second, [&](std::size_t self) {
+    Turns turns(line.word, self == 0 ? Turns::Side::kFirst : Turns::Side::kSecond);
     while (const auto found = turns.one_way_ns(end)) {
-      if (side == Turns::Side::kFirst) best = std::min(best, *found);
+      if (self == 0) best = std::min(best, *found);
     }
-  };
-  std::thread other([&] { go_to_and_fro(second, Turns::Side::kSecond); });
-  std::thread one([&] { go_to_and_fro(first, Turns::Side::kFirst); });
-  one.join();
-  other.join();
+  });
   return best;
 }
 
@@ -50,8 +60,7 @@ double arrival_ns(int first, int second) {
     std::array<std::array<std::atomic<float>, 2>, 2> beside{};  // by round, and thread
   } line;
   double found = 0;
-  const auto come = [&](int cpu, std::size_t self) {
-    stay_on(cpu);
+  on_both(first, second, [&](std::size_t self) {
     ciranda::Arrivals arrivals(line.word, 2);
     const auto begin = Clock::now();
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
@@ -62,11 +71,7 @@ double arrival_ns(int first, int second) {
       if (beside[0].load(std::memory_order_relaxed) + beside[1].load(std::memory_order_relaxed) != 2) std::abort();
     }
     if (self == 0) found = seconds_since(begin) * 1e9 / static_cast<double>(kRounds);
-  };
-  std::thread other([&] { come(second, 1); });
-  std::thread one([&] { come(first, 0); });
-  one.join();
-  other.join();
+  });
   return found;
 }
 
@@ -139,16 +144,7 @@ void print_handovers(const std::vector<int>& cpus) {
   if (cpus.size() < 2) return;
   for (const std::size_t n_bytes : kPieceBytes) {
     Handover handover(n_bytes);
-    std::thread other([&] {
-      stay_on(cpus[1]);
-      handover.run(1);
-    });
-    std::thread one([&] {
-      stay_on(cpus[0]);
-      handover.run(0);
-    });
-    one.join();
-    other.join();
+    on_both(cpus[0], cpus[1], [&](std::size_t place) { handover.run(place); });
     std::printf("{\"limit\": \"handover\", \"bytes\": %zu, \"write_us\": %.2f, \"read_us\": %.2f}\n", n_bytes,
                 handover.write_us(), handover.read_us());
   }

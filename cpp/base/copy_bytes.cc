@@ -10,6 +10,11 @@
 #endif
 
 namespace ciranda {
+namespace {
+
+constexpr std::size_t kLeastBytes = 4096;  // of a technique: below, to begin takes longer than is won
+
+}  // namespace
 
 // Sanitizers do not see what "rep movsb" reads and writes: they get the plain copies below.
 #if defined(__x86_64__) && !defined(CIRANDA_SANITIZED)
@@ -89,7 +94,6 @@ void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) 
 }
 
 void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::size_t n_bytes) {
-  constexpr std::size_t kLeastBytes = 4096;  // below, to begin takes longer than is won
   static const bool is_fast = has_fast_strings();
   if (n_bytes >= kLeastBytes && technique == StagingCopy::kPastCaches) return copy_past_caches(to, from, n_bytes);
   if (n_bytes >= kLeastBytes && is_fast) return copy_by_string(to, from, n_bytes);
@@ -107,7 +111,7 @@ void copy_by(StagingCopy /*technique*/, std::byte* to, const std::byte* from, st
 
 namespace {
 
-constexpr std::size_t kLeastTrialBytes = 8192;  // of which a half takes some times as long as reading the clock
+constexpr std::size_t kLeastTrialBytes = 2 * kLeastBytes;  // so that each half is made by its technique
 
 // Half of the bytes by each technique, which take turns in being the first.
 void copy_in_trial(std::byte* to, const std::byte* from, std::size_t n_bytes) {

@@ -112,9 +112,11 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
   }
   std::optional<Engine::OperationPtr> submitted;
   OpHandle found;
-  OpHandle* const handle = handle_of(from) != nullptr ? handle_of(from) : &found;
-  if (const std::optional<Call> call = as_call(from))
-    submitted = context.engine->repeat(*call, handle, handle != &found);
+  OpHandle* const kept = handle_of(from);
+  OpHandle* const handle = kept != nullptr ? kept : &found;
+  if (const std::optional<Call> call = as_call(from)) {
+    submitted = context.engine->repeat(*call, handle, kept != nullptr);
+  }
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
   std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {

@@ -336,10 +336,10 @@ TEST(RoundsInMemory, ThatAreClosedWakeWhoCameEarly) {
   world.run([&](Engine& engine) {
     std::array<std::vector<float>, kOfZero + 1> tensors;
     const auto call = [&](std::size_t i) { return sum_of("call " + std::to_string(i), tensors[i]); };
-    const std::size_t first_early = engine.rank() == 0 ? 0 : kOfZero;
-    const std::size_t first_late = kOfZero - first_early;
+    const auto is_early = [&](std::size_t i) { return (i < kOfZero) == (engine.rank() == 0); };
     const auto come_late = [&] {
-      for (std::size_t i = first_late; i < (first_late == 0 ? kOfZero : tensors.size()); ++i) {
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (is_early(i)) continue;
         EXPECT_TRUE(engine.wait(engine.submit(call(i))).ok());
       }
     };
@@ -350,8 +350,8 @@ TEST(RoundsInMemory, ThatAreClosedWakeWhoCameEarly) {
     for (int step = 0; step < 20; ++step) {
       for (auto& tensor : tensors) tensor = filled(kCount, engine.rank(), step);
       std::vector<std::shared_ptr<Operation>> early_calls;
-      for (std::size_t i = first_early; i < (first_early == 0 ? kOfZero : tensors.size()); ++i) {
-        early_calls.push_back(engine.submit(early(call(i))));
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (is_early(i)) early_calls.push_back(engine.submit(early(call(i))));
       }
       together.arrive_and_wait();
       if (engine.rank() == 0) come_late();
