@@ -116,8 +116,13 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   std::optional<RoundPlace> place_;
 };
 
-// By which a caller keeps the operation of a name that it calls again: its later calls need not look the name up. Null
-// before the first one. It may outlive the operation's use, the lane and the world.
-using OpHandle = std::shared_ptr<PersistentOp>;
+// By which a caller keeps the operation of a name that it calls again: its later calls need not look the name up. It
+// may outlive the operation's use, the lane and the world.
+struct OpHandle {
+  std::shared_ptr<PersistentOp> op = nullptr;  // before the first call
+  // Saves one call looking its name up twice. Of no use once that is carried out: to have the operation costs as much
+  // as a look-up.
+  bool is_for_one_call = false;
+};
 
 }  // namespace ciranda

@@ -10,15 +10,15 @@ PersistentOps::~PersistentOps() {
 }
 
 PersistentOp* PersistentOps::take(LaneId lane, std::string_view name, OpHandle* handle) {
-  if (is_kept(handle, lane, name) && (*handle)->take()) return handle->get();
+  if (is_kept(handle, lane, name) && handle->op->take()) return handle->op.get();
   const std::lock_guard lock(mutex_);
-  const OpHandle& op = made(lane, name);
-  if (handle != nullptr) *handle = op;
+  const std::shared_ptr<PersistentOp>& op = made(lane, name);
+  if (handle != nullptr) handle->op = op;
   return op->take() ? op.get() : nullptr;
 }
 
 PersistentOp* PersistentOps::find(LaneId lane, std::string_view name, const OpHandle* handle) const {
-  if (is_kept(handle, lane, name)) return handle->get();
+  if (is_kept(handle, lane, name)) return handle->op.get();
   const std::lock_guard lock(mutex_);
   const auto found = look_up(lane, name);
   return found == ops_.end() ? nullptr : found->second.get();
@@ -29,7 +29,7 @@ PersistentOp& PersistentOps::find_or_make(LaneId lane, std::string_view name) {
   return *made(lane, name);
 }
 
-const OpHandle& PersistentOps::made(LaneId lane, std::string_view name) {
+const std::shared_ptr<PersistentOp>& PersistentOps::made(LaneId lane, std::string_view name) {
   const auto found = look_up(lane, name);
   if (found != ops_.end()) return found->second;
   auto op = std::make_shared<PersistentOp>(*this, lane, std::string(name));

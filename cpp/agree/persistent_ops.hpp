@@ -59,14 +59,14 @@ class PersistentOps {
   };
 
   bool is_kept(const OpHandle* handle, LaneId lane, std::string_view name) const {
-    return handle != nullptr && *handle != nullptr && (*handle)->is(*this, lane, name);
+    return handle != nullptr && handle->op != nullptr && handle->op->is(*this, lane, name);
   }
   // REQUIRES, here and below: the mutex.
   auto look_up(LaneId lane, std::string_view name) const { return ++n_lookups_, ops_.find({lane, name}); }
-  const OpHandle& made(LaneId lane, std::string_view name);
+  const std::shared_ptr<PersistentOp>& made(LaneId lane, std::string_view name);
 
   mutable std::mutex mutex_;
-  std::unordered_map<Key, OpHandle, HashKey> ops_;
+  std::unordered_map<Key, std::shared_ptr<PersistentOp>, HashKey> ops_;
   mutable std::uint64_t n_lookups_ = 0;
 };
 

@@ -111,12 +111,10 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
     return CIRANDA_INVALID_ARGUMENT;
   }
   std::optional<Engine::OperationPtr> submitted;
-  OpHandle found;
+  OpHandle of_this_call{.is_for_one_call = true};
   OpHandle* const kept = handle_of(from);
-  OpHandle* const handle = kept != nullptr ? kept : &found;
-  if (const std::optional<Call> call = as_call(from)) {
-    submitted = context.engine->repeat(*call, handle, kept != nullptr);
-  }
+  OpHandle* const handle = kept != nullptr ? kept : &of_this_call;
+  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call, handle);
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
   std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {

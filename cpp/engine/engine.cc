@@ -147,13 +147,13 @@ void Engine::Parts::submit(Submission&& submission, OpHandle* handle) {
 }
 
 // The mesh stays armed, as where a call is taken in at once.
-std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle, bool is_kept) {
+std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle) {
   Stages stages;
   const bool is_recorded = parts_->recorder->is_on();
   if (is_recorded) stages.note(Stage::kSubmitted);
   std::optional<OperationPtr> repeated;
   parts_->progress.at_once([&](ProgressLoop& loop, int n_looks) {
-    repeated = loop.repeat(call, handle, is_kept, is_recorded ? &stages : nullptr, n_looks);
+    repeated = loop.repeat(call, handle, is_recorded ? &stages : nullptr, n_looks);
   });
   return repeated;
 }

@@ -71,9 +71,8 @@ class Engine {
   // Before submit() and wait(), where these follow each other: a call that all ranks have agreed on before needs no
   // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it;
   // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it, with the same
-  // handle: one that is made for the call saves looking its name up twice. It is left alone (`is_kept` false) where the
-  // call is carried out: to have it costs as much as a look-up.
-  std::optional<OperationPtr> repeat(const Call& call, OpHandle* handle = nullptr, bool is_kept = true);
+  // handle.
+  std::optional<OperationPtr> repeat(const Call& call, OpHandle* handle = nullptr);
 
   // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline
   // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits. Inside a

@@ -121,15 +121,15 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   in_flight_.note(ticket, Stage::kReady);
 }
 
-RoundsInMemory::Outcome Lane::repeat(const Call& call, OpHandle* handle, bool is_kept, Stages* stages, int n_looks) {
+RoundsInMemory::Outcome Lane::repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks) {
   if (parting_ || data_.arena() == nullptr) return std::nullopt;
   PersistentOp* const op =
       call.name.empty() ? &participant_.unnamed().op() : parts_.names.ops.find(id_, call.name, handle);
   if (op == nullptr) return std::nullopt;
   const bool had_pending = participant_.calls().any();
   RoundsInMemory::Outcome outcome = in_memory_.repeat(*op, call, stages, n_looks);
-  const bool is_of_use = !outcome || is_kept;
-  if (handle != nullptr && is_of_use && handle->get() != op) *handle = op->shared_from_this();
+  const bool is_of_use = handle != nullptr && (!outcome || !handle->is_for_one_call);
+  if (is_of_use && handle->op.get() != op) handle->op = op->shared_from_this();
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
   reports_.expect_more();
   if (!had_pending) answers_.begin(std::chrono::steady_clock::now());

@@ -54,7 +54,7 @@ class Lane {
 
   void submit(Submission&& submission, TimePoint now);
   // REQUIRES: this is the world's first lane.
-  RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, bool is_kept, Stages* stages, int n_looks);
+  RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks);
   // The submission has no request where the lane joins along with another. REQUIRES: no join is pending here.
   void join(Submission&& submission, TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);

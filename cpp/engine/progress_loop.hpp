@@ -29,8 +29,8 @@ class ProgressLoop {
   bool submit(Submission&& submission, int n_looks);
 
   // Of the world. REQUIRES: the queue is empty.
-  RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, bool is_kept, Stages* stages, int n_looks) {
-    return failure_ ? std::nullopt : lanes_.first().repeat(call, handle, is_kept, stages, n_looks);
+  RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks) {
+    return failure_ ? std::nullopt : lanes_.first().repeat(call, handle, stages, n_looks);
   }
 
   // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.

@@ -85,15 +85,15 @@ nb::list EngineHandle::run(Request&& request, nb::handle inputs, nb::handle outp
   session_->release_done();
   Loan<CallTensors> tensors(call_tensors_);
   std::optional<Engine::OperationPtr> repeated;
-  OpHandle found;
+  OpHandle of_this_call{.is_for_one_call = true};
   if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
-    repeated = session_->engine()->repeat(*call, &found, false);
+    repeated = session_->engine()->repeat(*call, &of_this_call);
   }
   if (repeated && *repeated == nullptr) return {};
   const Collective collective = request.signature.collective;
   OperationHandle handle = repeated
                                ? handle_of(*repeated, collective, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors)
-                               : submit(std::move(request), inputs, outputs, &found);
+                               : submit(std::move(request), inputs, outputs, &of_this_call);
   handle.wait();
   return handle.outputs();
 }

@@ -108,11 +108,11 @@ TEST(OpHandles, OfWhatWasRemovedFindTheOneThatCameAfterIt) {
   PersistentOps ops;
   OpHandle handle;
   ops.release(*ops.take(0, "x", &handle));  // nothing is known of it
-  const OpHandle removed = handle;
+  const std::shared_ptr<PersistentOp> removed = handle.op;
   PersistentOp* const next = ops.take(0, "x", &handle);
   ASSERT_NE(next, nullptr);
   EXPECT_NE(next, removed.get());
-  EXPECT_EQ(handle.get(), next);
+  EXPECT_EQ(handle.op.get(), next);
   EXPECT_FALSE(removed->take()) << "for ever";
 }
 
@@ -123,11 +123,11 @@ TEST(OpHandles, OfOtherOperationsAreNotTakenForOnesOfTheirOwn) {
   PersistentOps ops;
   EXPECT_NE(before->take(0, "x", &handle), nullptr);
   EXPECT_EQ(ops.find(0, "x", &handle), nullptr);
-  const OpHandle of_before = handle;
+  const std::shared_ptr<PersistentOp> of_before = handle.op;
   before.reset();
   PersistentOp* const x = ops.take(0, "x", &handle);
   EXPECT_NE(x, of_before.get());
-  EXPECT_EQ(handle.get(), x);
+  EXPECT_EQ(handle.op.get(), x);
   EXPECT_NE(ops.take(7, "x", &handle), x) << "on another lane";
   EXPECT_EQ(ops.find(7, "y", &handle), nullptr);
 }
@@ -164,9 +164,9 @@ TEST(OpHandles, OfAWorldThatIsGoneCannotBeTaken) {
     PersistentOps ops;
     Participant participant(0, 0, ops);
     participant.submit(*ops.take(0, "x", &handle), request("x", allreduce({4})), 1);
-    ops.release(*handle);
+    ops.release(*handle.op);
   }
-  EXPECT_FALSE(handle->take());
+  EXPECT_FALSE(handle.op->take());
 }
 
 }  // namespace
