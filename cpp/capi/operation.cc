@@ -19,14 +19,14 @@ namespace ciranda::capi {
 namespace {
 
 std::string_view binding_of(const ciranda_request& request) {
-  const bool has_field = request.struct_size >= offsetof(ciranda_request, binding) + sizeof(request.binding);
-  return has_field && request.binding != nullptr ? request.binding : std::string_view();
+  const char* const binding = field_of(request, &ciranda_request::binding);
+  return binding != nullptr ? binding : std::string_view();
 }
 
 // Null if there is none.
 OpHandle* handle_of(const ciranda_request& request) {
-  const bool has_field = request.struct_size >= offsetof(ciranda_request, handle) + sizeof(request.handle);
-  return has_field && request.handle != nullptr ? &request.handle->op : nullptr;
+  ciranda_handle* const handle = field_of(request, &ciranda_request::handle);
+  return handle != nullptr ? &handle->op : nullptr;
 }
 
 Operation::Callback callback_of(ciranda_callback callback, void* user_data, std::string_view binding) {

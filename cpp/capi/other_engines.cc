@@ -4,10 +4,10 @@
 #include <link.h>
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "capi/translate.hpp"
 #include "ciranda/table.h"
 
 namespace ciranda::capi {
@@ -38,8 +38,8 @@ GetTable find_in(const std::string& object) {
 }
 
 bool is_in_a_world(const ciranda_table& table) {
-  const bool can_say = table.struct_size >= offsetof(ciranda_table, contexts_count) + sizeof(table.contexts_count);
-  return can_say && table.contexts_count() > 0;
+  const auto count = field_of(table, &ciranda_table::contexts_count);
+  return count != nullptr && count() > 0;
 }
 
 std::string file_of(GetTable function) {

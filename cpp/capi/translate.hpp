@@ -18,6 +18,15 @@
 
 namespace ciranda::capi {
 
+// Of a caller's struct, which may be of an older version: the field, or zero where it has none. REQUIRES: `from` points
+// to as many readable bytes as its struct_size says.
+template <typename Struct, typename Field>
+Field field_of(const Struct& from, Field Struct::*field) {
+  const auto* const end = reinterpret_cast<const std::byte*>(&(from.*field) + 1);
+  const auto n_bytes = static_cast<std::size_t>(end - reinterpret_cast<const std::byte*>(&from));
+  return from.struct_size >= n_bytes ? from.*field : Field{};
+}
+
 struct Options {
   std::vector<std::pair<std::string, std::string>> settings;
   std::uint64_t epoch = CIRANDA_EPOCH_AUTO;
