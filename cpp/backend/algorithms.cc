@@ -151,12 +151,21 @@ constexpr auto kArena = Memory::kArena;
 constexpr auto kChannels = Memory::kChannels;
 
 // Of an allreduce. A reduce is carried out by the same, as its plan says who receives.
-constexpr AlgorithmRow kShmOneShot{Collective::kAllreduce, kArena,          "shm one-shot", shm_one_shot,
-                                   shm_one_shot_cost,      Segments::kNone, fits_a_slot};
+constexpr AlgorithmRow kShmOneShot{.collective = Collective::kAllreduce,
+                                   .needs = kArena,
+                                   .name = "shm one-shot",
+                                   .start = shm_one_shot,
+                                   .cost = shm_one_shot_cost,
+                                   .is_possible = fits_a_slot,
+                                   .is_one_shot = true};
 constexpr AlgorithmRow kShmTwoShot{Collective::kAllreduce, kArena,           "shm two-shot", shm_two_shot,
                                    shm_two_shot_cost,      Segments::kSlots, nullptr,        in_place_cost};
-constexpr AlgorithmRow kDirectOneShot{Collective::kAllreduce, kChannels, "direct one-shot", direct_one_shot,
-                                      direct_one_shot_cost};
+constexpr AlgorithmRow kDirectOneShot{.collective = Collective::kAllreduce,
+                                      .needs = kChannels,
+                                      .name = "direct one-shot",
+                                      .start = direct_one_shot,
+                                      .cost = direct_one_shot_cost,
+                                      .is_one_shot = true};
 constexpr AlgorithmRow kDirectTwoShot{Collective::kAllreduce, kChannels,        "direct two-shot", direct_two_shot,
                                       direct_two_shot_cost,   Segments::kPairs, rounds_inputs};
 constexpr AlgorithmRow as_reduce(AlgorithmRow row) {

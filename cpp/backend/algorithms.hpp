@@ -101,6 +101,7 @@ struct AlgorithmRow {
   bool (*is_possible)(const Policy&, std::size_t n_bytes) = nullptr;
   // Where all ranks' tensors lie in memory that all have mapped. Null: as elsewhere.
   Cost (*cost_in_place)(const CostTerms&) = nullptr;
+  bool is_one_shot = false;  // NativeOptions::one_shot_bytes is about it
 };
 
 std::span<const AlgorithmRow> algorithms();

@@ -15,8 +15,6 @@ constexpr std::array<std::size_t, 2> kParts{2, 4};  // of the usual segment, tha
 // What is passed on at a time: a chain is filled soon, and yet few calls of the system are made.
 constexpr std::size_t kPassedOnBytes = 64 << 10;
 
-bool is_one_shot(const AlgorithmRow& row) { return row.name.ends_with("one-shot"); }
-
 }  // namespace
 
 NativeOptions native_options(const Config& config) {
@@ -67,7 +65,7 @@ bool Policy::is_better(const AlgorithmRow& later, const AlgorithmRow& earlier, s
     if (earlier.name.ends_with(options.algorithm)) return false;
     if (later.name.ends_with(options.algorithm)) return true;
   }
-  if (options.one_shot_bytes && is_one_shot(earlier)) return n_bytes > *options.one_shot_bytes;
+  if (options.one_shot_bytes && earlier.is_one_shot) return n_bytes > *options.one_shot_bytes;
   return !costs.is_no_slower(usual(earlier), usual(later), n_bytes);
 }
 
