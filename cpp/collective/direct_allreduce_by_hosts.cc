@@ -13,20 +13,6 @@ namespace {
 
 constexpr std::size_t kDepth = TwoRounds::kDepth;
 
-Slice cut(const Slice& whole, int n, int index) {
-  const Slice cut = slice_of(whole.n_bytes, n, index);
-  return {whole.offset + cut.offset, cut.n_bytes};
-}
-
-void reduce(const kernels::Reduction& reduction, std::span<const std::byte* const> inputs,
-            std::span<std::byte> result) {
-  if (!result.empty()) kernels::reduce(reduction, inputs, result.data(), result.size() / size_of(reduction.dtype));
-}
-
-void round(std::span<std::byte> values) {
-  kernels::round_to_bfloat16(values.data(), values.data(), values.size() / sizeof(float));
-}
-
 // A block is cut into slices, one for each rank of the host that has fewest, and those into a share for each host.
 // Neighbours are the ranks of this host, counterparts those that have the same slice on other hosts; ranks of larger
 // hosts that have no slice only contribute their input and get the result. A block's four rounds:
@@ -48,7 +34,7 @@ class ByHosts final : public RunningCollective {
         n_neighbours_(range(host_).size()),
         own_(mesh.rank() - range(host_).begin),
         block_bytes_(segment_bytes * static_cast<std::size_t>(hosts.fewest_ranks)),
-        rounds_{(plan.n_bytes + block_bytes_ - 1) / block_bytes_},
+        rounds_{n_blocks_of(plan.n_bytes, block_bytes_)},
         transfers_(mesh) {
     of_sums_.prescale = 1.0;
     for (const auto& piece : plan.output.pieces()) results_.add(piece.data(), piece.size());
@@ -99,16 +85,13 @@ class ByHosts final : public RunningCollective {
   int counterpart(int host) const { return range(host).begin + own_; }
 
   // All relative to the whole plan.
-  Slice block_range(std::size_t block) const {
-    const std::size_t begin = std::min(block * block_bytes_, plan_.n_bytes);
-    return {begin, std::min(block_bytes_, plan_.n_bytes - begin)};
-  }
+  Slice block_range(std::size_t block) const { return block_of(plan_.n_bytes, block_bytes_, block); }
   Slice slice(std::size_t block, int place) const {
     const Slice whole = block_range(block);
     if (place >= hosts_.fewest_ranks) return {whole.offset + whole.n_bytes, 0};
-    return cut(whole, hosts_.fewest_ranks, place);
+    return slice_of(whole, hosts_.fewest_ranks, place);
   }
-  Slice share(std::size_t block, int host) const { return cut(slice(block, own_), n_hosts_, host); }
+  Slice share(std::size_t block, int host) const { return slice_of(slice(block, own_), n_hosts_, host); }
 
   void share_out(Scratch& scratch) {
     const std::size_t slice_bytes = slice_of(block_range(0).n_bytes, hosts_.fewest_ranks, 0).n_bytes;
@@ -178,8 +161,8 @@ class ByHosts final : public RunningCollective {
       const RankRun& of = hosts_.parts[static_cast<std::size_t>(host_)][part];
       const auto inputs = std::span(inputs_).subspan(static_cast<std::size_t>(of.begin - range(host_).begin),
                                                      static_cast<std::size_t>(of.size()));
-      reduce(reductions_.of_part, inputs, at.sums[part].first(own.n_bytes));
-      if (is_rounded_) round(at.sums[part].first(own.n_bytes));
+      kernels::reduce(reductions_.of_part, inputs, at.sums[part].first(own.n_bytes));
+      if (is_rounded_) kernels::round_to_bfloat16(at.sums[part].first(own.n_bytes));
     }
     const std::size_t n_own = share(block, host_).n_bytes;
     for (const int host : counterparts_) {
@@ -215,10 +198,10 @@ class ByHosts final : public RunningCollective {
       const auto out = is_last ? result : at.between[step].first(own.n_bytes);
       step_inputs_.clear();
       for (const std::size_t place : hosts_.steps[step].inputs) step_inputs_.push_back(inputs_[place]);
-      reduce(is_last ? reductions_.of_all : of_sums_, step_inputs_, out);
+      kernels::reduce(is_last ? reductions_.of_all : of_sums_, step_inputs_, out);
       inputs_.push_back(out.data());
     }
-    if (is_rounded_) round(result);
+    if (is_rounded_) kernels::round_to_bfloat16(result);
     if (in_place.empty()) scatter(plan_.output, own.offset, result);
     at.result_pieces = InputPieces(result.data(), result.size());
     for (const int host : counterparts_) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "collective/aligned_blocks.hpp"
@@ -68,9 +69,10 @@ class Doubling final : public RunningCollective {
     ++n_segments_;
     const auto own = rounds_.front().own.first(n_bytes_);
     gather(plan_.input, offset_, own);
-    if (rounding_.is_of_inputs()) round(own);
+    if (rounding_.is_of_inputs()) kernels::round_to_bfloat16(own);
     // Whom this rank meets first has combined some already, and so scaled them.
-    if (rounds_.front().level > 0) reduce(in_parts_.of_part, {own.data()}, own);
+    const std::array<const std::byte*, 1> input{own.data()};
+    if (rounds_.front().level > 0) kernels::reduce(in_parts_.of_part, input, own);
     exchange();
   }
 
@@ -88,25 +90,17 @@ class Doubling final : public RunningCollective {
     const std::byte* right = (round.is_left ? round.theirs : round.own).data();
     if (round_ == rounds_.size()) {
       plan_.output.for_range(offset_, n_bytes_, [&](std::span<std::byte> part, std::size_t at) {
-        reduce(round.level == 0 ? reduction_ : in_parts_.of_all, {left + at, right + at}, part);
-        if (rounding_.is_on()) this->round(part);
+        kernels::reduce(round.level == 0 ? reduction_ : in_parts_.of_all, std::array{left + at, right + at}, part);
+        if (rounding_.is_on()) kernels::round_to_bfloat16(part);
       });
       return;
     }
     kernels::Reduction part = in_parts_.of_part;
     if (round.level > 0) part.prescale = 1.0;
     const auto both = rounds_[round_].own.first(n_bytes_);
-    reduce(part, {left, right}, both);
-    if (rounding_.is_on() && rounding_.n_together == 2 << round.level) this->round(both);
+    kernels::reduce(part, std::array{left, right}, both);
+    if (rounding_.is_on() && rounding_.n_together == 2 << round.level) kernels::round_to_bfloat16(both);
     exchange();
-  }
-
-  static void reduce(const kernels::Reduction& reduction, std::initializer_list<const std::byte*> inputs,
-                     std::span<std::byte> out) {
-    kernels::reduce(reduction, {inputs.begin(), inputs.size()}, out.data(), out.size() / size_of(reduction.dtype));
-  }
-  static void round(std::span<std::byte> values) {
-    kernels::round_to_bfloat16(values.data(), values.data(), values.size() / sizeof(float));
   }
 
   const Plan& plan_;

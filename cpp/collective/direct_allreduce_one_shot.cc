@@ -1,13 +1,13 @@
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "collective/direct_allreduce.hpp"
 #include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
+#include "collective/reduce_pieces.hpp"
 
 namespace ciranda {
 namespace {
-
-constexpr std::size_t kLine = 64;
 
 class OneShot final : public RunningCollective {
  public:
@@ -29,11 +29,7 @@ class OneShot final : public RunningCollective {
   Progress step() override {
     const bool moved = transfers_.step();
     if (!transfers_.is_idle()) return moved ? Progress::kMoved : Progress::kStuck;
-    std::vector<const std::byte*> inputs(inputs_.size());
-    plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
-      for (std::size_t i = 0; i < inputs_.size(); ++i) inputs[i] = inputs_[i] + at;
-      reduce_rounded(reduction_, rounding_, inputs, part.data(), part.size() / size_of(reduction_.dtype));
-    });
+    reduce_pieces(reduction_, inputs_, plan_.output, {0, plan_.output.n_bytes()}, rounding_);
     return Progress::kDone;
   }
 
@@ -42,7 +38,8 @@ class OneShot final : public RunningCollective {
  private:
   // The own input is read where it lies, if it lies in one piece.
   void receive(int self, Scratch& scratch) {
-    const std::size_t stride = (plan_.n_bytes + kLine - 1) / kLine * kLine;
+    constexpr std::size_t kLine = 64;
+    const std::size_t stride = round_up(plan_.n_bytes, kLine);
     const std::span<std::byte> memory = scratch.take(contributors_.size() * stride);
     for (std::size_t i = 0; i < contributors_.size(); ++i) {
       const std::span<std::byte> staging = memory.subspan(i * stride, plan_.n_bytes);

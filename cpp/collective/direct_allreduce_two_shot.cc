@@ -23,10 +23,10 @@ class TwoShot final : public RunningCollective {
         rounds_(rounding.is_on()),
         contributors_(members_of(plan.contributors, mesh.size())),
         block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
-        n_blocks_((plan.n_bytes + block_bytes_ - 1) / block_bytes_),
+        n_blocks_(n_blocks_of(plan.n_bytes, block_bytes_)),
         transfers_(mesh),
         inputs_(contributors_.size()) {
-    const std::size_t n_bytes = slice_of(block_range(0).n_bytes, mesh.size(), 0).n_bytes;
+    const std::size_t n_bytes = slice(0, 0).n_bytes;
     const auto n_ranks = static_cast<std::size_t>(mesh.size());
     std::byte* memory = scratch.take(kDepth * (n_ranks + 1) * n_bytes).data();
     for (Stage& stage : stages_) {
@@ -66,15 +66,9 @@ class TwoShot final : public RunningCollective {
 
   Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
 
-  Slice block_range(std::size_t block) const {
-    const std::size_t begin = std::min(block * block_bytes_, plan_.n_bytes);
-    return {begin, std::min(block_bytes_, plan_.n_bytes - begin)};
-  }
   // Relative to the whole plan.
   Slice slice(std::size_t block, int rank) const {
-    const Slice range = block_range(block);
-    const Slice part = slice_of(range.n_bytes, mesh_.size(), rank);
-    return {range.offset + part.offset, part.n_bytes};
+    return slice_of(block_of(plan_.n_bytes, block_bytes_, block), mesh_.size(), rank);
   }
 
   // Ranks that contribute or receive nothing take their place in the queues with transfers of nothing.
@@ -118,9 +112,8 @@ class TwoShot final : public RunningCollective {
     }
     const auto in_place = receives_ ? plan_.output.contiguous(own.offset, own.n_bytes) : std::span<std::byte>();
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
-    const std::size_t count = own.n_bytes / size_of(reduction_.dtype);
-    kernels::reduce(reduction_, inputs_, result.data(), count);
-    if (rounds_) kernels::round_to_bfloat16(result.data(), result.data(), count);
+    kernels::reduce(reduction_, inputs_, result);
+    if (rounds_) kernels::round_to_bfloat16(result);
     at.result_pieces = InputPieces(result.data(), own.n_bytes);
     if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
   }

@@ -6,6 +6,7 @@
 
 #include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
+#include "collective/reduce_pieces.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -22,7 +23,7 @@ class DirectReducescatter final : public RunningCollective {
         reduction_(reduction),
         contributors_(members_of(plan.contributors, mesh.size())),
         block_bytes_(block_bytes),
-        n_blocks_((plan.output.n_bytes() + block_bytes - 1) / block_bytes),
+        n_blocks_(n_blocks_of(plan.output.n_bytes(), block_bytes)),
         transfers_(mesh),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = block_range(0).n_bytes;
@@ -67,10 +68,7 @@ class DirectReducescatter final : public RunningCollective {
 
   Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
 
-  Slice block_range(std::size_t block) const {
-    const std::size_t begin = std::min(block * block_bytes_, plan_.output.n_bytes());
-    return {begin, std::min(block_bytes_, plan_.output.n_bytes() - begin)};
-  }
+  Slice block_range(std::size_t block) const { return block_of(plan_.output.n_bytes(), block_bytes_, block); }
 
   void receive(std::size_t block) {
     for (std::size_t i = 0; i < contributors_.size(); ++i) {
@@ -92,11 +90,7 @@ class DirectReducescatter final : public RunningCollective {
       inputs_[i] = contributors_[i] == self_ ? contiguous_or_gathered(plan_.input_for(self_), range.offset, arrived)
                                              : arrived.data();
     }
-    auto inputs = inputs_;
-    plan_.output.for_range(range.offset, range.n_bytes, [&](std::span<std::byte> piece, std::size_t offset) {
-      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs_[i] + offset;
-      kernels::reduce(reduction_, inputs, piece.data(), piece.size() / size_of(reduction_.dtype));
-    });
+    reduce_pieces(reduction_, inputs_, plan_.output, range);
   }
 
   int self_;

@@ -4,24 +4,22 @@
 #include <vector>
 
 #include "collective/copy_pieces.hpp"
+#include "collective/reduce_pieces.hpp"
 
 namespace ciranda {
 
 void local_reduce(const Plan& plan, const kernels::Reduction& reduction) {
-  const std::size_t element_bytes = size_of(reduction.dtype);
   plan.output.for_range(0, plan.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
     const std::array inputs{plan.input_for(0).at(at).data()};  // input and output have the same pieces
-    kernels::reduce(reduction, inputs, part.data(), part.size() / element_bytes);
+    kernels::reduce(reduction, inputs, part);
   });
 }
 
 void local_combine(const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding,
                    std::span<const std::byte> inputs) {
   std::vector<const std::byte*> from(inputs.size() / plan.n_bytes);
-  plan.output.for_range(0, plan.n_bytes, [&](std::span<std::byte> part, std::size_t at) {
-    for (std::size_t i = 0; i < from.size(); ++i) from[i] = inputs.data() + i * plan.n_bytes + at;
-    reduce_rounded(reduction, rounding, from, part.data(), part.size() / size_of(reduction.dtype));
-  });
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = inputs.data() + i * plan.n_bytes;
+  reduce_pieces(reduction, from, plan.output, {0, plan.n_bytes}, rounding);
 }
 
 void local_copy(const Plan& plan) {

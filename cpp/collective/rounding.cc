@@ -18,8 +18,8 @@ InParts::InParts(const kernels::Reduction& reduction) : of_part(reduction), of_a
 }
 
 void reduce_rounded(const kernels::Reduction& reduction, const Rounding& rounding,
-                    std::span<const std::byte* const> inputs, std::byte* out, std::size_t count) {
-  if (!rounding.is_on()) return kernels::reduce(reduction, inputs, out, count);
+                    std::span<const std::byte* const> inputs, std::span<std::byte> out) {
+  if (!rounding.is_on()) return kernels::reduce(reduction, inputs, out);
   const InParts split(reduction);
   const auto n_together = static_cast<std::size_t>(rounding.n_together);
   const std::size_t n_parts = inputs.size() / n_together;
@@ -27,9 +27,9 @@ void reduce_rounded(const kernels::Reduction& reduction, const Rounding& roundin
   std::vector<std::byte> memory(n_parts * kBlockBytes);
   std::vector<const std::byte*> parts(n_parts);
   std::vector<const std::byte*> of_part(n_together);
-  for (std::size_t done = 0; done < count; done += kBlockCount) {
-    const std::size_t n = std::min(kBlockCount, count - done);
-    const std::size_t at = done * sizeof(float);
+  for (std::size_t at = 0; at < out.size(); at += kBlockBytes) {
+    const auto result = out.subspan(at, std::min(kBlockBytes, out.size() - at));
+    const std::size_t n = result.size() / sizeof(float);
     for (std::size_t part = 0; part < n_parts; ++part) {
       std::byte* to = memory.data() + part * kBlockBytes;
       parts[part] = to;
@@ -37,8 +37,8 @@ void reduce_rounded(const kernels::Reduction& reduction, const Rounding& roundin
       if (!rounding.is_of_inputs()) kernels::reduce(split.of_part, of_part, to, n);
       kernels::round_to_bfloat16(rounding.is_of_inputs() ? of_part.front() : to, to, n);
     }
-    kernels::reduce(rounding.is_of_inputs() ? reduction : split.of_all, parts, out + at, n);
-    kernels::round_to_bfloat16(out + at, out + at, n);
+    kernels::reduce(rounding.is_of_inputs() ? reduction : split.of_all, parts, result);
+    kernels::round_to_bfloat16(result);
   }
 }
 

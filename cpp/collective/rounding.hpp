@@ -16,8 +16,8 @@
 namespace ciranda {
 
 struct Rounding {
-  int n_together =
-      0;  // ranks of a host, whose positions follow each other from a multiple of it; 0: nothing is rounded
+  // Ranks of a host, whose positions follow each other from a multiple of it; 0: nothing is rounded.
+  int n_together = 0;
 
   bool is_on() const { return n_together > 0; }
   // Whether each rank's own input is rounded, so that it may travel as bfloat16.
@@ -34,6 +34,6 @@ struct InParts {
 
 // As kernels::reduce, rounding on the way if that is on.
 void reduce_rounded(const kernels::Reduction& reduction, const Rounding& rounding,
-                    std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
+                    std::span<const std::byte* const> inputs, std::span<std::byte> out);
 
 }  // namespace ciranda

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "collective/members.hpp"
+#include "collective/reduce_pieces.hpp"
 #include "collective/shm_allreduce.hpp"
 
 namespace ciranda {
@@ -42,12 +43,9 @@ class OneShot final : public RunningCollective {
   }
 
   void reduce() const {
-    const std::size_t element_bytes = size_of(reduction_.dtype);
-    std::vector<const std::byte*> inputs(contributors_.size());
-    plan_.output.for_range(0, plan_.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
-      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = session_.slot(contributors_[i], chunk_) + at;
-      kernels::reduce(reduction_, inputs, part.data(), part.size() / element_bytes);
-    });
+    std::vector<const std::byte*> inputs;
+    for (const int member : contributors_) inputs.push_back(session_.slot(member, chunk_));
+    reduce_pieces(reduction_, inputs, plan_.output, {0, plan_.output.n_bytes()});
   }
 
   ArenaSession& session_;

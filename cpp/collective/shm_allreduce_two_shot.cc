@@ -19,7 +19,7 @@ class TwoShot final : public RunningCollective {
         reduction_(reduction),
         contributors_(members_of(plan.contributors, session.n_members())),
         chunk_bytes_(chunk_bytes),
-        n_chunks_((plan.n_bytes + chunk_bytes - 1) / chunk_bytes),
+        n_chunks_(n_blocks_of(plan.n_bytes, chunk_bytes)),
         first_chunk_(session.take(n_chunks_)),
         regions_(session, plan),
         inputs_(contributors_.size()) {}
@@ -84,7 +84,7 @@ class TwoShot final : public RunningCollective {
       const std::size_t n = regions_.in_one_piece(offset, std::min(kBlock, end - offset));
       for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = regions_.at(contributors_[k], offset);
       std::byte* result = regions_.at(session_.member(), offset);
-      kernels::reduce(reduction_, inputs_, result, n / size_of(reduction_.dtype));
+      kernels::reduce(reduction_, inputs_, {result, n});
       for (int member = 0; member < session_.n_members(); ++member) {
         if (member != session_.member()) copy_bytes(regions_.at(member, offset), result, n);
       }
@@ -94,10 +94,7 @@ class TwoShot final : public RunningCollective {
 
   static constexpr std::size_t kBlockBytes = 16 << 10;  // a multiple of every element's size; stays in the caches
 
-  Slice chunk_range(std::size_t i) const {
-    const std::size_t offset = i * chunk_bytes_;
-    return {offset, std::min(chunk_bytes_, plan_.n_bytes - offset)};
-  }
+  Slice chunk_range(std::size_t i) const { return block_of(plan_.n_bytes, chunk_bytes_, i); }
   // A member's slice of chunk i, relative to the chunk.
   Slice slice(std::size_t i, int member) const {
     return slice_of(chunk_range(i).n_bytes, session_.n_members(), member);
@@ -137,7 +134,7 @@ class TwoShot final : public RunningCollective {
         const std::byte* in_region = regions_.at(contributors_[k], offset + done);
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
-      kernels::reduce(reduction_, inputs_, block.data(), n / size_of(reduction_.dtype));
+      kernels::reduce(reduction_, inputs_, {block.data(), n});
       copy_for_others(in_slot + done, block.data(), n, ReadLast::kHere);
       if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset + done, {block.data(), n});
       done += n;

@@ -1,8 +1,7 @@
 #include "collective/shm_broadcast.hpp"
 
-#include <algorithm>
-
 #include "collective/copy_pieces.hpp"
+#include "collective/slices.hpp"
 
 namespace ciranda {
 namespace {
@@ -12,14 +11,13 @@ class ShmBroadcast final : public RunningCollective {
   ShmBroadcast(ArenaSession& session, const Plan& plan)
       : session_(session),
         plan_(plan),
-        n_chunks_((plan.n_bytes + session.slot_bytes() - 1) / session.slot_bytes()),
+        n_chunks_(n_blocks_of(plan.n_bytes, session.slot_bytes())),
         first_chunk_(session.take(n_chunks_)) {}
 
   Progress step() override {
     if (n_done_ == n_chunks_) return Progress::kDone;
     const std::uint64_t chunk = first_chunk_ + n_done_;
-    const std::size_t offset = n_done_ * session_.slot_bytes();
-    const std::size_t n_bytes = std::min(session_.slot_bytes(), plan_.n_bytes - offset);
+    const auto [offset, n_bytes] = block_of(plan_.n_bytes, session_.slot_bytes(), n_done_);
     if (session_.member() == plan_.root) {
       if (!session_.is_slot_free(chunk)) return Progress::kStuck;
       gather_for_others(plan_.input, offset, {session_.own_slot(chunk), n_bytes}, ReadLast::kElsewhere);

@@ -17,7 +17,7 @@ class ShmExchange final : public RunningCollective {
         is_shared_out_(is_shared_out),
         part_bytes_(std::min(is_shared_out ? session.share_bytes(session.n_members() - 1) : session.slot_bytes(),
                              kMostPartBytes)),
-        n_chunks_((plan.n_bytes + part_bytes_ - 1) / part_bytes_),
+        n_chunks_(n_blocks_of(plan.n_bytes, part_bytes_)),
         first_chunk_(session.take(n_chunks_)) {}
 
   Progress step() override {
@@ -46,11 +46,8 @@ class ShmExchange final : public RunningCollective {
   // What is under way, and where it comes from and goes to, is to fit into a core's own caches.
   static constexpr std::size_t kMostPartBytes = 128 << 10;
 
-  // The part of n_bytes that chunk i carries; empty when its bytes have ended.
-  Slice range(std::size_t i, std::size_t n_bytes) const {
-    const std::size_t begin = std::min(i * part_bytes_, n_bytes);
-    return {begin, std::min(part_bytes_, n_bytes - begin)};
-  }
+  // The part of n_bytes that chunk i carries.
+  Slice range(std::size_t i, std::size_t n_bytes) const { return block_of(n_bytes, part_bytes_, i); }
   // Where that lies which a member has for another. In every other turn of the slots members write where they have
   // read in the last: then the lines are in the writer's own caches. Where all receive the same, each goes on by one
   // slot; where not, two members exchange their shares.

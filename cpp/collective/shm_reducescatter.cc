@@ -1,9 +1,9 @@
 #include "collective/shm_reducescatter.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include "collective/members.hpp"
+#include "collective/reduce_pieces.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -17,7 +17,7 @@ class ShmReducescatter final : public RunningCollective {
         reduction_(reduction),
         contributors_(members_of(plan.contributors, session.n_members())),
         part_bytes_(session.share_bytes()),
-        n_chunks_((plan.n_bytes + part_bytes_ - 1) / part_bytes_),
+        n_chunks_(n_blocks_of(plan.n_bytes, part_bytes_)),
         first_chunk_(session.take(n_chunks_)),
         inputs_(contributors_.size()) {}
 
@@ -42,11 +42,8 @@ class ShmReducescatter final : public RunningCollective {
  private:
   using Counter = ArenaSession::Counter;
 
-  // What chunk i carries of a part of n_bytes; empty when its bytes have ended.
-  Slice range(std::size_t i, std::size_t n_bytes) const {
-    const std::size_t begin = std::min(i * part_bytes_, n_bytes);
-    return {begin, std::min(part_bytes_, n_bytes - begin)};
-  }
+  // What chunk i carries of a part of n_bytes.
+  Slice range(std::size_t i, std::size_t n_bytes) const { return block_of(n_bytes, part_bytes_, i); }
   std::byte* part_of_slot(int member, std::size_t i, int for_member) const {
     return session_.slot(member, first_chunk_ + i) + static_cast<std::size_t>(for_member) * part_bytes_;
   }
@@ -66,11 +63,7 @@ class ShmReducescatter final : public RunningCollective {
   void reduce(std::size_t i) {
     const Slice part = range(i, plan_.output.n_bytes());
     for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = input_of(contributors_[k], i, part);
-    auto inputs = inputs_;
-    plan_.output.for_range(part.offset, part.n_bytes, [&](std::span<std::byte> piece, std::size_t at) {
-      for (std::size_t k = 0; k < inputs.size(); ++k) inputs[k] = inputs_[k] + at;
-      kernels::reduce(reduction_, inputs, piece.data(), piece.size() / size_of(reduction_.dtype));
-    });
+    reduce_pieces(reduction_, inputs_, plan_.output, part);
     session_.publish(Counter::kConsumed, first_chunk_ + i);
   }
 

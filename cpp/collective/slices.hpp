@@ -1,4 +1,5 @@
-// How a range of bytes is shared out among ranks: whole cache lines, so that no element and no line is split.
+// How a range of bytes is shared out among ranks: whole cache lines, so that no element and no line is split. And how
+// it is cut into blocks, which are moved one after the other.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,21 @@ inline Slice slice_of(std::size_t n_bytes, int n_ranks, int rank) {
   const std::size_t begin = std::min(share * static_cast<std::size_t>(rank), n_bytes);
   const std::size_t end = std::min(begin + share, n_bytes);
   return {begin, end - begin};
+}
+
+inline Slice slice_of(const Slice& whole, int n_ranks, int rank) {
+  const Slice slice = slice_of(whole.n_bytes, n_ranks, rank);
+  return {whole.offset + slice.offset, slice.n_bytes};
+}
+
+inline std::size_t n_blocks_of(std::size_t n_bytes, std::size_t block_bytes) {
+  return (n_bytes + block_bytes - 1) / block_bytes;
+}
+
+// Empty from n_blocks_of() on.
+inline Slice block_of(std::size_t n_bytes, std::size_t block_bytes, std::size_t block) {
+  const std::size_t begin = std::min(block * block_bytes, n_bytes);
+  return {begin, std::min(block_bytes, n_bytes - begin)};
 }
 
 }  // namespace ciranda

@@ -51,5 +51,9 @@ struct Reduction {
 // accept them, and finite for integers; n_average >= 1; weights only for sums of floating or complex types, as many as
 // inputs; inputs is not empty; each input and out has count elements.
 void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
+// As many elements as `out` has room for.
+inline void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::span<std::byte> out) {
+  reduce(reduction, inputs, out.data(), out.size() / size_of(reduction.dtype));
+}
 
 }  // namespace ciranda::kernels

@@ -20,7 +20,7 @@ void reducescatter_at_hand(const DirectTensor& tensor, std::size_t self, std::sp
   for (std::size_t member = 0; member < n_members; ++member) {
     contributed[member] += tensor.begin_in(member, self, n_members);
   }
-  kernels::reduce(tensor.reduction, contributed, output, own.n_bytes / size_of(tensor.reduction.dtype));
+  kernels::reduce(tensor.reduction, contributed, {output, own.n_bytes});
 }
 
 }  // namespace ciranda

@@ -48,7 +48,7 @@ class Scan {
     for (std::size_t at = members_.size(); at-- > 0;) {
       const int n_before = divides_by_all_ ? members_[at] : static_cast<int>(at);
       const kernels::Reduction reduction{whole_.dtype, whole_.op, whole_.prescale, whole_.postscale, n_before + 1, {}};
-      kernels::reduce(reduction, std::span(inputs).first(at + 1), share(at), n_own_ / size_of(whole_.dtype));
+      kernels::reduce(reduction, std::span(inputs).first(at + 1), {share(at), n_own_});
     }
   }
 
