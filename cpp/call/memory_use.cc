@@ -1,22 +1,13 @@
 #include "call/memory_use.hpp"
 
 #include <algorithm>
-#include <numeric>
-#include <vector>
 
 namespace ciranda {
-namespace {
-
-std::size_t bytes_of(const std::vector<std::int64_t>& rows, const TensorSignature& tensor) {
-  return static_cast<std::size_t>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0})) * tensor.row_bytes();
-}
-
-}  // namespace
 
 std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
   const Signature& signature = request.signature;
   const CollectiveInfo& row = info(signature.collective);
-  if (row.takes_splits) return bytes_of(request.splits[tensor], signature.tensors[tensor]);
+  if (row.takes_splits) return sum_of(request.splits[tensor]) * signature.tensors[tensor].row_bytes();
   const bool is_from_root = row.has_root && row.is_same_on_all;
   return is_from_root && signature.root != rank ? 0 : signature.tensors[tensor].n_bytes();
 }

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 
 #include "base/copy_bytes.hpp"
 #include "call/op_table.hpp"
+#include "call/request.hpp"
 #include "kernels/kernels.hpp"
 
 namespace ciranda {
@@ -22,10 +22,6 @@ struct RowBytes {
   std::size_t begin = 0;
   std::size_t n_bytes = 0;
 };
-
-inline std::size_t sum_of(std::span<const std::int64_t> rows) {
-  return static_cast<std::size_t>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
-}
 
 // A member's, of rows of all that follow each other.
 inline RowBytes part_of_rows(std::size_t member, std::span<const std::int64_t> rows, std::size_t row_bytes) {

@@ -4,7 +4,6 @@
 // every input, makes of them that of every rank's result, and sends it there. Both phases are exchanges.
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -74,10 +73,7 @@ class Scan {
 
   std::size_t rank_at(std::size_t at) const { return static_cast<std::size_t>(members_[at]); }
   std::size_t n_bytes_at(std::size_t at) const { return static_cast<std::size_t>(counts_[at]) * size_of(whole_.dtype); }
-  std::size_t begin_at(std::size_t at) const {
-    const auto end = counts_.begin() + static_cast<std::ptrdiff_t>(at);
-    return static_cast<std::size_t>(std::accumulate(counts_.begin(), end, std::int64_t{0})) * size_of(whole_.dtype);
-  }
+  std::size_t begin_at(std::size_t at) const { return sum_of(std::span(counts_).first(at)) * size_of(whole_.dtype); }
   std::byte* share(std::size_t at) { return shares_.data() + at * n_own_; }
 
   Plan whole_;
