@@ -49,9 +49,9 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.port_range = config.port_range;
   options.interface = config.interface;
   options.use_shared_memory = config.shared_memory;
-  options.slot_bytes = static_cast<std::size_t>(config.slot_bytes);
-  options.n_lanes = static_cast<std::uint32_t>(config.num_lanes);
-  options.n_sockets = static_cast<std::uint32_t>(config.sockets);
+  options.slot_bytes = static_cast<std::uint64_t>(config.slot_bytes);
+  options.n_lanes = static_cast<std::uint64_t>(config.num_lanes);
+  options.n_sockets = static_cast<std::uint64_t>(config.sockets);
   options.uses_relays = config.relays;
   options.checks_data = config.check_data;
   options.algorithm = config.algorithm;

@@ -20,13 +20,14 @@
 
 #include "base/host_costs.hpp"
 #include "base/status.hpp"
+#include "membership/common_settings.hpp"
 #include "membership/secret.hpp"
 #include "transport/mesh.hpp"
 #include "transport/socket.hpp"
 
 namespace ciranda {
 
-struct BootstrapOptions {
+struct BootstrapOptions : CommonSettings {
   int rank = 0;
   int size = 1;
   std::vector<std::string> store;  // candidates, "addr:port"; see split_candidates()
@@ -40,17 +41,6 @@ struct BootstrapOptions {
   // Empty: the one by which the store is reached; loopback where all of the store's addresses are loopback.
   std::string interface;
   bool use_shared_memory = true;
-  std::size_t slot_bytes = 512 * 1024;  // a multiple of 4096, equal on all ranks
-  std::uint32_t n_lanes = 1;            // equal on all ranks
-  // Connections for the data of two ranks that share no memory, equal on all ranks; 0: one for each interface.
-  std::uint32_t n_sockets = 0;
-  bool uses_relays = true;                       // equal on all ranks
-  bool checks_data = false;                      // what comes by sockets; equal on all ranks
-  std::string algorithm;                         // equal on all ranks
-  std::string wire_dtype;                        // equal on all ranks
-  std::int64_t one_shot_bytes = -1;              // equal on all ranks
-  std::int64_t segment_bytes = 0;                // equal on all ranks
-  bool autotune = true;                          // equal on all ranks; see PeerInfo::pair
   std::optional<HostCosts> costs;                // for the others to know
   std::chrono::milliseconds measuring_limit{5};  // what is not measured by then stays unknown
   std::chrono::milliseconds start_timeout{30000};

@@ -21,6 +21,16 @@ Status malformed(const char* what) {
   return Status::internal(std::string("sent a malformed ") + what + ": is the same Ciranda installed on all hosts?");
 }
 
+void write(ByteWriter& out, bool value) { out.number(static_cast<std::uint8_t>(value)); }
+void write(ByteWriter& out, std::uint64_t value) { out.number(value); }
+void write(ByteWriter& out, std::int64_t value) { out.number(static_cast<std::uint64_t>(value)); }
+void write(ByteWriter& out, const std::string& value) { out.text(shortened(value)); }
+
+void read(ByteReader& in, bool& value) { value = in.flag(); }
+void read(ByteReader& in, std::uint64_t& value) { value = in.number<std::uint64_t>(); }
+void read(ByteReader& in, std::int64_t& value) { value = static_cast<std::int64_t>(in.number<std::uint64_t>()); }
+void read(ByteReader& in, std::string& value) { value = in.text(kMostTextBytes); }
+
 void write_costs(ByteWriter& out, const std::optional<HostCosts>& costs) {
   out.number(static_cast<std::uint8_t>(costs.has_value()));
   if (!costs) return;
@@ -41,14 +51,9 @@ bool are_usable(const std::optional<HostCosts>& costs) { return !costs || are_wi
 std::vector<std::byte> encode(const Endpoint& endpoint) {
   ByteWriter out = begin(Kind::kEndpoint);
   out.number(endpoint.pid).number(endpoint.bell_fd);
-  out.number(static_cast<std::uint8_t>(endpoint.tries_shared_memory)).number(endpoint.slot_bytes);
-  out.number(endpoint.n_lanes).number(endpoint.n_sockets).number(static_cast<std::uint8_t>(endpoint.uses_relays));
-  out.number(static_cast<std::uint8_t>(endpoint.checks_data));
-  out.number(static_cast<std::uint64_t>(endpoint.one_shot_bytes));
-  out.number(static_cast<std::uint64_t>(endpoint.segment_bytes)).number(static_cast<std::uint8_t>(endpoint.autotune));
-  out.number(endpoint.n_cores);
+  out.number(static_cast<std::uint8_t>(endpoint.tries_shared_memory)).number(endpoint.n_cores);
+  for_each_common_setting([&](const char*, auto setting) { write(out, endpoint.*setting); });
   write_costs(out, endpoint.costs);
-  out.text(shortened(endpoint.algorithm)).text(shortened(endpoint.wire_dtype));
   out.text(shortened(endpoint.host)).text(shortened(endpoint.host_id));
   out.text(shortened(endpoint.machine)).number(static_cast<std::uint32_t>(endpoint.addresses.size()));
   for (const std::string& address : endpoint.addresses) out.text(shortened(address));
@@ -62,18 +67,9 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   endpoint.pid = in.number<std::uint32_t>();
   endpoint.bell_fd = in.number<std::uint32_t>();
   endpoint.tries_shared_memory = in.flag();
-  endpoint.slot_bytes = in.number<std::uint64_t>();
-  endpoint.n_lanes = in.number<std::uint32_t>();
-  endpoint.n_sockets = in.number<std::uint32_t>();
-  endpoint.uses_relays = in.flag();
-  endpoint.checks_data = in.flag();
-  endpoint.one_shot_bytes = static_cast<std::int64_t>(in.number<std::uint64_t>());
-  endpoint.segment_bytes = static_cast<std::int64_t>(in.number<std::uint64_t>());
-  endpoint.autotune = in.flag();
   endpoint.n_cores = in.number<std::uint32_t>();
+  for_each_common_setting([&](const char*, auto setting) { read(in, endpoint.*setting); });
   endpoint.costs = read_costs(in);
-  endpoint.algorithm = in.text(kMostTextBytes);
-  endpoint.wire_dtype = in.text(kMostTextBytes);
   endpoint.host = in.text(kMostTextBytes);
   endpoint.host_id = in.text(kMostTextBytes);
   endpoint.machine = in.text(kMostTextBytes);

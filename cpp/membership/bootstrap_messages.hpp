@@ -13,6 +13,7 @@
 
 #include "base/host_costs.hpp"
 #include "base/status.hpp"
+#include "membership/common_settings.hpp"
 #include "membership/handshake.hpp"
 
 namespace ciranda {
@@ -22,22 +23,12 @@ inline constexpr std::size_t kMostAddresses = 16;
 inline constexpr std::size_t kMostProbeBytes = 64 << 10;
 
 // One rank, as the others must know it.
-struct Endpoint {
+struct Endpoint : CommonSettings {
   std::uint32_t pid = 0;
   std::uint32_t bell_fd = 0;
   bool tries_shared_memory = false;
-  std::uint64_t slot_bytes = 0;
-  std::uint32_t n_lanes = 1;
-  std::uint32_t n_sockets = 1;
-  bool uses_relays = true;
-  bool checks_data = false;
-  std::int64_t one_shot_bytes = -1;
-  std::int64_t segment_bytes = 0;
-  bool autotune = true;
   std::uint32_t n_cores = 0;
   std::optional<HostCosts> costs;
-  std::string algorithm;
-  std::string wire_dtype;
   std::string host;                    // for messages
   std::string host_id;                 // HostIdentity::shared_memory, or what the user says instead
   std::string machine;                 // HostIdentity::machine

@@ -318,6 +318,7 @@ void play_a_rank_that_never_connects(TestJob& job, pid_t pid = getpid()) {
   Endpoint endpoint;
   endpoint.pid = static_cast<std::uint32_t>(pid);
   endpoint.slot_bytes = kTestSlotBytes;
+  endpoint.n_sockets = 1;
   endpoint.host = "elsewhere";
   endpoint.machine = identify_host("/dev/shm").machine;
   endpoint.addresses = {"127.0.0.1:1"};

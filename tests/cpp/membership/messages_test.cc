@@ -67,8 +67,8 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  Endpoint endpoint{12,    5, true,        262144,     3,      2,       false, true,      -1, 4096,
-                    false, 8, HostCosts{}, "two-shot", "bf16", "node7", "id",  "machine", {}};
+  const CommonSettings settings{262144, 3, 2, false, true, "two-shot", "bf16", -1, 4096, false};
+  Endpoint endpoint{settings, 12, 5, true, 8, HostCosts{}, "node7", "id", "machine", {}};
   endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
@@ -106,9 +106,9 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
-  for (const std::size_t place : {9U, 26U, 27U, 44U, 49U}) {  // of an endpoint's five
-    auto blob = encode(Endpoint{
-        12, 5, true, 262144, 3, 2, true, true, -1, 0, true, 8, HostCosts{}, "", "", "", "", "", {"10.0.0.7:4000"}});
+  const CommonSettings settings{262144, 3, 2, true, true, "", "", -1, 0, true};
+  for (const std::size_t place : {9U, 38U, 39U, 64U, 65U}) {  // of an endpoint's five
+    auto blob = encode(Endpoint{settings, 12, 5, true, 8, HostCosts{}, "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());

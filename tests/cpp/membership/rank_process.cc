@@ -57,6 +57,7 @@ Endpoint endpoint_of_nobody() {
   Endpoint endpoint;
   endpoint.pid = static_cast<std::uint32_t>(getpid());
   endpoint.tries_shared_memory = true;
+  endpoint.n_sockets = 1;
   endpoint.slot_bytes = kTestSlotBytes;
   endpoint.host = kTestHost;
   endpoint.host_id = "id";
