@@ -132,8 +132,10 @@ std::optional<Clock::time_point> Acceptor::next_deadline() const {
 
 void Acceptor::refuse(int fd, const std::string& reason) {
   const auto found = half_open_.find(fd);
-  if (options_.on_refused) {
-    options_.on_refused("a connection from " + found->second.address.to_string() + " " + reason);
+  constexpr int kMostReported = 10;  // a flood of strangers is no reason for a flood of lines
+  if (options_.on_refused && n_refused_ < kMostReported) {
+    const char* const end = ++n_refused_ == kMostReported ? " (further refusals are not reported)" : "";
+    options_.on_refused("a connection from " + found->second.address.to_string() + " " + reason + end);
   }
   close_gracefully(let_go(fd));
 }

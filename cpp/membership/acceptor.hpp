@@ -4,7 +4,7 @@
 // believed, and there are at most `most_half_open` of them; one more, and the oldest is dropped.
 // Threads: one. It lives on the caller's event loop (level-triggered, each descriptor is its own token): pass it every
 // event whose token it owns(), and call expire() when next_deadline() has come.
-// Failure: refusals go to `on_refused`, a sentence naming the address, and never end the acceptor.
+// Failure: the first few refusals go to `on_refused`, a sentence naming the address; none ends the acceptor.
 #pragma once
 
 #include <chrono>
@@ -75,6 +75,7 @@ class Acceptor {
   AcceptorOptions options_;
   std::map<int, HalfOpen> half_open_;
   std::uint64_t n_accepted_ = 0;
+  int n_refused_ = 0;  // of those that were reported
 };
 
 }  // namespace ciranda

@@ -197,12 +197,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   connecting.credentials = {options_.secret, options_.job, options_.epoch};
   connecting.rank = options_.rank;
   connecting.limit = limit_;
-  connecting.on_refused = [this, n_seen = 0](const std::string& what) mutable {
-    constexpr int kMostReported = 10;  // a flood of strangers is no reason for a flood of lines
-    if (++n_seen <= kMostReported) {
-      warn("refused: " + what + (n_seen == kMostReported ? " (further refusals are not reported)" : ""));
-    }
-  };
+  connecting.on_refused = [this](const std::string& what) { warn("refused: " + what); };
   const Endpoint mine = describe_myself();
   for (int rank = 0; rank < options_.size; ++rank) {
     auto decoded = decode_endpoint(blobs[static_cast<std::size_t>(rank)]);

@@ -35,17 +35,7 @@ struct Client {
   std::size_t n_sent = 0;
 };
 
-// The first few refusals, so that a flood of strangers does not become a flood of lines.
-std::function<void(const std::string&)> print_some() {
-  return [n_printed = 0](const std::string& what) mutable {
-    constexpr int kMost = 10;
-    if (n_printed < kMost) {
-      ++n_printed;
-      std::fprintf(stderr, "ciranda: store: refused: %s%s\n", what.c_str(),
-                   n_printed == kMost ? " (further refusals are not reported)" : "");
-    }
-  };
-}
+void print_refusal(const std::string& what) { std::fprintf(stderr, "ciranda: store: refused: %s\n", what.c_str()); }
 
 struct Listeners {
   std::vector<UniqueFd> sockets;
@@ -174,7 +164,7 @@ Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const
   accepting.credentials = {options.secret, options.job, 0};
   accepting.expectation.is_store = true;
   accepting.deadline = options.handshake_limit;
-  accepting.on_refused = options.on_refused ? options.on_refused : print_some();
+  accepting.on_refused = options.on_refused ? options.on_refused : print_refusal;
   auto acceptor = Acceptor::create(service->loop_, std::move(listeners.value().sockets), std::move(accepting));
   if (!acceptor.ok()) {
     return acceptor.status();
