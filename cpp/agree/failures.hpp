@@ -4,7 +4,6 @@
 // member may make a duplicate call, so nobody owes that of another for ever. Pure.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

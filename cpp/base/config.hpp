@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/agreement_limits.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {

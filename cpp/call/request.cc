@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 namespace ciranda {
 namespace {

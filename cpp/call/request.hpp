@@ -7,7 +7,6 @@
 #include <numeric>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -48,10 +47,10 @@ using FirstDims = std::vector<std::vector<std::int64_t>>;
 
 // How many of n_rows each of n_ranks gets: the same, and one more each of the first n_rows mod n_ranks.
 std::vector<std::int64_t> even_splits(std::int64_t n_rows, int n_ranks);
+
 inline std::size_t sum_of(std::span<const std::int64_t> rows) {
   return static_cast<std::size_t>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
 }
-
 
 // How many rows the result of a tensor has on the nth of n_ranks, if each rank's tensor has n_rows.
 std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks);

@@ -1,7 +1,6 @@
 // guard: nothing thrown by the engine's code (which can only be a want of memory) leaves the C ABI.
 #pragma once
 
-#include <new>
 #include <utility>
 
 #include "ciranda/ciranda.h"

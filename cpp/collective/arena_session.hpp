@@ -5,7 +5,6 @@
 // publishes every counter it is waited for on, and kConsumed for every chunk, also where it had nothing to do.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>

@@ -6,7 +6,6 @@
 
 #include "agree/process_sets.hpp"
 #include "base/earliest.hpp"
-#include "engine/seconds.hpp"
 
 namespace ciranda {
 namespace {

@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "backend/limits.hpp"
 #include "base/earliest.hpp"
 #include "engine/seconds.hpp"
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/limits.hpp"
+
 namespace ciranda {
 namespace {
 

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "agree/sent_inputs.hpp"
-#include "backend/limits.hpp"
+#include "base/agreement_limits.hpp"
 #include "engine/lane_parts.hpp"
 #include "engine/liveness_probe.hpp"
 

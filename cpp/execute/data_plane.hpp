@@ -10,11 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "agree/participant.hpp"
 #include "backend/backend.hpp"
 #include "execute/consistency.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/lane_arena.hpp"
-#include "execute/make_plans.hpp"
+#include "execute/work.hpp"
 
 namespace ciranda {
 

@@ -1,7 +1,6 @@
 #include "kernels/adasum.hpp"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -8,10 +8,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 

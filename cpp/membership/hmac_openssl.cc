@@ -1,7 +1,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include <cstdint>
 #include <vector>
 
 #include "membership/hmac.hpp"

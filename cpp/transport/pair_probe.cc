@@ -1,7 +1,6 @@
 #include "transport/pair_probe.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "base/copy_bytes.hpp"
 #include "base/turns.hpp"

@@ -1,11 +1,8 @@
 // MPI's communicators: their members, and how they are split.
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstdio>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 

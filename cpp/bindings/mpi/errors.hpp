@@ -5,7 +5,6 @@
 
 #include <exception>
 #include <string>
-#include <utility>
 
 namespace ciranda::mpi {
 

@@ -1,6 +1,5 @@
 // MPI's messages between two ranks: transfers of the engine in the pair of both.
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>

@@ -1,6 +1,5 @@
 #include "bindings/mxnet/held.hpp"
 
-#include <atomic>
 #include <exception>
 #include <utility>
 

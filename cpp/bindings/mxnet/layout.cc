@@ -1,7 +1,5 @@
 #include "bindings/mxnet/layout.hpp"
 
-#include <utility>
-
 namespace ciranda::mxnet {
 
 namespace {

@@ -3,7 +3,6 @@
 #include <nanobind/ndarray.h>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace ciranda::python {

@@ -5,7 +5,7 @@
 
 #include "base/dtype.hpp"
 #include "bindings/python/dlpack_exchange.hpp"
-#include "call/operation.hpp"
+#include "call/output_memory.hpp"
 
 namespace ciranda::python {
 

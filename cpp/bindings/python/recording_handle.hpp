@@ -3,7 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 

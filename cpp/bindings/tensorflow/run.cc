@@ -1,6 +1,5 @@
 #include "bindings/tensorflow/run.hpp"
 
-#include <cstring>
 #include <optional>
 #include <utility>
 

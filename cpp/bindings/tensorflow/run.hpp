@@ -9,7 +9,6 @@
 #include <ciranda/table.h>
 
 #include <ciranda/native/call.hpp>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

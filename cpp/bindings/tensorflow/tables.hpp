@@ -3,7 +3,6 @@
 
 #include <ciranda/native/call.hpp>
 #include <ciranda/native/tables.hpp>
-#include <optional>
 #include <string>
 
 #include "bindings/tensorflow/tf_api.hpp"

@@ -5,7 +5,6 @@
 // splits of one rank cannot be, the request fails on all ranks after the first phase.
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 // Allgather and gather: rows of all ranks, one rank's behind the other's.
 #include <utility>
-#include <vector>
 
 #include "execute/collectives/functions.hpp"
 #include "execute/outputs.hpp"

@@ -1,5 +1,4 @@
 // Allreduce and reduce. Adasum and averages with weights stand in files of their own.
-#include <utility>
 #include <vector>
 
 #include "execute/collectives/functions.hpp"

@@ -1,13 +1,11 @@
 // PersistentOp and PersistentOps: which states follow which, who holds a name, and how long an operation stays.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
-#include <string>
 #include <thread>
 #include <utility>
 

@@ -1,6 +1,5 @@
 // SimulatedWorld: a message that is lost, and the time that then must bring an end to all that waits.
 #include <algorithm>
-#include <cstdint>
 
 #include "agree/simulated_world.hpp"
 

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "bindings/mpi/abi.hpp"
-#include "bindings/mpi/handles.hpp"
 
 extern "C" {
 int MPIABI_Init_thread(int*, char***, int, int*);

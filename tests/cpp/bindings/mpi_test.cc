@@ -4,20 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <complex>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
-#include <memory>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "bindings/fake_python.hpp"
+#include "bindings/mpi/handles.hpp"
 #include "bindings/mpi_functions.hpp"
 #include "bindings/rank_processes.hpp"
 #include "ciranda/table.h"

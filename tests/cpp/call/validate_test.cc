@@ -1,7 +1,6 @@
 // validate(): every kind of request that cannot be carried out is refused, with a text that says what to change.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <iterator>
 
 extern "C" ciranda_request request_initialised_in_c(void);

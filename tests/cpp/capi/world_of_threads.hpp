@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>

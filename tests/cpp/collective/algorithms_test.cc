@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "collective/stepped_ranks.hpp"
 #include "kernels/reference.hpp"

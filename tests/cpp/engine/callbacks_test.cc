@@ -5,10 +5,8 @@
 #include <atomic>
 #include <functional>
 #include <latch>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"

@@ -11,7 +11,6 @@
 #include <latch>
 #include <optional>
 #include <random>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>

@@ -2,7 +2,6 @@
 // the engine's; beside calls that are submitted, and where ranks contribute other rows than before.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>

@@ -1,7 +1,6 @@
 // Who is woken for what. One thread runs two ranks by hand, so that nothing depends on time.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <vector>
 
 #include "kernels/half.hpp"
 #include "kernels/reference.hpp"

@@ -1,7 +1,6 @@
 #include "kernels/reference.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>

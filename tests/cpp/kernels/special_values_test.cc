@@ -3,9 +3,7 @@
 
 #include <bit>
 #include <cfenv>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 

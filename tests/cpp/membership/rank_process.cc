@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -57,8 +56,8 @@ Endpoint endpoint_of_nobody() {
   Endpoint endpoint;
   endpoint.pid = static_cast<std::uint32_t>(getpid());
   endpoint.tries_shared_memory = true;
-  endpoint.n_sockets = 1;
   endpoint.slot_bytes = kTestSlotBytes;
+  endpoint.n_sockets = 1;
   endpoint.host = kTestHost;
   endpoint.host_id = "id";
   endpoint.machine = identify_host("/dev/shm").machine;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <memory>
 #include <thread>
-#include <utility>
 
 namespace ciranda {
 namespace {
