@@ -117,10 +117,6 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
                                  });
 }
 
-std::string_view NativeBackend::algorithm_name(Collective collective, std::size_t n_bytes) const {
-  return policy(true, {}).best(collective, n_bytes).row->name;
-}
-
 std::vector<Candidate> NativeBackend::candidates(Collective collective, std::size_t n_bytes) const {
   const Policy policy = this->policy(true, {});
   const Kind kind(n_bytes, policy);

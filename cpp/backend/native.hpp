@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,9 +35,6 @@ class NativeBackend final : public Backend {
   std::vector<std::uint64_t> news() const override { return autotuner_.news(); }
   void conclude(std::span<const std::uint64_t> news_of_all) override { autotuner_.conclude(news_of_all); }
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const override;
-
-  // What the policy table says for a plan of this size (of a sum of float32, where that matters): "shm two-shot".
-  std::string_view algorithm_name(Collective collective, std::size_t n_bytes) const;
 
  private:
   // Calls from which the same is learned: of sizes above a power of two, up to the next. REQUIRES: not empty.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/chosen.hpp"
 #include "backend/native.hpp"
 #include "transport/loopback_fabric.hpp"
 
@@ -176,7 +177,7 @@ std::string_view chosen_by(const std::vector<std::optional<HostCosts>>& costs, i
   options.costs = costs;
   LoopbackFabric fabric(static_cast<int>(costs.size()), options);
   const auto mesh = fabric.take_mesh(rank);
-  return NativeBackend(*mesh, {}).algorithm_name(Collective::kAllreduce, n_bytes);
+  return testing::chosen(NativeBackend(*mesh, {}), Collective::kAllreduce, n_bytes);
 }
 
 // Ranks with other files, or none, come to the same choice: that of the slowest who has measured.

@@ -8,10 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "backend/chosen.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda {
 namespace {
+
+using testing::chosen;
 
 constexpr std::size_t kSlotBytes = 4096;
 
@@ -83,7 +86,7 @@ TEST(NativeBackendTest, ChoosesTheAlgorithmByMemoryAndSize) {
     NativeOptions native;
     native.one_shot_bytes = choice.one_shot_bytes;
     const NativeBackend backend(*mesh, native);
-    EXPECT_EQ(backend.algorithm_name(choice.collective, choice.n_bytes), choice.expected) << choice.n_bytes << " bytes";
+    EXPECT_EQ(chosen(backend, choice.collective, choice.n_bytes), choice.expected) << choice.n_bytes << " bytes";
   }
 }
 
@@ -113,9 +116,9 @@ TEST(NativeBackendTest, HostsCombineTheirOwnWhereThatHelps) {
     NativeOptions native;
     native.one_shot_bytes = 2048;
     const NativeBackend backend(*mesh, native);
-    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 1 << 20), layout.expected) << layout.hosts.size();
-    EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 2049), "direct two-shot");
-    EXPECT_EQ(backend.algorithm_name(Collective::kReduce, 1 << 20), "direct two-shot");
+    EXPECT_EQ(chosen(backend, Collective::kAllreduce, 1 << 20), layout.expected) << layout.hosts.size();
+    EXPECT_EQ(chosen(backend, Collective::kAllreduce, 2049), "direct two-shot");
+    EXPECT_EQ(chosen(backend, Collective::kReduce, 1 << 20), "direct two-shot");
   }
 }
 
@@ -148,7 +151,7 @@ TEST(NativeBackendTest, TheAlgorithmMayBePrescribed) {
     const auto mesh = fabric.take_mesh(0);
     NativeOptions native;
     native.algorithm = each.algorithm;
-    EXPECT_EQ(NativeBackend(*mesh, native).algorithm_name(Collective::kAllreduce, each.n_bytes), each.expected)
+    EXPECT_EQ(chosen(NativeBackend(*mesh, native), Collective::kAllreduce, each.n_bytes), each.expected)
         << each.algorithm << " of " << each.n_bytes;
   }
 }
@@ -203,7 +206,7 @@ TEST(NativeBackendTest, ABroadcastIsPassedOnWhereThatIsFasterOrPrescribed) {
     const auto mesh = fabric.take_mesh(0);
     NativeOptions native;
     native.algorithm = each.algorithm;
-    EXPECT_EQ(NativeBackend(*mesh, native).algorithm_name(Collective::kBroadcast, each.n_bytes), each.expected)
+    EXPECT_EQ(chosen(NativeBackend(*mesh, native), Collective::kBroadcast, each.n_bytes), each.expected)
         << each.n_hosts << " hosts, " << each.algorithm << " of " << each.n_bytes;
   }
 }
@@ -279,7 +282,6 @@ TEST(NativeBackendTest, CandidatesAreAllThatCouldBeTaken) {
       EXPECT_EQ(each.is_chosen, &each == &*fastest);
       EXPECT_FALSE(each.taken_us);
     }
-    EXPECT_EQ(fastest->name, backend.algorithm_name(Collective::kAllreduce, n_bytes));
   }
   EXPECT_EQ(backend.candidates(Collective::kBroadcast, 4).size(), 3U);
   const auto only = backend.candidates(Collective::kAllgather, 4);
@@ -370,11 +372,11 @@ TEST(NativeBackendTest, SlotsThatAreTooSmallToShareOutAreNotUsed) {
   LoopbackFabric fabric(65, fabric_options(true));
   const auto mesh = fabric.take_mesh(0);
   const NativeBackend backend(*mesh, {});
-  EXPECT_EQ(backend.algorithm_name(Collective::kAlltoall, 1), "direct exchange");
-  EXPECT_EQ(backend.algorithm_name(Collective::kScatter, 1), "direct exchange");
-  EXPECT_EQ(backend.algorithm_name(Collective::kReducescatter, 1), "direct reducescatter");
-  EXPECT_EQ(backend.algorithm_name(Collective::kAllgather, 1), "shm exchange");
-  EXPECT_EQ(backend.algorithm_name(Collective::kAllreduce, 1 << 20), "shm two-shot");
+  EXPECT_EQ(chosen(backend, Collective::kAlltoall, 1), "direct exchange");
+  EXPECT_EQ(chosen(backend, Collective::kScatter, 1), "direct exchange");
+  EXPECT_EQ(chosen(backend, Collective::kReducescatter, 1), "direct reducescatter");
+  EXPECT_EQ(chosen(backend, Collective::kAllgather, 1), "shm exchange");
+  EXPECT_EQ(chosen(backend, Collective::kAllreduce, 1 << 20), "shm two-shot");
 }
 
 TEST(NativeBackendTest, AWorldOfOneIsDoneAtOnce) {
