@@ -20,7 +20,6 @@ Members::Members(int size, std::vector<int> ranks, std::vector<std::string> host
       hosts_(std::move(hosts)),
       is_waiting_(static_cast<std::size_t>(size)),
       has_joined_(static_cast<std::size_t>(size)),
-      last_name_(static_cast<std::size_t>(size)),
       last_heard_(static_cast<std::size_t>(size)) {
   if (!ranks_.empty()) return;
   ranks_.resize(static_cast<std::size_t>(size));
@@ -37,13 +36,15 @@ void Members::heard(int member, const std::string& name, TimePoint now) {
     is_waiting_[at] = false;
     --n_waiting_;
   }
-  last_name_[at] = name;
-  last_heard_[at] = now;
+  note(last_heard_[at], name, now);
 }
 
-void Members::all_heard(const std::string& name, TimePoint now) {
-  last_name_of_all_ = name;
-  all_last_heard_ = now;
+void Members::all_heard(const std::string& name, TimePoint now) { note(all_last_heard_, name, now); }
+
+void Members::note(Heard& last, const std::string& name, TimePoint now) {
+  last.name = name;
+  last.when = now;
+  last.nth = ++n_heard_;
 }
 
 void Members::waits(int member) {
@@ -87,11 +88,9 @@ std::string Members::joined_text() const {
 
 std::string Members::last_text(int member, TimePoint now) const {
   const auto at = static_cast<std::size_t>(member);
-  const bool is_of_all = !last_name_of_all_.empty() && (last_name_[at].empty() || all_last_heard_ >= last_heard_[at]);
-  const std::string& name = is_of_all ? last_name_of_all_ : last_name_[at];
-  if (name.empty()) return text(member) + ", which has submitted nothing yet";
-  const TimePoint heard = is_of_all ? all_last_heard_ : last_heard_[at];
-  return text(member) + ", which last submitted '" + name + "' " + seconds_text(now - heard) + " ago";
+  const Heard& last = all_last_heard_.nth > last_heard_[at].nth ? all_last_heard_ : last_heard_[at];
+  if (last.name.empty()) return text(member) + ", which has submitted nothing yet";
+  return text(member) + ", which last submitted '" + last.name + "' " + seconds_text(now - last.when) + " ago";
 }
 
 }  // namespace ciranda

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,10 +56,18 @@ class Members {
   std::vector<bool> has_joined_;
   int n_joined_ = 0;
   int last_joined_ = -1;
-  std::vector<std::string> last_name_;
-  std::vector<TimePoint> last_heard_;
-  std::string last_name_of_all_;
-  TimePoint all_last_heard_;
+  // What a member reported last, or all met for. In the order in which it was heard: a time may be coarse.
+  struct Heard {
+    std::string name;
+    TimePoint when;
+    std::uint64_t nth = 0;
+  };
+
+  void note(Heard& last, const std::string& name, TimePoint now);
+
+  std::vector<Heard> last_heard_;
+  Heard all_last_heard_;
+  std::uint64_t n_heard_ = 0;
 };
 
 }  // namespace ciranda

@@ -5,7 +5,6 @@
 // "Member" is a rank of the lane. One thread (the holder of the progress lock).
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "agree/persistent_op.hpp"
 #include "agree/relay.hpp"
 #include "agree/relay_tree.hpp"
+#include "base/coarse_clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
@@ -37,7 +37,7 @@ class LaneLog {
   }
   // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
   void met(const PersistentOp& op) {
-    if (coordinator_ && !op.is_unnamed()) coordinator_->on_met(op.cache_id(), std::chrono::steady_clock::now());
+    if (coordinator_ && !op.is_unnamed()) coordinator_->on_met(op.cache_id(), coarse_now());
   }
   // Whether this rank has a use for what another member sent.
   bool expects(int from, const Message& message) const;

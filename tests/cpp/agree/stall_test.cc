@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agree/coordinator.hpp"
+#include "agree/members.hpp"
 #include "agree/signatures.hpp"
 #include "agree/targets.hpp"
 
@@ -49,6 +50,18 @@ TEST(Stall, IsReportedAfterTheWarningTime) {
                   "'grad' has waited 10.0 s for rank 1 (host beta), which last submitted 'warm-up' "
                   "15.0 s ago, rank 2, which has submitted nothing yet. Ranks that submitted it: 0."))
       << reports[0].text;
+}
+
+// Of calls that all have met for a coarse clock tells the time, some milliseconds late.
+TEST(Stall, TellsWhatWasHeardLastWhateverTheClocksSay) {
+  Members members(2, {}, {});
+  EXPECT_TRUE(has(members.last_text(1, kStart), "submitted nothing yet"));
+  members.heard(1, "reported", kStart + milliseconds(3));
+  members.all_heard("met", kStart);
+  EXPECT_TRUE(has(members.last_text(1, kStart + seconds(2)), "last submitted 'met' 2.0 s ago"));
+  members.heard(1, "again", kStart);
+  EXPECT_TRUE(has(members.last_text(1, kStart + seconds(2)), "last submitted 'again'"));
+  EXPECT_TRUE(has(members.last_text(0, kStart + seconds(2)), "last submitted 'met'"));
 }
 
 TEST(Stall, TellsOfCallsInDifferentOrders) {
