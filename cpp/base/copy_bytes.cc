@@ -139,7 +139,7 @@ StagingChoice& staging_choice() {
   return choice;
 }
 
-void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last) {
+void copy_much_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last) {
   if (read_last == ReadLast::kHere) return copy_by(StagingCopy::kCached, to, from, n_bytes);
   StagingChoice& choice = staging_choice();
   if (n_bytes >= kLeastTrialBytes && choice.is_trial_due()) return copy_in_trial(to, from, n_bytes);

@@ -33,6 +33,12 @@ void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::s
 // Which core has read the lines last that are written over. What this one has read stays in its caches.
 enum class ReadLast : std::uint8_t { kHere, kElsewhere };
 
-void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last);
+void copy_much_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last);
+
+// What is less is copied as always: to begin another technique takes longer than it saves.
+inline void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last) {
+  if (n_bytes < kCopyByVectorsFrom) return copy_bytes(to, from, n_bytes);
+  copy_much_for_others(to, from, n_bytes, read_last);
+}
 
 }  // namespace ciranda

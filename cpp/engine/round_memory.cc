@@ -57,8 +57,9 @@ std::byte* unnamed_memory_of(int member, const SharedArena& arena, const DirectR
 std::byte* memory_of(int member, const SharedArena& arena, const DirectRound& round) {
   if (round.is_unnamed()) return unnamed_memory_of(member, arena, round);
   const RoundPlace& place = round.place;
-  const std::size_t n_beside = SharedArena::kBesideArrivalsBytes / (2 * static_cast<std::size_t>(arena.n_members()));
-  if (place.n_exact_bytes <= n_beside) return beside_word(member, place.n_exact_bytes, arena, round);
+  const std::size_t n_places = 2 * static_cast<std::size_t>(arena.n_members());
+  if (place.is_exact() && place.n_exact_bytes * n_places <= SharedArena::kBesideArrivalsBytes)
+    return beside_word(member, place.n_exact_bytes, arena, round);
   return area_of(member, arena, round);
 }
 

@@ -160,6 +160,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
   SharedArena* const arena = lane_.data.arena();
   const auto round = round_for(*arena, op, call);
   if (!round || !op.take()) return std::nullopt;
+  at(*arena, *round).fetch();
   if (stages != nullptr) stages->note(Stage::kTaken);
   OutputBuffer allocated;
   if (call.memory.output == nullptr)
@@ -276,7 +277,8 @@ void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, 
 
 void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& round) {
   memory_.note_read(arena, round);
-  lane_.n_met.fetch_add(1, std::memory_order_relaxed);
+  // Counted with the progress lock alone, so no locked instruction is needed.
+  lane_.n_met.store(lane_.n_met.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const DirectTensor> tensors) const {

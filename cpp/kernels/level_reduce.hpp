@@ -92,7 +92,7 @@ class Driver {
     const ChunksFunction function = kernel_.last[n_inputs - 1];
     const std::size_t n_chunks = n_bytes / kernel_.chunk_bytes;
     std::byte* out = job_.out + group.offset_bytes;
-    function(group, partials, factors_, out, n_chunks);
+    if (n_chunks > 0) function(group, partials, factors_, out, n_chunks);
     const std::size_t n_whole_bytes = n_chunks * kernel_.chunk_bytes;
     if (n_whole_bytes == n_bytes) return;
     const PaddedTail tail(group, n_inputs, n_whole_bytes, n_bytes);
