@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/copy_bytes.hpp"
@@ -100,9 +99,10 @@ class TwoShot final : public RunningCollective {
     return slice_of(chunk_range(i).n_bytes, session_.n_members(), member);
   }
 
+  bool receives() const { return plan_.output.n_bytes() > 0; }
   // Who receives nothing has read all it needs once it has reduced.
   bool is_readable(std::size_t i) const {
-    return plan_.output.n_bytes() == 0 || session_.have_all(Counter::kReduced, first_chunk_ + i);
+    return !receives() || session_.have_all(Counter::kReduced, first_chunk_ + i);
   }
 
   void pack(std::size_t i) {
@@ -123,20 +123,19 @@ class TwoShot final : public RunningCollective {
     }
   }
 
+  // Straight into the slot, over one of the inputs, and on from there while it is in the cache.
   void reduce(std::size_t i) {
     const Slice own = slice(i, session_.member());
     std::byte* in_slot = result_of(session_.member(), i) + own.offset;
     const std::size_t offset = chunk_range(i).offset + own.offset;
-    alignas(64) std::array<std::byte, kBlockBytes> block;  // NOLINT(*-member-init): it is written first
     for (std::size_t done = 0; done < own.n_bytes;) {
       const std::size_t n = regions_.in_one_piece(offset + done, std::min(own.n_bytes - done, kBlockBytes));
       for (std::size_t k = 0; k < inputs_.size(); ++k) {
         const std::byte* in_region = regions_.at(contributors_[k], offset + done);
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
-      kernels::reduce(reduction_, inputs_, {block.data(), n});
-      copy_for_others(in_slot + done, block.data(), n, ReadLast::kHere);
-      if (plan_.output.n_bytes() > 0) scatter(plan_.output, offset + done, {block.data(), n});
+      kernels::reduce(reduction_, inputs_, {in_slot + done, n});
+      if (receives()) scatter(plan_.output, offset + done, {in_slot + done, n});
       done += n;
     }
     session_.publish(Counter::kReduced, first_chunk_ + i);
@@ -158,7 +157,7 @@ class TwoShot final : public RunningCollective {
   }
 
   void unpack(std::size_t i) {
-    if (plan_.output.n_bytes() > 0) unpack_output(i);
+    if (receives()) unpack_output(i);
     session_.publish(Counter::kConsumed, first_chunk_ + i);
   }
 
