@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "collective/arena_parts.hpp"
 #include "transport/arena.hpp"
 
 namespace ciranda {
@@ -17,7 +18,7 @@ class ArenaSession {
  public:
   using Counter = SharedArena::Counter;
 
-  explicit ArenaSession(SharedArena& arena) : arena_(arena) {}
+  explicit ArenaSession(SharedArena& arena) : arena_(arena), parts_(arena) {}
 
   const SharedArena& arena() const { return arena_; }
   int n_members() const { return arena_.n_members(); }
@@ -39,36 +40,26 @@ class ArenaSession {
     return first;
   }
 
-  bool is_slot_free(std::uint64_t chunk) const { return chunk < 2 || have_all(Counter::kConsumed, chunk - 2); }
-
-  void publish(Counter which, std::uint64_t chunk) const {
-    arena_.counter(member(), which).store(chunk + 1, std::memory_order_release);
-  }
+  bool is_slot_free(std::uint64_t chunk) const { return parts_.is_free(ArenaParts::last_of(chunk)); }
+  void publish(Counter which, std::uint64_t chunk) const { parts_.publish(which, ArenaParts::last_of(chunk)); }
   bool has(int member, Counter which, std::uint64_t chunk) const {
-    return arena_.counter(member, which).load(std::memory_order_acquire) > chunk;
+    return parts_.has(member, which, ArenaParts::last_of(chunk));
   }
-  bool have_all(Counter which, std::uint64_t chunk) const {
-    for (int member = 0; member < n_members(); ++member) {
-      if (!has(member, which, chunk)) return false;
-    }
-    return true;
-  }
+  bool have_all(Counter which, std::uint64_t chunk) const { return parts_.have_all(which, ArenaParts::last_of(chunk)); }
 
   // The members that have not published `which` for the chunk.
   std::vector<int> lacking(Counter which, std::uint64_t chunk) const {
-    std::vector<int> members;
-    for (int member = 0; member < n_members(); ++member) {
-      if (!has(member, which, chunk)) members.push_back(member);
-    }
-    return members;
+    return parts_.lacking(which, ArenaParts::last_of(chunk));
   }
   // The members that keep a chunk's slot from being free.
-  std::vector<int> holding_slot(std::uint64_t chunk) const {
-    return chunk < 2 ? std::vector<int>{} : lacking(Counter::kConsumed, chunk - 2);
-  }
+  std::vector<int> holding_slot(std::uint64_t chunk) const { return parts_.holding(ArenaParts::last_of(chunk)); }
+
+  // For those that hand chunks over part by part.
+  const ArenaParts& parts() const { return parts_; }
 
  private:
   SharedArena& arena_;
+  ArenaParts parts_;
   std::uint64_t next_chunk_ = 0;
 };
 

@@ -9,41 +9,47 @@ namespace {
 class ShmBroadcast final : public RunningCollective {
  public:
   ShmBroadcast(ArenaSession& session, const Plan& plan)
-      : session_(session),
+      : parts_(session.parts()),
+        is_root_(session.member() == plan.root),
         plan_(plan),
-        n_chunks_(n_blocks_of(plan.n_bytes, session.slot_bytes())),
-        first_chunk_(session.take(n_chunks_)) {}
+        n_parts_(n_blocks_of(plan.n_bytes, parts_.n_bytes())),
+        first_part_(ArenaParts::first_of(session.take(n_blocks_of(n_parts_, ArenaParts::kParts)))) {}
 
   Progress step() override {
-    if (n_done_ == n_chunks_) return Progress::kDone;
-    const std::uint64_t chunk = first_chunk_ + n_done_;
-    const auto [offset, n_bytes] = block_of(plan_.n_bytes, session_.slot_bytes(), n_done_);
-    if (session_.member() == plan_.root) {
-      if (!session_.is_slot_free(chunk)) return Progress::kStuck;
-      gather_for_others(plan_.input, offset, {session_.own_slot(chunk), n_bytes}, ReadLast::kElsewhere);
-      session_.publish(ArenaSession::Counter::kPacked, chunk);
-    } else if (!session_.has(plan_.root, ArenaSession::Counter::kPacked, chunk)) {
-      return Progress::kStuck;
+    const std::size_t n_before = n_done_;
+    while (n_done_ < std::min(n_before + ArenaParts::kParts, n_parts_) && is_ready()) {
+      is_root_ ? pack() : read();
+      parts_.publish(Counter::kConsumed, part());
+      ++n_done_;
     }
-    if (session_.member() == plan_.root) {
-      copy_pieces(plan_.input, plan_.output, offset, n_bytes);
-    } else {
-      scatter(plan_.output, offset, {session_.slot(plan_.root, chunk), n_bytes});
-    }
-    session_.publish(ArenaSession::Counter::kConsumed, chunk);
-    return ++n_done_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
+    if (n_done_ == n_parts_) return Progress::kDone;
+    return n_done_ > n_before ? Progress::kMoved : Progress::kStuck;
   }
 
-  std::vector<int> awaited() const override {
-    const std::uint64_t chunk = first_chunk_ + n_done_;
-    return session_.member() == plan_.root ? session_.holding_slot(chunk) : std::vector<int>{plan_.root};
-  }
+  std::vector<int> awaited() const override { return is_root_ ? parts_.holding(part()) : std::vector<int>{plan_.root}; }
 
  private:
-  ArenaSession& session_;
+  using Counter = ArenaSession::Counter;
+
+  std::uint64_t part() const { return first_part_ + n_done_; }
+  std::size_t offset() const { return n_done_ * parts_.n_bytes(); }
+  std::span<std::byte> place() const {
+    return {parts_.place(plan_.root, part()), block_of(plan_.n_bytes, parts_.n_bytes(), n_done_).n_bytes};
+  }
+
+  bool is_ready() const { return is_root_ ? parts_.is_free(part()) : parts_.has(plan_.root, Counter::kPacked, part()); }
+  void pack() const {
+    gather_for_others(plan_.input, offset(), place(), ReadLast::kElsewhere);
+    parts_.publish(Counter::kPacked, part());
+    copy_pieces(plan_.input, plan_.output, offset(), place().size());
+  }
+  void read() const { scatter(plan_.output, offset(), place()); }
+
+  const ArenaParts& parts_;
+  bool is_root_;
   const Plan& plan_;
-  std::size_t n_chunks_;
-  std::uint64_t first_chunk_;
+  std::size_t n_parts_;
+  std::uint64_t first_part_;
   std::size_t n_done_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Broadcast in shared memory: the root packs chunk after chunk into its slots, everybody else reads them.
+// Broadcast in shared memory: the root packs part after part of chunks into its slots, everybody else reads them. So
+// they read the first soon, while the root packs the next.
 #pragma once
 
 #include <memory>
