@@ -112,14 +112,18 @@ def test_process_groups_of_both_backends_in_two_jobs_at_once(tmp_path: Path) -> 
     # Both jobs may use the same ports, and what listens in one must not take the port that the other keeps.
     jobs = [launched("-np", "3", *BUSY, "--port-range", "47130-47149", sys.executable, str(script)) for _ in range(2)]
     ports = []
-    for job in jobs:
-        out, err = job.communicate(timeout=200)
-        assert job.returncode == 0, err
-        lines = set(out.splitlines())
-        assert len(lines) == 1
-        port, fine = lines.pop().split()
-        assert fine == "True"
-        ports.append(int(port))
+    try:
+        for job in jobs:
+            out, err = job.communicate(timeout=200)
+            assert job.returncode == 0, err
+            lines = set(out.splitlines())
+            assert len(lines) == 1
+            port, fine = lines.pop().split()
+            assert fine == "True"
+            ports.append(int(port))
+    finally:
+        for job in jobs:
+            job.terminate()  # the other, if one has failed: it would keep its ports
     assert sorted(ports) == [47148, 47149]
 
 
