@@ -13,6 +13,7 @@ from ciranda.errors import InvalidArgumentError
 
 Array = npt.NDArray[Any]
 
+_ndarray = np.ndarray
 _BFLOAT16 = _core.DATA_TYPES["bfloat16"]
 
 
@@ -38,7 +39,9 @@ def readable(tensor: npt.ArrayLike) -> Array:
 
 def writable(tensor: Array) -> Array:
     """Return an array for the engine to work on in place: `tensor` if possible, else a copy to copy back later."""
-    if not isinstance(tensor, np.ndarray):
+    if type(tensor) is _ndarray and tensor.flags.carray and tensor.dtype.isnative:  # nearly always
+        return tensor
+    if not isinstance(tensor, _ndarray):
         raise InvalidArgumentError(f"an in-place operation needs a numpy array, got {type(tensor).__name__}")
     if not tensor.flags.writeable:
         raise InvalidArgumentError("an in-place operation needs a writable array; this one is read-only")
