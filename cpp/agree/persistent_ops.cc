@@ -19,9 +19,11 @@ PersistentOp* PersistentOps::take(LaneId lane, std::string_view name, OpHandle* 
 
 PersistentOp* PersistentOps::find(LaneId lane, std::string_view name, const OpHandle* handle) const {
   if (is_kept(handle, lane, name)) return handle->op.get();
+  if (last_found_ != nullptr && last_found_->is(*this, lane, name)) return last_found_;
   const std::lock_guard lock(mutex_);
   const auto found = look_up(lane, name);
-  return found == ops_.end() ? nullptr : found->second.get();
+  last_found_ = found == ops_.end() ? nullptr : found->second.get();
+  return last_found_;
 }
 
 PersistentOp& PersistentOps::find_or_make(LaneId lane, std::string_view name) {
@@ -40,17 +42,23 @@ const std::shared_ptr<PersistentOp>& PersistentOps::made(LaneId lane, std::strin
 void PersistentOps::release(PersistentOp& op) {
   if (!op.is_blank()) return op.release();
   const std::lock_guard lock(op.ops_->mutex_);
-  op.ops_->ops_.erase({op.lane(), op.name()});
+  op.ops_->erase(op);
 }
 
 void PersistentOps::remove_if_unused(PersistentOp& op) {
   if (!op.is_blank()) return;
   const std::lock_guard lock(op.ops_->mutex_);
-  if (op.take()) op.ops_->ops_.erase({op.lane(), op.name()});
+  if (op.take()) op.ops_->erase(op);
+}
+
+void PersistentOps::erase(PersistentOp& op) {
+  last_found_ = nullptr;
+  ops_.erase({op.lane(), op.name()});
 }
 
 void PersistentOps::remove_lane(LaneId lane) {
   const std::lock_guard lock(mutex_);
+  last_found_ = nullptr;
   std::erase_if(ops_, [lane](const auto& each) {
     PersistentOp& op = *each.second;
     if (op.lane() != lane) return false;

@@ -64,10 +64,13 @@ class PersistentOps {
   // REQUIRES, here and below: the mutex.
   auto look_up(LaneId lane, std::string_view name) const { return ++n_lookups_, ops_.find({lane, name}); }
   const std::shared_ptr<PersistentOp>& made(LaneId lane, std::string_view name);
+  void erase(PersistentOp& op);
 
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<PersistentOp>, HashKey> ops_;
   mutable std::uint64_t n_lookups_ = 0;
+  // By find(), for who calls the same name again without a handle. Only the one thread has it: no mutex.
+  mutable PersistentOp* last_found_ = nullptr;
 };
 
 }  // namespace ciranda

@@ -85,6 +85,28 @@ TEST(PersistentOps, OfALaneThatIsNoMoreGoWhenTheyAreReleased) {
   EXPECT_EQ(ops.find(7, "a"), nullptr);
 }
 
+TEST(PersistentOps, FindTheSameOneAgainWithoutLookingItUp) {
+  PersistentOps ops;
+  Participant participant(0, 0, ops);
+  for (const char* name : {"x", "y"}) participant.submit(*ops.take(0, name), request(name, allreduce({4})), 1);
+  const std::uint64_t n_before = ops.n_lookups();
+  PersistentOp* const x = ops.find(0, "x");
+  EXPECT_EQ(ops.find(0, "x"), x);
+  EXPECT_EQ(ops.n_lookups(), n_before + 1);
+  EXPECT_NE(ops.find(0, "y"), x);
+  EXPECT_EQ(ops.find(0, "x"), x);
+  EXPECT_EQ(ops.n_lookups(), n_before + 3);
+  EXPECT_EQ(ops.find(7, "x"), nullptr) << "on another lane";
+  ops.release(*x);
+  EXPECT_EQ(ops.find(0, "x"), x);
+  ops.remove_lane(0);
+  EXPECT_EQ(ops.find(0, "x"), nullptr);
+  PersistentOp& once = ops.find_or_make(0, "once");
+  EXPECT_EQ(ops.find(0, "once"), &once);
+  PersistentOps::remove_if_unused(once);
+  EXPECT_EQ(ops.find(0, "once"), nullptr);
+}
+
 TEST(OpHandles, AreLookedIntoFirst) {
   PersistentOps ops;
   OpHandle handle;
