@@ -10,12 +10,6 @@
 #endif
 
 namespace ciranda {
-namespace {
-
-constexpr std::size_t kLeastBytes = 4096;  // of a technique: below, to begin takes longer than is won
-
-}  // namespace
-
 // Sanitizers do not see what "rep movsb" reads and writes: they get the plain copies below.
 #if defined(__x86_64__) && !defined(CIRANDA_SANITIZED)
 namespace {
@@ -95,8 +89,9 @@ void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) 
 
 void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::size_t n_bytes) {
   static const bool is_fast = has_fast_strings();
-  if (n_bytes >= kLeastBytes && technique == StagingCopy::kPastCaches) return copy_past_caches(to, from, n_bytes);
-  if (n_bytes >= kLeastBytes && is_fast) return copy_by_string(to, from, n_bytes);
+  if (n_bytes >= kLeastStagingBytes && technique == StagingCopy::kPastCaches)
+    return copy_past_caches(to, from, n_bytes);
+  if (n_bytes >= kLeastStagingBytes && is_fast) return copy_by_string(to, from, n_bytes);
   copy_bytes(to, from, n_bytes);
 }
 
@@ -111,7 +106,7 @@ void copy_by(StagingCopy /*technique*/, std::byte* to, const std::byte* from, st
 
 namespace {
 
-constexpr std::size_t kLeastTrialBytes = 2 * kLeastBytes;  // so that each half is made by its technique
+constexpr std::size_t kLeastTrialBytes = 2 * kLeastStagingBytes;  // so that each half is made by its technique
 
 // Half of the bytes by each technique, which take turns in being the first.
 void copy_in_trial(std::byte* to, const std::byte* from, std::size_t n_bytes) {

@@ -18,6 +18,8 @@
 namespace ciranda {
 
 inline constexpr std::size_t kCopyByVectorsFrom = 4096;
+// Below, to begin a technique takes longer than it saves.
+inline constexpr std::size_t kLeastStagingBytes = 4096;
 
 // REQUIRES: n_bytes >= kCopyByVectorsFrom; the ranges do not overlap.
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes);
@@ -35,9 +37,8 @@ enum class ReadLast : std::uint8_t { kHere, kElsewhere };
 
 void copy_much_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last);
 
-// What is less is copied as always: to begin another technique takes longer than it saves.
 inline void copy_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last) {
-  if (n_bytes < kCopyByVectorsFrom) return copy_bytes(to, from, n_bytes);
+  if (n_bytes < kLeastStagingBytes) return copy_bytes(to, from, n_bytes);
   copy_much_for_others(to, from, n_bytes, read_last);
 }
 

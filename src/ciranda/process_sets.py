@@ -130,8 +130,6 @@ def id_of(process_set: ProcessSet) -> int:
         raise InvalidArgumentError(
             f"{process_set!r} has not been added, or was removed: all ranks must call add_process_set() with it first"
         )
-    if not process_set._lane and not process_set._needs_all:  # nearly always, and in every call
-        return process_set.process_set_id
     return process_set.process_set_id | process_set._lane << 32 | process_set._needs_all << 63
 
 
