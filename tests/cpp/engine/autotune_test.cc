@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <vector>
 
@@ -25,12 +26,18 @@ constexpr int kEnough =
     static_cast<int>(OnlineAutotuner::kFirstTrial + OnlineAutotuner::kTurns * OnlineAutotuner::kCallsATurn * kMostWays);
 
 // Whether a sum meets large values of the other sign early or late shows in every bit.
-std::vector<float> values_of(int rank) {
+std::vector<float> make_values(int rank) {
   std::vector<float> values(kCount);
   std::mt19937 random(static_cast<unsigned>(rank));
   std::uniform_real_distribution<float> small(-0.001F, 0.001F);
   for (float& value : values) value = random() % 3 == 0 ? (rank % 2 == 0 ? 0x1p40F : -0x1p40F) : small(random);
   return values;
+}
+
+// Made once: it takes longer than a call.
+const std::vector<float>& values_of(int rank) {
+  static const std::array all{make_values(0), make_values(1), make_values(2), make_values(3)};
+  return all.at(static_cast<std::size_t>(rank));
 }
 
 std::vector<float> sum(Engine& engine) {
